@@ -1,0 +1,142 @@
+"""What algorithms can ask of clients: each verb is a typed flow of one request."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from umbel.flow import Flow, Request, Rows
+from umbel.net import Layout
+from umbel.seeds import Stream, client_seeds, seed_of
+from umbel.work import (
+    ChooseByLoss,
+    Evaluation,
+    Gradient,
+    LocalTraining,
+    MeanLoss,
+    TrainAndGradient,
+    Work,
+)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a round may know besides its state."""
+
+    round: int  # counted from 0
+    num_rounds: int
+    cohort: Tensor  # (N,) the clients asked to take part, in increasing order
+    num_clients: int  # M
+    seed: int
+    layout: Layout  # what the P values of a model are
+
+    @property
+    def everyone(self) -> Context:
+        """The same round with all clients asked."""
+        return replace(self, cohort=torch.arange(self.num_clients))
+
+    @property
+    def clustering_seed(self) -> int:
+        """For the random starts of a clustering in this round."""
+        return seed_of(self.seed, Stream.CLUSTERING, self.round)
+
+    def request(self, work: Work, shared: dict[str, Tensor] | None = None, **each: Rows) -> Request:
+        """Ask the cohort, with the seeds of this round."""
+        seeds = client_seeds(self.seed, Stream.CLIENT, self.round, self.cohort.numpy())
+        return Request(work, self.cohort, seeds, shared or {}, each)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What local training gave."""
+
+    clients: Tensor  # (N,)
+    update: Tensor  # (N, P) trained minus received
+    num_examples: Tensor  # (N,)
+
+
+@dataclass(frozen=True)
+class TrainedWithGradient(Trained):
+    gradient: Tensor  # (N, P) of all training data, at the received model
+
+
+@dataclass(frozen=True)
+class TrainedBest(Trained):
+    chosen: Tensor  # (N,) the model that the client picked and trained
+    losses: Tensor  # (N, K) training loss of every model before training
+
+
+@dataclass(frozen=True)
+class Losses:
+    clients: Tensor  # (N,)
+    losses: Tensor  # (N, K)
+
+
+@dataclass(frozen=True)
+class Gradients:
+    clients: Tensor  # (N,)
+    gradient: Tensor  # (N, P)
+    num_examples: Tensor  # (N,)
+
+
+@dataclass(frozen=True)
+class BestGradients(Gradients):
+    chosen: Tensor  # (N,) the model that the gradient belongs to
+    losses: Tensor  # (N, K)
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    clients: Tensor  # (N,)
+    loss: Tensor  # (N,) mean test loss, NaN for a client without test examples
+    accuracy: Tensor  # (N,)
+    num_examples: Tensor  # (N,) test examples
+
+
+def train(theta: Rows, ctx: Context, local: LocalTraining) -> Flow[Trained]:
+    """Each client of the cohort trains its row of theta (N, P)."""
+    replies = yield ctx.request(local.at_round(ctx.round), theta=theta)
+    return Trained(replies.clients, **replies.columns)
+
+
+def train_with_gradient(
+    theta: Rows, ctx: Context, local: LocalTraining
+) -> Flow[TrainedWithGradient]:
+    """As `train`; and each client sends the gradient of all its data at theta, too."""
+    replies = yield ctx.request(TrainAndGradient(local.at_round(ctx.round)), theta=theta)
+    return TrainedWithGradient(replies.clients, **replies.columns)
+
+
+def train_best(models: Tensor, ctx: Context, local: LocalTraining) -> Flow[TrainedBest]:
+    """Each client trains the one of `models` (K, P) that has the lowest loss on its data."""
+    work = ChooseByLoss(local.at_round(ctx.round))
+    replies = yield ctx.request(work, {"models": models})
+    return TrainedBest(replies.clients, **replies.columns)
+
+
+def gradients(theta: Rows, ctx: Context, work: Gradient) -> Flow[Gradients]:
+    """Each client's gradient at its row of theta (N, P)."""
+    replies = yield ctx.request(work, theta=theta)
+    return Gradients(replies.clients, **replies.columns)
+
+
+def best_gradients(models: Tensor, ctx: Context, work: Gradient) -> Flow[BestGradients]:
+    """Each client's gradient at the one of `models` (K, P) that has the lowest loss."""
+    replies = yield ctx.request(ChooseByLoss(work), {"models": models})
+    return BestGradients(replies.clients, **replies.columns)
+
+
+def losses(models: Tensor, ctx: Context, work: MeanLoss | None = None) -> Flow[Losses]:
+    """Mean training loss of each of `models` (K, P) on each client."""
+    replies = yield ctx.request(work or MeanLoss(), {"models": models})
+    return Losses(replies.clients, **replies.columns)
+
+
+def evaluate(theta: Rows, ctx: Context) -> Flow[Evaluated]:
+    """Mean test loss and accuracy of each client's row of theta (N, P)."""
+    replies = yield ctx.request(Evaluation(), theta=theta)
+    count = replies.columns["num_examples"]
+    loss, right = replies.columns["loss"] / count, replies.columns["right"] / count
+    return Evaluated(replies.clients, loss, right, count)

@@ -1,0 +1,106 @@
+"""Server-side logic that asks clients: requests, replies, and what carries them.
+
+A round of an algorithm is a generator. It yields a `Request`, is sent `Replies`, and returns its
+result; `drive` runs it on any `Engine`. The same round therefore runs in a unit test with replies
+written by hand, in this process, or over a network.
+
+Letters, everywhere: M clients in the federation, N clients asked, K clusters, P values of a model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias, TypeVar
+
+import torch
+from torch import Tensor
+
+from umbel.work.base import Work
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Rows:
+    """One row a client without a copy a client: client n gets `table[index[n]]`."""
+
+    table: Tensor  # (K, ...)
+    index: Tensor  # (N,) int64
+
+    def take(self, positions: Tensor) -> Tensor:
+        """The rows of the clients at these positions of the request: (len(positions), ...)."""
+        return self.table.index_select(0, self.index[positions])
+
+
+def each_its_own(table: Tensor) -> Rows:
+    """Client n gets row n of `table` (N, ...)."""
+    return Rows(table, torch.arange(len(table)))
+
+
+@dataclass(frozen=True)
+class Request:
+    """Ask `clients` to do `work`: all get `shared`, client n also row n of each of `each`."""
+
+    work: Work
+    clients: Tensor  # (N,) int64, no client twice
+    seeds: Sequence[int]  # one per client: the same work on the same data gives the same reply
+    shared: Mapping[str, Tensor] = field(default_factory=dict)
+    each: Mapping[str, Rows] = field(default_factory=dict)
+
+    def sent_to(self, position: int) -> dict[str, Tensor]:
+        """What the client at this position receives."""
+        own = {name: rows.table[int(rows.index[position])] for name, rows in self.each.items()}
+        return {**self.shared, **own}
+
+    def pick(self, positions: Tensor) -> Request:
+        """The request to the clients at these positions only."""
+        return Request(
+            self.work,
+            self.clients[positions],
+            [self.seeds[n] for n in positions.tolist()],
+            self.shared,
+            {name: Rows(r.table, r.index[positions]) for name, r in self.each.items()},
+        )
+
+
+@dataclass(frozen=True)
+class Replies:
+    """One row per client that answered, in any order; clients may be missing."""
+
+    clients: Tensor  # (N,) int64
+    columns: Mapping[str, Tensor]  # each (N, ...)
+    refused: Mapping[int, str] = field(default_factory=dict)  # client: why its answer is set aside
+
+    def pick(self, positions: Tensor) -> Replies:
+        """The replies at these positions, in their order."""
+        columns = {name: column[positions] for name, column in self.columns.items()}
+        return Replies(self.clients[positions], columns, self.refused)
+
+
+Flow: TypeAlias = Generator[Request, Replies, T]
+"""Server-side work towards a T that asks clients on the way."""
+
+
+class Engine(Protocol):
+    """Where clients work: a loop, one batched tensor program, machines elsewhere."""
+
+    def send(self, request: Request) -> Replies:
+        """Have the clients do the work, and return what came back."""
+        ...
+
+
+def drive(flow: Flow[T], engine: Engine) -> T:
+    """Run a flow to its end, with `engine` answering its requests.
+
+    Replies are handed on in the order of client numbers: floating-point sums then do not depend
+    on who answered first.
+    """
+    try:
+        request = next(flow)
+        while True:
+            replies = engine.send(request)
+            request = flow.send(replies.pick(replies.clients.argsort()))
+    except StopIteration as stop:
+        result: T = stop.value
+        return result

@@ -1,0 +1,46 @@
+"""Every random number of a run comes from here: (run seed, stream, round, client) -> a seed.
+
+There is no global generator. Streams are kept apart so that two methods compared under one seed
+see the same data split, the same cohorts, the same initial model and the same mini-batches.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Stream(IntEnum):
+    """What a random number is for. Append only: the order is part of every published result."""
+
+    DATA = 0  # which examples each client holds, and how the groups differ
+    MODEL = 1  # initial models
+    COHORT = 2  # which clients take part in a round
+    CLIENT = 3  # what a client draws while it works: mini-batches, dropout
+    CLUSTERING = 4  # starts of k-means and k-medoids
+    FAULT = 5  # simulated faults
+
+
+def seed_of(seed: int, stream: Stream, *more: int) -> int:
+    """One 63-bit seed; `more` is the round, the number of a model, ..."""
+    return int(_words(seed, stream, more, 1)[0])
+
+
+def generator(seed: int, stream: Stream, *more: int) -> np.random.Generator:
+    """A generator of its own for this purpose."""
+    return np.random.default_rng(seed_of(seed, stream, *more))
+
+
+def client_seeds(seed: int, stream: Stream, round_: int, clients: NDArray[np.int64]) -> list[int]:
+    """One seed a client, the same whoever else is asked, however many clients there are."""
+    # The n-th word of a seed sequence does not depend on how many words are taken.
+    words = _words(seed, stream, (round_,), int(clients.max(initial=-1)) + 1)
+    return [int(word) for word in words[clients]]
+
+
+def _words(seed: int, stream: Stream, more: tuple[int, ...], count: int) -> NDArray[np.uint64]:
+    sequence = np.random.SeedSequence((seed, int(stream), *more))
+    words = sequence.generate_state(count, np.uint64)
+    return words >> np.uint64(1)  # 63 bits: every generator and every wire format takes them

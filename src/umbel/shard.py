@@ -1,0 +1,95 @@
+"""The examples that a client sees while it works, batch by batch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Plan: TypeAlias = NDArray[np.int64]
+"""Mini-batches as positions among a client's examples: (S steps, batch size), -1 for padding."""
+
+SLICE = 256
+"""Work on all examples goes through slices of at most this many, to bound its memory."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some of a client's examples."""
+
+    x: Tensor  # (B, ...)
+    y: Tensor  # (B, ...)
+    keep: Tensor | None = None  # (B,) bool, False for padding; None: every row is an example
+    may_be_empty: bool = False  # whether this may be nothing but padding
+
+    def total(self, values: Tensor) -> Tensor:
+        """Sum of a value per example (B,) over the examples that are not padding."""
+        return values.sum() if self.keep is None else values.where(self.keep, 0).sum()
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Mean of a value per example (B,) over the examples that are not padding."""
+        if self.keep is None:
+            return values.mean()
+        return self.total(values) / self.keep.sum().clamp(min=1)
+
+    def size(self) -> Tensor:
+        """Number of examples, as a float."""
+        if self.keep is None:
+            return torch.tensor(float(len(self.x)), dtype=torch.float64, device=self.x.device)
+        return self.keep.sum().double()
+
+    def unless_empty(self, new: Sequence[Tensor], old: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """`new`, or `old` where the batch is nothing but padding: such a step never happened."""
+        if not self.may_be_empty or self.keep is None:
+            return tuple(new)
+        happened = self.keep.any()
+        return tuple(torch.where(happened, n, o) for n, o in zip(new, old, strict=True))
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where the examples of one batch stand in the storage of a shard."""
+
+    rows: Tensor  # (B,) int64; a negative one is padding, and ~row the example standing in for it
+    padded: bool = False
+    may_be_empty: bool = False
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One client's examples: rows of a storage that it may share with other clients."""
+
+    x: Tensor  # (total, ...)
+    y: Tensor  # (total, ...)
+    num_examples: Tensor  # () int64
+    planned: Sequence[Step]  # the mini-batches that the work chose
+    in_order: Sequence[Step]  # every example once
+
+    def batches(self) -> Iterator[Batch]:
+        """The mini-batches that the work planned, in order."""
+        return map(self._batch, self.planned)
+
+    def everything(self) -> Iterator[Batch]:
+        """Every example once, in slices."""
+        return map(self._batch, self.in_order)
+
+    def _batch(self, step: Step) -> Batch:
+        if not step.padded:
+            return Batch(self.x[step.rows], self.y[step.rows])
+        keep = step.rows >= 0
+        rows = torch.where(keep, step.rows, ~step.rows)
+        return Batch(self.x[rows], self.y[rows], keep, step.may_be_empty)
+
+
+def in_order(num_examples: int) -> Plan:
+    """Every example once, in slices of at most `SLICE`."""
+    width = min(SLICE, max(num_examples, 1))
+    steps = -(-num_examples // width)
+    plan = np.full(steps * width, -1, dtype=np.int64)
+    plan[:num_examples] = np.arange(num_examples)
+    return plan.reshape(steps, width)

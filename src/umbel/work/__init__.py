@@ -1,0 +1,24 @@
+"""What clients compute, one idea a file."""
+
+from umbel.work.base import Promise, Work
+from umbel.work.choose_by_loss import ChooseByLoss
+from umbel.work.evaluation import Evaluation
+from umbel.work.gradient import Gradient
+from umbel.work.local_training import LocalTraining
+from umbel.work.mean_loss import MeanLoss
+from umbel.work.optimizers import SGD, Adam, Optimizer
+from umbel.work.train_and_gradient import TrainAndGradient
+
+__all__ = [
+    "SGD",
+    "Adam",
+    "ChooseByLoss",
+    "Evaluation",
+    "Gradient",
+    "LocalTraining",
+    "MeanLoss",
+    "Optimizer",
+    "Promise",
+    "TrainAndGradient",
+    "Work",
+]

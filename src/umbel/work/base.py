@@ -1,0 +1,55 @@
+"""What one client computes: `Work`, and what its reply must look like."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from umbel.net import Net
+from umbel.shard import Plan, Shard
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What one column of a reply must look like to be accepted."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype | None = None  # None: the floating-point type of the models
+    low: float | None = None
+    high: float | None = None
+
+
+COUNT = Promise((), torch.int64, low=1)
+
+
+@dataclass(frozen=True)
+class Work(ABC):
+    """A pure function of one client's examples, a seed, and the tensors the client was sent.
+
+    The fields of a work are its hyper-parameters. It knows no other client, no server and no
+    engine, and must not branch on the values of tensors: engines run it for many clients at once.
+    """
+
+    split: ClassVar[Literal["train", "test"]] = "train"
+
+    def plan(self, num_examples: int, seed: int) -> Plan:  # noqa: ARG002
+        """Choose the mini-batches; work on all examples at once needs none."""
+        return np.zeros((0, 1), dtype=np.int64)
+
+    @abstractmethod
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Compute the reply, a tensor per column."""
+
+    @abstractmethod
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
+        """What the reply will look like, given the shapes of what is sent."""
+
+    def models_at_once(self, sent: Mapping[str, torch.Size]) -> int:  # noqa: ARG002
+        """How many models a client runs side by side: engines size their chunks by it."""
+        return 1

@@ -1,0 +1,44 @@
+"""Pick the model that fits best, then work with it: the client's side of IFCA."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from umbel.net import Net
+from umbel.shard import Plan, Shard
+from umbel.work.base import Promise, Work
+from umbel.work.mean_loss import TILE, mean_losses
+
+
+@dataclass(frozen=True)
+class ChooseByLoss(Work):
+    """Do `then` with the one of `models` (K, P) whose loss on all training examples is lowest.
+
+    The reply of `then`, and with it `chosen`, the number of the model, and `losses` (K,).
+    """
+
+    then: Work
+
+    def plan(self, num_examples: int, seed: int) -> Plan:
+        return self.then.plan(num_examples, seed)
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        models = sent["models"]
+        losses = mean_losses(net, models, shard.everything())
+        chosen = losses.argmin()
+        theta = models.index_select(0, chosen[None])[0]
+        reply = self.then(net, shard, {**sent, "theta": theta})
+        return {**reply, "chosen": chosen, "losses": losses}
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
+        num_models, *shape = sent["models"]
+        then = self.then.promises({**sent, "theta": torch.Size(shape)})
+        chosen = Promise((), torch.int64, low=0, high=num_models - 1)
+        return {**then, "chosen": chosen, "losses": Promise((num_models,), torch.float64)}
+
+    def models_at_once(self, sent: Mapping[str, torch.Size]) -> int:
+        return min(TILE, sent["models"][0])

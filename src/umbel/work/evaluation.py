@@ -1,0 +1,33 @@
+"""How good a model is on a client's test examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from umbel.net import Net
+from umbel.shard import Shard
+from umbel.work.base import Promise, Work
+
+
+@dataclass(frozen=True)
+class Evaluation(Work):
+    """Sums of loss and of right answers of the received model over the test examples."""
+
+    split: ClassVar[Literal["train", "test"]] = "test"
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        loss = right = torch.zeros((), dtype=torch.float64, device=sent["theta"].device)
+        for batch in shard.everything():
+            outputs = net.outputs(sent["theta"], batch.x)
+            loss = loss + batch.total(net.objective.losses(outputs, batch.y).double())
+            right = right + batch.total(net.objective.correct(outputs, batch.y).double())
+        return {"loss": loss, "right": right, "num_examples": shard.num_examples}
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:  # noqa: ARG002
+        total = Promise((), torch.float64)
+        return {"loss": total, "right": total, "num_examples": Promise((), torch.int64, low=0)}

@@ -1,0 +1,61 @@
+"""The mean training loss of many models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from umbel.checks import check
+from umbel.net import Net
+from umbel.shard import Batch, Plan, Shard
+from umbel.work.base import Promise, Work
+from umbel.work.local_training import shuffled
+
+TILE = 64
+"""Models are evaluated at most this many side by side, to bound memory."""
+
+
+@dataclass(frozen=True)
+class MeanLoss(Work):
+    """Mean training loss of each of `models` (K, P), all on the same examples: (K,)."""
+
+    max_examples: int | None = None  # draw this many at most; default: all
+
+    def __post_init__(self) -> None:
+        limit = self.max_examples
+        check(limit is None or limit >= 1, "max_examples", limit, "1 or more")
+
+    def plan(self, num_examples: int, seed: int) -> Plan:
+        if self.max_examples is None:
+            return super().plan(num_examples, seed)
+        return shuffled(num_examples, self.max_examples, 1, np.random.default_rng(seed))[:1]
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        batches = shard.everything() if self.max_examples is None else shard.batches()
+        return {"losses": mean_losses(net, sent["models"], batches)}
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
+        return {"losses": Promise((sent["models"][0],), torch.float64)}
+
+    def models_at_once(self, sent: Mapping[str, torch.Size]) -> int:
+        return min(TILE, sent["models"][0])
+
+
+def mean_losses(net: Net, models: Tensor, batches: Iterator[Batch]) -> Tensor:
+    """Mean loss of each of `models` (K, P) over the batches: (K,), in double precision."""
+    total = torch.zeros(len(models), dtype=torch.float64, device=models.device)
+    count = torch.zeros((), dtype=torch.float64, device=models.device)
+    for batch in batches:
+        total = total + torch.cat(
+            [
+                vmap(lambda theta, b=batch: b.total(net.losses(theta, b).double()))(tile)
+                for tile in torch.split(models, TILE)
+            ]
+        )
+        count = count + batch.size()
+    return total / count

@@ -1,0 +1,82 @@
+"""Local optimisers as pure functions of flat vectors: gradient in, direction out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from torch import Tensor
+
+from umbel.checks import check
+
+Memory: TypeAlias = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class Optimizer(ABC):
+    """Turns gradients (P,) into directions (P,); the caller subtracts lr times the direction."""
+
+    @abstractmethod
+    def start(self, weights: Tensor) -> Memory:
+        """What the optimiser remembers before the first step."""
+
+    @abstractmethod
+    def step(self, gradient: Tensor, weights: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        """The direction, and what to remember."""
+
+
+@dataclass(frozen=True)
+class SGD(Optimizer):
+    """Stochastic gradient descent; the same numbers as `torch.optim.SGD`."""
+
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        check(0 <= self.momentum < 1, "momentum", self.momentum, "in [0, 1)")
+        check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "0 or more")
+
+    def start(self, weights: Tensor) -> Memory:
+        return (weights * 0,) if self.momentum else ()
+
+    def step(self, gradient: Tensor, weights: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        if self.weight_decay:
+            gradient = gradient + self.weight_decay * weights
+        if not self.momentum:
+            return gradient, ()
+        velocity = self.momentum * memory[0] + gradient
+        return velocity, (velocity,)
+
+
+@dataclass(frozen=True)
+class Adam(Optimizer):
+    """Adam (Kingma & Ba 2015), fresh at the start of each request, as `torch.optim.Adam` is."""
+
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        check(0 <= self.beta1 < 1, "beta1", self.beta1, "in [0, 1)")
+        check(0 <= self.beta2 < 1, "beta2", self.beta2, "in [0, 1)")
+        check(self.epsilon > 0, "epsilon", self.epsilon, "more than 0")
+        check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "0 or more")
+
+    def start(self, weights: Tensor) -> Memory:
+        return weights * 0, weights * 0, weights[0] * 0
+
+    def step(self, gradient: Tensor, weights: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        if self.weight_decay:
+            gradient = gradient + self.weight_decay * weights
+        mean, square, steps = memory
+        steps = steps + 1
+        mean = self.beta1 * mean + (1 - self.beta1) * gradient
+        square = self.beta2 * square + (1 - self.beta2) * gradient * gradient
+        unbiased = mean / (1 - self.beta1**steps)
+        scale = (square / (1 - self.beta2**steps)).sqrt() + self.epsilon
+        return unbiased / scale, (mean, square, steps)
+
+
+OPTIMIZERS: dict[str, type[Optimizer]] = {"sgd": SGD, "adam": Adam}
