@@ -1,0 +1,1 @@
+"""Clients' data: federations, where their examples come from, and how clients differ."""

@@ -1,0 +1,222 @@
+"""The clients' examples, stored contiguously, and the planted groups if they are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from umbel.checks import check
+from umbel.objectives import CLASSIFICATION, REGRESSION, Objective
+from umbel.seeds import Stream, generator
+
+Examples: TypeAlias = "tuple[ArrayLike | Tensor, ArrayLike | Tensor]"
+"""One client's inputs (n, ...) and targets (n, ...)."""
+
+
+class Dataset(Protocol):
+    """What is needed of a `torch.utils.data.Dataset`: a length and (x, y) by number."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> tuple[object, object]: ...
+
+
+@dataclass(frozen=True)
+class Split:
+    """Examples of all clients, one client after another."""
+
+    x: Tensor  # (total, ...)
+    y: Tensor  # (total, ...)
+    offsets: NDArray[np.int64]  # (M + 1,) client c holds rows offsets[c] to offsets[c + 1]
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """(M,) number of examples of each client."""
+        return np.diff(self.offsets)
+
+    def of(self, client: int) -> tuple[Tensor, Tensor]:
+        """One client's examples, as views."""
+        rows = slice(int(self.offsets[client]), int(self.offsets[client + 1]))
+        return self.x[rows], self.y[rows]
+
+
+@dataclass(frozen=True)
+class Federation:
+    """M clients with training and test examples each.
+
+    `groups` is the planted truth, for scoring only: no algorithm is shown a federation.
+    """
+
+    train: Split
+    test: Split
+    groups: NDArray[np.int64] | None = None  # (M,)
+    num_classes: int | None = None  # None: regression
+    names: tuple[str, ...] = ()  # one a client
+
+    @property
+    def num_clients(self) -> int:
+        """M."""
+        return len(self.train.sizes)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Shape of one example's input."""
+        return tuple(self.train.x.shape[1:])
+
+    @property
+    def num_outputs(self) -> int:
+        """How many outputs a model for these clients has."""
+        return self.num_classes or int(self.train.y[0].numel())
+
+    @property
+    def objective(self) -> Objective:
+        """What models of these clients are trained for."""
+        return REGRESSION if self.num_classes is None else CLASSIFICATION
+
+    @classmethod
+    def from_arrays(
+        cls,
+        train: Sequence[Examples],
+        test: Sequence[Examples] | None = None,
+        *,
+        groups: Sequence[int] | None = None,
+        names: Sequence[str] | None = None,
+        num_classes: int | None = None,
+        test_fraction: float = 0.15,
+        seed: int = 0,
+    ) -> Federation:
+        """A federation of your own arrays or tensors, one (x, y) a client.
+
+        Integer y are class labels, floating-point y are regression targets. Inputs of type uint8
+        or bool become floats, wider integers stay integers, as embeddings need. Without `test`, a
+        random `test_fraction` of each client's examples is set apart. `num_classes` is the
+        largest label plus one unless given. Raises `ValueError` for a client without training
+        examples, for inputs that differ in shape or are not finite, and for labels out of range.
+        """
+        names = tuple(names) if names is not None else tuple(map(str, range(len(train))))
+        check(bool(train), "train", train, "a list with at least one client")
+        check(len(names) == len(train), "names", names, f"a name for each of {len(train)} clients")
+        shards = [_tensors(*examples, name) for examples, name in zip(train, names, strict=True)]
+        if test is None:
+            check(0 <= test_fraction < 1, "test_fraction", test_fraction, "in [0, 1)")
+            parts = [
+                _held_out(x, y, test_fraction, generator(seed, Stream.DATA, client))
+                for client, (x, y) in enumerate(shards)
+            ]
+            shards, held_out = [p[0] for p in parts], [p[1] for p in parts]
+        else:
+            check(len(test) == len(train), "test", len(test), f"as many clients as {len(train)}")
+            held_out = [_tensors(*e, name) for e, name in zip(test, names, strict=True)]
+        _check_alike(shards + held_out, names * 2)
+        for (x, _), name in zip(shards, names, strict=True):
+            check(len(x) > 0, f"client {name}", len(x), "a positive number of training examples")
+        labels = not shards[0][1].is_floating_point()
+        if labels:
+            num_classes = _check_labels(shards + held_out, names * 2, num_classes)
+        else:
+            check(num_classes is None, "num_classes", num_classes, "None, as targets are numbers")
+        if groups is not None:
+            check(len(groups) == len(train), "groups", groups, f"one of {len(train)} clients each")
+        return cls(
+            _joined(shards),
+            _joined(held_out),
+            None if groups is None else np.asarray(groups, dtype=np.int64),
+            num_classes,
+            names,
+        )
+
+    @classmethod
+    def from_datasets(
+        cls,
+        train: Sequence[Dataset],
+        test: Sequence[Dataset] | None = None,
+        *,
+        groups: Sequence[int] | None = None,
+        names: Sequence[str] | None = None,
+        num_classes: int | None = None,
+        test_fraction: float = 0.15,
+        seed: int = 0,
+    ) -> Federation:
+        """A federation of map-style `torch` datasets of (x, y) pairs, one a client.
+
+        Each is read once, here. Otherwise as `from_arrays`.
+        """
+        return cls.from_arrays(
+            [_stacked(dataset) for dataset in train],
+            None if test is None else [_stacked(dataset) for dataset in test],
+            groups=groups,
+            names=names,
+            num_classes=num_classes,
+            test_fraction=test_fraction,
+            seed=seed,
+        )
+
+
+def _stacked(dataset: Dataset) -> tuple[Tensor, Tensor]:
+    pairs = [dataset[i] for i in range(len(dataset))]
+    if not pairs:
+        return torch.zeros(0), torch.zeros(0)
+    x, y = zip(*pairs, strict=True)
+    return torch.stack([torch.as_tensor(v) for v in x]), torch.stack(
+        [torch.as_tensor(v) for v in y]
+    )
+
+
+def _tensors(x: ArrayLike | Tensor, y: ArrayLike | Tensor, name: str) -> tuple[Tensor, Tensor]:
+    inputs, targets = torch.as_tensor(x), torch.as_tensor(y)
+    if not inputs.is_floating_point():
+        inputs = inputs.float() if inputs.dtype in (torch.uint8, torch.bool) else inputs.long()
+    targets = targets if targets.is_floating_point() else targets.long()
+    same = len(inputs) == len(targets) if inputs.dim() and targets.dim() else False
+    found = f"{tuple(inputs.shape)} inputs and {tuple(targets.shape)} targets"
+    check(same, f"client {name}", found, "as many inputs as targets")
+    check(bool(inputs.isfinite().all()), f"client {name}", "x", "finite everywhere")
+    if targets.is_floating_point():
+        check(bool(targets.isfinite().all()), f"client {name}", "y", "finite everywhere")
+    return inputs, targets
+
+
+def _held_out(
+    x: Tensor, y: Tensor, fraction: float, rng: np.random.Generator
+) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
+    order = torch.from_numpy(rng.permutation(len(x)))
+    cut = len(x) - round(fraction * len(x))
+    return (x[order[:cut]], y[order[:cut]]), (x[order[cut:]], y[order[cut:]])
+
+
+def _check_alike(shards: Sequence[tuple[Tensor, Tensor]], names: Sequence[str]) -> None:
+    """Every client's examples must have the shapes and kinds of the first client's."""
+
+    def kind(shard: tuple[Tensor, Tensor]) -> str:
+        x, y = shard
+        what = "numbers" if y.is_floating_point() else "labels"
+        return f"inputs of shape {tuple(x.shape[1:])} with {what} of shape {tuple(y.shape[1:])}"
+
+    expected = kind(shards[0])
+    for shard, name in zip(shards, names, strict=True):
+        if len(shard[0]):
+            check(kind(shard) == expected, f"client {name}", kind(shard), f"{expected}, as others")
+
+
+def _check_labels(
+    shards: Sequence[tuple[Tensor, Tensor]], names: Sequence[str], num_classes: int | None
+) -> int:
+    largest = max(int(y.max()) for _, y in shards if len(y))
+    classes = largest + 1 if num_classes is None else num_classes
+    for (_, y), name in zip(shards, names, strict=True):
+        for label in (int(y.min()), int(y.max())) if len(y) else ():
+            check(0 <= label < classes, f"client {name}: label", label, f"in 0 to {classes - 1}")
+    return classes
+
+
+def _joined(shards: Sequence[tuple[Tensor, Tensor]]) -> Split:
+    filled = [shard for shard in shards if len(shard[0])] or [shards[0]]
+    sizes = [len(x) for x, _ in shards]
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return Split(torch.cat([x for x, _ in filled]), torch.cat([y for _, y in filled]), offsets)

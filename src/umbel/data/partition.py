@@ -1,0 +1,93 @@
+"""Who holds which examples: sizes of clients, and draws without replacement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.checks import UsageError, check
+
+Labels: TypeAlias = NDArray[np.int64]
+
+MAX_DRAWS = 1000
+
+
+def group_sizes(num_clients: int, shares: Sequence[float]) -> list[int]:
+    """How many clients are in each group: proportional to the shares, by largest remainders."""
+    exact = num_clients * np.asarray(shares, dtype=float) / np.sum(shares)
+    counts = np.floor(exact).astype(int)
+    for group in np.argsort(counts - exact, kind="stable")[: num_clients - counts.sum()]:
+        counts[group] += 1
+    return [int(count) for count in counts]
+
+
+def client_sizes(
+    num_clients: int, examples: Sequence[int], available: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """(M,) sizes: all examples shared equally for (), n each for (n,), random for (low, high).
+
+    Random sizes are uniform with both ends possible, drawn again until they fit together.
+    """
+    equal = available // num_clients
+    low, high = (tuple(examples) * 2)[:2] if examples else (equal, equal)
+    expected = f"few enough: {num_clients} clients share {available} examples"
+    check(low >= 1 and low * num_clients <= available, "examples", low, expected)
+    for _ in range(MAX_DRAWS):
+        sizes = rng.integers(low, high + 1, num_clients)
+        if sizes.sum() <= available:
+            return sizes
+    raise UsageError(
+        f"examples: [{low}, {high}] for each of {num_clients} clients takes more than the "
+        f"{available} examples there are, nearly always; lower the upper end"
+    )
+
+
+def draw(
+    y: Labels,
+    sizes: Labels,
+    allowed: NDArray[np.bool_],
+    rng: np.random.Generator,
+    label_alpha: float | None = None,
+) -> list[Labels]:
+    """Rows of each client, without replacement, of the labels that it may hold.
+
+    y (n,) are the labels of all examples, allowed (M, C) what each client may hold. A client
+    draws evenly from what is left, or with `label_alpha` each label in a proportion that comes
+    from a Dirichlet distribution; where a label runs out, it takes more of the others. Raises
+    `ValueError` when too few examples of its labels are left.
+    """
+    num_classes = allowed.shape[1]
+    pools = [rng.permutation(np.flatnonzero(y == label)) for label in range(num_classes)]
+    rows: list[Labels] = []
+    for client, size in enumerate(sizes):
+        left = np.array([len(pool) for pool in pools]) * allowed[client]
+        if left.sum() < size:
+            raise UsageError(
+                f"examples: client {client} should get {size}, but of the labels it may hold "
+                f"only {left.sum()} are left; lower the sizes or the number of clients"
+            )
+        if label_alpha is None:
+            counts = rng.multivariate_hypergeometric(left, size)
+        else:
+            counts = _in_proportion(left, size, rng.dirichlet([label_alpha] * num_classes), rng)
+        mine = [pool[:count] for pool, count in zip(pools, counts, strict=True)]
+        pools = [pool[count:] for pool, count in zip(pools, counts, strict=True)]
+        rows.append(rng.permutation(np.concatenate(mine)))
+    return rows
+
+
+def _in_proportion(
+    left: Labels, size: int, proportions: NDArray[np.float64], rng: np.random.Generator
+) -> Labels:
+    """How many of each label to take, in these proportions as far as what is left allows."""
+    counts = np.zeros_like(left)
+    while counts.sum() < size:
+        weights = np.where(counts < left, proportions, 0.0)
+        if not weights.sum():  # all it prefers is gone: evenly from the rest
+            weights = (left - counts).astype(float)
+        more = rng.multinomial(size - counts.sum(), weights / weights.sum())
+        counts = np.minimum(counts + more, left)
+    return counts

@@ -1,0 +1,66 @@
+"""Clients of your own: a folder with one file of arrays a client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from umbel.checks import UsageError, check
+from umbel.data.federation import Federation
+from umbel.data.scenarios.base import Scenario
+from umbel.data.sources import Sources
+
+
+@dataclass(frozen=True)
+class Folder(Scenario):
+    """One `.npz` file a client, named after it, with arrays `x` and `y`.
+
+    Where every file also has `x_test` and `y_test`, those are the test examples; otherwise a
+    random `test_fraction` is set apart. A file `groups.csv` with lines `client,group` gives the
+    planted groups, if they are known.
+    """
+
+    path: str = "clients"
+    test_fraction: float = 0.15
+    num_classes: int | None = None  # default: the largest label plus one
+
+    def build(self, seed: int, sources: Sources) -> Federation:  # noqa: ARG002
+        files = sorted(Path(self.path).glob("*.npz"))
+        check(bool(files), "path", self.path, "a folder with .npz files, one a client")
+        loaded = [_load(file) for file in files]
+        names = [file.stem for file in files]
+        with_test = all("x_test" in arrays and "y_test" in arrays for arrays in loaded)
+        return Federation.from_arrays(
+            [(arrays["x"], arrays["y"]) for arrays in loaded],
+            [(arrays["x_test"], arrays["y_test"]) for arrays in loaded] if with_test else None,
+            names=names,
+            groups=_groups(Path(self.path) / "groups.csv", names),
+            num_classes=self.num_classes,
+            test_fraction=self.test_fraction,
+            seed=seed,
+        )
+
+
+def _load(file: Path) -> dict[str, np.ndarray]:
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            found = dict(arrays)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"path: {file} can't be read as arrays: {error}") from error
+    check({"x", "y"} <= set(found), str(file), sorted(found), "a file with arrays x and y")
+    return found
+
+
+def _groups(file: Path, names: list[str]) -> list[int] | None:
+    """Numbers of the groups that the file names, or None without a file."""
+    if not file.is_file():
+        return None
+    lines = [line.split(",") for line in file.read_text().splitlines() if line.strip()]
+    check(all(len(line) == 2 for line in lines), str(file), lines, "lines of client,group")
+    group_of = {client.strip(): group.strip() for client, group in lines}
+    for name in names:
+        check(name in group_of, str(file), name, "named: it needs a line for every client")
+    order = sorted(set(group_of.values()))
+    return [order.index(group_of[name]) for name in names]

@@ -1,0 +1,142 @@
+"""How groups of clients differ: what is done to the examples of each group."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.ndimage import rotate
+
+from umbel.checks import check
+
+Images: TypeAlias = NDArray[np.float32]  # (n, channels, height, width)
+Labels: TypeAlias = NDArray[np.int64]  # (n,)
+
+
+@dataclass(frozen=True)
+class Group:
+    """One planted group: which labels its clients hold, and what is done to their examples."""
+
+    transform: Callable[[Images, Labels], tuple[Images, Labels]]
+    labels: tuple[int, ...] | None = None  # None: all
+
+
+@dataclass(frozen=True)
+class Shift(ABC):
+    """A family of groups."""
+
+    @abstractmethod
+    def make(self, num_classes: int, rng: np.random.Generator) -> Sequence[Group]:
+        """The groups, drawn once for the whole federation."""
+
+
+@dataclass(frozen=True)
+class Rotate(Shift):
+    """Each group's images are turned by its angle, in degrees, counter-clockwise.
+
+    Multiples of 90 are exact; other angles interpolate linearly, and what turns in is 0.
+    """
+
+    angles: tuple[float, ...] = (0.0, 90.0, 180.0, 270.0)
+
+    def __post_init__(self) -> None:
+        check(bool(self.angles), "angles", self.angles, "a list with at least one angle")
+
+    def make(self, num_classes: int, rng: np.random.Generator) -> Sequence[Group]:  # noqa: ARG002
+        return [rotated(angle) for angle in self.angles]
+
+
+@dataclass(frozen=True)
+class SwapLabels(Shift):
+    """In each group two labels, a pair of its own drawn at random, are swapped."""
+
+    groups: int = 4
+
+    def __post_init__(self) -> None:
+        check(self.groups >= 1, "groups", self.groups, "1 or more")
+
+    def make(self, num_classes: int, rng: np.random.Generator) -> Sequence[Group]:
+        pairs = list(combinations(range(num_classes), 2))
+        expected = f"at most the number of pairs of {num_classes} labels, {len(pairs)}"
+        check(self.groups <= len(pairs), "groups", self.groups, expected)
+        chosen = rng.choice(len(pairs), self.groups, replace=False)
+        return [relabelled(_swap(num_classes, *pairs[number])) for number in chosen]
+
+
+@dataclass(frozen=True)
+class PermuteLabels(Shift):
+    """In each group labels are renamed: y becomes (y + offset) mod the number of classes.
+
+    Without offsets, each of `groups` groups renames by a random permutation, the first not at all.
+    """
+
+    groups: int = 4
+    offsets: tuple[int, ...] | None = None
+
+    def __post_init__(self) -> None:
+        check(self.groups >= 1, "groups", self.groups, "1 or more")
+        check(self.offsets is None or bool(self.offsets), "offsets", self.offsets, "a filled list")
+
+    def make(self, num_classes: int, rng: np.random.Generator) -> Sequence[Group]:
+        names = np.arange(num_classes)
+        if self.offsets is not None:
+            return [relabelled((names + offset) % num_classes) for offset in self.offsets]
+        others = [rng.permutation(num_classes) for _ in range(self.groups - 1)]
+        return [relabelled(table) for table in [names, *others]]
+
+
+@dataclass(frozen=True)
+class LabelGroups(Shift):
+    """Each group holds examples of its own labels only, drawn at random and disjoint."""
+
+    groups: int = 5
+    labels_per_group: int = 2
+
+    def __post_init__(self) -> None:
+        check(self.groups >= 1, "groups", self.groups, "1 or more")
+        check(self.labels_per_group >= 1, "labels_per_group", self.labels_per_group, "1 or more")
+
+    def make(self, num_classes: int, rng: np.random.Generator) -> Sequence[Group]:
+        wanted = self.groups * self.labels_per_group
+        expected = f"at most {num_classes // self.labels_per_group}: there are {num_classes} labels"
+        check(wanted <= num_classes, "groups", self.groups, expected)
+        drawn = rng.permutation(num_classes)[:wanted].reshape(self.groups, -1)
+        return [Group(lambda x, y: (x, y), tuple(map(int, labels))) for labels in drawn]
+
+
+SHIFTS: dict[str, type[Shift]] = {
+    "rotate": Rotate,
+    "swap-labels": SwapLabels,
+    "permute-labels": PermuteLabels,
+    "label-groups": LabelGroups,
+}
+
+
+def turned(x: Images, angle: float) -> Images:
+    """Images turned counter-clockwise by an angle in degrees, their size unchanged."""
+    quarters, rest = divmod(angle, 90)
+    if rest == 0 and (quarters % 2 == 0 or x.shape[2] == x.shape[3]):
+        return np.ascontiguousarray(np.rot90(x, int(quarters), axes=(2, 3)))
+    result: Images = rotate(x, angle, axes=(3, 2), reshape=False, order=1)
+    return result
+
+
+def rotated(angle: float) -> Group:
+    """The group whose images are turned by this angle."""
+    return Group(lambda x, y: (turned(x, angle), y))
+
+
+def relabelled(table: NDArray[np.int64]) -> Group:
+    """The group in which label y is called table[y]."""
+    return Group(lambda x, y: (x, table[y]))
+
+
+def _swap(num_classes: int, first: int, second: int) -> NDArray[np.int64]:
+    table = np.arange(num_classes)
+    table[[first, second]] = second, first
+    return table

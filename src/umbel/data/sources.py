@@ -1,0 +1,194 @@
+"""Examples by name: scikit-learn's digits, or image data sets as the Hugging Face hub keeps them.
+
+A data set of the hub is read from a data directory that the user names, one folder a data set and
+one Parquet file a split (`mnist/train.parquet`), or without one from the hub itself. It is decoded
+once, and kept as arrays in the cache directory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import platformdirs
+from filelock import FileLock
+from numpy.typing import NDArray
+
+from umbel.checks import UsageError, check
+
+log = logging.getLogger(__name__)
+
+DATA_DIR_VARIABLE = "UMBEL_DATA_DIR"
+CACHE_DIR_VARIABLE = "UMBEL_CACHE_DIR"
+
+HUB: Mapping[str, str] = {
+    "mnist": "ylecun/mnist",
+    "fashion_mnist": "zalando-datasets/fashion_mnist",
+    "cifar10": "uoft-cs/cifar10",
+    "emnist": "flwrlabs/femnist",  # the 62 classes of EMNIST, by writer, in one split
+}
+"""Where the hub keeps the data sets that need no folder of yours."""
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Decoded examples."""
+
+    x: NDArray[Any]  # (n, channels, height, width): uint8 in 0 to 255, or floats in 0 to 1
+    y: NDArray[np.int64]  # (n,)
+    num_classes: int
+
+    def images(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The images of these rows as floats in 0 to 1."""
+        picked = self.x[rows]
+        scale = 255.0 if picked.dtype == np.uint8 else 1.0
+        return np.asarray(picked, dtype=np.float32) / np.float32(scale)
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where named examples come from, and where their decoded form is kept."""
+
+    data_dir: Path | None
+    cache_dir: Path
+
+    @classmethod
+    def default(cls, data_dir: Path | None = None) -> Sources:
+        """The directory given, else the one in UMBEL_DATA_DIR, else the hub.
+
+        Raises `ValueError` if the directory does not exist.
+        """
+        variable = os.environ.get(DATA_DIR_VARIABLE)
+        where = data_dir or (Path(variable) if variable else None)
+        origin = "--data-dir" if data_dir else DATA_DIR_VARIABLE
+        check(where is None or where.is_dir(), origin, str(where), "an existing directory")
+        cache = os.environ.get(CACHE_DIR_VARIABLE) or platformdirs.user_cache_dir("umbel")
+        return cls(where, Path(cache))
+
+    def load(self, name: str, split: str = "train") -> Arrays:
+        """All examples of a split. `digits` has one split only, and needs neither disk nor net.
+
+        Raises `ValueError` if there is no such data set or split.
+        """
+        if name == "digits":
+            return _digits()
+        if self.data_dir is None:
+            known = ", ".join(["digits", *HUB])
+            expected = f"any of {known}; for a data set of your own, set {DATA_DIR_VARIABLE}"
+            check(name in HUB, "source", name, expected)
+            return self._decoded(f"{name}-{split}-hub", _Hub(HUB[name], split))
+        file = self.data_dir / name / f"{split}.parquet"
+        check(file.is_file(), "source", name, f"in the data directory: there is no file {file}")
+        state = file.stat()
+        key = f"{file.resolve()} {state.st_size} {state.st_mtime_ns}"
+        digest = hashlib.sha256(key.encode()).hexdigest()[:16]
+        return self._decoded(f"{name}-{split}-{digest}", _Parquet(file))
+
+    def _decoded(self, key: str, origin: _Hub | _Parquet) -> Arrays:
+        folder = self.cache_dir / key
+        self.cache_dir.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.cache_dir / f"{key}.lock"):
+            if not folder.is_dir():
+                log.info("decoding %s into %s", origin, folder)
+                with tempfile.TemporaryDirectory(dir=self.cache_dir) as scratch:
+                    _save(_decode(origin.open(scratch)), folder)
+        x = np.load(folder / "x.npy", mmap_mode="r")
+        y = np.load(folder / "y.npy")
+        return Arrays(x, y, int(np.load(folder / "num_classes.npy")))
+
+
+@dataclass(frozen=True)
+class _Parquet:
+    """A split in a file of the user's."""
+
+    file: Path
+
+    def open(self, scratch: str) -> Any:
+        """The data set; what it writes on the way goes to the folder `scratch`."""
+        files = {"examples": str(self.file)}
+        return _datasets().load_dataset(
+            "parquet", data_files=files, split="examples", cache_dir=scratch
+        )
+
+
+@dataclass(frozen=True)
+class _Hub:
+    """A split on the hub."""
+
+    name: str
+    split: str
+
+    def open(self, scratch: str) -> Any:  # noqa: ARG002
+        """The data set; the hub's own cache keeps what was downloaded."""
+        try:
+            return _datasets().load_dataset(self.name, split=self.split)
+        except (OSError, ValueError) as error:  # what it raises offline, or without that split
+            reason = str(error).splitlines()[0]
+            raise UsageError(
+                f"source: the split {self.split!r} of {self.name!r} can't be read from the Hugging "
+                f"Face hub ({reason}); with a copy on disk, set {DATA_DIR_VARIABLE}"
+            ) from error
+
+
+def _datasets() -> ModuleType:
+    try:
+        import datasets  # an optional extra
+        import PIL  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            f"source: reading image data sets needs the package {error.name!r}; "
+            "install the extra with: pip install 'umbel[data]'"
+        ) from error
+    datasets.disable_progress_bars()
+    module: ModuleType = datasets
+    return module
+
+
+def _decode(dataset: Any) -> Arrays:
+    """Find the image and the label column by their features, and decode all rows."""
+    datasets = _datasets()
+    kinds = {name: type(feature) for name, feature in dataset.features.items()}
+    image = next((n for n, kind in kinds.items() if kind is datasets.Image), None)
+    label = next((n for n, kind in kinds.items() if kind is datasets.ClassLabel), None)
+    columns = ", ".join(f"{name} ({kind.__name__})" for name, kind in kinds.items())
+    check(None not in (image, label), "source", columns, "an Image and a ClassLabel column")
+    rows = dataset.select_columns([image, label]).with_format("numpy")
+    x, y = [], []
+    for batch in rows.iter(batch_size=1000):
+        x.append(np.stack([_channels_first(picture) for picture in batch[image]]))
+        y.append(batch[label])
+    labels = np.concatenate(y).astype(np.int64)
+    return Arrays(np.concatenate(x), labels, dataset.features[label].num_classes)
+
+
+def _channels_first(picture: NDArray[Any]) -> NDArray[np.uint8]:
+    flat = picture[None] if picture.ndim == 2 else np.moveaxis(picture, -1, 0)
+    return flat.astype(np.uint8)
+
+
+def _save(arrays: Arrays, folder: Path) -> None:
+    """Write to a folder beside and rename it: a folder that exists is complete."""
+    beside = Path(tempfile.mkdtemp(dir=folder.parent))
+    try:
+        np.save(beside / "x.npy", arrays.x)
+        np.save(beside / "y.npy", arrays.y)
+        np.save(beside / "num_classes.npy", arrays.num_classes)
+        beside.rename(folder)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _digits() -> Arrays:
+    from sklearn.datasets import load_digits  # slow to import
+
+    x, y = load_digits(return_X_y=True)
+    return Arrays((x.reshape(-1, 1, 8, 8) / 16).astype(np.float32), y.astype(np.int64), 10)

@@ -1,0 +1,7 @@
+"""Where clients work: one after another, or many in one batched tensor program."""
+
+from umbel.engines.choice import EngineSettings, make_engine
+from umbel.engines.sequential import Sequential
+from umbel.engines.vectorised import Vectorised
+
+__all__ = ["EngineSettings", "Sequential", "Vectorised", "make_engine"]

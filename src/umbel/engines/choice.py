@@ -1,0 +1,98 @@
+"""Which engine runs the work: the one rule, in one place."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+from torch.func import vmap
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from umbel.checks import UsageError, check
+from umbel.data.federation import Federation
+from umbel.engines.sequential import Sequential
+from umbel.engines.storage import store
+from umbel.engines.vectorised import Vectorised
+from umbel.flow import Engine
+from umbel.net import Net
+from umbel.shard import Batch
+
+log = logging.getLogger(__name__)
+
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """Where and how clients work in this process."""
+
+    name: Literal["auto", "sequential", "vectorised"] = "auto"
+    device: str = "auto"  # "cpu", "cuda", "cuda:1", ...; auto: CUDA where there is one
+    memory_mb: float | None = None  # working set of the vectorised engine; default by device
+
+    def __post_init__(self) -> None:
+        limit = self.memory_mb
+        check(limit is None or limit > 0, "memory_mb", limit, "more than 0")
+        try:
+            torch.device("cpu" if self.device == "auto" else self.device)
+        except RuntimeError:
+            check(False, "device", self.device, 'a device such as "cpu" or "cuda"')
+
+
+def make_engine(net: Net, federation: Federation, settings: EngineSettings | None = None) -> Engine:
+    """The engine that the settings ask for.
+
+    The rule of "auto": clients are batched if the module allows it, except for convolutions on a
+    CPU, which run faster one client after another. Raises `ValueError` if "vectorised" is asked
+    for and the module can't be batched, or if the device does not exist.
+    """
+    settings = settings or EngineSettings()
+    device = _device(settings.device)
+    if settings.name == "sequential":
+        return Sequential(net, federation, device)
+    obstacle = why_not_batchable(net, federation)
+    if settings.name == "vectorised":
+        check(obstacle is None, "engine.name", "vectorised", f"possible: {obstacle}")
+        return Vectorised(net, federation, device, settings.memory_mb)
+    if obstacle is not None:
+        log.info("clients run one after another: %s", obstacle)
+        return Sequential(net, federation, device)
+    if device == "cpu" and any(isinstance(part, CONVOLUTIONS) for part in net.parts):
+        return Sequential(net, federation, device)
+    return Vectorised(net, federation, device, settings.memory_mb)
+
+
+def _device(wanted: str) -> str:
+    if wanted == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        torch.zeros(1, device=wanted)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise UsageError(f"engine.device: {wanted!r} is not available here: {error}") from error
+    return wanted
+
+
+def why_not_batchable(net: Net, federation: Federation) -> str | None:
+    """Why the module can't be run for many clients at once with padding, or None if it can."""
+    if any(isinstance(part, _BatchNorm) for part in net.parts):
+        return "batch normalisation mixes the examples of a batch, padding among them"
+    split, model = store(federation, net.dtype, torch.device("cpu")).train, net.new(seed=0)
+    x, y, last = split.x, split.y, len(split.x) - 1
+
+    def gradient(theta: torch.Tensor, padding: torch.Tensor) -> torch.Tensor:
+        rows = torch.stack([torch.zeros_like(padding), torch.zeros_like(padding) + last // 3])
+        rows = torch.cat([rows, padding[None]])
+        batch = Batch(x[rows], y[rows], torch.tensor([True, True, False]))
+        found, rest = net.gradient(theta, batch)
+        return torch.cat([found, rest])
+
+    try:
+        one, other = vmap(gradient)(torch.stack([model, model]), torch.tensor([last // 2, last]))
+    except Exception as error:  # whatever the module does that vmap can't
+        return f"vmap refuses the module: {str(error).splitlines()[0]}"
+    if not torch.equal(one, other):
+        return "the module mixes the examples of a batch, padding among them"
+    return None

@@ -1,0 +1,60 @@
+"""One client after another: the reference that every other engine must agree with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from umbel.data.federation import Federation
+from umbel.engines.columns import Columns
+from umbel.engines.storage import store
+from umbel.flow import Replies, Request
+from umbel.net import Net
+from umbel.shard import Plan, Shard, Step, in_order
+from umbel.work import Work
+
+
+class Sequential:
+    """Runs the work of each client by itself, without padding; takes any module."""
+
+    def __init__(self, net: Net, federation: Federation, device: str = "cpu") -> None:
+        self.device = torch.device(device)
+        self.net = net.to(self.device)
+        self.storage = store(federation, net.dtype, self.device)
+
+    def send(self, request: Request) -> Replies:
+        columns = Columns(len(request.clients))
+        for n, client in enumerate(request.clients.tolist()):
+            shard = self.shard(request.work, client, request.seeds[n])
+            sent = {name: t.to(self.device) for name, t in request.sent_to(n).items()}
+            with seeded(request.seeds[n], self.device):
+                reply = request.work(self.net, shard, sent)
+            rows = {name: value[None].detach() for name, value in reply.items()}
+            columns.put(torch.tensor([n]), rows)
+        return Replies(request.clients, columns.tensors)
+
+    def shard(self, work: Work, client: int, seed: int) -> Shard:
+        """What a client sees: exact batches, no padding."""
+        split = self.storage.split(work)
+        start, size = int(split.offsets[client]), int(split.sizes[client])
+        return Shard(
+            split.x,
+            split.y,
+            torch.tensor(size, device=self.device),
+            _steps(work.plan(size, seed), start, self.device),
+            _steps(in_order(size), start, self.device),
+        )
+
+
+def _steps(plan: Plan, start: int, device: torch.device) -> list[Step]:
+    return [Step(torch.from_numpy(step[step >= 0] + start).to(device)) for step in plan]
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Draw from this seed inside (dropout does), and leave the global generator as it was."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(seed)
+        yield

@@ -1,0 +1,36 @@
+"""A federation's examples on one device, in the floating-point type of the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from umbel.data.federation import Federation, Split
+from umbel.work import Work
+
+
+@dataclass(frozen=True)
+class Storage:
+    """Training and test examples where the work is done."""
+
+    train: Split
+    test: Split
+
+    def split(self, work: Work) -> Split:
+        """The examples that this work is about."""
+        return self.train if work.split == "train" else self.test
+
+
+def store(federation: Federation, dtype: torch.dtype, device: torch.device) -> Storage:
+    """Move and cast once; nothing is copied where nothing changes."""
+
+    def cast(values: Tensor) -> Tensor:
+        wanted = dtype if values.is_floating_point() else values.dtype
+        return values.to(device, wanted).contiguous()
+
+    def moved(split: Split) -> Split:
+        return replace(split, x=cast(split.x), y=cast(split.y))
+
+    return Storage(moved(federation.train), moved(federation.test))

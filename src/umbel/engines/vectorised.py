@@ -1,0 +1,121 @@
+"""Many clients in one batched tensor program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.func import vmap
+
+from umbel.data.federation import Federation
+from umbel.engines.columns import Columns
+from umbel.engines.storage import store
+from umbel.flow import Replies, Request
+from umbel.net import Net
+from umbel.shard import SLICE, Plan, Shard, Step, in_order
+
+DEFAULT_MEMORY_MB = {"cpu": 48, "cuda": 4096}
+"""The working set of a chunk: on a CPU it should stay in cache, on a GPU it must fit."""
+
+
+class Vectorised:
+    """Runs the same work for a chunk of clients at once, through `torch.func.vmap`.
+
+    Clients of unequal size are padded and masked, which leaves the maths of each untouched.
+    Chunks are as large as `memory_mb` allows, and hold clients of similar size, so that little
+    is padding. The module must be one that `batchable` accepts.
+    """
+
+    def __init__(
+        self,
+        net: Net,
+        federation: Federation,
+        device: str = "cpu",
+        memory_mb: float | None = None,
+    ) -> None:
+        self.device = torch.device(device)
+        self.net = net.to(self.device)
+        self.storage = store(federation, net.dtype, self.device)
+        self.memory_mb = memory_mb or DEFAULT_MEMORY_MB.get(self.device.type, 4096)
+        example = self.storage.train.x[:1]
+        self.values_per_example = example.numel() + self.net.count_activations(example)
+
+    def send(self, request: Request) -> Replies:
+        columns = Columns(len(request.clients))
+        for positions in self.chunks(request):
+            columns.put(positions, self._work(request, positions))
+        return Replies(request.clients, columns.tensors)
+
+    def chunks(self, request: Request) -> Iterator[Tensor]:
+        """Positions in the request, clients of similar size together."""
+        sizes = self.storage.split(request.work).sizes[request.clients.numpy()]
+        if not len(sizes):
+            return
+        positions = torch.from_numpy(np.argsort(-sizes, kind="stable"))
+        largest = int(positions[0])
+        width = request.work.plan(int(sizes[largest]), request.seeds[largest]).shape[1]
+        yield from torch.split(positions, self.chunk_size(request, max(width, 1), int(sizes.max())))
+
+    def chunk_size(self, request: Request, batch_width: int, max_examples: int) -> int:
+        """How many clients at a time keep the working set within `memory_mb`, at least one."""
+        shapes = {name: rows.table.shape[1:] for name, rows in request.each.items()}
+        shapes |= {name: tensor.shape for name, tensor in request.shared.items()}
+        models = request.work.models_at_once(shapes)
+        # Received model, trained model, gradient and the step between them; and what one pass
+        # forward and back keeps. Losses of many models go through slices of all examples.
+        examples = batch_width if models == 1 else models * min(SLICE, max_examples)
+        values = 4 * self.net.layout.num_values + 2 * examples * self.values_per_example
+        return max(1, int(self.memory_mb * 2**20 / (values * self.net.dtype.itemsize)))
+
+    def _work(self, request: Request, positions: Tensor) -> dict[str, Tensor]:
+        work, split = request.work, self.storage.split(request.work)
+        clients = request.clients[positions].numpy()
+        sizes = split.sizes[clients]
+        starts = np.minimum(split.offsets[clients], len(split.x) - 1)  # the last may have none
+        seeds = [request.seeds[n] for n in positions.tolist()]
+        plans = [work.plan(int(size), seed) for size, seed in zip(sizes, seeds, strict=True)]
+        planned = _Stack.of(plans, starts, self.device)
+        ordered = _Stack.of([in_order(int(size)) for size in sizes], starts, self.device)
+        shared = {name: tensor.to(self.device) for name, tensor in request.shared.items()}
+        own = {name: rows.take(positions).to(self.device) for name, rows in request.each.items()}
+
+        def one(
+            plan: Tensor, order: Tensor, size: Tensor, mine: dict[str, Tensor]
+        ) -> dict[str, Tensor]:
+            shard = Shard(split.x, split.y, size, planned.steps(plan), ordered.steps(order))
+            return work(self.net, shard, {**shared, **mine})
+
+        reply = vmap(one)(planned.rows, ordered.rows, torch.from_numpy(sizes).to(self.device), own)
+        return {name: column.detach() for name, column in reply.items()}
+
+
+class _Stack:
+    """The plans of a chunk of clients, padded to one shape."""
+
+    def __init__(self, rows: Tensor, padded: NDArray[np.bool_], empty: NDArray[np.bool_]) -> None:
+        self.rows = rows  # (c, S, b) rows of the storage, negative for padding
+        self.padded = padded  # (S,) whether some client's batch has padding
+        self.empty = empty  # (S,) whether some client has no batch at all
+
+    @classmethod
+    def of(cls, plans: Sequence[Plan], starts: NDArray[np.int64], device: torch.device) -> _Stack:
+        steps, width = np.max([plan.shape for plan in plans], axis=0)
+        rows = np.empty((len(plans), steps, width), dtype=np.int64)
+        for row, plan, start in zip(rows, plans, starts, strict=True):
+            # What stands in for padding is the client's own: it can't bring in another's NaN.
+            row[:] = ~start
+            row[: plan.shape[0], : plan.shape[1]] = np.where(plan >= 0, plan + start, ~start)
+        missing = rows < 0
+        return cls(
+            torch.from_numpy(rows).to(device),
+            np.asarray(missing.any(axis=(0, 2))),
+            np.asarray(missing.all(axis=2).any(axis=0)),
+        )
+
+    def steps(self, rows: Tensor) -> list[Step]:
+        """The batches of one client, given its rows (S, b)."""
+        flags = zip(self.padded.tolist(), self.empty.tolist(), strict=True)
+        return [Step(rows[s], padded, empty) for s, (padded, empty) in enumerate(flags)]

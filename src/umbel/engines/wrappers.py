@@ -1,0 +1,176 @@
+"""Engines around an engine: what they add, they add to every method at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from math import ceil
+from time import perf_counter
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from umbel.checks import check
+from umbel.flow import Engine, Replies, Request
+from umbel.seeds import Stream, generator
+from umbel.validation import Limits, assemble, bad_values
+
+
+@dataclass
+class Traffic:
+    """What went through an engine."""
+
+    bytes_down: int = 0
+    bytes_up: int = 0
+    seconds: float = 0.0  # from asking to having all replies
+
+
+@dataclass
+class Metered:
+    """Counts the bytes and the seconds."""
+
+    engine: Engine
+    traffic: Traffic = field(default_factory=Traffic)
+
+    def send(self, request: Request) -> Replies:
+        start = perf_counter()
+        replies = self.engine.send(request)
+        self.traffic.seconds += perf_counter() - start
+        to_each = sum(tensor.nbytes for tensor in request.shared.values())
+        to_each += sum(rows.table[0].nbytes for rows in request.each.values())
+        self.traffic.bytes_down += to_each * len(request.clients)
+        self.traffic.bytes_up += sum(column.nbytes for column in replies.columns.values())
+        return replies
+
+    def take(self) -> Traffic:
+        """What was counted since the last call."""
+        taken, self.traffic = self.traffic, Traffic()
+        return taken
+
+
+class QuorumError(RuntimeError):
+    """Too few clients gave a usable reply to go on."""
+
+
+@dataclass
+class Absences:
+    """Who did not take part, although asked."""
+
+    missing: set[int] = field(default_factory=set)  # no answer came
+    refused: dict[int, str] = field(default_factory=dict)  # an answer came, and why it is not used
+
+
+@dataclass
+class Guarded:
+    """Hands on usable replies only; raises `QuorumError` when they are too few."""
+
+    engine: Engine
+    limits: Limits
+    absences: Absences = field(default_factory=Absences)
+
+    def send(self, request: Request) -> Replies:
+        replies = self.engine.send(request)
+        refused = {**replies.refused, **bad_values(request, replies, self.limits)}
+        usable = torch.tensor(
+            [c not in refused for c in replies.clients.tolist()], dtype=torch.bool
+        )
+        answered = {*replies.clients.tolist(), *refused}
+        missing = set(request.clients.tolist()) - answered
+        self.absences.missing |= missing
+        self.absences.refused |= refused
+        asked, needed = len(request.clients), ceil(self.limits.quorum * len(request.clients))
+        if usable.sum() < max(needed, 1):
+            raise QuorumError(
+                f"{int(usable.sum())} of {asked} clients gave a usable reply, and "
+                f"limits.quorum = {self.limits.quorum:g} asks for {max(needed, 1)}: "
+                + _summary(missing, refused)
+            )
+        return replies if usable.all() else replies.pick(torch.nonzero(usable)[:, 0])
+
+    def take(self) -> Absences:
+        """Who was absent since the last call."""
+        taken, self.absences = self.absences, Absences()
+        return taken
+
+
+def _summary(missing: set[int], refused: Mapping[int, str]) -> str:
+    parts = [f"{len(missing)} did not answer"] if missing else []
+    for client, why in list(refused.items())[:1]:
+        parts.append(f"{len(refused)} were refused (client {client}: {why})")
+    return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class Faults:
+    """How often a client fails, per request: probabilities of five things that happen in practice.
+
+    Which client fails when is a function of the run's seed, the round and the client.
+    """
+
+    drop: float = 0.0  # it never answers
+    late: float = 0.0  # it answers after the round is over
+    not_finite: float = 0.0  # it sends NaN
+    wrong_shape: float = 0.0  # it sends tensors of the wrong shape
+    huge: float = 0.0  # it sends numbers far too large
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            check(0 <= value <= 1, name, value, "a probability, in [0, 1]")
+        total = sum(vars(self).values())
+        check(total <= 1, "faults", total, "a sum of probabilities of at most 1")
+
+    @property
+    def any(self) -> bool:
+        """Whether anything can fail at all."""
+        return any(vars(self).values())
+
+    def of(self, seed: int) -> str | None:
+        """What goes wrong for the client that works under this seed."""
+        drawn = generator(seed, Stream.FAULT).random()
+        for name, probability in vars(self).items():
+            drawn -= probability
+            if drawn < 0:
+                return str(name)
+        return None
+
+
+@dataclass
+class Faulty:
+    """Makes clients fail, as `faults` says."""
+
+    engine: Engine
+    faults: Faults
+
+    def send(self, request: Request) -> Replies:
+        fates = [self.faults.of(seed) for seed in request.seeds]
+        if not any(fates):
+            return self.engine.send(request)
+        fate_of = dict(zip(request.clients.tolist(), fates, strict=True))
+        working = np.flatnonzero([fate != "drop" for fate in fates])
+        replies = self.engine.send(request.pick(torch.from_numpy(working)))
+        seen = assemble(request, _answers(replies, fate_of))
+        late = {client: "late" for client, fate in fate_of.items() if fate == "late"}
+        return Replies(seen.clients, seen.columns, {**seen.refused, **late})
+
+
+def _answers(
+    replies: Replies, fate_of: Mapping[int, str | None]
+) -> Iterator[tuple[int, dict[str, Tensor]]]:
+    for n, client in enumerate(replies.clients.tolist()):
+        fate = fate_of[client]
+        if fate != "late":
+            answer = {name: column[n] for name, column in replies.columns.items()}
+            yield client, {name: _spoilt(value, fate) for name, value in answer.items()}
+
+
+def _spoilt(value: Tensor, fate: str | None) -> Tensor:
+    match fate:
+        case "not_finite" if value.is_floating_point():
+            return torch.full_like(value, torch.nan)
+        case "huge" if value.is_floating_point():
+            return torch.full_like(value, 1e30)
+        case "wrong_shape":
+            return value.reshape(1, -1)
+        case _:
+            return value

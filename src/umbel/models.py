@@ -1,0 +1,83 @@
+"""Networks by name."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+from torch import nn
+
+from umbel.checks import check
+
+
+@dataclass(frozen=True)
+class Model(ABC):
+    """A recipe for a module."""
+
+    @abstractmethod
+    def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
+        """A freshly initialised module for inputs (B, *input_shape) and outputs (B, num_outputs).
+
+        Raises `ValueError` where the inputs have the wrong number of dimensions.
+        """
+
+
+@dataclass(frozen=True)
+class Linear(Model):
+    """One linear layer: logistic or linear regression."""
+
+    def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(prod(input_shape), num_outputs))
+
+
+@dataclass(frozen=True)
+class MLP(Model):
+    """Fully connected layers with ReLU between them."""
+
+    hidden: tuple[int, ...] = (200,)
+
+    def __post_init__(self) -> None:
+        check(all(size >= 1 for size in self.hidden), "hidden", self.hidden, "sizes of 1 or more")
+
+    def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
+        layers: list[nn.Module] = [nn.Flatten()]
+        for size_in, size_out in pairwise((prod(input_shape), *self.hidden)):
+            layers += [nn.Linear(size_in, size_out), nn.ReLU()]
+        last = self.hidden[-1] if self.hidden else prod(input_shape)
+        return nn.Sequential(*layers, nn.Linear(last, num_outputs))
+
+
+@dataclass(frozen=True)
+class CNN(Model):
+    """Convolutions that keep the image's size, each with ReLU and 2x2 pooling, then one hidden
+    layer. The defaults are the network of Mehta & Shao 2023, V-B, and of McMahan et al. 2017."""
+
+    channels: tuple[int, ...] = (32, 64)
+    kernel: int = 5
+    hidden: int = 512
+
+    def __post_init__(self) -> None:
+        check(bool(self.channels), "channels", self.channels, "a list with at least one number")
+        check(all(c >= 1 for c in self.channels), "channels", self.channels, "numbers of 1 or more")
+        check(self.kernel % 2 == 1 and self.kernel > 0, "kernel", self.kernel, "an odd number")
+        check(self.hidden >= 1, "hidden", self.hidden, "1 or more")
+
+    def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
+        shape = tuple(input_shape)
+        check(len(shape) == 3, "model", shape, "the shape of an image: (channels, height, width)")
+        smallest = 2 ** len(self.channels)
+        expected = f"at least {smallest} pixels high and wide, to be halved so often"
+        check(min(shape[1:]) >= smallest, "model", shape, expected)
+        layers: list[nn.Module] = []
+        for channels_in, channels_out in pairwise((shape[0], *self.channels)):
+            convolution = nn.Conv2d(channels_in, channels_out, self.kernel, padding="same")
+            layers += [convolution, nn.ReLU(), nn.MaxPool2d(2)]
+        features = self.channels[-1] * prod(side // smallest for side in shape[1:])
+        head = [nn.Flatten(), nn.Linear(features, self.hidden), nn.ReLU()]
+        return nn.Sequential(*layers, *head, nn.Linear(self.hidden, num_outputs))
+
+
+MODELS: dict[str, type[Model]] = {"linear": Linear, "mlp": MLP, "cnn": CNN}
