@@ -1,0 +1,99 @@
+"""What a clustered FL method is: hyper-parameters, a first state, and a round."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+import torch
+from torch import Tensor
+
+from umbel.aggregation import Averaging
+from umbel.ask import Context, train
+from umbel.checks import check
+from umbel.flow import Flow, Rows
+from umbel.net import Layout
+from umbel.work import LocalTraining
+
+
+@dataclass(frozen=True)
+class State:
+    """All that a run carries from round to round: tensors and numbers, nothing else."""
+
+    models: Tensor  # (K, P)
+    labels: Tensor  # (M,) int64, the cluster of each client
+
+
+S = TypeVar("S", bound=State)
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a method may know before the first round."""
+
+    num_clients: int  # M
+    num_rounds: int
+    participation: float  # share of the clients asked in each round
+    layout: Layout
+    new_model: Callable[[int], Tensor]  # number of a model -> its initial values (P,)
+
+    def new_models(self, count: int) -> Tensor:
+        """(count, P): models that all differ. Model 0 is the same for every method."""
+        return torch.stack([self.new_model(number) for number in range(count)])
+
+
+@dataclass(frozen=True)
+class Served:
+    """What each client of a cohort is to use."""
+
+    models: Rows  # row n: the model of the n-th client
+    labels: Tensor  # (N,) its cluster
+
+
+@dataclass(frozen=True)
+class Algorithm(ABC, Generic[S]):
+    """Server side of one method: immutable hyper-parameters, and pure state transitions."""
+
+    @abstractmethod
+    def init(self, setup: Setup) -> S:
+        """The state before the first round. Raises `ValueError` where the setup can't work."""
+
+    @abstractmethod
+    def round(self, state: S, ctx: Context) -> Flow[S]:
+        """One communication round."""
+
+    def serve(self, state: S, ctx: Context) -> Flow[Served]:
+        """The model each client of the cohort is to use: by default that of its cluster."""
+        yield from ()  # asks nothing
+        labels = state.labels[ctx.cohort]
+        return Served(Rows(state.models, labels), labels)
+
+    def measure(self, state: S) -> Mapping[str, float]:  # noqa: ARG002
+        """What this method adds to the record of a round."""
+        return {}
+
+
+def one_model(setup: Setup) -> State:
+    """One model, and every client in its cluster."""
+    return State(setup.new_models(1), torch.zeros(setup.num_clients, dtype=torch.long))
+
+
+def federate(state: S, ctx: Context, local: LocalTraining, averaging: Averaging) -> Flow[S]:
+    """One round of FedAvg within every cluster (McMahan et al. 2017, Algorithm 1)."""
+    trained = yield from train(Rows(state.models, state.labels[ctx.cohort]), ctx, local)
+    step = averaging.step(
+        trained.update,
+        state.labels[trained.clients],
+        trained.num_examples,
+        len(state.models),
+        ctx.layout,
+    )
+    return replace(state, models=state.models + step)
+
+
+def check_num_clusters(num_clusters: int, setup: Setup) -> None:
+    """Raise `ValueError` unless there are at least as many clients as clusters."""
+    expected = f"at most the number of clients, {setup.num_clients}"
+    check(num_clusters <= setup.num_clients, "algorithm.num_clusters", num_clusters, expected)

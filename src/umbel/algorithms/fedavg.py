@@ -1,0 +1,26 @@
+"""FedAvg: McMahan et al., Communication-efficient learning of deep networks from decentralized
+data, AISTATS 2017, Algorithm 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from umbel.aggregation import Averaging
+from umbel.algorithms.base import Algorithm, Setup, State, federate, one_model
+from umbel.ask import Context
+from umbel.flow import Flow
+from umbel.work import LocalTraining
+
+
+@dataclass(frozen=True)
+class FedAvg(Algorithm[State]):
+    """One model for everyone: the average of what the cohort trained."""
+
+    local: LocalTraining = field(default_factory=LocalTraining)
+    averaging: Averaging = field(default_factory=Averaging)
+
+    def init(self, setup: Setup) -> State:
+        return one_model(setup)
+
+    def round(self, state: State, ctx: Context) -> Flow[State]:
+        return (yield from federate(state, ctx, self.local, self.averaging))

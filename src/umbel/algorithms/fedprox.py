@@ -1,0 +1,31 @@
+"""FedProx: Li et al., Federated optimization in heterogeneous networks, MLSys 2020, Algorithm 2."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from umbel.aggregation import Averaging
+from umbel.algorithms.base import Algorithm, Setup, State, federate, one_model
+from umbel.ask import Context
+from umbel.checks import check
+from umbel.flow import Flow
+from umbel.work import LocalTraining
+
+
+@dataclass(frozen=True)
+class FedProx(Algorithm[State]):
+    """FedAvg whose clients minimise their loss plus mu/2 |theta - received|^2."""
+
+    mu: float = 0.01
+    local: LocalTraining = field(default_factory=LocalTraining)
+    averaging: Averaging = field(default_factory=Averaging)
+
+    def __post_init__(self) -> None:
+        check(self.mu >= 0, "mu", self.mu, "0 or more")
+
+    def init(self, setup: Setup) -> State:
+        return one_model(setup)
+
+    def round(self, state: State, ctx: Context) -> Flow[State]:
+        local = replace(self.local, proximal=self.mu)
+        return (yield from federate(state, ctx, local, self.averaging))

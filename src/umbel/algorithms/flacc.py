@@ -1,0 +1,219 @@
+"""FLACC: Mehta & Shao, A greedy agglomerative framework for clustered federated learning, IEEE
+Transactions on Industrial Informatics 19(12), 2023, Algorithm 1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from umbel.aggregation import Averaging
+from umbel.algorithms.base import Algorithm, Served, Setup, State, federate, one_model
+from umbel.ask import Context, Trained, train, train_with_gradient
+from umbel.checks import check
+from umbel.clustering import cosine_similarity
+from umbel.flow import Flow, Rows
+from umbel.work import LocalTraining
+
+
+@dataclass(frozen=True)
+class FLACCState(State):
+    """While merging, `models` is the one global model and a label names an entity by its first
+    client; after separation labels are 0 to K-1 and each entity has its model."""
+
+    pairs: Tensor  # (E, 2) int64, clients i < j whose similarity is remembered
+    similarity: Tensor  # (E,) alpha_ij
+    seen: Tensor  # (E,) int64, tau_ij: the round the pair was last together
+    last_merge: int  # the last round with a merge, -1 before the first
+    separated: bool
+    merges: int  # in the last round
+    best_cross: float  # the value that solved eq. 9 in the last round; NaN if no pair is known
+
+
+@dataclass(frozen=True)
+class FLACC(Algorithm[FLACCState]):
+    """Merge the clients or groups whose updates agree most; then train each group by itself.
+
+    A client's entity is its cluster from the first round on, but until separation all train and
+    use the one global model. A pair of clients that was never in one cohort, or not in the last
+    `memory` rounds, has no similarity: minima and maxima are over the pairs that have one, and a
+    subserver none of whose inner pairs has one puts no bound on its merging. A lost reply leaves
+    what is remembered of the client as it was. A client never asked stays a cluster of its own.
+
+    `best_of` settles what Algorithm 1 leaves open: the arg max of eq. 9 over the pairs that may
+    merge (as Fig. 2 shows), or over all, so that a best pair that may not merge blocks the others.
+    """
+
+    local: LocalTraining = field(default_factory=LocalTraining)
+    n_merge: int = 2  # merges a round, at most
+    memory: int = 10  # T, in rounds
+    n_sep: int = 10  # rounds without a merge before the entities separate
+    alpha_0: float = 0.0  # eq. 16: the smallest cross-similarity must exceed this
+    similarity: Literal["update", "gradient"] = "update"  # eq. 19, or eq. 8
+    best_of: Literal["admissible", "all"] = "admissible"
+    averaging: Averaging = field(default_factory=Averaging)
+
+    def __post_init__(self) -> None:
+        check(self.n_merge >= 1, "n_merge", self.n_merge, "1 or more")
+        check(self.memory >= 0, "memory", self.memory, "0 or more")
+        check(self.n_sep >= 1, "n_sep", self.n_sep, "1 or more")
+        check(-1 < self.alpha_0 <= 1, "alpha_0", self.alpha_0, "in (-1, 1]")
+
+    def init(self, setup: Setup) -> FLACCState:
+        return FLACCState(
+            models=one_model(setup).models,
+            labels=torch.arange(setup.num_clients),
+            pairs=torch.zeros(0, 2, dtype=torch.long),
+            similarity=torch.zeros(0, dtype=torch.double),
+            seen=torch.zeros(0, dtype=torch.long),
+            last_merge=-1,
+            separated=False,
+            merges=0,
+            best_cross=float("nan"),
+        )
+
+    def round(self, state: FLACCState, ctx: Context) -> Flow[FLACCState]:
+        # Line 5 holds in the first n_sep rounds too, although nothing came before them.
+        if not state.separated and ctx.round - state.last_merge > self.n_sep:
+            state = _separate(state)
+        if state.separated:
+            return (yield from federate(state, ctx, self.local, self.averaging))
+        theta = Rows(state.models, torch.zeros_like(ctx.cohort))
+        trained: Trained
+        if self.similarity == "update":
+            trained = yield from train(theta, ctx, self.local)
+            directions = trained.update
+        else:
+            trained = yield from train_with_gradient(theta, ctx, self.local)
+            directions = trained.gradient
+        # Buffers such as running statistics say nothing about where a client wants to go.
+        directions = directions[:, : ctx.layout.num_weights]
+        state = _remember(state, trained.clients, cosine_similarity(directions), ctx.round)
+        state = self._merge(state, ctx.round)
+        state = _forget(state, ctx.round - self.memory)
+        everyone = torch.zeros_like(trained.clients)
+        step = self.averaging.step(trained.update, everyone, trained.num_examples, 1, ctx.layout)
+        return replace(state, models=state.models + step)
+
+    def serve(self, state: FLACCState, ctx: Context) -> Flow[Served]:
+        yield from ()  # asks nothing
+        labels = state.labels[ctx.cohort]
+        model = labels if state.separated else torch.zeros_like(labels)
+        return Served(Rows(state.models, model), labels)
+
+    def measure(self, state: FLACCState) -> Mapping[str, float]:
+        return {"merges": state.merges, "best_cross": state.best_cross}
+
+    def _merge(self, state: FLACCState, number: int) -> FLACCState:
+        """Lines 13 to 18: up to n_merge merges, each judged after the one before."""
+        labels, pairs = state.labels.numpy().copy(), state.pairs.numpy()
+        sizes = np.bincount(labels, minlength=len(labels))
+        first_best, merges = float("nan"), 0
+        for _ in range(self.n_merge):
+            found = _cross_pairs(labels[pairs], state.similarity.numpy(), sizes)
+            if not len(found.smallest):
+                break
+            if not merges:
+                first_best = float(found.smallest.max())
+            allowed = (found.smallest > self.alpha_0) & (found.potential > 0)
+            candidates = allowed if self.best_of == "admissible" else np.ones_like(allowed)
+            if not candidates.any():
+                break
+            best = int(np.where(candidates, found.smallest, -np.inf).argmax())
+            if not allowed[best]:
+                break
+            into, gone = found.entities[best]
+            labels[labels == gone] = into
+            sizes[into], sizes[gone] = sizes[into] + sizes[gone], 0
+            merges += 1
+        return replace(
+            state,
+            labels=torch.from_numpy(labels),
+            last_merge=number if merges else state.last_merge,
+            merges=merges,
+            best_cross=first_best,
+        )
+
+
+@dataclass(frozen=True)
+class _CrossPairs:
+    """The pairs of entities with a known similarity between them, in order of their names."""
+
+    entities: NDArray[np.int64]  # (Q, 2) the smaller name first
+    smallest: NDArray[np.float64]  # (Q,) eq. 15
+    potential: NDArray[np.float64]  # (Q,) Phi, eq. 13; +inf where nothing bounds the merge
+
+
+def _cross_pairs(
+    names: NDArray[np.int64], similarity: NDArray[np.float64], sizes: NDArray[np.int64]
+) -> _CrossPairs:
+    """What eqs. 9 to 13 ask of every pair of entities, from the remembered pairs of clients.
+
+    names (E, 2) are the entities of the two clients of each remembered pair.
+    """
+    names = np.sort(names, axis=1)
+    inside = names[:, 0] == names[:, 1]
+    # -inf: without a known inner pair, nothing bounds the merge from within.
+    within = np.full(len(sizes), np.inf)
+    np.minimum.at(within, names[inside, 0], similarity[inside])
+    within[np.isinf(within)] = -np.inf
+    across = names[~inside]
+    order = np.lexsort((across[:, 1], across[:, 0]))
+    across, values = across[order], similarity[~inside][order]
+    new = np.ones(len(across), dtype=bool)
+    new[1:] = (across[1:] != across[:-1]).any(axis=1)
+    starts = np.flatnonzero(new)
+    if not len(starts):
+        return _CrossPairs(across, values, values)
+    entities = across[starts]
+    smallest, largest = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
+    bound = np.minimum(within[entities[:, 0]], within[entities[:, 1]])  # eq. 12
+    both_subservers = (sizes[entities] > 1).all(axis=1)
+    return _CrossPairs(entities, smallest, np.where(both_subservers, largest - bound, np.inf))
+
+
+def _remember(state: FLACCState, clients: Tensor, similarity: Tensor, number: int) -> FLACCState:
+    """Lines 10 to 12: the similarity of every two clients of the cohort replaces what was known."""
+    i, j = torch.triu_indices(len(clients), len(clients), offset=1)
+    new = torch.stack([clients[i], clients[j]], dim=1)  # clients are in increasing order
+    in_cohort = torch.zeros_like(state.labels, dtype=torch.bool).index_fill_(0, clients, True)
+    old = ~in_cohort[state.pairs].all(dim=1)
+    return replace(
+        state,
+        pairs=torch.cat([state.pairs[old], new]),
+        similarity=torch.cat([state.similarity[old], similarity[i, j]]),
+        seen=torch.cat([state.seen[old], torch.full((len(new),), number)]),
+    )
+
+
+def _forget(state: FLACCState, oldest: int) -> FLACCState:
+    """Line 19, eq. 18: pairs last together before round `oldest` have no similarity any more."""
+    keep = state.seen >= oldest
+    return replace(
+        state,
+        pairs=state.pairs[keep],
+        similarity=state.similarity[keep],
+        seen=state.seen[keep],
+    )
+
+
+def _separate(state: FLACCState) -> FLACCState:
+    """Every entity becomes a federation of its own, and starts from the global model."""
+    names, labels = torch.unique(state.labels, return_inverse=True)
+    nothing = torch.zeros(0, dtype=torch.long)
+    return replace(
+        state,
+        models=state.models.repeat(len(names), 1),
+        labels=labels,
+        pairs=nothing.view(0, 2),
+        similarity=nothing.double(),
+        seen=nothing,
+        separated=True,
+        merges=0,
+        best_cross=float("nan"),
+    )

@@ -1,0 +1,133 @@
+"""IFCA: Ghosh et al., An efficient framework for clustered federated learning, NeurIPS 2020,
+Algorithm 1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from umbel.aggregation import Averaging
+from umbel.algorithms.base import Algorithm, Served, Setup, State, check_num_clusters
+from umbel.ask import (
+    BestGradients,
+    Context,
+    TrainedBest,
+    best_gradients,
+    losses,
+    train_best,
+)
+from umbel.checks import check
+from umbel.flow import Flow, Rows
+from umbel.work import Gradient, LocalTraining
+
+
+@dataclass(frozen=True)
+class IFCAState(State):
+    """`models` holds the K models of each restart still in the race, one restart after another.
+
+    `labels` are the choices within the leading restart.
+    """
+
+    choices: Tensor  # (R, M) int64: what each client chose last, -1 before its first round
+    fits: Tensor  # (R, M): the training loss of that choice, NaN before the first round
+
+
+@dataclass(frozen=True)
+class IFCA(Algorithm[IFCAState]):
+    """Each client picks the model with the lowest training loss, and the server averages per model.
+
+    With `restarts` above 1, that many sets of models are trained side by side for the first
+    `trial_rounds` rounds, at as many times the cost, and the one that `keep` prefers goes on: the
+    lowest training loss, or the largest smallest cluster. A client never asked is in cluster 0
+    until it is served: then, as in every round, it picks the model with the lowest training loss.
+    """
+
+    num_clusters: int = 2  # K
+    local: LocalTraining = field(default_factory=LocalTraining)
+    averaging: Averaging = field(default_factory=Averaging)
+    send: Literal["update", "gradient"] = "update"  # the paper's option II, or option I
+    gradient: Gradient = field(default_factory=Gradient)  # what is sent under option I
+    restarts: int = 1
+    trial_rounds: int = 10
+    keep: Literal["lowest-loss", "most-balanced"] = "lowest-loss"
+
+    def __post_init__(self) -> None:
+        check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
+        check(self.restarts >= 1, "restarts", self.restarts, "1 or more")
+        check(self.trial_rounds >= 1, "trial_rounds", self.trial_rounds, "1 or more")
+
+    def init(self, setup: Setup) -> IFCAState:
+        check_num_clusters(self.num_clusters, setup)
+        # The models must differ: equal ones tie, and every client would pick cluster 0.
+        models = setup.new_models(self.restarts * self.num_clusters)
+        nobody = torch.full((self.restarts, setup.num_clients), -1)
+        labels = torch.zeros(setup.num_clients, dtype=torch.long)
+        return IFCAState(models, labels, nobody, torch.full(nobody.shape, torch.nan).double())
+
+    def round(self, state: IFCAState, ctx: Context) -> Flow[IFCAState]:
+        models, choices, fits = [], state.choices.clone(), state.fits.clone()
+        for restart, rivals in enumerate(torch.split(state.models, self.num_clusters)):
+            step, answer = yield from self._improve(rivals, ctx)
+            models.append(rivals + step)
+            choices[restart, answer.clients] = answer.chosen
+            fits[restart, answer.clients] = _chosen_loss(answer)
+        state = replace(state, models=torch.cat(models), choices=choices, fits=fits)
+        if ctx.round + 1 == self.trial_rounds:
+            state = self._end_race(state)
+        return replace(state, labels=state.choices[self._leader(state)].clamp(min=0))
+
+    def serve(self, state: IFCAState, ctx: Context) -> Flow[Served]:
+        """The model with the lowest training loss, newcomers included."""
+        models = self._models_of(state, self._leader(state))
+        fit = yield from losses(models, ctx)
+        # A client that does not answer keeps what it chose last.
+        labels = state.labels.index_copy(0, fit.clients, fit.losses.argmin(1))[ctx.cohort]
+        return Served(Rows(models, labels), labels)
+
+    def _improve(
+        self, models: Tensor, ctx: Context
+    ) -> Flow[tuple[Tensor, TrainedBest | BestGradients]]:
+        """The step (K, P) of one restart's models, and what the clients answered."""
+        if self.send == "gradient":
+            answer = yield from best_gradients(models, ctx, self.gradient)
+            return self._gradient_step(answer, ctx), answer
+        trained = yield from train_best(models, ctx, self.local)
+        step = self.averaging.step(
+            trained.update, trained.chosen, trained.num_examples, self.num_clusters, ctx.layout
+        )
+        return step, trained
+
+    def _gradient_step(self, answer: BestGradients, ctx: Context) -> Tensor:
+        """Option I divides by the number of clients M, not by the size of the cluster."""
+        moves = answer.gradient * (-self.local.at_round(ctx.round).lr / ctx.num_clients)
+        step = moves.new_zeros(self.num_clusters, moves.shape[1])
+        step = step.index_add_(0, answer.chosen, moves)
+        if not self.averaging.shared:
+            return step
+        return torch.where(ctx.layout.mask(self.averaging.shared), moves.sum(0), step)
+
+    def _leader(self, state: IFCAState) -> int:
+        """The restart that `keep` prefers."""
+        if self.keep == "lowest-loss":
+            return int(state.fits.nanmean(1).nan_to_num(torch.inf).argmin())
+        sizes = [torch.bincount(c[c >= 0], minlength=self.num_clusters) for c in state.choices]
+        return int(torch.stack(sizes).min(1).values.argmax())
+
+    def _end_race(self, state: IFCAState) -> IFCAState:
+        leader = self._leader(state)
+        return replace(
+            state,
+            models=self._models_of(state, leader),
+            choices=state.choices[leader : leader + 1],
+            fits=state.fits[leader : leader + 1],
+        )
+
+    def _models_of(self, state: IFCAState, restart: int) -> Tensor:
+        return state.models[restart * self.num_clusters : (restart + 1) * self.num_clusters]
+
+
+def _chosen_loss(answer: TrainedBest | BestGradients) -> Tensor:
+    return answer.losses.gather(1, answer.chosen[:, None])[:, 0]

@@ -1,0 +1,27 @@
+"""Local-only training, "NoFed": every client by itself. The floor of every comparison."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from umbel.algorithms.base import Algorithm, Setup, State
+from umbel.ask import Context, train
+from umbel.flow import Flow, Rows
+from umbel.work import LocalTraining
+
+
+@dataclass(frozen=True)
+class LocalOnly(Algorithm[State]):
+    """Clients train alone: the same rounds, cohorts and local epochs, but nothing is averaged."""
+
+    local: LocalTraining = field(default_factory=LocalTraining)
+
+    def init(self, setup: Setup) -> State:
+        everyone = torch.arange(setup.num_clients)
+        return State(setup.new_models(1).repeat(setup.num_clients, 1), everyone)
+
+    def round(self, state: State, ctx: Context) -> Flow[State]:
+        trained = yield from train(Rows(state.models, ctx.cohort), ctx, self.local)
+        return replace(state, models=state.models.index_add(0, trained.clients, trained.update))

@@ -1,0 +1,64 @@
+"""How good a clustering and its models are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+
+from umbel.algorithms.base import Algorithm, S
+from umbel.ask import Context, evaluate
+from umbel.flow import Flow, Rows
+
+
+def purity(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
+    """Share of clients in the largest group of their cluster (Lin et al. 2024, III-A.3)."""
+    clusters = np.unique(labels, return_inverse=True)[1]
+    table = np.zeros((clusters.max() + 1, groups.max() + 1), dtype=np.int64)
+    np.add.at(table, (clusters, groups), 1)
+    return float(table.max(axis=1).sum() / len(labels))
+
+
+def adjusted_rand_index(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
+    """1 where clusters and groups are the same, about 0 for a random assignment."""
+    return float(adjusted_rand_score(groups, labels))
+
+
+def normalised_mutual_information(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
+    """1 where clusters and groups are the same, 0 where they have nothing to do with each other."""
+    return float(normalized_mutual_info_score(groups, labels))
+
+
+@dataclass(frozen=True)
+class ClientScores:
+    """What each client gets: its cluster, and how that model does on its test examples."""
+
+    clusters: NDArray[np.int64]  # (M,) named 0 to K-1 in order of their first clients
+    models: Rows  # the model of each client
+    loss: NDArray[np.float64]  # (M,) NaN for a client without test examples or answer
+    accuracy: NDArray[np.float64]  # (M,) likewise
+    num_examples: NDArray[np.int64]  # (M,) test examples
+
+
+def score(algorithm: Algorithm[S], state: S, ctx: Context) -> Flow[ClientScores]:
+    """Evaluate what every client is served, on its own test examples."""
+    served = yield from algorithm.serve(state, ctx.everyone)
+    found = yield from evaluate(served.models, ctx.everyone)
+    order = found.clients.numpy()
+    size = ctx.num_clients
+    loss, accuracy = np.full(size, np.nan), np.full(size, np.nan)
+    num_examples = np.zeros(size, dtype=np.int64)
+    loss[order], accuracy[order] = found.loss.numpy(), found.accuracy.numpy()
+    num_examples[order] = found.num_examples.numpy()
+    clusters = in_order_of_appearance(served.labels.numpy())
+    return ClientScores(clusters, served.models, loss, accuracy, num_examples)
+
+
+def in_order_of_appearance(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The same clusters named 0 to K-1 in order of their first clients."""
+    _, first, names = np.unique(labels, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[names]
