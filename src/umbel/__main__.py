@@ -1,0 +1,5 @@
+"""`python -m umbel` is `umbel`."""
+
+from umbel.cli import main
+
+main()

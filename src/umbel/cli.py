@@ -1,0 +1,279 @@
+"""The command line: parses, calls, prints."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
+
+import click
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from umbel import tables
+from umbel.algorithms import ALGORITHMS
+from umbel.checks import UsageError, check
+from umbel.config import read
+from umbel.data.scenarios import SCENARIOS
+from umbel.data.sources import DATA_DIR_VARIABLE, Sources
+from umbel.engines.wrappers import QuorumError
+from umbel.execution import execute
+from umbel.experiment import Experiment
+from umbel.folder import RunFolder
+from umbel.models import MODELS
+from umbel.records import Record
+from umbel.shipped import (
+    experiments_in,
+    find_comparison,
+    find_experiment,
+    shipped_comparisons,
+    shipped_experiments,
+)
+from umbel.version import __version__
+
+BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
+
+runs_dir_option = click.option(
+    "--runs-dir",
+    type=click.Path(path_type=Path),
+    default=Path("runs"),
+    show_default=True,
+    help="Where the folders of runs are.",
+)
+data_dir_option = click.option(
+    "--data-dir",
+    type=click.Path(path_type=Path),
+    help=f"Where data sets are, one folder each. Default: {DATA_DIR_VARIABLE}, else the hub.",
+)
+set_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Change a setting of the experiment, such as algorithm.num_clusters=6.",
+)
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="umbel")
+@click.option("-v", "--verbose", is_flag=True, help="Say what is decided on the way.")
+def app(verbose: bool) -> None:
+    """Clustered federated learning: find which clients belong together, train a model per group."""
+    level = logging.INFO if verbose else logging.WARNING
+    handler = RichHandler(console=Console(stderr=True), show_path=False)
+    logging.basicConfig(level=level, format="%(message)s", handlers=[handler])
+
+
+@app.command()
+@click.argument("experiment")
+@click.option("--seed", type=int, help="Instead of the experiment's own.")
+@runs_dir_option
+@data_dir_option
+@set_option
+def run(
+    experiment: str,
+    seed: int | None,
+    runs_dir: Path,
+    data_dir: Path | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Run one EXPERIMENT: a TOML file, or the name of one that `umbel list` shows."""
+    chosen = read(find_experiment(experiment), settings)
+    chosen = chosen if seed is None else chosen.with_seed(seed)
+    sources = Sources.default(data_dir)
+    folder = RunFolder.create(runs_dir / _folder_name(chosen), chosen)
+    _advance(folder, sources)
+    _show(folder)
+
+
+@app.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@data_dir_option
+def resume(run: Path, data_dir: Path | None) -> None:
+    """Go on with a RUN that was stopped, from its last checkpoint."""
+    folder = RunFolder.open(run)
+    _advance(folder, Sources.default(data_dir))
+    _show(folder)
+
+
+@app.command()
+@click.argument("folder")
+@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--first-seed", type=click.IntRange(min=0), default=0, show_default=True)
+@runs_dir_option
+@data_dir_option
+@set_option
+def compare(
+    folder: str,
+    seeds: int,
+    first_seed: int,
+    runs_dir: Path,
+    data_dir: Path | None,
+    settings: tuple[str, ...],
+) -> None:
+    """Run every experiment of a FOLDER under several seeds, and print one table.
+
+    FOLDER holds TOML files, or is the name of a comparison that `umbel list` shows. Runs that are
+    finished already are not made again, and runs that were stopped go on.
+    """
+    source = find_comparison(folder)
+    experiments = [read(file, settings) for file in experiments_in(source)]
+    sources = Sources.default(data_dir)
+    outcomes = []
+    for experiment in experiments:
+        for seed in range(first_seed, first_seed + seeds):
+            seeded = experiment.with_seed(seed)
+            done = _begun_or_new(runs_dir / source.resolve().name / _folder_name(seeded), seeded)
+            _advance(done, sources, lines=4)
+            outcomes.append(tables.Outcome.of(done))
+    Console().print(tables.comparison(outcomes))
+
+
+@app.command(name="list")
+def list_() -> None:
+    """List algorithms, scenarios, models, experiments and comparisons."""
+    console = Console()
+    console.print(_named("algorithms", _summaries(ALGORITHMS)))
+    console.print(_named("scenarios", _summaries(SCENARIOS)))
+    console.print(_named("models", _summaries(MODELS)))
+    experiments = {name: read(file).description for name, file in shipped_experiments().items()}
+    console.print(_named("experiments", experiments))
+    comparisons = {
+        name: ", ".join(file.stem for file in experiments_in(path))
+        for name, path in shipped_comparisons().items()
+    }
+    console.print(_named("comparisons", comparisons))
+
+
+@app.command()
+@click.argument("run", type=click.Path(path_type=Path))
+def show(run: Path) -> None:
+    """Show what a RUN came to, finished or not; or the comparison in a folder of finished runs."""
+    folders = [RunFolder(path.parent) for path in sorted(run.glob("*/experiment.toml"))]
+    if not folders:
+        _show(RunFolder.open(run))
+        return
+    finished = [folder for folder in folders if folder.finished]
+    check(bool(finished), "run", str(run), "a folder with a finished run in it")
+    Console().print(tables.comparison([tables.Outcome.of(folder) for folder in finished]))
+
+
+@contextmanager
+def _progress(title: str, rounds: int, lines: int) -> Iterator[Callable[[Record], None]]:
+    """What to call after every round: a live bar, or plain lines where nobody is watching."""
+    console, began = Console(), perf_counter()
+    if not console.is_terminal:
+        done_here = 0
+
+        def say(record: Record) -> None:
+            nonlocal done_here
+            done_here += 1
+            done = record.round + 1
+            if done % max(1, rounds // lines) == 0 or done == rounds:
+                left = (perf_counter() - began) / done_here * (rounds - done)
+                click.echo(f"{title}  {tables.one_line(record, rounds)}  {left:.0f} s left")
+
+        yield say
+        return
+    columns = (
+        TextColumn(title),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[status]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task("", total=rounds, status="starting")
+
+        def draw(record: Record) -> None:
+            status = tables.one_line(record, rounds)
+            progress.update(task, completed=record.round + 1, status=status)
+
+        yield draw
+
+
+def _advance(folder: RunFolder, sources: Sources, lines: int = 1000) -> None:
+    """Do the rounds that are left, showing how it goes."""
+    experiment, path = folder.experiment, folder.path
+    if folder.finished:
+        click.echo(f"{path}: finished already")
+        return
+    title = f"{experiment.name} seed {experiment.seed}"
+    try:
+        with _progress(title, experiment.rounds, lines) as report:
+            for record in execute(folder, sources):
+                report(record)
+    except KeyboardInterrupt:
+        click.echo(f"stopped; go on with: umbel resume {path}", err=True)
+        raise
+    except QuorumError as error:
+        raise QuorumError(f"{error}; go on with: umbel resume {path}") from None
+
+
+def _folder_name(experiment: Experiment) -> str:
+    return f"{experiment.name}-seed{experiment.seed}"
+
+
+def _begun_or_new(path: Path, experiment: Experiment) -> RunFolder:
+    """The folder of this very experiment, whether it was begun or not."""
+    folder = RunFolder(path)
+    if not folder.begun:
+        return RunFolder.create(path, experiment)
+    if folder.experiment != experiment:
+        raise UsageError(f"{path}: holds another experiment; choose another --runs-dir")
+    return folder
+
+
+def _show(folder: RunFolder) -> None:
+    """The last round of a run, and its clusters if it is finished."""
+    console, records = Console(), folder.records()
+    console.print(f"{folder.path}" + ("" if folder.finished else " (not finished)"))
+    if records:
+        console.print(tables.last_round(records[-1]))
+    if folder.finished:
+        with folder.file("clusters.csv").open(encoding="utf-8", newline="") as rows:
+            console.print(tables.clusters(list(csv.DictReader(rows))))
+
+
+def _named(title: str, entries: Mapping[str, str]) -> Table:
+    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2))
+    for name, text in entries.items():
+        table.add_row(name, text)
+    return table
+
+
+def _summaries(registry: Mapping[str, object]) -> dict[str, str]:
+    return {name: _summary(entry) for name, entry in registry.items()}
+
+
+def _summary(entry: object) -> str:
+    """What a registered type says of itself, or what a registered value sets."""
+    if isinstance(entry, type):
+        return (entry.__doc__ or "").partition("\n")[0]
+    default = type(entry)()
+    changed = [f"{k}={v}" for k, v in vars(entry).items() if v != getattr(default, k)]
+    return f"{type(entry).__name__}({', '.join(changed)})"
+
+
+def main() -> None:
+    """Run the command line: bad input is one line and exit status 2."""
+    sys.path.append(str(Path.cwd()))  # methods and scenarios of the user's, as "module:Name"
+    try:
+        status = app.main(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        status = INTERRUPTED
+    except (UsageError, OSError) as error:
+        click.echo(f"umbel: {error}", err=True)
+        status = BAD_INPUT
+    except QuorumError as error:
+        click.echo(f"umbel: {error}", err=True)
+        status = FAILED
+    sys.exit(status)

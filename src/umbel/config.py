@@ -1,0 +1,276 @@
+"""Experiments as TOML: dataclasses read strictly, and written so that they read back the same."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+import tomli_w
+from cattrs import Converter
+from cattrs.errors import (
+    AttributeValidationNote,
+    BaseValidationError,
+    ForbiddenExtraKeysError,
+    IterableValidationNote,
+)
+from cattrs.gen import make_dict_structure_fn
+
+from umbel.algorithms import ALGORITHMS
+from umbel.algorithms.base import Algorithm
+from umbel.checks import UsageError, check
+from umbel.data.scenarios import SCENARIOS
+from umbel.data.scenarios.base import Scenario
+from umbel.data.shifts import SHIFTS, Shift
+from umbel.experiment import Experiment
+from umbel.models import MODELS, Model
+from umbel.work.optimizers import OPTIMIZERS, Optimizer
+
+REGISTRIES: Mapping[type, Mapping[str, Any]] = {
+    Algorithm: ALGORITHMS,
+    Scenario: SCENARIOS,
+    Model: MODELS,
+    Shift: SHIFTS,
+    Optimizer: OPTIMIZERS,
+}
+"""What the `name` of a table stands for, by what the table describes."""
+
+SCALARS: Mapping[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a string",
+}
+
+
+def read(file: Path, settings: Sequence[str] = ()) -> Experiment:
+    """The experiment of a TOML file, with settings such as `algorithm.num_clusters=6` applied.
+
+    With `extends = "other.toml"` a file takes from there what it does not say itself. Raises
+    `UsageError` that names every key that is wrong, and what was expected.
+    """
+    table = {"name": file.stem, **load_table(file)}
+    for setting in settings:
+        table = merged(table, parse_setting(setting))
+    try:
+        experiment: Experiment = structured(table, Experiment)
+    except UsageError as error:
+        raise UsageError(f"{file}: {error}") from None
+    return experiment
+
+
+def write(experiment: Experiment) -> str:
+    """TOML that `read` turns into the same experiment."""
+    return tomli_w.dumps(plain(experiment))
+
+
+def structured(table: Mapping[str, Any], kind: type[Any]) -> Any:
+    """The dataclass that a table of plain values describes, nested ones included."""
+    try:
+        return _converter().structure(dict(table), kind)
+    except BaseValidationError as error:
+        raise UsageError("; ".join(_problems(error))) from None
+
+
+def plain(value: Any) -> Any:
+    """A dataclass as a table of plain values, without what is None."""
+    if isinstance(value, tuple):
+        return [plain(item) for item in value]
+    if not is_dataclass(value):
+        return value
+    members = {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    table = {name: member for name, member in members.items() if member is not None}
+    kind = next((k for k in REGISTRIES if isinstance(value, k)), None)
+    return table if kind is None else {"name": name_of(type(value), REGISTRIES[kind]), **table}
+
+
+def name_of(kind: type, registry: Mapping[str, Any]) -> str:
+    """What experiments call this type: its name in the registry, or "module:Name"."""
+    own = f"{kind.__module__}:{kind.__qualname__}"
+    return next((name for name, entry in registry.items() if entry is kind), own)
+
+
+def load_table(file: Path) -> dict[str, Any]:
+    """The plain values of a TOML file and of those it extends."""
+    try:
+        table = tomllib.loads(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{file}: can't be read: {reason}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{file}: not TOML: {error}") from None
+    base = table.pop("extends", None)
+    if base is None:
+        return table
+    check(isinstance(base, str), f"{file}: extends", base, "the path of a TOML file")
+    return merged(load_table(file.parent / base), table)
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables one over the other; a table with another `name` replaces the whole table below."""
+    result = dict(base)
+    for key, value in over.items():
+        below = result.get(key)
+        if isinstance(below, Mapping) and isinstance(value, Mapping) and _same_name(below, value):
+            result[key] = merged(below, value)
+        else:
+            result[key] = value
+    return result
+
+
+def _same_name(below: Mapping[str, Any], over: Mapping[str, Any]) -> bool:
+    return "name" not in over or over["name"] == below.get("name")
+
+
+def parse_setting(text: str) -> dict[str, Any]:
+    """`"a.b=3"` -> {"a": {"b": 3}}; what is not a TOML value is a string."""
+    path, equals, value = text.partition("=")
+    names = path.strip().split(".")
+    check(bool(equals) and all(names), "--set", text, "of the form algorithm.num_clusters=6")
+    try:
+        table: Any = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        table = value
+    for name in reversed(names):
+        table = {name: table}
+    result: dict[str, Any] = table
+    return result
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for a name that is not known."""
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
+
+
+class _UnfitError(ValueError):
+    """A value of the wrong type; the message starts with the value, not with a field."""
+
+
+@cache
+def _converter() -> Converter:
+    converter = Converter(forbid_extra_keys=True)
+
+    def tables_only(kind: Any) -> Any:
+        fill: Any = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True)
+        return lambda value, kind: fill(_table(value), kind)
+
+    converter.register_structure_hook_factory(is_dataclass, tables_only)
+    for kind in SCALARS:
+        converter.register_structure_hook(kind, _scalar)
+    converter.register_structure_hook_func(_is_choice, _choice)
+    converter.register_structure_hook_func(
+        lambda kind: _bare(kind) in REGISTRIES, lambda value, kind: _named(value, _bare(kind))
+    )
+    return converter
+
+
+def _bare(kind: Any) -> Any:
+    """Algorithm[Any] -> Algorithm."""
+    return get_origin(kind) or kind
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise _UnfitError(f"{value!r} is not a table")
+    return value
+
+
+def _scalar(value: Any, kind: type) -> Any:
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if type(value) is not kind:
+        raise _UnfitError(f"{value!r} is not {SCALARS[kind]}")
+    return value
+
+
+def _is_choice(kind: Any) -> bool:
+    members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    literal = any(get_origin(member) is Literal for member in members)
+    return literal or (len(members) > 1 and all(m in (NoneType, *SCALARS) for m in members))
+
+
+def _choice(value: Any, kind: Any) -> Any:
+    """One of several scalars or literals."""
+    members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    expected = []
+    for member in members:
+        if get_origin(member) is Literal:
+            if value in get_args(member):
+                return value
+            expected += [f'"{choice}"' for choice in get_args(member)]
+        elif member is not NoneType:
+            try:
+                return _scalar(value, member)
+            except _UnfitError:
+                expected.append(SCALARS[member])
+    raise _UnfitError(f"{value!r} is not {' or '.join(expected)}")
+
+
+def _named(table: Any, kind: type) -> Any:
+    """The table's `name` says which dataclass, or which value to change, the rest what to set."""
+    settings = dict(_table(table))
+    entry = _entry(settings.pop("name", None), kind)
+    if not isinstance(entry, type):
+        below = {key: value for key, value in plain(entry).items() if key != "name"}
+        entry, settings = type(entry), merged(below, settings)
+    return _converter().structure(settings, entry)
+
+
+def _entry(name: Any, kind: type) -> Any:
+    registry = REGISTRIES[kind]
+    if name is None:
+        raise UsageError(f"name: missing; known: {', '.join(registry)}")
+    if not isinstance(name, str):
+        raise UsageError(f"name: {name!r} is not a string")
+    if name in registry:
+        return registry[name]
+    if ":" not in name:
+        raise UsageError(f"name: {name!r} is not known; {nearest(name, registry)}")
+    module, _, attribute = name.partition(":")
+    try:
+        entry = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"name: {name!r} can't be imported: {error}") from None
+    of_kind = issubclass(entry, kind) if isinstance(entry, type) else isinstance(entry, kind)
+    check(of_kind and is_dataclass(entry), "name", name, f"a dataclass that is a {kind.__name__}")
+    return entry
+
+
+def _problems(error: BaseValidationError, path: str = "") -> Iterator[str]:
+    """What is wrong, one sentence each, with the path of the key."""
+    for inner in error.exceptions:
+        where = _joined(path, _place(inner))
+        if isinstance(inner, BaseValidationError):
+            yield from _problems(inner, where)
+        elif isinstance(inner, ForbiddenExtraKeysError):
+            known = [f.name for f in fields(inner.cl)]
+            for key in sorted(inner.extra_fields):
+                yield f"{_joined(where, key)}: unknown key; {nearest(key, known)}"
+        elif isinstance(inner, KeyError):
+            yield f"{where}: missing"
+        elif isinstance(inner, UsageError):  # its message starts with the name of a field
+            yield _joined(where, str(inner))
+        elif isinstance(inner, TypeError):
+            yield f"{where}: not of the right form: {inner}"
+        else:
+            yield f"{where}: {inner}"
+
+
+def _place(error: Exception) -> str:
+    for note in getattr(error, "__notes__", ()):
+        if isinstance(note, AttributeValidationNote):
+            return note.name
+        if isinstance(note, IterableValidationNote):
+            return f"[{note.index}]"
+    return ""
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}{name}" if not path or not name or name[0] == "[" else f"{path}.{name}"

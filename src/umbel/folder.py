@@ -1,0 +1,238 @@
+"""A run on disk: everything needed to make it again, to go on with it, and to look at it."""
+
+from __future__ import annotations
+
+import csv
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from filelock import FileLock, Timeout
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from umbel import checkpoint, config
+from umbel.algorithms.base import State
+from umbel.checks import UsageError, check
+from umbel.experiment import Experiment, Run
+from umbel.net import Net
+from umbel.records import Record
+from umbel.scores import ClientScores
+from umbel.version import __version__
+
+PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "kmedoids", "safetensors")
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The files of one run."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, path: Path | str, experiment: Experiment) -> RunFolder:
+        """A folder for a new run. Raises `UsageError` if a round of another was done there."""
+        folder = cls(Path(path))
+        if folder.begun:
+            raise UsageError(
+                f"{path}: holds a run already; go on with it by `umbel resume {path}`, "
+                "or choose another --runs-dir or name"
+            )
+        folder.path.mkdir(parents=True, exist_ok=True)
+        with folder.locked():
+            _write_text(folder.file("experiment.toml"), config.write(experiment))
+        return folder
+
+    @classmethod
+    def open(cls, path: Path | str) -> RunFolder:
+        """The folder of a run that was begun. Raises `UsageError` if there is none."""
+        folder = cls(Path(path))
+        check(folder.file("experiment.toml").is_file(), "run", str(path), "the folder of a run")
+        return folder
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else writes here. Raises `UsageError` if another process does."""
+        try:
+            with FileLock(self.file(".lock"), timeout=0):
+                yield
+        except Timeout:
+            raise UsageError(f"{self.path}: in use: another process is running in it") from None
+
+    def file(self, name: str) -> Path:
+        """Where this file of the run is."""
+        return self.path / name
+
+    @property
+    def experiment(self) -> Experiment:
+        """What is run here."""
+        return config.read(self.file("experiment.toml"))
+
+    @property
+    def begun(self) -> bool:
+        """Whether any round is done."""
+        return bool(self.records()) or self.file("checkpoint.safetensors").is_file()
+
+    @property
+    def finished(self) -> bool:
+        """Whether all rounds are done and the results written."""
+        return self.file("clusters.csv").is_file()
+
+    def records(self) -> list[Record]:
+        """The records of all whole rounds so far."""
+        try:
+            lines = self.file("records.jsonl").read_text(encoding="utf-8").splitlines()
+        except FileNotFoundError:
+            return []
+        records: list[Record] = []
+        for line in lines:
+            try:
+                record = Record.from_json(line)
+            except (ValueError, TypeError, KeyError):
+                break  # the line that was being written when the process was killed
+            if record.round != len(records):
+                break
+            records.append(record)
+        return records
+
+    def append(self, record: Record) -> None:
+        """Add a line, on disk when this returns."""
+        with self.file("records.jsonl").open("a", encoding="utf-8") as lines:
+            lines.write(record.to_json() + "\n")
+            lines.flush()
+            os.fsync(lines.fileno())
+
+    def save(self, state: State, next_round: int) -> None:
+        """Replace the checkpoint."""
+        checkpoint.save(self.file("checkpoint.safetensors"), state, next_round)
+
+    def restore(self, template: State) -> tuple[State | None, int]:
+        """The last checkpoint and the round to come; later records are cut off.
+
+        Without a checkpoint the run starts over: (None, 0). Raises `UsageError` for a damaged one.
+        """
+        file = self.file("checkpoint.safetensors")
+        state: State | None = None
+        next_round = 0
+        if file.is_file():
+            state, next_round = checkpoint.load(file, template)
+        records = self.records()
+        if len(records) < next_round:
+            raise UsageError(
+                f"{self.file('records.jsonl')}: damaged: {len(records)} whole records, "
+                f"and the checkpoint comes after {next_round}"
+            )
+        lines = "".join(record.to_json() + "\n" for record in records[:next_round])
+        _write_text(self.file("records.jsonl"), lines)
+        return state, next_round
+
+    def finish(self, run: Run, scores: ClientScores) -> None:
+        """Write the model and the clients of every cluster."""
+        models, federation = self.file("models"), run.federation
+        built_for = json.dumps(
+            {"input_shape": federation.input_shape, "num_outputs": federation.num_outputs}
+        )
+        shutil.rmtree(models, ignore_errors=True)
+        models.mkdir()
+        for cluster in range(int(scores.clusters.max()) + 1):
+            client = int(np.flatnonzero(scores.clusters == cluster)[0])
+            theta = scores.models.table[scores.models.index[client]]
+            tensors = {n: t.contiguous() for n, t in run.net.layout.tensors(theta).items()}
+            save_file(tensors, models / f"cluster-{cluster}.safetensors", {"umbel": built_for})
+        beside = self.file("clusters.csv.partial")
+        with beside.open("w", encoding="utf-8", newline="") as lines:
+            writer = csv.writer(lines)
+            writer.writerow(["client", "group", "cluster", "examples", "accuracy", "loss"])
+            writer.writerows(_client_rows(run, scores))
+        checkpoint.replace_durably(beside, self.file("clusters.csv"))
+
+    def note_session(self, began: datetime, seconds: float) -> None:
+        """Add to the environment file what ran here, on what, and for how long."""
+        file = self.file("environment.json")
+        before = json.loads(file.read_text()) if file.is_file() else []
+        session = {"began": began.isoformat(timespec="seconds"), "seconds": round(seconds, 3)}
+        _write_text(file, json.dumps([*before, session | environment()], indent=2) + "\n")
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run, read back: its records, its clusters and their models."""
+
+    folder: RunFolder
+
+    @property
+    def experiment(self) -> Experiment:
+        """What was run."""
+        return self.folder.experiment
+
+    @property
+    def records(self) -> list[Record]:
+        """One record a round."""
+        return self.folder.records()
+
+    @property
+    def clusters(self) -> dict[str, int]:
+        """The cluster of each client, by name."""
+        with self.folder.file("clusters.csv").open(encoding="utf-8", newline="") as lines:
+            return {row["client"]: int(row["cluster"]) for row in csv.DictReader(lines)}
+
+    def model(self, cluster: int) -> nn.Module:
+        """The module of this cluster, in evaluation mode. Needs no data."""
+        file = self.folder.file("models") / f"cluster-{cluster}.safetensors"
+        known = f"a cluster of this run: 0 to {max(self.clusters.values())}"
+        check(file.is_file(), "cluster", cluster, known)
+        with safe_open(file, framework="pt") as opened:
+            built_for = json.loads((opened.metadata() or {})["umbel"])
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+        recipe = self.experiment.model
+        net = Net(lambda: recipe.build(built_for["input_shape"], built_for["num_outputs"]))
+        entries = net.layout.weights + net.layout.rest
+        return net.module(torch.cat([tensors[entry.name].flatten() for entry in entries]))
+
+
+def environment() -> dict[str, Any]:
+    """Versions and machine."""
+    return {
+        "versions": {"umbel": __version__, "python": platform.python_version()}
+        | {name: importlib.metadata.version(name) for name in PACKAGES},
+        "platform": platform.platform(),
+        "host": platform.node(),
+        "processors": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+    }
+
+
+def now() -> datetime:
+    """The time, for the environment file."""
+    return datetime.now(UTC)
+
+
+def _client_rows(run: Run, scores: ClientScores) -> Iterator[list[object]]:
+    federation = run.federation
+    for client, name in enumerate(federation.names):
+        yield [
+            name,
+            "" if federation.groups is None else federation.groups[client],
+            scores.clusters[client],
+            federation.train.sizes[client],
+            "" if np.isnan(scores.accuracy[client]) else float(scores.accuracy[client]),
+            "" if np.isnan(scores.loss[client]) else float(scores.loss[client]),
+        ]
+
+
+def _write_text(file: Path, text: str) -> None:
+    beside = file.with_name(file.name + ".partial")
+    beside.write_text(text, encoding="utf-8")
+    checkpoint.replace_durably(beside, file)
