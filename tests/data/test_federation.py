@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import TensorDataset
+
+from umbel.checks import UsageError
+from umbel.data.federation import Federation
+from umbel.objectives import CLASSIFICATION, REGRESSION
+
+X, Y = np.arange(12, dtype=np.float32).reshape(6, 2), np.array([0, 1, 2, 0, 1, 2])
+
+
+def test_examples_of_all_clients_stand_one_after_another() -> None:
+    federation = Federation.from_arrays(
+        [(X[:2], Y[:2]), (X[2:], Y[2:])], [(X[:1], Y[:1]), (X[:0], Y[:0])], groups=[4, 4]
+    )
+    assert federation.num_clients == 2
+    assert federation.train.sizes.tolist() == [2, 4]
+    assert federation.train.of(1)[0].tolist() == X[2:].tolist()
+    assert federation.train.of(1)[1].tolist() == [2, 0, 1, 2]
+    assert federation.test.sizes.tolist() == [1, 0]
+    assert federation.train.x.is_contiguous()
+    assert federation.input_shape == (2,)
+    assert federation.num_outputs == 3
+    assert federation.names == ("0", "1")
+    assert federation.objective is CLASSIFICATION
+
+
+def test_without_test_examples_a_share_of_each_client_is_set_apart_by_the_seed() -> None:
+    x, y = np.arange(100.0)[:, None], np.arange(100) % 3
+    clients = [(x[:40], y[:40]), (x[40:], y[40:])]
+    one = Federation.from_arrays(clients, test_fraction=0.25, seed=1)
+    again = Federation.from_arrays(clients, test_fraction=0.25, seed=1)
+    other = Federation.from_arrays(clients, test_fraction=0.25, seed=2)
+    assert one.test.sizes.tolist() == [10, 15]
+    assert torch.equal(one.test.x, again.test.x)
+    assert not torch.equal(one.test.x, other.test.x)
+    together = torch.cat([one.train.of(1)[0], one.test.of(1)[0]])[:, 0]
+    assert sorted(together.tolist()) == list(range(40, 100))
+
+
+def test_torch_datasets_give_the_same_federation_as_their_arrays() -> None:
+    x, y = torch.from_numpy(X), torch.from_numpy(Y)
+    datasets = [TensorDataset(x[:2], y[:2]), TensorDataset(x[2:], y[2:])]
+    found = Federation.from_datasets(datasets, names=["a", "b"])
+    expected = Federation.from_arrays([(x[:2], y[:2]), (x[2:], y[2:])])
+    assert torch.equal(found.train.x, expected.train.x)
+    assert torch.equal(found.test.y, expected.test.y)
+    assert found.names == ("a", "b")
+
+
+def test_floating_point_targets_are_regression() -> None:
+    federation = Federation.from_arrays([(X, X[:, :1])])
+    assert federation.num_classes is None
+    assert federation.num_outputs == 1
+    assert federation.objective is REGRESSION
+
+
+def test_pixels_become_floats_and_token_numbers_stay_numbers() -> None:
+    pixels = Federation.from_arrays([(np.full((4, 2), 7, dtype=np.uint8), Y[:4])])
+    tokens = Federation.from_arrays([(np.full((4, 2), 7), Y[:4])])
+    assert pixels.train.x.dtype == torch.float32
+    assert tokens.train.x.dtype == torch.int64
+
+
+@pytest.mark.parametrize(
+    ("train", "settings", "message"),
+    [
+        ([], {}, "train: [] is not a list with at least one client"),
+        ([(X, Y), (X[:0], Y[:0])], {}, "client 1: 0 is not a positive number of training examples"),
+        ([(X, Y[:2])], {}, "client 0: '(6, 2) inputs and (2,) targets' is not as many inputs"),
+        ([(X, Y)], {"num_classes": 2}, "client 0: label: 2 is not in 0 to 1"),
+        ([(X, Y), (X, Y - 1)], {}, "client 1: label: -1 is not in 0 to 2"),
+        ([(X, Y), (X[:, :1], Y)], {}, "client 1: 'inputs of shape (1,) with labels"),
+        ([(X, Y), (X, X)], {}, "client 1: 'inputs of shape (2,) with numbers of shape (2,)'"),
+        ([(X * np.nan, Y)], {}, "client 0: 'x' is not finite everywhere"),
+        ([(X, X[:, 0] + np.inf)], {}, "client 0: 'y' is not finite everywhere"),
+        ([(X, Y)], {"test": []}, "test: 0 is not as many clients as 1"),
+        ([(X, Y)], {"groups": [0, 1]}, "groups: [0, 1] is not one of 1 clients each"),
+        ([(X, Y)], {"names": ["a", "b"]}, "names: ('a', 'b') is not a name for each of 1 clients"),
+        ([(X, Y)], {"test_fraction": 1.0}, "test_fraction: 1.0 is not in [0, 1)"),
+        ([(X, X)], {"num_classes": 3}, "num_classes: 3 is not None, as targets are numbers"),
+    ],
+)
+def test_bad_data_is_refused_with_the_client_and_the_fault(
+    train: list[tuple[np.ndarray, np.ndarray]], settings: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UsageError) as refusal:
+        Federation.from_arrays(train, **settings)  # type: ignore[arg-type]
+    assert str(refusal.value).startswith(message)

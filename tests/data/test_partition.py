@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from umbel.checks import UsageError
+from umbel.data.partition import client_sizes, draw, group_sizes
+
+ALL = np.ones((5, 3), dtype=bool)
+
+
+def rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@given(
+    clients=st.integers(1, 200),
+    shares=st.lists(st.floats(0.1, 50), min_size=1, max_size=8),
+)
+def test_groups_get_their_share_of_the_clients_to_within_one(
+    clients: int, shares: list[float]
+) -> None:
+    counts = group_sizes(clients, shares)
+    assert sum(counts) == clients
+    for count, share in zip(counts, shares, strict=True):
+        assert abs(count - clients * share / sum(shares)) < 1
+
+
+def test_the_groups_of_rotated_mnist_have_10_to_40_clients() -> None:
+    assert group_sizes(100, (10, 20, 30, 40)) == [10, 20, 30, 40]
+
+
+def test_sizes_are_equal_fixed_or_drawn_from_both_ends_of_a_range() -> None:
+    assert client_sizes(3, (), 100, rng()).tolist() == [33, 33, 33]
+    assert client_sizes(3, (7,), 100, rng()).tolist() == [7, 7, 7]
+    sizes = client_sizes(300, (2, 5), 10**6, rng())
+    assert set(sizes.tolist()) == {2, 3, 4, 5}
+
+
+def test_sizes_drawn_from_a_range_fit_what_there_is() -> None:
+    for seed in range(50):
+        assert client_sizes(20, (50, 120), 1797, rng(seed)).sum() <= 1797
+
+
+@pytest.mark.parametrize("examples", [(0,), (60,), (60, 70)])
+def test_sizes_that_can_not_fit_are_refused(examples: tuple[int, ...]) -> None:
+    with pytest.raises(UsageError, match=r"examples: \d+ is not few enough: 2 clients share 100"):
+        client_sizes(2, examples, 100, rng())
+    with pytest.raises(UsageError, match=r"examples: \[1, 10000\] for each of 50 clients"):
+        client_sizes(50, (1, 10_000), 100, rng())
+
+
+@given(seed=st.integers(0, 500), alpha=st.none() | st.floats(0.05, 10))
+def test_nobody_shares_an_example_and_everybody_has_enough(seed: int, alpha: float | None) -> None:
+    y = rng(seed).integers(0, 3, 100)
+    sizes = np.array([10, 30, 5, 25, 20])
+    rows = draw(y, sizes, ALL, rng(seed), alpha)
+    assert [len(mine) for mine in rows] == sizes.tolist()
+    together = np.concatenate(rows)
+    assert len(set(together.tolist())) == len(together)
+
+
+def test_clients_hold_allowed_labels_only() -> None:
+    y = np.arange(90) % 3
+    allowed = np.array([[True, False, False], [False, True, True]])
+    first, second = draw(y, np.array([30, 40]), allowed, rng())
+    assert set(y[first]) == {0}
+    assert set(y[second]) == {1, 2}
+    with pytest.raises(UsageError, match=r"client 0 should get 31, but .* only 30 are left"):
+        draw(y, np.array([31, 40]), allowed, rng())
+
+
+def test_without_skew_the_last_client_has_as_even_a_mix_as_the_first() -> None:
+    y = np.arange(1000) % 10
+    allowed = np.ones((10, 10), dtype=bool)
+    last = [
+        np.bincount(y[draw(y, np.full(10, 100), allowed, rng(seed))[-1]], minlength=10)
+        for seed in range(40)
+    ]
+    # Dealt from a shuffled deck: 10 of each label, with the deck's standard deviation of 2.7.
+    assert np.mean(last) == 10
+    assert np.std(last) == pytest.approx(2.85, abs=0.4)
+
+
+def test_a_small_alpha_makes_clients_differ_and_a_large_one_does_not() -> None:
+    y = np.arange(3000) % 3
+
+    def spread(alpha: float) -> float:
+        rows = draw(y, np.full(5, 100), ALL, rng(), alpha)
+        return float(np.std([np.bincount(y[mine], minlength=3) for mine in rows]))
+
+    assert spread(0.1) > 3 * spread(100.0)

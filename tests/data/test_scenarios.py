@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import umbel
+from umbel.checks import UsageError
+from umbel.data.federation import Federation
+from umbel.data.scenarios import LABEL_SWAPPED_DIGITS, ROTATED_DIGITS, ROTATED_MNIST
+from umbel.data.scenarios.folder import Folder
+from umbel.data.scenarios.shifted import Shifted
+from umbel.data.shifts import LabelGroups, Rotate
+from umbel.data.sources import Sources
+
+
+def same(one: Federation, other: Federation) -> bool:
+    return torch.equal(one.train.x, other.train.x) and torch.equal(one.test.y, other.test.y)
+
+
+def test_rotated_digits_are_the_real_digits_turned_by_group(sources: Sources) -> None:
+    federation = ROTATED_DIGITS.build(0, sources)
+    assert federation.num_clients == 20
+    assert federation.groups is not None
+    assert np.bincount(federation.groups).tolist() == [5, 5, 5, 5]
+    assert federation.input_shape == (1, 8, 8)
+    digits = {image.tobytes() for image in sources.load("digits").images(np.arange(1797))}
+    for client in (0, 6, 12, 19):
+        quarter = -int(federation.groups[client])
+        images = federation.train.of(client)[0].numpy()
+        upright = np.ascontiguousarray(np.rot90(images, quarter, axes=(2, 3)))
+        assert all(image.tobytes() in digits for image in upright)
+
+
+def test_a_scenario_is_a_function_of_its_seed(sources: Sources) -> None:
+    assert same(ROTATED_DIGITS.build(3, sources), ROTATED_DIGITS.build(3, sources))
+    assert not same(ROTATED_DIGITS.build(3, sources), ROTATED_DIGITS.build(4, sources))
+
+
+def test_label_swapped_digits_keep_the_images_and_swap_two_labels(sources: Sources) -> None:
+    swapped = LABEL_SWAPPED_DIGITS.build(0, sources)
+    assert swapped.groups is not None
+    assert len(set(swapped.groups.tolist())) == 4
+    arrays = sources.load("digits")
+    true = dict(zip((i.tobytes() for i in arrays.images(np.arange(1797))), arrays.y, strict=True))
+    x, y = swapped.train.of(0)
+    wrong = {
+        (int(true[image.tobytes()]), int(label))
+        for image, label in zip(x.numpy(), y, strict=True)
+        if true[image.tobytes()] != label
+    }
+    (pair,) = {frozenset(names) for names in wrong}
+    assert len(pair) == 2
+
+
+def test_grouped_labels_give_each_client_its_groups_labels(sources: Sources) -> None:
+    scenario = Shifted(clients=10, examples=(50,), shift=LabelGroups(5, 2))
+    federation = scenario.build(0, sources)
+    for first in range(0, 10, 2):
+        one, other = (set(federation.train.of(c)[1].tolist()) for c in (first, first + 1))
+        assert one == other
+        assert len(one) == 2
+
+
+def test_dirichlet_skew_makes_clients_labels_uneven(sources: Sources) -> None:
+    scenario = Shifted(clients=8, examples=(100,), label_alpha=0.1, shift=Rotate((0.0,)))
+    federation = scenario.build(0, sources)
+    most = [np.bincount(federation.train.of(c)[1]).max() for c in range(8)]
+    assert np.mean(most) > 40
+
+
+def test_scenarios_are_called_by_name_with_some_settings_changed() -> None:
+    federation = umbel.scenario("rotated-digits", clients=6, examples=[20, 30], seed=2)
+    sizes = federation.train.sizes + federation.test.sizes
+    assert federation.num_clients == 6
+    assert sizes.min() >= 20
+    assert sizes.max() <= 30
+    with pytest.raises(UsageError, match="client: unknown key; did you mean clients"):
+        umbel.scenario("rotated-digits", client=6)
+    with pytest.raises(UsageError, match="name: 'rotated-digit' is not known; did you mean"):
+        umbel.scenario("rotated-digit")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"clients": 3}, "clients: 3 is not at least one for each of 4 groups"),
+        ({"shares": (1.0, 2.0)}, "shares: .* is not one for 4 groups"),
+        ({"examples": (500,)}, "examples: 500 is not few enough"),
+        ({"source": "mnist2"}, "source: 'mnist2' is not any of digits, mnist"),
+    ],
+)
+def test_what_can_not_be_built_is_refused(
+    change: dict[str, object], message: str, sources: Sources
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        replace(ROTATED_DIGITS, **change).build(0, sources)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"clients": 0},
+        {"shares": (0.0, 1.0)},
+        {"examples": (1, 2, 3)},
+        {"examples": (5, 3)},
+        {"test_fraction": 0.0},
+        {"label_alpha": 0.0},
+    ],
+)
+def test_settings_out_of_range_are_refused(change: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match=f"{next(iter(change))}: .* is not"):
+        replace(ROTATED_DIGITS, **change)  # type: ignore[arg-type]
+
+
+def test_rotated_mnist_is_the_papers(real_data: Sources) -> None:
+    federation = ROTATED_MNIST.build(0, real_data)
+    assert federation.groups is not None
+    assert np.bincount(federation.groups).tolist() == [10, 20, 30, 40]
+    sizes = federation.train.sizes + federation.test.sizes
+    assert sizes.min() >= 200
+    assert sizes.max() <= 800
+    np.testing.assert_allclose(federation.test.sizes / sizes, 0.15, atol=0.003)
+    assert federation.input_shape == (1, 28, 28)
+    assert federation.num_classes == 10
+    assert float(federation.train.x.max()) == 1.0
+
+
+def write_client(folder: Path, name: str, size: int, label: int = 0) -> None:
+    x = np.random.default_rng(0).normal(size=(size, 4)).astype(np.float32)
+    np.savez(folder / f"{name}.npz", x=x, y=np.full(size, label))
+
+
+def test_a_folder_of_arrays_is_a_federation(tmp_path: Path, sources: Sources) -> None:
+    write_client(tmp_path, "north", 20, 0)
+    write_client(tmp_path, "south", 40, 2)
+    (tmp_path / "groups.csv").write_text("south,warm\nnorth,cold\n")
+    federation = Folder(str(tmp_path)).build(0, sources)
+    assert federation.names == ("north", "south")
+    assert federation.train.sizes.tolist() == [17, 34]
+    assert federation.num_classes == 3
+    assert federation.groups is not None
+    assert federation.groups.tolist() == [0, 1]
+
+
+def test_a_folder_may_bring_its_own_test_examples(tmp_path: Path, sources: Sources) -> None:
+    x, y = np.zeros((20, 4), np.float32), np.zeros(20, np.int64)
+    np.savez(tmp_path / "north.npz", x=x, y=y, x_test=x[:3], y_test=y[:3])
+    federation = Folder(str(tmp_path)).build(0, sources)
+    assert federation.train.sizes.tolist() == [20]
+    assert federation.test.sizes.tolist() == [3]
+    assert federation.groups is None
+
+
+def test_a_bad_folder_is_refused_with_the_file(tmp_path: Path, sources: Sources) -> None:
+    scenario = Folder(str(tmp_path))
+    with pytest.raises(UsageError, match=r"is not a folder with \.npz files"):
+        scenario.build(0, sources)
+    (tmp_path / "a.npz").write_bytes(b"no arrays")
+    with pytest.raises(UsageError, match=r"a\.npz can't be read as arrays"):
+        scenario.build(0, sources)
+    np.savez(tmp_path / "a.npz", x=np.zeros(3))
+    with pytest.raises(UsageError, match=r"a\.npz: \['x'\] is not a file with arrays x and y"):
+        scenario.build(0, sources)
+    write_client(tmp_path, "a", 5)
+    (tmp_path / "groups.csv").write_text("b,1\n")
+    with pytest.raises(UsageError, match=r"groups\.csv: 'a' is not named"):
+        scenario.build(0, sources)
+    (tmp_path / "groups.csv").write_text("a\n")
+    with pytest.raises(UsageError, match=r"groups\.csv: .* is not lines of client,group"):
+        scenario.build(0, sources)

@@ -1,0 +1,127 @@
+"""The one rule by which clients are batched or not."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+import torch
+from torch import nn
+
+from tests.federations import blobs
+from umbel.checks import UsageError
+from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine
+from umbel.engines.choice import why_not_batchable
+from umbel.flow import Request, each_its_own
+from umbel.models import CNN, MLP
+from umbel.net import Net
+from umbel.work import LocalTraining
+
+CPU = EngineSettings(device="cpu")
+
+
+class Centred(nn.Module):
+    """Mixes the examples of a batch, as contrastive losses do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.layer(x - x.mean(0))
+        return out
+
+
+class Branching(nn.Module):
+    """Takes a decision on values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.layer(x)
+        return out if out.sum() > 0 else -out
+
+
+def norm() -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+
+
+def dropout() -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 4), nn.Dropout(0.5), nn.Linear(4, 3))
+
+
+def test_dense_networks_are_batched() -> None:
+    net = Net(lambda: MLP().build((6,), 3))
+    assert isinstance(make_engine(net, blobs(), CPU), Vectorised)
+
+
+def test_convolutions_on_a_cpu_run_one_client_after_another_unless_asked() -> None:
+    net, federation = Net(lambda: CNN((2,), 3, 4).build((1, 4, 4), 3)), blobs(shape=(1, 4, 4))
+    assert isinstance(make_engine(net, federation, CPU), Sequential)
+    forced = EngineSettings(name="vectorised", device="cpu")
+    assert isinstance(make_engine(net, federation, forced), Vectorised)
+
+
+@pytest.mark.parametrize(
+    ("build", "reason"),
+    [
+        (norm, "batch normalisation mixes"),
+        (Centred, "the module mixes the examples"),
+        (Branching, "vmap refuses the module"),
+        (dropout, "vmap refuses the module"),
+    ],
+)
+def test_what_can_not_be_batched_runs_sequentially_and_says_why(
+    build: type[nn.Module], reason: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    net = Net(build)
+    with caplog.at_level(logging.INFO):
+        engine = make_engine(net, blobs(), CPU)
+    assert isinstance(engine, Sequential)
+    assert [reason in record.getMessage() for record in caplog.records] == [True]
+    with pytest.raises(UsageError, match=rf"engine\.name: 'vectorised' is not possible: {reason}"):
+        make_engine(net, blobs(), EngineSettings(name="vectorised", device="cpu"))
+
+
+def test_the_probe_accepts_a_federation_of_one_example() -> None:
+    net = Net(lambda: MLP().build((6,), 3))
+    assert why_not_batchable(net, blobs(sizes=[1], num_groups=1)) is None
+
+
+def test_dropout_is_a_function_of_the_clients_seed() -> None:
+    net, federation = Net(dropout), blobs()
+    theta = each_its_own(net.new(0).repeat(2, 1))
+
+    def updates(seeds: list[int]) -> torch.Tensor:
+        request = Request(LocalTraining(), torch.tensor([1, 2]), seeds, each={"theta": theta})
+        return Sequential(net, federation).send(request).columns["update"]
+
+    state = torch.get_rng_state()
+    assert torch.equal(updates([5, 6]), updates([5, 6]))
+    assert not torch.equal(updates([5, 6])[0], updates([7, 6])[0])
+    assert torch.equal(updates([5, 6])[1], updates([7, 6])[1])
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_device_that_is_not_there_is_refused() -> None:
+    with pytest.raises(UsageError, match="device: 'gpu' is not a device"):
+        EngineSettings(device="gpu")
+    with pytest.raises(UsageError, match=r"engine\.device: 'cuda:99' is not available here"):
+        make_engine(Net(lambda: MLP().build((6,), 3)), blobs(), EngineSettings(device="cuda:99"))
+    with pytest.raises(UsageError, match="memory_mb: 0 is not more than 0"):
+        EngineSettings(memory_mb=0)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+@pytest.mark.parametrize("name", ["sequential", "vectorised"])
+def test_cuda_agrees_with_the_cpu(name: str) -> None:
+    net, federation = Net(lambda: MLP((8,)).build((6,), 3).double()), blobs()
+    theta = each_its_own(net.new(0).repeat(3, 1))
+    request = Request(LocalTraining(), torch.arange(3), [1, 2, 3], each={"theta": theta})
+    there = make_engine(net, federation, EngineSettings(name=name, device="cuda"))  # type: ignore[arg-type]
+    here = make_engine(net, federation, CPU)
+    torch.testing.assert_close(
+        there.send(request).columns["update"], here.send(request).columns["update"]
+    )

@@ -1,0 +1,177 @@
+"""The batched engine gives what the sequential one gives: every work, dtype and size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+import umbel.work
+from tests.federations import SIZES, blobs, mlp
+from umbel.data.federation import Federation
+from umbel.engines import Sequential, Vectorised
+from umbel.flow import Engine, Replies, Request, Rows
+from umbel.net import Net
+from umbel.objectives import REGRESSION
+from umbel.work import (
+    SGD,
+    Adam,
+    ChooseByLoss,
+    Evaluation,
+    Gradient,
+    LocalTraining,
+    MeanLoss,
+    TrainAndGradient,
+    Work,
+)
+
+WORKS: list[Work] = [
+    LocalTraining(batch_size=4, epochs=2),
+    LocalTraining(batch_size=4, epochs=2, proximal=0.5),
+    LocalTraining(batch_size=100, epochs=3),
+    LocalTraining(batch_size="all", epochs=3),
+    LocalTraining(batch_size=4, steps=7),
+    LocalTraining(batch_size=4, drop_last=True),
+    LocalTraining(batch_size=4, optimizer=SGD(momentum=0.9, weight_decay=0.01)),
+    LocalTraining(batch_size=4, lr=0.01, optimizer=Adam(weight_decay=0.01)),
+    Gradient(),
+    Gradient(batch_size=4),
+    MeanLoss(),
+    MeanLoss(max_examples=8),
+    ChooseByLoss(LocalTraining(batch_size=4, epochs=2)),
+    ChooseByLoss(Gradient()),
+    TrainAndGradient(LocalTraining(batch_size=4)),
+    Evaluation(),
+]
+
+TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-12}
+
+
+def request(work: Work, net: Net, clients: Sequence[int]) -> Request:
+    models = torch.stack([net.new(seed) for seed in range(3)])
+    index = torch.tensor([client % 3 for client in clients])
+    seeds = [100 + client for client in clients]
+    each = {"theta": Rows(models, index)}
+    return Request(work, torch.tensor(clients), seeds, {"models": models}, each)
+
+
+def assert_same(found: Replies, expected: Replies, tolerance: float) -> None:
+    assert found.clients.tolist() == expected.clients.tolist()
+    assert set(found.columns) == set(expected.columns)
+    for name, column in expected.columns.items():
+        torch.testing.assert_close(
+            found.columns[name], column, rtol=tolerance, atol=tolerance, equal_nan=True, msg=name
+        )
+
+
+def test_every_kind_of_work_is_listed_here() -> None:
+    exported = (getattr(umbel.work, name) for name in umbel.work.__all__)
+    kinds = {k for k in exported if isinstance(k, type) and issubclass(k, Work) and k is not Work}
+    assert {type(work) for work in WORKS} == kinds
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("work", WORKS, ids=str)
+def test_engines_agree_for_clients_of_unequal_size(work: Work, dtype: torch.dtype) -> None:
+    net, federation = mlp(dtype=dtype), blobs()
+    asked = request(work, net, [0, 1, 2, 3, 5])
+    expected = Sequential(net, federation).send(asked)
+    assert_same(Vectorised(net, federation).send(asked), expected, TOLERANCE[dtype])
+    for column in expected.columns.values():
+        assert column.isfinite().all()
+
+
+@pytest.mark.parametrize("work", WORKS, ids=str)
+def test_the_size_of_a_chunk_changes_nothing(work: Work) -> None:
+    net, federation = mlp(dtype=torch.float64), blobs()
+    asked = request(work, net, [4, 0, 3, 1])
+    one_by_one = Vectorised(net, federation, memory_mb=1e-6)
+    assert [len(chunk) for chunk in one_by_one.chunks(asked)] == [1, 1, 1, 1]
+    assert_same(one_by_one.send(asked), Vectorised(net, federation).send(asked), 1e-12)
+
+
+@pytest.mark.parametrize("work", WORKS, ids=str)
+def test_a_client_gives_the_same_whoever_else_is_asked(work: Work) -> None:
+    net, federation = mlp(dtype=torch.float64), blobs()
+    engine = Vectorised(net, federation)
+    together = engine.send(request(work, net, range(len(SIZES))))
+    for client in range(len(SIZES)):
+        alone = engine.send(request(work, net, [client]))
+        assert_same(alone, together.pick(torch.tensor([client])), 1e-12)
+
+
+@settings(max_examples=15)
+@given(
+    sizes=st.lists(st.integers(1, 30), min_size=1, max_size=6),
+    work=st.sampled_from(WORKS),
+    seed=st.integers(0, 100),
+)
+def test_engines_agree_for_any_sizes(sizes: list[int], work: Work, seed: int) -> None:
+    net, federation = mlp(dtype=torch.float64), blobs(sizes, seed=seed)
+    asked = request(work, net, range(len(sizes)))
+    expected = Sequential(net, federation).send(asked)
+    assert_same(Vectorised(net, federation).send(asked), expected, 1e-10)
+
+
+@pytest.mark.parametrize("work", WORKS, ids=str)
+def test_engines_agree_on_convolutions(work: Work) -> None:
+    net = Net(
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 3, 3, padding=1),
+            nn.GroupNorm(1, 3),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(12, 3),
+        ).double()
+    )
+    federation = blobs(shape=(2, 4, 4))
+    asked = request(work, net, [0, 1, 3])
+    expected = Sequential(net, federation).send(asked)
+    assert_same(Vectorised(net, federation).send(asked), expected, 1e-10)
+
+
+@pytest.mark.parametrize("work", WORKS, ids=str)
+def test_engines_agree_on_regression(work: Work) -> None:
+    net = Net(lambda: nn.Linear(2, 1).double(), REGRESSION)
+    x = torch.randn(20, 2, generator=torch.manual_seed(0))
+    y = x.sum(1, keepdim=True)
+    federation = Federation.from_arrays(
+        [(x[:7], y[:7]), (x[7:], 2 * y[7:])], [(x[:2], y[:2]), (x[:0], y[:0])]
+    )
+    asked = request(work, net, [0, 1])
+    expected = Sequential(net, federation).send(asked)
+    assert_same(Vectorised(net, federation).send(asked), expected, 1e-10)
+
+
+def test_a_client_without_test_examples_evaluates_to_nothing() -> None:
+    net, x = mlp(), torch.zeros(3, 6)
+    y = torch.tensor([0, 1, 2])
+    federation = Federation.from_arrays([(x, y), (x, y)], [(x, y), (x[:0], y[:0])])
+    engines: list[Engine] = [Sequential(net, federation), Vectorised(net, federation)]
+    for engine in engines:
+        reply = engine.send(request(Evaluation(), net, [0, 1]))
+        assert reply.columns["num_examples"].tolist() == [3, 0]
+        assert reply.columns["loss"][1] == 0
+
+
+def test_one_clients_divergence_does_not_reach_another_through_padding() -> None:
+    net = Net(lambda: nn.Linear(1, 1), REGRESSION)
+    x = torch.linspace(0, 1, 9)[:, None]
+    federation = Federation.from_arrays([(x * 1e30, x), (x[:5], x[:5])], test_fraction=0.0)
+    reply = Vectorised(net, federation).send(request(LocalTraining(batch_size=4), net, [0, 1]))
+    assert not reply.columns["update"][0].isfinite().all()
+    assert reply.columns["update"][1].isfinite().all()
+
+
+def test_replies_are_on_the_cpu_and_carry_no_graph() -> None:
+    net, federation = mlp(), blobs()
+    engines: list[Engine] = [Sequential(net, federation), Vectorised(net, federation)]
+    for engine in engines:
+        update = engine.send(request(LocalTraining(), net, [0])).columns["update"]
+        assert update.device.type == "cpu"
+        assert not update.requires_grad

@@ -1,0 +1,234 @@
+"""The command line as a user meets it: what it prints, and how it refuses."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from umbel import cli
+from umbel.data.sources import DATA_DIR_VARIABLE
+from umbel.folder import RunFolder
+
+SMALL = """
+rounds = 4
+participation = 0.5
+[scenario]
+name = "rotated-digits"
+clients = 8
+examples = [40]
+[model]
+name = "mlp"
+hidden = [16]
+[algorithm]
+name = "{name}"
+[algorithm.local]
+epochs = 1
+"""
+
+
+class Shell:
+    """Runs `umbel` in a folder of its own."""
+
+    def __init__(
+        self,
+        folder: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+    ) -> None:
+        self.folder, self.monkeypatch, self.capsys = folder, monkeypatch, capsys
+
+    def __call__(self, *arguments: str, status: int = 0) -> tuple[str, str]:
+        """What `umbel ARGUMENTS` prints on its two streams."""
+        self.monkeypatch.setattr(sys, "argv", ["umbel", *arguments])
+        with pytest.raises(SystemExit) as end:
+            cli.main()
+        printed = self.capsys.readouterr()
+        assert (end.value.code or 0) == status, printed.err
+        return printed.out, printed.err
+
+    def refused(self, *arguments: str) -> str:
+        """The one line that bad input gets, with exit status 2 and no traceback."""
+        _, errors = self(*arguments, status=2)
+        assert "Traceback" not in errors
+        lines = errors.strip().splitlines()
+        assert len(lines) == 1, errors
+        return lines[0]
+
+
+@pytest.fixture
+def umbel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Shell:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "both").mkdir()
+    for name in ("fedavg", "flacc"):
+        (tmp_path / "both" / f"{name}.toml").write_text(SMALL.format(name=name))
+    return Shell(tmp_path, monkeypatch, capsys)
+
+
+def test_run_prints_a_line_a_round_and_what_it_came_to(umbel: Shell) -> None:
+    printed, errors = umbel("run", "both/flacc.toml", "--seed", "3", "--set", "rounds=5")
+    lines = printed.splitlines()
+    assert lines[0].startswith("flacc seed 3  round 1/5  accuracy 0.")
+    assert lines[4].startswith("flacc seed 3  round 5/5")
+    assert "ARI" in printed
+    assert "planted groups" in printed
+    assert not errors
+    folder = RunFolder.open(umbel.folder / "runs" / "flacc-seed3")
+    assert folder.finished
+    assert folder.experiment.seed == 3
+
+
+def test_compare_prints_one_table_with_every_method(umbel: Shell) -> None:
+    printed, _ = umbel("compare", "both", "--seeds", "2")
+    for word in ("accuracy", "worst", "ARI", "purity", "K", "down", "up", "fedavg", "flacc"):
+        assert word in printed
+    assert "2 seeds" in printed
+    assert max(map(len, printed.splitlines())) <= 80
+    assert sorted(path.name for path in (umbel.folder / "runs" / "both").iterdir()) == [
+        "fedavg-seed0",
+        "fedavg-seed1",
+        "flacc-seed0",
+        "flacc-seed1",
+    ]
+
+
+def test_compare_again_runs_nothing_again_and_goes_on_where_it_stopped(umbel: Shell) -> None:
+    umbel("compare", "both", "--seeds", "1")
+    (umbel.folder / "runs" / "both" / "flacc-seed0" / "clusters.csv").unlink()
+    printed, _ = umbel("compare", "both", "--seeds", "1")
+    assert "fedavg-seed0: finished already" in printed
+    assert "flacc-seed0: finished already" not in printed
+    message = umbel.refused("compare", "both", "--seeds", "1", "--set", "rounds=9")
+    assert "fedavg-seed0: holds another experiment; choose another --runs-dir" in message
+
+
+def test_show_prints_a_run_or_a_comparison(umbel: Shell) -> None:
+    umbel("compare", "both", "--seeds", "1")
+    assert "accuracy, worst client" in umbel("show", "runs/both/fedavg-seed0")[0]
+    assert "flacc" in umbel("show", "runs/both")[0]
+    assert "is not the folder of a run" in umbel.refused("show", "both")
+
+
+def test_resume_finishes_a_run_and_says_when_there_is_nothing_to_do(umbel: Shell) -> None:
+    umbel("run", "both/flacc.toml")
+    run = umbel.folder / "runs" / "flacc-seed0"
+    (run / "clusters.csv").unlink()
+    assert "accuracy, mean over clients" in umbel("resume", "runs/flacc-seed0")[0]
+    assert (run / "clusters.csv").exists()
+    assert "finished already" in umbel("resume", "runs/flacc-seed0")[0]
+
+
+def test_list_names_everything(umbel: Shell) -> None:
+    printed, _ = umbel("list")
+    for name in ("flacc", "rotated-mnist", "cnn", "ifca-digits", "rotated-digits"):
+        assert name in printed
+
+
+def test_help_and_version(umbel: Shell) -> None:
+    assert "Usage: umbel" in umbel("--help")[0]
+    assert "umbel, version" in umbel("--version")[0]
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("algorithm.num_cluster=4", "algorithm.num_cluster: unknown key"),
+        ("rouns=4", "rouns: unknown key; did you mean rounds?"),
+        ("participation=0", "participation: 0.0 is not in (0, 1]"),
+        ("scenario.clients=2", "clients: 2 is not at least one for each of 4 groups"),
+        ("scenario.examples=[9999]", "examples: 9999 is not few enough: 8 clients share 1797"),
+        ("scenario.source=mnist", "source: 'mnist' is not in the data directory: there is no file"),
+        ("engine.device=cuda:99", "engine.device: 'cuda:99' is not available here"),
+    ],
+)
+def test_bad_settings_end_in_one_line(setting: str, message: str, umbel: Shell) -> None:
+    umbel.monkeypatch.setenv(DATA_DIR_VARIABLE, str(umbel.folder))
+    assert message in umbel.refused("run", "both/flacc.toml", "--set", setting)
+
+
+def test_more_clusters_than_clients_is_refused(umbel: Shell) -> None:
+    settings = ("--set", "algorithm.name=ifca", "--set", "algorithm.num_clusters=9")
+    message = umbel.refused("run", "both/fedavg.toml", *settings)
+    assert "algorithm.num_clusters: 9 is not at most the number of clients, 8" in message
+
+
+def test_names_and_files_that_are_not_there_are_refused(umbel: Shell) -> None:
+    assert "'flac-digits' is not known; did you mean flacc-digits" in umbel.refused(
+        "run", "flac-digits"
+    )
+    assert "can't be read: No such file" in umbel.refused("run", "gone.toml")
+    assert "is not known" in umbel.refused("compare", "gone")
+    assert "'gone' is not the folder of a run" in umbel.refused("resume", "gone")
+    missing = umbel.refused("run", "both/flacc.toml", "--data-dir", "gone")
+    assert "--data-dir: 'gone' is not an existing directory" in missing
+    umbel.monkeypatch.setenv(DATA_DIR_VARIABLE, "away")
+    assert f"{DATA_DIR_VARIABLE}: 'away' is not" in umbel.refused("run", "both/flacc.toml")
+
+
+def test_a_run_folder_that_is_taken_broken_or_in_use_is_refused(umbel: Shell) -> None:
+    umbel("run", "both/flacc.toml")
+    assert "holds a run already" in umbel.refused("run", "both/flacc.toml")
+    folder = RunFolder.open(umbel.folder / "runs" / "flacc-seed0")
+    folder.file("clusters.csv").unlink()
+    with folder.locked():
+        assert "in use: another process" in umbel.refused("resume", "runs/flacc-seed0")
+    folder.file("checkpoint.safetensors").write_bytes(b"?")
+    assert "not a readable checkpoint" in umbel.refused("resume", "runs/flacc-seed0")
+    folder.file("experiment.toml").write_text("rounds = -1")
+    assert "scenario: missing" in umbel.refused("resume", "runs/flacc-seed0")
+
+
+def test_a_run_refused_before_its_first_round_can_be_put_right(umbel: Shell) -> None:
+    umbel.refused("run", "both/flacc.toml", "--set", "scenario.examples=[9999]")
+    assert "round 4/4" in umbel("run", "both/flacc.toml")[0]
+    umbel.refused("compare", "both", "--seeds", "1", "--set", "scenario.examples=[9999]")
+    assert "fedavg" in umbel("compare", "both", "--seeds", "1")[0]
+
+
+def test_a_folder_of_clients_with_a_fault_is_refused(umbel: Shell) -> None:
+    clients = umbel.folder / "clients"
+    clients.mkdir()
+    x = np.zeros((5, 4), np.float32)
+    np.savez(clients / "a.npz", x=x, y=np.array([0, 1, 2, 1, 0]))
+    settings = ("--set", "scenario={name='folder', path='clients', num_classes=2}")
+    message = umbel.refused("run", "both/fedavg.toml", *settings)
+    assert "client a: label: 2 is not in 0 to 1" in message
+    np.savez(clients / "a.npz", x=x[:0], y=np.zeros(0, np.int64))
+    message = umbel.refused("run", "both/fedavg.toml", *settings)
+    assert "client a: 0 is not a positive number of training examples" in message
+
+
+def test_where_nothing_can_be_written_it_says_so(umbel: Shell) -> None:
+    (umbel.folder / "runs").write_text("a file")
+    assert "runs" in umbel.refused("run", "both/flacc.toml")
+
+
+def test_below_the_quorum_a_run_fails_and_says_how_to_go_on(umbel: Shell) -> None:
+    _, errors = umbel("run", "both/flacc.toml", "--set", "faults.drop=1", status=1)
+    (line,) = errors.strip().splitlines()
+    assert "round 0: 0 of 4 clients gave a usable reply" in line
+    assert line.endswith(f"go on with: umbel resume {Path('runs') / 'flacc-seed0'}")
+
+
+def test_wrong_words_on_the_command_line_are_refused(umbel: Shell) -> None:
+    _, errors = umbel("run", status=2)
+    assert "Missing argument 'EXPERIMENT'" in errors
+    _, errors = umbel("fly", status=2)
+    assert "No such command 'fly'" in errors
+    _, errors = umbel("compare", "both", "--seeds", "0", status=2)
+    assert "0 is not in the range x>=1" in errors
+
+
+def test_on_a_terminal_progress_is_one_live_line(
+    umbel: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    printed, _ = umbel("run", "both/flacc.toml")
+    assert "round 4/4" in printed
+    assert "s left" not in printed
+    assert printed.count("\n") < 60

@@ -1,0 +1,225 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import tomli_w
+from hypothesis import given
+from hypothesis import strategies as st
+
+from umbel.algorithms import ALGORITHMS, FLACC, IFCA
+from umbel.checks import UsageError
+from umbel.config import merged, parse_setting, plain, read, structured, write
+from umbel.data.scenarios import ROTATED_MNIST, SCENARIOS
+from umbel.data.scenarios.base import Scenario
+from umbel.data.shifts import LabelGroups
+from umbel.engines import EngineSettings
+from umbel.experiment import Experiment
+from umbel.models import CNN, MLP
+from umbel.shipped import (
+    experiments_in,
+    find_comparison,
+    find_experiment,
+    shipped_comparisons,
+    shipped_experiments,
+)
+from umbel.work import Adam, LocalTraining
+
+BASE = """
+rounds = 7
+[scenario]
+name = "rotated-digits"
+[model]
+name = "mlp"
+[algorithm]
+name = "ifca"
+num_clusters = 3
+[algorithm.local]
+batch_size = 10
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.toml"
+    path.write_text(BASE)
+    return path
+
+
+def test_an_experiment_is_read_with_its_defaults_and_named_after_its_file(file: Path) -> None:
+    experiment = read(file)
+    assert experiment.name == "mine"
+    assert experiment.rounds == 7
+    assert experiment.model == MLP()
+    assert experiment.algorithm == IFCA(num_clusters=3, local=LocalTraining(batch_size=10))
+    assert experiment.scenario == SCENARIOS["rotated-digits"]
+
+
+def test_what_is_written_reads_back_the_same(file: Path, tmp_path: Path) -> None:
+    experiment = replace(
+        read(file),
+        algorithm=FLACC(local=LocalTraining(steps=3, batch_size="all", optimizer=Adam())),
+        scenario=replace(ROTATED_MNIST, label_alpha=0.5, shift=LabelGroups(2, 3)),
+        model=CNN(channels=(4,)),
+        engine=EngineSettings("vectorised", "cpu", 12.5),
+    )
+    copy = tmp_path / "copy.toml"
+    copy.write_text(write(experiment))
+    assert read(copy) == experiment
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_method_has_defaults_that_can_be_written(name: str) -> None:
+    table = plain(ALGORITHMS[name]())
+    assert table["name"] == name
+    assert tomli_w.dumps(table)
+
+
+def test_every_shipped_experiment_reads_and_is_described() -> None:
+    experiments = shipped_experiments()
+    assert {"flacc-digits", "fedavg-digits", "ifca-digits", "local-only-digits"} <= set(experiments)
+    for name, path in experiments.items():
+        experiment = read(path)
+        assert experiment.name == name
+        assert experiment.description
+
+
+def test_a_comparison_differs_in_nothing_but_the_method() -> None:
+    for folder in shipped_comparisons().values():
+        experiments = [read(path) for path in experiments_in(folder)]
+        alike = {
+            replace(e, name="any", description="", algorithm=experiments[0].algorithm)
+            for e in experiments
+        }
+        assert len(alike) == 1
+        assert len({str(plain(e.algorithm)["local"]) for e in experiments}) == 1
+        assert len({type(e.algorithm) for e in experiments}) == len(experiments)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("algorithm.num_cluster=6", "algorithm.num_cluster: unknown key; did you mean num_clus"),
+        ("rouns=6", "rouns: unknown key; did you mean rounds?"),
+        ("algorithm.num_clusters=six", "algorithm.num_clusters: 'six' is not a whole number"),
+        ("algorithm.num_clusters=2.0", "algorithm.num_clusters: 2.0 is not a whole number"),
+        ("algorithm.num_clusters=0", "algorithm.num_clusters: 0 is not 1 or more"),
+        ("algorithm.local.lr=true", "algorithm.local.lr: True is not a number"),
+        ("algorithm.local.batch_size=some", "'some' is not a whole number or \"all\""),
+        ("algorithm.send=all", 'algorithm.send: \'all\' is not "update" or "gradient"'),
+        ("algorithm.name=ifka", "algorithm.name: 'ifka' is not known; did you mean ifca?"),
+        ("algorithm.name=3", "algorithm.name: 3 is not a string"),
+        ("algorithm=3", "algorithm: 3 is not a table"),
+        ("algorithm.name=nowhere:Method", "'nowhere:Method' can't be imported: No module named"),
+        ("algorithm.name=pathlib:Path", "'pathlib:Path' is not a dataclass that is a Algorithm"),
+        ("algorithm.local.optimizer.lr=1", "algorithm.local.optimizer.name: missing; known: sgd"),
+        ("model.hidden=5", "model.hidden: not of the right form"),
+        ("model.hidden=[5, 1.5]", "model.hidden[1]: 1.5 is not a whole number"),
+        ("participation=0", "participation: 0.0 is not in (0, 1]"),
+        ("participation=-0.5", "participation: -0.5 is not in (0, 1]"),
+        ("rounds=0", "rounds: 0 is not 1 or more"),
+        ("seed=-1", "seed: -1 is not 0 or more"),
+        ("evaluate_every=0", "evaluate_every: 0 is not 1 or more"),
+        ("checkpoint_every=0", "checkpoint_every: 0 is not 1 or more"),
+        ("name=a/b", "name: 'a/b' is not a name for a folder"),
+        ("name=", "name: '' is not a name for a folder"),
+        ("limits.quorum=2", "limits.quorum: 2.0 is not in [0, 1]"),
+        ("faults.drop=2", "faults.drop: 2.0 is not a probability"),
+        ("engine.device=abacus", "engine.device: 'abacus' is not a device"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_path(setting: str, message: str, file: Path) -> None:
+    with pytest.raises(UsageError) as refusal:
+        read(file, [setting])
+    assert str(refusal.value).startswith(f"{file}: ")
+    assert message in str(refusal.value)
+
+
+def test_all_mistakes_are_told_at_once(file: Path) -> None:
+    with pytest.raises(UsageError) as refusal:
+        read(file, ["algorithm.local.lrr=1", "model.hiden=[1]", "sed=3"])
+    message = str(refusal.value)
+    assert "algorithm.local.lrr" in message
+    assert "model.hiden" in message
+    assert "sed: unknown key; did you mean seed?" in message
+
+
+def test_a_missing_table_and_a_file_that_is_no_toml_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text("rounds = 3\n")
+    with pytest.raises(UsageError, match="scenario: missing; model: missing; algorithm: missing"):
+        read(file)
+    file.write_text("rounds = = 3\n")
+    with pytest.raises(UsageError, match=r"a\.toml: not TOML: .*line 1"):
+        read(file)
+    with pytest.raises(UsageError, match=r"b\.toml: can't be read: No such file"):
+        read(tmp_path / "b.toml")
+
+
+def test_a_file_takes_from_the_one_it_extends_what_it_does_not_say(tmp_path: Path) -> None:
+    (tmp_path / "_base.toml").write_text(BASE)
+    over = tmp_path / "over.toml"
+    over.write_text('extends = "_base.toml"\nrounds = 9\n[algorithm.local]\nlr = 0.5\n')
+    assert read(over).rounds == 9
+    assert read(over).algorithm == IFCA(num_clusters=3, local=LocalTraining(lr=0.5, batch_size=10))
+    over.write_text('extends = "_base.toml"\n[algorithm]\nname = "fedavg"\n')
+    assert read(over).algorithm == ALGORITHMS["fedavg"]()  # nothing of the other method is left
+    assert experiments_in(tmp_path) == [over]
+    over.write_text('extends = "gone.toml"\n')
+    with pytest.raises(UsageError, match=r"gone\.toml: can't be read"):
+        read(over)
+    over.write_text("extends = 3\n")
+    with pytest.raises(UsageError, match="extends: 3 is not the path of a TOML file"):
+        read(over)
+
+
+def test_settings_are_toml_values_or_else_strings() -> None:
+    assert parse_setting("a.b=3") == {"a": {"b": 3}}
+    assert parse_setting("a = [1, 2]") == {"a": [1, 2]}
+    assert parse_setting("a=true") == {"a": True}
+    assert parse_setting("a=some words") == {"a": "some words"}
+    for text in ("a", "=3", "a..b=3"):
+        with pytest.raises(UsageError, match="is not of the form"):
+            parse_setting(text)
+
+
+trees = st.recursive(
+    st.integers(), lambda t: st.dictionaries(st.sampled_from("abc"), t, max_size=3), max_leaves=8
+)
+tables = st.dictionaries(st.sampled_from("abc"), trees, max_size=3)
+
+
+@given(base=tables, over=tables)
+def test_merging_keeps_what_is_set_and_changes_neither(
+    base: dict[str, object], over: dict[str, object]
+) -> None:
+    kept = repr(base), repr(over)
+    result = merged(base, over)
+    assert set(result) == set(base) | set(over)
+    assert merged(result, over) == result
+    assert (repr(base), repr(over)) == kept
+
+
+def test_methods_and_scenarios_of_the_users_are_named_by_module(file: Path) -> None:
+    own = "examples.my_algorithm:OneShotKMeans"
+    experiment = read(file, [f"algorithm.name={own}"])
+    assert plain(experiment.algorithm)["name"] == own
+    assert structured(plain(experiment), Experiment) == experiment
+    value = structured({"name": "umbel.data.scenarios:ROTATED_MNIST", "clients": 40}, Scenario)
+    assert value == replace(ROTATED_MNIST, clients=40)
+
+
+def test_experiments_and_comparisons_are_found_by_name_or_path(tmp_path: Path, file: Path) -> None:
+    assert find_experiment("flacc-digits").name == "flacc-digits.toml"
+    assert find_experiment(str(file)) == file
+    assert find_comparison("rotated-digits").is_dir()
+    assert find_comparison(str(tmp_path)) == tmp_path
+    with pytest.raises(UsageError, match="'flac-digits' is not known; did you mean flacc-digits"):
+        find_experiment("flac-digits")
+    with pytest.raises(UsageError, match="'rotated' is not known; did you mean rotated-"):
+        find_comparison("rotated")
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    with pytest.raises(UsageError, match="holds no experiment"):
+        find_comparison(str(empty))

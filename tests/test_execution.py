@@ -1,0 +1,264 @@
+"""A run on disk can be killed at any moment and goes on to the same end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import umbel
+from umbel.algorithms import FLACC
+from umbel.checks import UsageError
+from umbel.config import write
+from umbel.data.scenarios import ROTATED_DIGITS
+from umbel.data.sources import Sources
+from umbel.execution import execute, load
+from umbel.experiment import Experiment
+from umbel.folder import RunFolder
+from umbel.models import MLP
+from umbel.records import Record
+from umbel.work import LocalTraining
+
+EXPERIMENT = Experiment(
+    replace(ROTATED_DIGITS, clients=8, examples=(40, 60)),
+    MLP((16,)),
+    FLACC(LocalTraining(epochs=2, batch_size=10), n_sep=2),
+    name="small",
+    rounds=10,
+    participation=0.75,
+)
+
+
+def begin(path: Path, experiment: Experiment = EXPERIMENT) -> RunFolder:
+    return RunFolder.create(path, experiment)
+
+
+def finish(folder: RunFolder) -> RunFolder:
+    list(execute(folder, Sources.default()))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    """The run without interruption."""
+    return finish(begin(tmp_path_factory.mktemp("runs") / "whole"))
+
+
+def untimed(folder: RunFolder) -> list[Record]:
+    return [record.untimed() for record in folder.records()]
+
+
+def assert_same_end(found: RunFolder, expected: RunFolder) -> None:
+    assert found.finished
+    assert untimed(found) == untimed(expected)
+    for name in ("clusters.csv", "checkpoint.safetensors"):
+        assert found.file(name).read_bytes() == expected.file(name).read_bytes()
+    models = sorted(path.name for path in expected.file("models").iterdir())
+    assert sorted(path.name for path in found.file("models").iterdir()) == models
+    for name in models:
+        found_file, expected_file = found.file("models") / name, expected.file("models") / name
+        assert found_file.read_bytes() == expected_file.read_bytes()
+    assert not list(found.path.glob("*.partial"))
+
+
+def test_a_finished_run_holds_all_that_is_needed(whole: RunFolder) -> None:
+    records = whole.records()
+    assert len(records) == 10
+    assert whole.experiment == EXPERIMENT
+    rows = whole.file("clusters.csv").read_text().splitlines()
+    assert rows[0] == "client,group,cluster,examples,accuracy,loss"
+    assert len(rows) == 9
+    (session,) = json.loads(whole.file("environment.json").read_text())
+    assert session["versions"]["torch"] == torch.__version__
+    assert session["seconds"] > 0
+
+
+def test_a_cluster_of_a_finished_run_is_a_module_ready_to_use(whole: RunFolder) -> None:
+    result = load(whole.path)
+    run = EXPERIMENT.open(Sources.default())
+    assert run.federation.groups is not None
+    accuracies = []
+    for client, cluster in enumerate(result.clusters.values()):
+        x, y = run.federation.test.of(client)
+        accuracies.append(float((result.model(cluster)(x).argmax(1) == y).float().mean()))
+    assert sum(accuracies) / len(accuracies) == pytest.approx(result.records[-1].accuracy)
+    names = load_file(whole.file("models") / "cluster-0.safetensors")
+    assert set(names) == {"1.weight", "1.bias", "3.weight", "3.bias"}
+    with pytest.raises(UsageError, match=r"cluster: 99 is not a cluster of this run: 0 to"):
+        result.model(99)
+
+
+@pytest.mark.parametrize("after", [0, 1, 4, 9, 10])
+def test_a_run_stopped_between_rounds_goes_on(after: int, tmp_path: Path, whole: RunFolder) -> None:
+    folder = begin(tmp_path / "run")
+    rounds = execute(folder, Sources.default())
+    stopped: Iterator[Record] = islice(rounds, after)
+    assert len(list(stopped)) == after
+    rounds.close()  # type: ignore[attr-defined]
+    assert not folder.finished
+    assert_same_end(finish(folder), whole)
+
+
+def interrupted(path: Path, checkpoint_every: int = 1) -> RunFolder:
+    folder = begin(path, replace(EXPERIMENT, checkpoint_every=checkpoint_every))
+    rounds = execute(folder, Sources.default())
+    list(islice(rounds, 5))
+    rounds.close()  # type: ignore[attr-defined]
+    return folder
+
+
+def test_killed_after_the_record_and_before_the_checkpoint(
+    tmp_path: Path, whole: RunFolder
+) -> None:
+    folder = interrupted(tmp_path / "run")
+    lines = whole.file("records.jsonl").read_text().splitlines()
+    with folder.file("records.jsonl").open("a") as records:
+        records.write(lines[5] + "\n")
+    assert len(folder.records()) == 6
+    assert_same_end(finish(folder), whole)
+
+
+@pytest.mark.parametrize("cut", [1, 10, 100])
+def test_killed_while_writing_a_record(cut: int, tmp_path: Path, whole: RunFolder) -> None:
+    folder = interrupted(tmp_path / "run")
+    line = whole.file("records.jsonl").read_text().splitlines()[5]
+    with folder.file("records.jsonl").open("a") as records:
+        records.write(line[:-cut])
+    assert_same_end(finish(folder), whole)
+
+
+def test_killed_while_writing_a_checkpoint(tmp_path: Path, whole: RunFolder) -> None:
+    folder = interrupted(tmp_path / "run")
+    folder.file("checkpoint.partial").write_bytes(b"half")
+    assert_same_end(finish(folder), whole)
+
+
+def test_killed_before_the_first_checkpoint(tmp_path: Path, whole: RunFolder) -> None:
+    folder = interrupted(tmp_path / "run")
+    folder.file("checkpoint.safetensors").unlink()
+    assert_same_end(finish(folder), whole)
+
+
+def test_killed_while_writing_the_results(tmp_path: Path, whole: RunFolder) -> None:
+    folder = finish(begin(tmp_path / "run"))
+    folder.file("clusters.csv").unlink()
+    (folder.file("models") / "cluster-0.safetensors").unlink()
+    (folder.file("models") / "cluster-77.safetensors").write_bytes(b"of a run before")
+    assert_same_end(finish(folder), whole)
+
+
+def test_with_rarer_checkpoints_the_rounds_since_are_done_again(
+    tmp_path: Path, whole: RunFolder
+) -> None:
+    folder = interrupted(tmp_path / "run", checkpoint_every=3)
+    assert [record.round for record in execute(folder, Sources.default())] == [3, 4, 5, 6, 7, 8, 9]
+    assert_same_end(folder, whole)
+
+
+def test_damage_is_told_before_anything_is_lost(tmp_path: Path) -> None:
+    folder = interrupted(tmp_path / "run")
+    kept = folder.file("records.jsonl").read_text()
+    folder.file("records.jsonl").write_text("".join(kept.splitlines(keepends=True)[:3]))
+    with pytest.raises(UsageError, match=r"records\.jsonl: damaged: 3 whole records, and .* 5"):
+        finish(folder)
+    folder.file("records.jsonl").write_text(kept)
+    folder.file("checkpoint.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(UsageError, match=r"checkpoint\.safetensors: not a readable checkpoint"):
+        finish(folder)
+    assert folder.file("records.jsonl").read_text() == kept
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    folder = begin(tmp_path / "run")
+    with folder.locked(), pytest.raises(UsageError, match="in use: another process"):
+        finish(RunFolder(folder.path))
+    assert finish(folder).finished
+
+
+def test_a_folder_is_not_begun_twice_and_not_made_up(tmp_path: Path) -> None:
+    begin(tmp_path / "run")
+    assert begin(tmp_path / "run").path == tmp_path / "run"  # no round was done
+    rounds = execute(RunFolder(tmp_path / "run"), Sources.default())
+    next(rounds)
+    rounds.close()  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match="holds a run already; go on with it by `umbel resume"):
+        begin(tmp_path / "run")
+    with pytest.raises(UsageError, match="is not the folder of a run"):
+        RunFolder.open(tmp_path)
+    with pytest.raises(UsageError, match="not finished; go on with it by"):
+        load(tmp_path / "run")
+
+
+def test_a_finished_run_is_not_run_again(whole: RunFolder) -> None:
+    assert list(execute(whole, Sources.default())) == []
+
+
+# ------------------------------------------------------------------ real processes
+
+
+def start_process(folder: RunFolder) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "umbel", "resume", str(folder.path)]
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+
+
+def wait_for_records(process: subprocess.Popen[bytes], folder: RunFolder, count: int) -> None:
+    deadline = time.monotonic() + 120
+    while len(folder.records()) < count:
+        assert process.poll() is None, "the process ended by itself"
+        assert time.monotonic() < deadline, "no record came"
+        time.sleep(0.001)
+
+
+def test_a_process_killed_at_any_moment_goes_on_to_the_same_end(tmp_path: Path) -> None:
+    long = replace(EXPERIMENT, rounds=60)
+    expected = finish(begin(tmp_path / "whole", long))
+    folder = begin(tmp_path / "killed", long)
+    for count, delay in [(1, 0.0), (9, 0.004), (25, 0.011), (40, 0.019)]:
+        process = start_process(folder)
+        wait_for_records(process, folder, count)
+        time.sleep(delay)  # another moment within a round each time
+        process.send_signal(signal.SIGKILL)
+        assert process.wait() == -signal.SIGKILL
+        assert not folder.finished
+    process = start_process(folder)
+    assert process.wait(timeout=120) == 0
+    assert_same_end(folder, expected)
+
+
+def test_a_process_interrupted_from_the_keyboard_says_how_to_go_on(tmp_path: Path) -> None:
+    folder = begin(tmp_path / "run", replace(EXPERIMENT, rounds=2000))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "umbel", "resume", str(folder.path)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    wait_for_records(process, folder, 2)  # type: ignore[arg-type]
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors.strip() == f"stopped; go on with: umbel resume {folder.path}"
+    assert RunFolder.open(folder.path).records()
+
+
+def test_the_experiment_of_a_folder_can_be_run_elsewhere(tmp_path: Path, whole: RunFolder) -> None:
+    copy = tmp_path / "copy.toml"
+    copy.write_text(write(whole.experiment))
+    again = finish(begin(tmp_path / "again", umbel.read(copy)))
+    assert untimed(again) == untimed(whole)

@@ -1,0 +1,110 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+import umbel
+from tests.federations import blobs, mlp
+from umbel.algorithms import FLACC, FedAvg
+from umbel.checks import UsageError
+from umbel.data.federation import Federation
+from umbel.engines.wrappers import Faults, QuorumError
+from umbel.experiment import Run
+from umbel.validation import Limits
+from umbel.work import LocalTraining
+
+LOCAL = LocalTraining(epochs=1, batch_size=8)
+
+
+def make_run(**changes: object) -> Run:
+    return replace(Run(FedAvg(LOCAL), blobs(), mlp()), **changes)  # type: ignore[arg-type]
+
+
+def test_a_run_is_an_iterator_of_states_and_records() -> None:
+    rounds = list(make_run(participation=0.5).rounds(3))
+    assert [record.round for _, record in rounds] == [0, 1, 2]
+    assert all(record.accuracy is not None for _, record in rounds)
+    assert not torch.equal(rounds[0][0].models, rounds[1][0].models)
+
+
+def test_the_first_lines_of_the_package_are_true() -> None:
+    federation = umbel.scenario("rotated-digits", clients=8)
+    net = umbel.Net(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)))
+    for _, record in umbel.Run(umbel.FLACC(), federation, net, seed=0).rounds(2):
+        assert record.accuracy is not None
+        assert record.ari is not None
+
+
+def test_cohorts_are_a_function_of_seed_and_round_and_of_the_right_size() -> None:
+    run = make_run(participation=0.5, seed=1)
+    cohorts = [run.context(number, 100).cohort.tolist() for number in range(20)]
+    assert all(len(set(cohort)) == 3 and cohort == sorted(cohort) for cohort in cohorts)
+    assert cohorts == [run.context(number, 100).cohort.tolist() for number in range(20)]
+    assert len({tuple(cohort) for cohort in cohorts}) > 5
+    other = make_run(participation=0.5, seed=2)
+    assert cohorts != [other.context(number, 100).cohort.tolist() for number in range(20)]
+    assert make_run(participation=0.01).context(0, 1).cohort.tolist() != []
+
+
+def test_methods_compared_see_the_same_cohorts_and_first_model() -> None:
+    one, other = make_run(), make_run(algorithm=FLACC(LOCAL))
+    assert torch.equal(one.start(5).models, other.start(5).models)
+    assert one.context(3, 9).cohort.tolist() == other.context(3, 9).cohort.tolist()
+
+
+def test_evaluation_is_as_often_as_asked_and_always_at_the_end() -> None:
+    records = [record for _, record in make_run(evaluate_every=2).rounds(5)]
+    assert [record.accuracy is not None for record in records] == [False, True, False, True, True]
+    every = [record for _, record in make_run().rounds(5)]
+    assert records[-1].accuracy == every[-1].accuracy
+
+
+def test_traffic_is_that_of_the_round_without_evaluation() -> None:
+    run = make_run(participation=0.5)
+    (_, record), *_ = run.rounds(1)
+    size = run.net.layout.num_values * 4
+    assert record.bytes_down == 3 * size
+    assert record.bytes_up == 3 * (size + 8)
+    assert 0 < record.client_seconds <= record.seconds
+
+
+def test_faults_are_recorded_and_the_round_goes_on_without_them() -> None:
+    faults = Faults(drop=0.2, not_finite=0.2)
+    run = make_run(faults=faults, limits=Limits(quorum=0.0))
+    records = [record for _, record in run.rounds(6)]
+    assert any(record.missing for record in records)
+    assert any(record.refused for record in records)
+    assert all(record.accuracy is not None for record in records)
+
+
+def test_below_the_quorum_a_run_stops_and_names_the_round() -> None:
+    run = make_run(limits=Limits(quorum=1.0), faults=Faults(drop=0.1), seed=3)
+    with pytest.raises(QuorumError, match=r"round \d+: \d of 6 clients"):
+        list(run.rounds(50))
+
+
+def test_a_run_whose_training_diverges_stops_and_says_so() -> None:
+    run = make_run(algorithm=FedAvg(LocalTraining(lr=1e30)))
+    with pytest.raises(QuorumError, match=r"round 0: .* refused \(client \d: update: "):
+        list(run.rounds(3))
+
+
+def test_regression_runs_have_a_loss_and_no_accuracy() -> None:
+    x = torch.linspace(-1, 1, 30)[:, None]
+    federation = Federation.from_arrays([(x, 2 * x), (x, 2 * x)])
+    net = umbel.Net(lambda: nn.Linear(1, 1), umbel.REGRESSION)
+    *_, (_, record) = Run(FedAvg(LocalTraining(lr=0.3)), federation, net).rounds(20)
+    assert record.accuracy is None
+    assert record.loss is not None
+    assert record.loss < 1e-4
+
+
+def test_settings_out_of_range_are_refused() -> None:
+    for name, value in [("seed", -1), ("participation", 0.0), ("evaluate_every", 0)]:
+        with pytest.raises(UsageError, match=f"{name}: {value} is not"):
+            make_run(**{name: value})
+    with pytest.raises(UsageError, match="rounds: 0 is not 1 or more"):
+        list(make_run().rounds(0))

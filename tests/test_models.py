@@ -1,0 +1,46 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from umbel.checks import UsageError
+from umbel.models import CNN, MLP, MODELS, Linear
+
+
+def parameters(module: torch.nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def test_the_cnn_is_the_papers() -> None:
+    # McMahan et al. 2017, section 3: 1,663,370 parameters for MNIST.
+    assert parameters(CNN().build((1, 28, 28), 10)) == 1_663_370
+
+
+def test_the_mlp_has_the_layers_asked_for() -> None:
+    assert parameters(MLP((200,)).build((1, 28, 28), 10)) == 784 * 200 + 200 + 200 * 10 + 10
+    assert parameters(MLP(()).build((7,), 3)) == parameters(Linear().build((7,), 3)) == 24
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 13, 10)])
+def test_every_model_maps_images_to_outputs(name: str, shape: tuple[int, ...]) -> None:
+    module = MODELS[name]().build(shape, 4)
+    assert module(torch.zeros(2, *shape)).shape == (2, 4)
+
+
+def test_inputs_that_do_not_fit_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"model: \(64,\) is not the shape of an image"):
+        CNN().build((64,), 10)
+    with pytest.raises(UsageError, match=r"model: \(1, 3, 8\) is not at least 4 pixels"):
+        CNN().build((1, 3, 8), 10)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"channels": ()}, {"channels": (0,)}, {"kernel": 4}, {"kernel": -1}, {"hidden": 0}],
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, object]) -> None:
+    with pytest.raises(UsageError, match=f"{next(iter(settings))}: .* is not"):
+        CNN(**settings)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="hidden"):
+        MLP((0,))

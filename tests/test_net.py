@@ -1,0 +1,132 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from tests.federations import mlp
+from umbel.checks import UsageError
+from umbel.net import Net
+from umbel.objectives import CLASSIFICATION, REGRESSION
+from umbel.shard import Batch
+
+
+def with_norm() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 2))
+
+
+class Tied(nn.Module):
+    """Two layers that share a weight, one of them frozen in its bias; a buffer not saved."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.second.weight = self.first.weight
+        self.second.bias.requires_grad_(False)
+        self.register_buffer("scale", torch.rand(1), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.second(self.first(x)) * self.scale
+        return out
+
+
+@pytest.mark.parametrize("build", [with_norm, Tied, lambda: nn.LSTM(3, 4)])
+def test_flattening_and_rebuilding_a_module_is_exact(build: type[nn.Module]) -> None:
+    net = Net(build)
+    theta = net.new(seed=5)
+    again = net.flatten(net.module(theta))
+    assert torch.equal(theta, again)
+    assert len(theta) == net.layout.num_values
+
+
+def test_a_module_and_its_net_compute_the_same() -> None:
+    net, x = Net(with_norm), torch.randn(7, 4, generator=torch.manual_seed(0))
+    theta = net.new(seed=1)
+    assert torch.equal(net.outputs(theta, x), net.module(theta)(x))
+
+
+def test_new_models_are_functions_of_the_seed_and_leave_the_global_generator_alone() -> None:
+    net, before = mlp(), torch.get_rng_state()
+    assert torch.equal(net.new(3), net.new(3))
+    assert not torch.equal(net.new(3), net.new(4))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_trained_parameters_come_first_then_frozen_ones_and_buffers() -> None:
+    layout = Net(Tied).layout
+    assert [entry.name for entry in layout.weights] == ["first.weight", "first.bias"]
+    assert [entry.name for entry in layout.rest] == ["second.bias", "scale"]
+    assert layout.num_weights == 20
+    assert layout.num_values == 25
+
+
+def test_the_gradient_is_autograds() -> None:
+    net = mlp()
+    generator = torch.manual_seed(0)
+    x, y = torch.randn(9, 6, generator=generator), torch.arange(9) % 3
+    theta = net.new(seed=2)
+    module = net.module(theta)
+    torch.autograd.backward(cross_entropy(module(x), y))
+    expected = torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None])
+    gradient, rest = net.gradient(theta, Batch(x, y))
+    torch.testing.assert_close(gradient, expected)
+    assert len(rest) == 0
+
+
+def test_padding_changes_neither_loss_nor_gradient() -> None:
+    net, theta = mlp(), mlp().new(seed=2)
+    x, y = torch.randn(5, 6, generator=torch.manual_seed(1)), torch.arange(5) % 3
+    padded = Batch(
+        torch.cat([x, torch.full((3, 6), 9.0)]),
+        torch.cat([y, torch.zeros(3, dtype=torch.long)]),
+        torch.arange(8) < 5,
+    )
+    torch.testing.assert_close(net.gradient(theta, padded)[0], net.gradient(theta, Batch(x, y))[0])
+    exact = Batch(x, y).mean(net.losses(theta, Batch(x, y)))
+    torch.testing.assert_close(padded.mean(net.losses(theta, padded)), exact)
+    assert float(padded.size()) == 5
+
+
+def test_batch_normalisation_moves_its_statistics_as_the_module_itself_does() -> None:
+    net = Net(with_norm)
+    x, y = torch.randn(9, 4, generator=torch.manual_seed(0)), torch.arange(9) % 2
+    theta = net.new(seed=0)
+    untouched = theta.clone()
+    module = net.module(theta).train()
+    module(x)
+    _, rest = net.gradient(theta, Batch(x, y))
+    torch.testing.assert_close(rest, net.flatten(module)[net.layout.num_weights :])
+    assert torch.equal(theta, untouched)
+    assert torch.equal(net.gradient(theta, Batch(x, y))[1], rest)  # nothing is remembered
+
+
+def test_patterns_select_values_by_the_names_of_their_tensors() -> None:
+    layout = Net(with_norm).layout
+    mask = layout.mask(["0.*", "3.bias"])
+    tensors = layout.tensors(mask)
+    assert [name for name, hit in tensors.items() if hit.all()] == ["0.weight", "0.bias", "3.bias"]
+    assert int(mask.sum()) == 4 * 5 + 5 + 2
+    with pytest.raises(UsageError, match=r"shared: 'trunk\.\*' is not a pattern for any of 0\.w"):
+        layout.mask(["trunk.*"])
+
+
+def test_objectives_give_a_value_an_example_whatever_its_shape() -> None:
+    logits, labels = torch.tensor([[2.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 0])
+    assert CLASSIFICATION.correct(logits, labels).tolist() == [1.0, 0.0]
+    images = torch.zeros(4, 3, 5, 5), torch.zeros(4, 5, 5, dtype=torch.long)
+    assert CLASSIFICATION.losses(*images).shape == (4,)
+    assert CLASSIFICATION.correct(*images).tolist() == [1.0] * 4
+    assert REGRESSION.losses(torch.tensor([[1.0, 3.0]]), torch.zeros(1, 2)).tolist() == [5.0]
+    assert REGRESSION.correct(logits, logits).isnan().all()
+
+
+def test_what_is_not_a_way_to_build_a_module_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"Net\(lambda: MyModule"):
+        Net(nn.Linear(2, 2))
+    with pytest.raises(TypeError, match=r"not an nn\.Module"):
+        Net(lambda: 3)  # type: ignore[arg-type, return-value]
+    with pytest.raises(UsageError, match="no parameter to train"):
+        Net(nn.ReLU)
+    with pytest.raises(UsageError, match="mixes"):
+        Net(lambda: nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double()))

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from umbel.engines.wrappers import Absences, Traffic
+from umbel.flow import Rows
+from umbel.records import Record, make_record
+from umbel.scores import ClientScores
+
+
+def scores(accuracy: list[float], num_examples: list[int]) -> ClientScores:
+    size = len(accuracy)
+    return ClientScores(
+        np.array([0, 0, 1][:size]),
+        Rows(torch.zeros(2, 1), torch.zeros(size, dtype=torch.long)),
+        np.array(accuracy) * 2,
+        np.array(accuracy),
+        np.array(num_examples),
+    )
+
+
+def test_a_record_sums_up_what_clients_get() -> None:
+    record = make_record(
+        4,
+        scores([0.5, 1.0, 0.0], [10, 10, 20]),
+        np.array([3, 3, 1]),
+        Traffic(100, 50, 0.25),
+        Absences({7, 2}, {5: "late", 1: "update: nan"}),
+        1.5,
+        {"merges": 2, "best_cross": math.nan},
+    )
+    assert record.round == 4
+    assert record.accuracy == pytest.approx(0.5)
+    assert record.worst == 0.0
+    assert record.accuracy_std == pytest.approx(math.sqrt(1 / 6))
+    assert record.weighted_accuracy == pytest.approx(15 / 40)
+    assert record.loss == pytest.approx(1.0)
+    assert record.num_clusters == 2
+    assert (record.ari, record.purity, record.nmi) == pytest.approx((1.0, 1.0, 1.0))
+    assert (record.bytes_down, record.bytes_up) == (100, 50)
+    assert (record.seconds, record.client_seconds) == (1.5, 0.25)
+    assert record.missing == (2, 7)
+    assert list(record.refused) == [1, 5]
+    assert record.measures == {"merges": 2.0, "best_cross": None}
+
+
+def test_without_groups_or_evaluation_nothing_is_made_up() -> None:
+    unknown = make_record(0, scores([0.5], [1]), None, Traffic(), Absences(), 0.0, {})
+    assert unknown.accuracy == 0.5
+    assert (unknown.ari, unknown.purity, unknown.nmi) == (None, None, None)
+    skipped = make_record(0, None, np.array([0]), Traffic(), Absences(), 0.0, {})
+    assert (skipped.accuracy, skipped.ari, skipped.num_clusters) == (None, None, None)
+
+
+def test_clients_without_test_examples_do_not_count() -> None:
+    record = make_record(
+        0, scores([0.5, math.nan, 1.0], [4, 0, 4]), None, Traffic(), Absences(), 0.0, {}
+    )
+    assert record.accuracy == 0.75
+    nobody = make_record(0, scores([math.nan], [0]), None, Traffic(), Absences(), 0.0, {})
+    assert nobody.accuracy is None
+    assert nobody.num_clusters == 1
+
+
+def test_a_record_is_one_line_of_json_and_reads_back_the_same() -> None:
+    record = Record(
+        3,
+        accuracy=0.1 + 0.2,
+        missing=(1, 4),
+        refused={2: 'update: "odd"\nshape'},
+        measures={"merges": 2.0, "best_cross": None},
+    )
+    line = record.to_json()
+    assert "\n" not in line
+    assert json.loads(line)["merges"] == 2.0
+    assert Record.from_json(line) == record
+
+
+@pytest.mark.parametrize("line", ["", "{", '{"round": 1', "[]", "{}", '{"round": 0}'])
+def test_a_line_that_is_no_whole_record_is_an_error(line: str) -> None:
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        Record.from_json(line)

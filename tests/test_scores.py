@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from umbel.scores import (
+    adjusted_rand_index,
+    in_order_of_appearance,
+    normalised_mutual_information,
+    purity,
+)
+
+assignments = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=2, max_size=30)
+
+
+def test_purity_is_the_share_of_clients_in_the_largest_group_of_their_cluster() -> None:
+    groups, labels = np.array([0, 0, 0, 1, 1, 1, 1]), np.array([7, 7, 2, 2, 2, 2, 9])
+    assert purity(groups, labels) == pytest.approx((2 + 3 + 1) / 7)
+    assert purity(groups, np.arange(7)) == 1.0
+    assert purity(groups, np.zeros(7, dtype=np.int64)) == pytest.approx(4 / 7)
+
+
+def test_a_perfect_clustering_scores_one_whatever_its_names() -> None:
+    groups, labels = np.array([0, 0, 1, 1, 2]), np.array([5, 5, 0, 0, 9])
+    assert adjusted_rand_index(groups, labels) == 1.0
+    assert purity(groups, labels) == 1.0
+    assert normalised_mutual_information(groups, labels) == pytest.approx(1.0)
+
+
+def test_one_cluster_or_one_a_client_says_nothing_of_the_groups() -> None:
+    groups = np.array([0, 0, 1, 1])
+    assert adjusted_rand_index(groups, np.zeros(4, dtype=np.int64)) == 0.0
+    assert adjusted_rand_index(groups, np.arange(4)) == 0.0
+
+
+@given(pairs=assignments)
+def test_names_of_clusters_do_not_matter(pairs: list[tuple[int, int]]) -> None:
+    groups, labels = np.array(pairs).T
+    renamed = np.array([30, 10, 40, 0, 20])[labels]
+    for score in (adjusted_rand_index, purity, normalised_mutual_information):
+        assert score(groups, labels) == pytest.approx(score(groups, renamed))
+        assert score(groups, labels) <= 1.0 + 1e-12
+
+
+@given(pairs=assignments)
+def test_clusters_are_named_in_order_of_their_first_clients(pairs: list[tuple[int, int]]) -> None:
+    labels = np.array(pairs)[:, 0]
+    names = in_order_of_appearance(labels)
+    first_seen = list(dict.fromkeys(names.tolist()))
+    assert first_seen == list(range(len(set(labels.tolist()))))
+    assert adjusted_rand_index(labels, names) == 1.0

@@ -1,0 +1,118 @@
+"""The rules of the code that no linter knows."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import umbel
+
+SOURCE = Path(umbel.__file__).parent
+FILES = sorted(SOURCE.rglob("*.py"))
+ALGORITHMS = sorted((SOURCE / "algorithms").glob("*.py"))
+
+MAY_BE_SEEN_BY_ALGORITHMS = (
+    "umbel.flow",
+    "umbel.ask",
+    "umbel.work",
+    "umbel.clustering",
+    "umbel.aggregation",
+    "umbel.algorithms.base",
+    "umbel.checks",
+    "umbel.net",  # for the type Layout
+)
+
+PRINTING = {"print", "pprint"}
+
+
+def imported(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file} imports relatively"
+            yield str(node.module)
+
+
+def name(file: Path) -> str:
+    return str(file.relative_to(SOURCE))
+
+
+@pytest.mark.parametrize("file", ALGORITHMS, ids=name)
+def test_algorithms_see_no_engine_no_data_and_not_each_other(file: Path) -> None:
+    if file.name == "__init__.py":
+        return
+    seen = [module for module in imported(file) if module.split(".")[0] == "umbel"]
+    for module in seen:
+        assert any(
+            module == allowed or module.startswith(f"{allowed}.")
+            for allowed in MAY_BE_SEEN_BY_ALGORITHMS
+        ), f"{file.name} imports {module}"
+
+
+@pytest.mark.parametrize("file", FILES, ids=name)
+def test_only_the_flower_package_imports_flwr(file: Path) -> None:
+    if "flower" not in file.relative_to(SOURCE).parts:
+        assert not [module for module in imported(file) if module.split(".")[0] == "flwr"]
+
+
+@pytest.mark.parametrize("file", FILES, ids=name)
+def test_only_the_command_line_prints(file: Path) -> None:
+    if file.name == "cli.py":
+        return
+    calls = [n for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Call)]
+    called = {call.func.id for call in calls if isinstance(call.func, ast.Name)}
+    assert not called & PRINTING
+    assert not {"click", "rich.console", "rich.progress"} & set(imported(file))
+
+
+@pytest.mark.parametrize("file", FILES, ids=name)
+def test_the_core_knows_no_outer_layer(file: Path) -> None:
+    inner = {"work", "algorithms"} & set(file.relative_to(SOURCE).parts[:-1])
+    inner |= {file.stem} & {"flow", "ask", "net", "shard", "aggregation", "clustering", "seeds"}
+    if inner:
+        outer = ("umbel.engines", "umbel.data", "umbel.experiment", "umbel.cli", "umbel.config")
+        assert not [module for module in imported(file) if module.startswith(outer)]
+
+
+@pytest.mark.parametrize("file", FILES, ids=name)
+def test_files_and_functions_are_small_and_say_what_they_are(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    tree = ast.parse(text)
+    assert ast.get_docstring(tree), "no docstring"
+    assert len(text.splitlines()) <= 300
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            assert node.end_lineno is not None
+            docstring = ast.get_docstring(node)
+            own = len((docstring or "").splitlines())
+            assert node.end_lineno - node.lineno - own <= 45, f"{node.name} is long"
+
+
+@pytest.mark.parametrize("file", FILES, ids=name)
+def test_nothing_is_pickled_and_no_global_generator_is_used(file: Path) -> None:
+    assert not {"pickle", "random", "dill", "cloudpickle", "joblib"} & set(imported(file))
+    text = file.read_text(encoding="utf-8")
+    for banned in ("torch.load(", "torch.save(", "np.random.seed", "np.random.rand"):
+        assert banned not in text
+
+
+def test_public_names_are_pinned() -> None:
+    assert umbel.__all__ == sorted(umbel.__all__, key=_constants_classes_functions)
+    assert set(umbel.__all__) == {
+        *("CLASSIFICATION", "FLACC", "IFCA", "REGRESSION", "SGD", "Adam", "Algorithm"),
+        *("Averaging", "EngineSettings", "Experiment", "Faults", "FedAvg", "FedProx"),
+        *("Federation", "Gradient", "Limits", "LocalOnly", "LocalTraining", "Net", "Objective"),
+        *("QuorumError", "Record", "Result", "Run", "RunFolder", "Scenario", "Sequential"),
+        *("Served", "Setup", "Sources", "State", "UsageError", "Vectorised", "__version__"),
+        *("execute", "find_experiment", "load", "read", "scenario"),
+    }
+    for public in umbel.__all__:
+        assert hasattr(umbel, public)
+
+
+def _constants_classes_functions(name: str) -> tuple[int, str]:
+    return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from umbel.checks import UsageError
+from umbel.flow import Replies, Request, Rows
+from umbel.validation import Limits, assemble, bad_values
+from umbel.work import ChooseByLoss, LocalTraining
+
+ASKED = Request(
+    ChooseByLoss(LocalTraining()),
+    torch.tensor([2, 5, 7]),
+    [0, 0, 0],
+    {"models": torch.zeros(3, 4)},
+)
+
+
+def answer(**changes: Tensor) -> dict[str, Tensor]:
+    good = {
+        "update": torch.ones(4),
+        "num_examples": torch.tensor(9),
+        "chosen": torch.tensor(2),
+        "losses": torch.ones(3).double(),
+    }
+    return {**good, **changes}
+
+
+def reasons(**changes: Tensor) -> dict[int, str]:
+    replies = assemble(ASKED, [(2, answer()), (5, answer(**changes))])
+    return {**replies.refused, **bad_values(ASKED, replies, Limits())}
+
+
+def test_good_answers_are_stacked_in_the_order_they_came() -> None:
+    replies = assemble(ASKED, [(7, answer(chosen=torch.tensor(0))), (2, answer())])
+    assert replies.clients.tolist() == [7, 2]
+    assert replies.columns["chosen"].tolist() == [0, 2]
+    assert replies.columns["update"].shape == (2, 4)
+    assert not replies.refused
+    assert not bad_values(ASKED, replies, Limits())
+
+
+def test_columns_have_the_promised_type_whatever_the_client_sent() -> None:
+    sent = answer(update=torch.ones(4).double(), chosen=torch.tensor(1, dtype=torch.int32))
+    columns = assemble(ASKED, [(2, sent)]).columns
+    assert columns["update"].dtype == torch.float32
+    assert columns["chosen"].dtype == torch.int64
+    assert columns["losses"].dtype == torch.float64
+
+
+def test_an_answer_nobody_asked_for_or_a_second_one_is_ignored() -> None:
+    first, second = answer(chosen=torch.tensor(0)), answer(chosen=torch.tensor(1))
+    replies = assemble(ASKED, [(3, answer()), (2, first), (2, second)])
+    assert replies.clients.tolist() == [2]
+    assert replies.columns["chosen"].tolist() == [0]
+
+
+def test_no_answer_at_all_gives_empty_columns() -> None:
+    replies = assemble(ASKED, [])
+    assert replies.clients.tolist() == []
+    assert replies.columns["update"].shape == (0, 4)
+    assert not bad_values(ASKED, replies, Limits())
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"update": torch.ones(5)}, "update: shape (5,) instead of (4,)"),
+        (
+            {"update": torch.ones(4, dtype=torch.long)},
+            "update: torch.int64 instead of torch.float",
+        ),
+        ({"chosen": torch.tensor(1.0)}, "chosen: torch.float32 instead of torch.int64"),
+        (
+            {"num_examples": torch.ones(1, dtype=torch.long)},
+            "num_examples: shape (1,) instead of ()",
+        ),
+        ({"extra": torch.ones(1)}, "columns ['chosen', 'extra', 'losses', "),
+        (
+            {"update": torch.tensor([0, 1, math.nan, 0])},
+            "update: nan is not within -1e+04 to",
+        ),
+        ({"update": torch.tensor([0, 1, math.inf, 0])}, "update: inf is not within"),
+        ({"update": torch.tensor([0, 1, -1e30, 0])}, "update: 1e+30 is not within"),
+        ({"losses": torch.tensor([0, math.nan, 0]).double()}, "losses: nan is not within"),
+        ({"chosen": torch.tensor(3)}, "chosen: 3 is not within 0 to 2"),
+        ({"chosen": torch.tensor(-1)}, "chosen: -1 is not within 0 to 2"),
+        ({"num_examples": torch.tensor(0)}, "num_examples: 0 is not within 1 to 1e+09"),
+        ({"num_examples": torch.tensor(2**40)}, "num_examples: 1.1e+12 is not within"),
+    ],
+)
+def test_a_bad_answer_is_refused_with_its_reason_and_the_others_stay(
+    changes: dict[str, Tensor], reason: str
+) -> None:
+    found = reasons(**changes)
+    assert list(found) == [5]
+    assert found[5].startswith(reason)
+
+
+@given(
+    value=st.floats(width=32),
+    claimed=st.integers(-(2**63), 2**63 - 1),
+    chosen=st.integers(-(2**63), 2**63 - 1),
+)
+def test_what_passes_is_finite_and_in_range(value: float, claimed: int, chosen: int) -> None:
+    changes = {
+        "update": torch.tensor([0.0, value, 0.0, 0.0]),
+        "num_examples": torch.tensor(claimed),
+        "chosen": torch.tensor(chosen),
+    }
+    usable = abs(value) <= 1e4 and 1 <= claimed <= 10**9 and 0 <= chosen <= 2
+    assert (reasons(**changes) == {}) == usable
+
+
+def test_limits_can_be_widened_and_are_checked() -> None:
+    replies = assemble(ASKED, [(2, answer(update=torch.full((4,), 5e4)))])
+    assert 2 in bad_values(ASKED, replies, Limits())
+    assert not bad_values(ASKED, replies, Limits(max_value=1e5))
+    with pytest.raises(UsageError, match=r"quorum: 1\.5 is not in"):
+        Limits(quorum=1.5)
+    with pytest.raises(UsageError, match="max_value: 0 is not more than 0"):
+        Limits(max_value=0)
+    with pytest.raises(UsageError, match="max_examples: 0 is not 1 or more"):
+        Limits(max_examples=0)
+
+
+def test_shapes_follow_what_each_client_is_sent() -> None:
+    asked = Request(
+        LocalTraining(),
+        torch.tensor([0]),
+        [0],
+        each={"theta": Rows(torch.zeros(5, 2), torch.tensor([4]))},
+    )
+    fine = {"update": torch.ones(2), "num_examples": torch.tensor(1)}
+    assert isinstance(assemble(asked, [(0, fine)]), Replies)
+    assert assemble(asked, [(0, {**fine, "update": torch.ones(5, 2)})]).refused == {
+        0: "update: shape (5, 2) instead of (2,)"
+    }

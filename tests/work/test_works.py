@@ -1,0 +1,135 @@
+"""Each work against numbers computed with the module itself."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from tests.federations import blobs, mlp
+from umbel.checks import UsageError
+from umbel.data.federation import Federation
+from umbel.engines import Sequential
+from umbel.flow import Replies, Request, each_its_own
+from umbel.net import Net
+from umbel.objectives import REGRESSION
+from umbel.shard import SLICE, in_order
+from umbel.work import (
+    ChooseByLoss,
+    Evaluation,
+    Gradient,
+    LocalTraining,
+    MeanLoss,
+    TrainAndGradient,
+    Work,
+)
+
+NET = mlp(dtype=torch.float64)
+MODELS = torch.stack([NET.new(seed) for seed in range(4)])
+
+
+def do(work: Work, client: int = 1, seed: int = 3) -> Replies:
+    request = Request(
+        work,
+        torch.tensor([client]),
+        [seed],
+        {"models": MODELS},
+        {"theta": each_its_own(MODELS[:1])},
+    )
+    return Sequential(NET, blobs()).send(request)
+
+
+def loss_of(model: int, rows: list[int] | None = None) -> torch.Tensor:
+    x, y = blobs().train.of(1)
+    rows = list(range(len(x))) if rows is None else rows
+    return cross_entropy(NET.module(MODELS[model])(x[rows].double()), y[rows])
+
+
+def gradient_of(model: int, rows: list[int] | None = None) -> torch.Tensor:
+    x, y = blobs().train.of(1)
+    rows = list(range(len(x))) if rows is None else rows
+    module = NET.module(MODELS[model])
+    torch.autograd.backward(cross_entropy(module(x[rows].double()), y[rows]))
+    return torch.cat([p.grad.flatten() for p in module.parameters() if p.grad is not None])
+
+
+def test_mean_loss_is_of_all_training_examples_for_every_model() -> None:
+    losses = do(MeanLoss()).columns["losses"][0]
+    expected = torch.stack([loss_of(k) for k in range(4)])
+    torch.testing.assert_close(losses, expected, check_dtype=False)
+
+
+def test_mean_loss_on_some_examples_uses_the_same_ones_for_every_model() -> None:
+    work = MeanLoss(max_examples=5)
+    rows = work.plan(17, seed=3)[0].tolist()
+    expected = torch.stack([loss_of(k, rows) for k in range(4)])
+    assert len(set(rows)) == 5
+    torch.testing.assert_close(do(work).columns["losses"][0], expected, check_dtype=False)
+
+
+def test_the_gradient_is_of_all_examples_or_of_one_mini_batch() -> None:
+    torch.testing.assert_close(do(Gradient()).columns["gradient"][0], gradient_of(0))
+    some = Gradient(batch_size=4)
+    rows = some.plan(17, seed=3)[0].tolist()
+    torch.testing.assert_close(do(some).columns["gradient"][0], gradient_of(0, rows))
+
+
+def test_choosing_by_loss_trains_the_best_model() -> None:
+    local = LocalTraining(epochs=2)
+    reply = do(ChooseByLoss(local)).columns
+    losses = torch.stack([loss_of(k) for k in range(4)])
+    best = int(losses.argmin())
+    assert reply["chosen"].tolist() == [best]
+    torch.testing.assert_close(reply["losses"][0], losses, check_dtype=False)
+    request = Request(
+        local, torch.tensor([1]), [3], each={"theta": each_its_own(MODELS[best][None])}
+    )
+    alone = Sequential(NET, blobs()).send(request).columns["update"]
+    torch.testing.assert_close(reply["update"], alone)
+
+
+def test_training_with_gradient_gives_both() -> None:
+    reply = do(TrainAndGradient(LocalTraining())).columns
+    torch.testing.assert_close(reply["gradient"][0], gradient_of(0))
+    torch.testing.assert_close(reply["update"], do(LocalTraining()).columns["update"])
+    assert reply["num_examples"].tolist() == [17]
+
+
+def test_evaluation_counts_right_answers_on_test_examples() -> None:
+    x, y = blobs().test.of(1)
+    outputs = NET.module(MODELS[0])(x.double())
+    reply = do(Evaluation()).columns
+    assert reply["right"].tolist() == [float((outputs.argmax(1) == y).sum())]
+    assert reply["num_examples"].tolist() == [8]
+    summed = cross_entropy(outputs, y, reduction="sum").detach()[None]
+    torch.testing.assert_close(reply["loss"], summed)
+
+
+def test_regression_is_evaluated_without_accuracy() -> None:
+    x = torch.linspace(0, 1, 12)[:, None]
+    federation = Federation.from_arrays([(x, 2 * x), (x, -x)], test_fraction=0.5)
+    net = Net(lambda: nn.Linear(1, 1), REGRESSION)
+    theta = torch.tensor([[2.0, 0.0]])
+    request = Request(Evaluation(), torch.tensor([0]), [0], each={"theta": each_its_own(theta)})
+    reply = Sequential(net, federation).send(request).columns
+    assert reply["loss"].tolist() == [0.0]
+    assert reply["right"].isnan().all()
+
+
+def test_slices_hold_every_example_once_and_are_bounded() -> None:
+    assert in_order(0).shape == (0, 1)
+    plan = in_order(2 * SLICE + 3)
+    assert plan.shape == (3, SLICE)
+    assert plan[plan >= 0].tolist() == list(range(2 * SLICE + 3))
+
+
+def test_a_work_that_draws_nothing_plans_nothing() -> None:
+    assert Evaluation().plan(10, seed=0).shape == (0, 1)
+
+
+def test_settings_out_of_range_are_refused() -> None:
+    with pytest.raises(UsageError, match="max_examples: 0 is not 1 or more"):
+        MeanLoss(max_examples=0)
+    with pytest.raises(UsageError, match="batch_size"):
+        Gradient(batch_size=0)
