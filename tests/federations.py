@@ -10,7 +10,7 @@ from torch import nn
 
 from umbel.ask import Context
 from umbel.data.federation import Federation
-from umbel.flow import Flow, Replies, Request, T
+from umbel.flow import Flow, Replies, Request, Rows, T
 from umbel.net import Entry, Layout, Net
 
 SIZES = (5, 17, 9, 26, 12, 7)
@@ -62,6 +62,11 @@ def context(
     """What a round knows, for hand-worked rounds."""
     clients = torch.tensor(cohort)
     return Context(number, num_rounds, clients, num_clients, 0, layout(num_weights))
+
+
+def each_its_own(table: torch.Tensor) -> Rows:
+    """Client n gets row n of `table` (N, ...)."""
+    return Rows(table, torch.arange(len(table)))
 
 
 def requested(flow: Flow[T]) -> Request:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from umbel.flow import Flow, Replies, Request, Rows, drive, each_its_own
+from umbel.flow import Flow, Replies, Request, Rows, drive
 from umbel.work import LocalTraining
 
 
@@ -41,7 +41,7 @@ def test_a_flow_that_asks_nothing_returns_at_once() -> None:
 def test_rows_are_taken_from_the_table_without_a_row_a_client() -> None:
     rows = Rows(torch.tensor([[1.0], [2.0]]), torch.tensor([1, 1, 0]))
     assert rows.take(torch.tensor([0, 2])).tolist() == [[2.0], [1.0]]
-    assert each_its_own(torch.eye(3)).index.tolist() == [0, 1, 2]
+    assert rows.row(1).tolist() == [2.0]
 
 
 def test_a_client_is_sent_what_is_shared_and_its_own_row() -> None:

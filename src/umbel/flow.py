@@ -13,7 +13,6 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, TypeVar
 
-import torch
 from torch import Tensor
 
 from umbel.work.base import Work
@@ -28,14 +27,13 @@ class Rows:
     table: Tensor  # (K, ...)
     index: Tensor  # (N,) int64
 
+    def row(self, position: int) -> Tensor:
+        """The row of the client at this position of the request, as a view."""
+        return self.table[int(self.index[position])]
+
     def take(self, positions: Tensor) -> Tensor:
         """The rows of the clients at these positions of the request: (len(positions), ...)."""
         return self.table.index_select(0, self.index[positions])
-
-
-def each_its_own(table: Tensor) -> Rows:
-    """Client n gets row n of `table` (N, ...)."""
-    return Rows(table, torch.arange(len(table)))
 
 
 @dataclass(frozen=True)
@@ -50,8 +48,7 @@ class Request:
 
     def sent_to(self, position: int) -> dict[str, Tensor]:
         """What the client at this position receives."""
-        own = {name: rows.table[int(rows.index[position])] for name, rows in self.each.items()}
-        return {**self.shared, **own}
+        return {**self.shared, **{name: rows.row(position) for name, rows in self.each.items()}}
 
     def pick(self, positions: Tensor) -> Request:
         """The request to the clients at these positions only."""

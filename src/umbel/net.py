@@ -92,6 +92,7 @@ class Net:
         self._training = self._built(seed=0).train()
         self._evaluating = copy.deepcopy(self._training).eval()
         self.layout, self.dtype = _layout(self._training)
+        self._counters = _counters(self._training)
 
     @property
     def parts(self) -> list[nn.Module]:
@@ -122,6 +123,7 @@ class Net:
         moved = copy.copy(self)
         moved._training = copy.deepcopy(self._training).to(device)
         moved._evaluating = copy.deepcopy(self._evaluating).to(device)
+        moved._counters = _counters(moved._training)
         return moved
 
     def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
@@ -166,7 +168,7 @@ class Net:
         tensors = {
             **unflatten(weights, self.layout.weights),
             **unflatten(rest, self.layout.rest),
-            **{name: buffer.clone() for name, buffer in _counters(self._training)},
+            **{name: buffer.clone() for name, buffer in self._counters},
         }
         outputs: Tensor = functional_call(self._training, tensors, (batch.x,))
         return batch.mean(self.objective.losses(outputs, batch.y)), rest

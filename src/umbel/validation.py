@@ -85,11 +85,14 @@ def bad_values(request: Request, replies: Replies, limits: Limits) -> dict[int, 
         low, high = _range(promise, limits)
         if not column.numel():
             continue
-        # The largest magnitude is NaN where any value is: one pass finds every fault.
         values = column.reshape(len(column), -1)
-        largest = values.abs().amax(1) if low == -high else values.amax(1)
-        smallest = -largest if low == -high else values.amin(1)
-        for n in torch.nonzero(~((largest <= high) & (smallest >= low)))[:, 0].tolist():
+        if column.is_floating_point() and low == -high:  # the largest magnitude is NaN where any value is
+            largest = torch.linalg.vector_norm(values, ord=torch.inf, dim=1)
+            smallest = -largest
+        else:
+            largest, smallest = values.amax(1), values.amin(1)
+        usable = (largest <= high) & (smallest >= low)
+        for n in torch.nonzero(~usable)[:, 0].tolist():
             found = float(largest[n] if not largest[n] <= high else smallest[n])
             fault = f"{name}: {found:.3g} is not within {low:.3g} to {high:.3g}"
             faults.setdefault(int(replies.clients[n]), fault)

@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from tests.federations import blobs
+from tests.federations import blobs, each_its_own
 from umbel.checks import UsageError
 from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine
 from umbel.engines.choice import why_not_batchable
-from umbel.flow import Request, each_its_own
+from umbel.flow import Request
 from umbel.models import CNN, MLP
 from umbel.net import Net
 from umbel.work import LocalTraining

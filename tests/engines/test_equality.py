@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
 
 import pytest
@@ -166,6 +168,33 @@ def test_one_clients_divergence_does_not_reach_another_through_padding() -> None
     reply = Vectorised(net, federation).send(request(LocalTraining(batch_size=4), net, [0, 1]))
     assert not reply.columns["update"][0].isfinite().all()
     assert reply.columns["update"][1].isfinite().all()
+
+
+MEASURED = """
+import resource
+import torch
+from tests.engines.test_equality import request
+from tests.federations import blobs, mlp
+from umbel.engines import Vectorised
+from umbel.work import Evaluation
+
+torch.set_num_threads(1)
+net, federation = mlp(3000, 10), blobs([1] * 2000, shape=(3000,), num_classes=10)
+engine = Vectorised(net, federation, memory_mb={memory_mb})
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+engine.send(request(Evaluation(), net, range(2000)))
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
+"""
+
+
+def test_the_working_set_stays_within_its_bound() -> None:
+    def peak_mb(memory_mb: int) -> float:
+        script = MEASURED.format(memory_mb=memory_mb)
+        command = [sys.executable, "-c", script]
+        return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+    assert peak_mb(20) < 60  # what Python and the allocator keep beside the working set
+    assert peak_mb(4000) > 180  # the models of all clients at once
 
 
 def test_replies_are_on_the_cpu_and_carry_no_graph() -> None:

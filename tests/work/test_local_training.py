@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from tests.federations import blobs, mlp
+from tests.federations import blobs, each_its_own, mlp
 from umbel.checks import UsageError
 from umbel.engines import Sequential
-from umbel.flow import Request, each_its_own
+from umbel.flow import Request
 from umbel.net import Net
 from umbel.work import SGD, Adam, LocalTraining
 

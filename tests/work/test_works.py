@@ -7,11 +7,11 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from tests.federations import blobs, mlp
+from tests.federations import blobs, each_its_own, mlp
 from umbel.checks import UsageError
 from umbel.data.federation import Federation
 from umbel.engines import Sequential
-from umbel.flow import Replies, Request, each_its_own
+from umbel.flow import Replies, Request
 from umbel.net import Net
 from umbel.objectives import REGRESSION
 from umbel.shard import SLICE, in_order

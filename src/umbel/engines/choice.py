@@ -61,6 +61,7 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
         log.info("clients run one after another: %s", obstacle)
         return Sequential(net, federation, device)
     if device == "cpu" and any(isinstance(part, CONVOLUTIONS) for part in net.parts):
+        log.info("clients run one after another: convolutions are faster so on a CPU")
         return Sequential(net, federation, device)
     return Vectorised(net, federation, device, settings.memory_mb)
 

@@ -26,11 +26,12 @@ class Sequential:
 
     def send(self, request: Request) -> Replies:
         columns = Columns(len(request.clients))
+        shared = {name: tensor.to(self.device) for name, tensor in request.shared.items()}
         for n, client in enumerate(request.clients.tolist()):
             shard = self.shard(request.work, client, request.seeds[n])
-            sent = {name: t.to(self.device) for name, t in request.sent_to(n).items()}
+            own = {name: rows.row(n).to(self.device) for name, rows in request.each.items()}
             with seeded(request.seeds[n], self.device):
-                reply = request.work(self.net, shard, sent)
+                reply = request.work(self.net, shard, {**shared, **own})
             rows = {name: value[None].detach() for name, value in reply.items()}
             columns.put(torch.tensor([n]), rows)
         return Replies(request.clients, columns.tensors)
