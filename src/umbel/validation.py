@@ -86,7 +86,9 @@ def bad_values(request: Request, replies: Replies, limits: Limits) -> dict[int, 
         if not column.numel():
             continue
         values = column.reshape(len(column), -1)
-        if column.is_floating_point() and low == -high:  # the largest magnitude is NaN where any value is
+        if (
+            column.is_floating_point() and low == -high
+        ):  # the largest magnitude is NaN where any value is
             largest = torch.linalg.vector_norm(values, ord=torch.inf, dim=1)
             smallest = -largest
         else:

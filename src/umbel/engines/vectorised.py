@@ -15,7 +15,7 @@ from umbel.engines.columns import Columns
 from umbel.engines.storage import store
 from umbel.flow import Replies, Request
 from umbel.net import Net
-from umbel.shard import SLICE, Plan, Shard, Step, in_order
+from umbel.shard import Plan, Shard, Step, in_order
 
 DEFAULT_MEMORY_MB = {"cpu": 48, "cuda": 4096}
 """The working set of a chunk: on a CPU it should stay in cache, on a GPU it must fit."""
@@ -26,7 +26,7 @@ class Vectorised:
 
     Clients of unequal size are padded and masked, which leaves the maths of each untouched.
     Chunks are as large as `memory_mb` allows, and hold clients of similar size, so that little
-    is padding. The module must be one that `batchable` accepts.
+    is padding. The module must be one that `why_not_batchable` finds nothing against.
     """
 
     def __init__(
@@ -63,10 +63,9 @@ class Vectorised:
         """How many clients at a time keep the working set within `memory_mb`, at least one."""
         shapes = {name: rows.table.shape[1:] for name, rows in request.each.items()}
         shapes |= {name: tensor.shape for name, tensor in request.shared.items()}
-        models = request.work.models_at_once(shapes)
+        examples = request.work.pass_size(shapes, max_examples, batch_width)
         # Received model, trained model, gradient and the step between them; and what one pass
-        # forward and back keeps. Losses of many models go through slices of all examples.
-        examples = batch_width if models == 1 else models * min(SLICE, max_examples)
+        # forward and back keeps.
         values = 4 * self.net.layout.num_values + 2 * examples * self.values_per_example
         return max(1, int(self.memory_mb * 2**20 / (values * self.net.dtype.itemsize)))
 

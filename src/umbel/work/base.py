@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from umbel.net import Net
-from umbel.shard import Plan, Shard
+from umbel.shard import SLICE, Plan, Shard
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,11 @@ class Work(ABC):
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         """What the reply will look like, given the shapes of what is sent."""
 
-    def models_at_once(self, sent: Mapping[str, torch.Size]) -> int:  # noqa: ARG002
-        """How many models a client runs side by side: engines size their chunks by it."""
-        return 1
+    def pass_size(
+        self,
+        sent: Mapping[str, torch.Size],  # noqa: ARG002
+        num_examples: int,
+        batch_width: int,  # noqa: ARG002
+    ) -> int:
+        """How many examples, times models, go through the module at once: it sizes chunks."""
+        return min(SLICE, num_examples)

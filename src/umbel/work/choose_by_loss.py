@@ -11,7 +11,7 @@ from torch import Tensor
 from umbel.net import Net
 from umbel.shard import Plan, Shard
 from umbel.work.base import Promise, Work
-from umbel.work.mean_loss import TILE, mean_losses
+from umbel.work.mean_loss import MeanLoss, mean_losses
 
 
 @dataclass(frozen=True)
@@ -40,5 +40,6 @@ class ChooseByLoss(Work):
         chosen = Promise((), torch.int64, low=0, high=num_models - 1)
         return {**then, "chosen": chosen, "losses": Promise((num_models,), torch.float64)}
 
-    def models_at_once(self, sent: Mapping[str, torch.Size]) -> int:
-        return min(TILE, sent["models"][0])
+    def pass_size(self, sent: Mapping[str, torch.Size], num_examples: int, batch_width: int) -> int:
+        losses = MeanLoss().pass_size(sent, num_examples, batch_width)
+        return max(losses, self.then.pass_size(sent, num_examples, batch_width))

@@ -41,6 +41,11 @@ class Gradient(Work):
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return {"gradient": Promise(tuple(sent["theta"])), "num_examples": COUNT}
 
+    def pass_size(self, sent: Mapping[str, torch.Size], num_examples: int, batch_width: int) -> int:
+        if self.batch_size != "all":
+            return batch_width
+        return super().pass_size(sent, num_examples, batch_width)
+
 
 def padded_gradient(net: Net, theta: Tensor, batch: Batch) -> Tensor:
     """Gradient (P,) on one batch, 0 for the values that are not trained."""

@@ -74,6 +74,14 @@ class LocalTraining(Work):
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return {"update": Promise(tuple(sent["theta"])), "num_examples": COUNT}
 
+    def pass_size(
+        self,
+        sent: Mapping[str, torch.Size],  # noqa: ARG002
+        num_examples: int,  # noqa: ARG002
+        batch_width: int,
+    ) -> int:
+        return batch_width
+
 
 def check_batch_size(batch_size: int | Everything) -> None:
     """Raise `ValueError` unless it is a positive number or "all"."""

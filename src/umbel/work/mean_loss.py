@@ -12,7 +12,7 @@ from torch.func import vmap
 
 from umbel.checks import check
 from umbel.net import Net
-from umbel.shard import Batch, Plan, Shard
+from umbel.shard import SLICE, Batch, Plan, Shard
 from umbel.work.base import Promise, Work
 from umbel.work.local_training import shuffled
 
@@ -42,8 +42,9 @@ class MeanLoss(Work):
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return {"losses": Promise((sent["models"][0],), torch.float64)}
 
-    def models_at_once(self, sent: Mapping[str, torch.Size]) -> int:
-        return min(TILE, sent["models"][0])
+    def pass_size(self, sent: Mapping[str, torch.Size], num_examples: int, batch_width: int) -> int:
+        examples = min(SLICE, num_examples) if self.max_examples is None else batch_width
+        return examples * min(TILE, sent["models"][0])
 
 
 def mean_losses(net: Net, models: Tensor, batches: Iterator[Batch]) -> Tensor:
