@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import umbel.work
 from tests.federations import SIZES, blobs, mlp
@@ -170,31 +170,34 @@ def test_one_clients_divergence_does_not_reach_another_through_padding() -> None
     assert reply.columns["update"][1].isfinite().all()
 
 
-MEASURED = """
-import resource
-import torch
-from tests.engines.test_equality import request
-from tests.federations import blobs, mlp
-from umbel.engines import Vectorised
-from umbel.work import Evaluation
+class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes the size of the largest tensor that any operation made."""
 
-torch.set_num_threads(1)
-net, federation = mlp(2000, 10), blobs([1] * 1500, shape=(2000,), num_classes=10)
-engine = Vectorised(net, federation, memory_mb={memory_mb})
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-engine.send(request(Evaluation(), net, range(1500)))
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024)
-"""
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.megabytes = 0.0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            self.megabytes = max(self.megabytes, result.nbytes / 2**20)
+        return result
 
 
-def test_the_working_set_stays_within_its_bound() -> None:
-    def peak_mb(memory_mb: int) -> float:
-        script = MEASURED.format(memory_mb=memory_mb)
-        command = [sys.executable, "-c", script]
-        return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+@pytest.mark.parametrize("work", [Evaluation(), MeanLoss(), Gradient(batch_size=2)], ids=str)
+def test_the_working_set_stays_within_its_bound(work: Work) -> None:
+    net, federation = mlp(500, 10), blobs([3] * 300, shape=(500,), num_classes=10)
+    asked = request(work, net, range(300))
 
-    assert peak_mb(10) < 40  # what Python and the allocator keep beside the working set
-    assert peak_mb(4000) > 90  # the models of all clients at once
+    def largest(memory_mb: float) -> float:
+        engine = Vectorised(net, federation, memory_mb=memory_mb)
+        with Largest() as made:
+            engine.send(asked)
+        return float(made.megabytes)
+
+    replies = 300 * net.layout.num_values * 4 / 2**20 if isinstance(work, Gradient) else 0
+    assert largest(1) <= max(1, replies)
+    assert largest(1000) > 3
 
 
 def test_replies_are_on_the_cpu_and_carry_no_graph() -> None:
