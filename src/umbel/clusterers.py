@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from umbel.checks import check
-from umbel.clustering import agglomerate, k_medoids
+from umbel.clustering import agglomerate, check_cut, k_medoids
 
 Noise = Literal["join", "apart"]
 
@@ -48,10 +48,7 @@ class Agglomerative(Clusterer):
     threshold: float | None = None
 
     def __post_init__(self) -> None:
-        given = (self.num_clusters is None) != (self.threshold is None)
-        found = (self.num_clusters, self.threshold)
-        check(given, "num_clusters, threshold", found, "exactly one of the two")
-        check((self.num_clusters or 1) >= 1, "num_clusters", self.num_clusters, "1 or more")
+        check_cut(self.num_clusters, self.threshold)
 
     def __call__(self, distance: Tensor, seed: int) -> Tensor:  # noqa: ARG002
         return agglomerate(distance, self.linkage, self.num_clusters, self.threshold)

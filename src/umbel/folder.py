@@ -176,19 +176,28 @@ class RunFolder:
         with self.file("clusters.csv").open(encoding="utf-8", newline="") as lines:
             return list(csv.DictReader(lines))
 
-    def model(self, cluster: int) -> tuple[MadeFor, dict[str, Tensor]]:
-        """What the model of a cluster was made for, and its tensors by name."""
+    def made_for(self, cluster: int) -> MadeFor:
+        """What the model of a cluster fits, without reading the model itself."""
+        with self._model_file(cluster) as opened:
+            header = json.loads((opened.metadata() or {})["umbel"])
+            return MadeFor(**{**header, "input_shape": tuple(header["input_shape"])})
+
+    def model(self, cluster: int) -> dict[str, Tensor]:
+        """The tensors of a cluster's model by name."""
+        with self._model_file(cluster) as opened:
+            return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+
+    @contextmanager
+    def _model_file(self, cluster: int) -> Iterator[Any]:
+        """The open file. Raises `UsageError` if it is missing, or not what it should be."""
         file = self.file("models") / f"cluster-{cluster}.safetensors"
         known = f"a cluster of this run: 0 to {len(list(file.parent.glob('*'))) - 1}"
         check(file.is_file(), "cluster", cluster, known)
         try:
             with safe_open(file, framework="pt") as opened:
-                header = json.loads((opened.metadata() or {})["umbel"])
-                tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-            made_for = MadeFor(**{**header, "input_shape": tuple(header["input_shape"])})
+                yield opened
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
             raise UsageError(f"{file}: not a readable model of this version: {error}") from None
-        return made_for, tensors
 
     def note_session(self, began: datetime, seconds: float) -> None:
         """Add to the environment file what ran here, on what, and for how long."""

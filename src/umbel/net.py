@@ -159,19 +159,23 @@ class Net:
         The gradient has shape (num_weights,). The rest (P - num_weights,) has moved where the
         module keeps statistics of what it saw, as batch normalisation does.
         """
-        cut = self.layout.num_weights
-        gradient, (_, rest) = grad_and_value(self.training_loss, has_aux=True)(
-            theta[:cut], theta[cut:], batch, factors
-        )
+        gradient, _, rest = self._pass(theta, batch, factors)
         return gradient, rest
 
     def gradient_and_loss(self, theta: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Gradient (num_weights,) of the mean loss in training mode, and that loss ()."""
-        cut = self.layout.num_weights
-        gradient, (loss, _) = grad_and_value(self.training_loss, has_aux=True)(
-            theta[:cut], theta[cut:], batch
-        )
+        gradient, loss, _ = self._pass(theta, batch)
         return gradient, loss
+
+    def _pass(
+        self, theta: Tensor, batch: Batch, factors: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Forward and back in training mode: the gradient, the mean loss, the rest of theta."""
+        cut = self.layout.num_weights
+        gradient, (loss, rest) = grad_and_value(self.training_loss, has_aux=True)(
+            theta[:cut], theta[cut:], batch, factors
+        )
+        return gradient, loss, rest
 
     def training_loss(
         self, weights: Tensor, rest: Tensor, batch: Batch, factors: Tensor | None = None

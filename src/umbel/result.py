@@ -46,7 +46,7 @@ class Result:
     def made_for(self) -> tuple[MadeFor, ...]:
         """What the model of each cluster was made for."""
         count = max(self.clusters.values()) + 1
-        return tuple(self.folder.model(cluster)[0] for cluster in range(count))
+        return tuple(self.folder.made_for(cluster) for cluster in range(count))
 
     @cached_property
     def net(self) -> Net:
@@ -84,7 +84,7 @@ class Result:
 
     def model(self, cluster: int) -> nn.Module:
         """The module of this cluster, in evaluation mode."""
-        _, tensors = self.folder.model(cluster)
+        tensors = self.folder.model(cluster)
         entries = self.net.layout.weights + self.net.layout.rest
         return self.net.module(torch.cat([tensors[entry.name].flatten() for entry in entries]))
 

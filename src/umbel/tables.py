@@ -39,8 +39,7 @@ class Outcome:
     def of(cls, folder: RunFolder) -> Outcome:
         """Read from the folder of a finished run."""
         experiment, records = folder.experiment, folder.records()
-        lines = folder.file("clusters.csv").read_text(encoding="utf-8").splitlines()
-        num_clients = len(lines) - 1
+        num_clients = len(folder.clients())
         return cls(
             experiment.name,
             experiment.seed,

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.federations import answered, context, layout, requested
+from tests.federations import answered, context, requested, setup
 from umbel.aggregation import Averaging
 from umbel.algorithms import FedEM
-from umbel.algorithms.base import Setup
 from umbel.algorithms.fedem import FedEMState
 from umbel.checks import UsageError
 from umbel.work import MEMORY, LocalTraining, MixtureTraining, MixtureWeights
@@ -67,8 +66,7 @@ def test_clients_are_served_mixtures_and_newcomers_too() -> None:
 
 
 def test_components_differ_and_every_client_starts_from_equal_weights() -> None:
-    setup = Setup(3, 100, 1.0, layout(1), lambda number: torch.full((1,), 10.0 * number))
-    state = FedEM(num_components=4).init(setup)
+    state = FedEM(num_components=4).init(setup(3))
     assert state.models.tolist() == [[0.0], [10.0], [20.0], [30.0]]
     assert state.weights.tolist() == [[0.25] * 4] * 3
     assert state.labels.tolist() == [0, 0, 0]

@@ -13,7 +13,7 @@ from umbel.algorithms.base import Algorithm, Assigned, Setup, State, federate
 from umbel.ask import Context, Trained, losses, own_loss, train, train_with_gradient
 from umbel.checks import check
 from umbel.clusterers import Clusterer, KMedoids, medoids
-from umbel.clustering import cosine_similarity
+from umbel.clustering import distances
 from umbel.flow import Flow, Rows
 from umbel.net import Layout
 from umbel.work import LocalTraining, MeanLoss
@@ -215,9 +215,7 @@ class LCFL(Algorithm[LCFLState]):
     def _between(self, rows: Tensor, others: Tensor, layout: Layout) -> Tensor:
         """Distances (N, K) of evidence (N, P) and (K, P); buffers have no part in them."""
         rows, others = rows[:, : layout.num_weights], others[:, : layout.num_weights]
-        if self.metric == "parameters":
-            return torch.cdist(rows.double(), others.double())
-        return 1 - cosine_similarity(torch.cat([rows, others]))[: len(rows), len(rows) :]
+        return distances(rows, others, "l2" if self.metric == "parameters" else "cosine")
 
 
 def loss_distance(

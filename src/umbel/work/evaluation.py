@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from umbel.net import Net
+from umbel.objectives import Objective
 from umbel.shard import Shard
 from umbel.work.base import Promise, Work
 
@@ -21,13 +22,20 @@ class Evaluation(Work):
     split: ClassVar[Literal["train", "test"]] = "test"
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        loss = right = torch.zeros((), dtype=torch.float64, device=sent["theta"].device)
-        for batch in shard.everything():
-            outputs = net.outputs(sent["theta"], batch.x)
-            loss = loss + batch.total(net.objective.losses(outputs, batch.y).double())
-            right = right + batch.total(net.objective.correct(outputs, batch.y).double())
-        return {"loss": loss, "right": right, "num_examples": shard.num_examples}
+        return evaluated(net.objective, shard, lambda x: net.outputs(sent["theta"], x))
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:  # noqa: ARG002
         total = Promise((), torch.float64)
         return {"loss": total, "right": total, "num_examples": Promise((), torch.int64, low=0)}
+
+
+def evaluated(
+    objective: Objective, shard: Shard, outputs_of: Callable[[Tensor], Tensor]
+) -> dict[str, Tensor]:
+    """Sums of loss and of right answers over the examples, and how many these are."""
+    loss = right = torch.zeros((), dtype=torch.float64, device=shard.x.device)
+    for batch in shard.everything():
+        outputs = outputs_of(batch.x)
+        loss = loss + batch.total(objective.losses(outputs, batch.y).double())
+        right = right + batch.total(objective.correct(outputs, batch.y).double())
+    return {"loss": loss, "right": right, "num_examples": shard.num_examples}

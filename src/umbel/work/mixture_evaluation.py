@@ -11,9 +11,10 @@ from torch import Tensor
 from torch.func import vmap
 
 from umbel.net import Net
-from umbel.shard import SLICE, Shard
+from umbel.shard import Shard
 from umbel.work.base import Promise, Work
-from umbel.work.evaluation import Evaluation
+from umbel.work.evaluation import Evaluation, evaluated
+from umbel.work.mixture_weights import MixtureWeights
 
 
 @dataclass(frozen=True)
@@ -24,21 +25,14 @@ class MixtureEvaluation(Work):
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         models, weights, objective = sent["models"], sent["weights"], net.objective
-        loss = right = torch.zeros((), dtype=torch.float64, device=models.device)
-        for batch in shard.everything():
-            each = vmap(lambda theta, x=batch.x: net.outputs(theta, x))(models)
-            outputs = objective.mixed(each, weights)
-            loss = loss + batch.total(objective.losses(outputs, batch.y).double())
-            right = right + batch.total(objective.correct(outputs, batch.y).double())
-        return {"loss": loss, "right": right, "num_examples": shard.num_examples}
+
+        def mixed(x: Tensor) -> Tensor:
+            return objective.mixed(vmap(lambda theta: net.outputs(theta, x))(models), weights)
+
+        return evaluated(objective, shard, mixed)
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return Evaluation().promises(sent)
 
-    def pass_size(
-        self,
-        sent: Mapping[str, torch.Size],
-        num_examples: int,
-        batch_width: int,  # noqa: ARG002
-    ) -> int:
-        return min(SLICE, num_examples) * sent["models"][0]
+    def pass_size(self, sent: Mapping[str, torch.Size], num_examples: int, batch_width: int) -> int:
+        return MixtureWeights().pass_size(sent, num_examples, batch_width)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from umbel.checks import check
 from umbel.data.federation import Federation
 from umbel.data.sources import Sources
 
@@ -16,3 +17,9 @@ class Scenario(ABC):
     @abstractmethod
     def build(self, seed: int, sources: Sources) -> Federation:
         """The federation of this seed. Raises `ValueError` where it can't be built."""
+
+
+def check_splits(split: str, test_split: str | None) -> None:
+    """Raise `ValueError` where some split is to be for training and for testing."""
+    both = set(split.split("+")) & set((test_split or "").split("+"))
+    check(not both, "test_split", test_split, f"of other splits than split: {split!r}")

@@ -10,7 +10,7 @@ import numpy as np
 from umbel.checks import check
 from umbel.data.federation import Federation
 from umbel.data.partition import Labels, apportioned, deal_alike
-from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.base import Scenario, check_splits
 from umbel.data.shifts import Images
 from umbel.data.sources import Arrays, Sources
 from umbel.seeds import Stream, generator
@@ -44,9 +44,7 @@ class OverlappingLabels(Scenario):
     local_labels: bool = True  # False: labels have one meaning in all groups
 
     def __post_init__(self) -> None:
-        splits, test_splits = self.split.split("+"), (self.test_split or "").split("+")
-        expected = f"of other splits than split: {self.split!r}"
-        check(not set(splits) & set(test_splits), "test_split", self.test_split, expected)
+        check_splits(self.split, self.test_split)
         fine = bool(self.labels) and all(
             mine and min(mine) >= 0 and len(set(mine)) == len(mine) for mine in self.labels
         )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from umbel.checks import check
 from umbel.data.federation import Federation
 from umbel.data.partition import Labels, apportioned, client_sizes, draw
-from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.base import Scenario, check_splits
 from umbel.data.shifts import Group, Images, Rotate, Shift
 from umbel.data.sources import Arrays, Sources
 from umbel.seeds import Stream, generator
@@ -39,9 +39,7 @@ class Shifted(Scenario):
     shift: Shift = field(default_factory=Rotate)
 
     def __post_init__(self) -> None:
-        splits, test_splits = self.split.split("+"), (self.test_split or "").split("+")
-        expected = f"of other splits than split: {self.split!r}"
-        check(not set(splits) & set(test_splits), "test_split", self.test_split, expected)
+        check_splits(self.split, self.test_split)
         check(self.clients >= 1, "clients", self.clients, "1 or more")
         check(all(s > 0 for s in self.shares), "shares", self.shares, "positive numbers")
         check(len(self.examples) <= 2, "examples", self.examples, "(), (n,) or (low, high)")
