@@ -18,6 +18,7 @@ def draw_singular_values(count: ClusterCount, file: Path) -> None:
     check(file.suffix in FORMATS, "--plot", str(file), f"a file that ends in {', '.join(FORMATS)}")
     try:
         from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
     except ImportError:
         raise UsageError('--plot: needs an extra: pip install "umbel[plot]"') from None
     figure = Figure(figsize=(9, 3.5), layout="constrained")
@@ -34,4 +35,6 @@ def draw_singular_values(count: ClusterCount, file: Path) -> None:
     right.axvline(count.gap_statistic, linestyle=":", color="black", label=chosen)
     right.set(xlabel="clusters", ylabel="within-cluster sum of squares", title="k-means")
     right.legend()
+    for axis in (left.xaxis, right.xaxis):
+        axis.set_major_locator(MaxNLocator(integer=True))
     figure.savefig(file, dpi=150)
