@@ -13,7 +13,8 @@ from umbel.algorithms.base import Setup
 from umbel.ask import Context
 from umbel.data.federation import Federation
 from umbel.flow import Flow, Replies, Request, Rows, T
-from umbel.net import Entry, Layout, Net
+from umbel.layout import Entry, Layout
+from umbel.net import Net
 
 SIZES = (5, 17, 9, 26, 12, 7)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.federations import layout
 from umbel.aggregation import Averaging, cluster_mean
 from umbel.checks import UsageError
-from umbel.net import Entry, Layout
+from umbel.layout import Entry, Layout
 
 ROWS = torch.tensor([[1.0, 10.0], [3.0, 30.0], [5.0, 50.0]])
 LABELS = torch.tensor([0, 2, 0])

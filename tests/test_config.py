@@ -17,6 +17,7 @@ from umbel.data.shifts import LabelGroups
 from umbel.engines import EngineSettings
 from umbel.experiment import Experiment
 from umbel.models import CNN, MLP
+from umbel.optimizers import Adam
 from umbel.shipped import (
     experiments_in,
     find_comparison,
@@ -24,7 +25,7 @@ from umbel.shipped import (
     shipped_comparisons,
     shipped_experiments,
 )
-from umbel.work import Adam, LocalTraining
+from umbel.work import LocalTraining
 
 BASE = """
 rounds = 7

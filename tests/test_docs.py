@@ -20,9 +20,9 @@ from umbel.engines import EngineSettings
 from umbel.engines.wrappers import Faults
 from umbel.experiment import Experiment
 from umbel.models import MODELS
+from umbel.optimizers import OPTIMIZERS
 from umbel.validation import Limits
 from umbel.work import LocalTraining
-from umbel.work.optimizers import OPTIMIZERS
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

@@ -23,7 +23,7 @@ MAY_BE_SEEN_BY_ALGORITHMS = (
     "umbel.aggregation",
     "umbel.algorithms.base",
     "umbel.checks",
-    "umbel.net",  # for the type Layout
+    "umbel.layout",
 )
 
 PRINTING = {"print", "pprint"}

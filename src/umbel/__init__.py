@@ -40,12 +40,13 @@ from umbel.experiment import Experiment, Run
 from umbel.folder import RunFolder
 from umbel.net import Net
 from umbel.objectives import CLASSIFICATION, REGRESSION, Objective
+from umbel.optimizers import SGD, Adam
 from umbel.records import Record
 from umbel.result import Assignment, Result
 from umbel.shipped import find_experiment
 from umbel.validation import Limits
 from umbel.version import __version__
-from umbel.work import SGD, Adam, Gradient, LocalTraining
+from umbel.work import Gradient, LocalTraining
 
 __all__ = [
     "CFLGP",

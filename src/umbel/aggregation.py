@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from umbel.net import Layout
+from umbel.layout import Layout
 
 
 def cluster_mean(rows: Tensor, labels: Tensor, weights: Tensor, num_clusters: int) -> Tensor:

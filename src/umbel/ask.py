@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from umbel.flow import Flow, Replies, Request, Rows
-from umbel.net import Layout
+from umbel.layout import Layout
 from umbel.seeds import Stream, client_seeds, seed_of
 from umbel.work import (
     ChooseByLoss,

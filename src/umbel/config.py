@@ -31,7 +31,7 @@ from umbel.data.scenarios.base import Scenario
 from umbel.data.shifts import SHIFTS, Shift
 from umbel.experiment import Experiment
 from umbel.models import MODELS, Model
-from umbel.work.optimizers import OPTIMIZERS, Optimizer
+from umbel.optimizers import OPTIMIZERS, Optimizer
 
 REGISTRIES: Mapping[type, Mapping[str, Any]] = {
     Algorithm: ALGORITHMS,

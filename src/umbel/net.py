@@ -7,69 +7,30 @@ numbers: frozen parameters and buffers, such as the running statistics of batch 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from functools import cached_property
-from itertools import chain
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import partial
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
-from umbel.checks import UsageError, check
+from umbel.checks import check
+from umbel.descent import Descent
+from umbel.kernels.dense import recognise
+from umbel.kernels.in_place import InPlace
+from umbel.kernels.stacked import Stacked
+from umbel.layout import layout_of, tensors_of, unflatten
 from umbel.objectives import CLASSIFICATION, Objective
-from umbel.shard import Batch
+from umbel.optimizers import SGD
+from umbel.shard import Batch, Shard, Step, Steps
 
+Kernel: TypeAlias = Literal["general", "dense", "in-place"]
+"""How: any module, many at once if need be; a chain of linear layers; one after another."""
 
-@dataclass(frozen=True)
-class Entry:
-    """One tensor of the module."""
-
-    name: str
-    shape: torch.Size
-
-
-@dataclass(frozen=True)
-class Layout:
-    """What the values of theta are, in order: trained parameters, then the rest."""
-
-    weights: tuple[Entry, ...]
-    rest: tuple[Entry, ...]
-
-    @cached_property
-    def num_weights(self) -> int:
-        """How many leading values of theta are trained."""
-        return sum(entry.shape.numel() for entry in self.weights)
-
-    @cached_property
-    def num_values(self) -> int:
-        """P."""
-        return self.num_weights + sum(entry.shape.numel() for entry in self.rest)
-
-    def tensors(self, theta: Tensor) -> dict[str, Tensor]:
-        """Views of theta (P,) by name, in the module's shapes."""
-        return unflatten(theta, self.weights + self.rest)
-
-    def mask(self, patterns: Sequence[str]) -> Tensor:
-        """(P,) bool: the values of tensors whose name matches a pattern such as `"trunk.*"`.
-
-        Raises `ValueError` for a pattern that matches no name.
-        """
-        entries = self.weights + self.rest
-        names = [entry.name for entry in entries]
-        for pattern in patterns:
-            hit = any(fnmatchcase(name, pattern) for name in names)
-            check(hit, "shared", pattern, f"a pattern for any of {', '.join(names)}")
-        hits = [any(fnmatchcase(name, pattern) for pattern in patterns) for name in names]
-        sizes = torch.tensor([entry.shape.numel() for entry in entries])
-        return torch.tensor(hits, dtype=torch.bool).repeat_interleave(sizes)
-
-
-def unflatten(vector: Tensor, entries: Sequence[Entry]) -> dict[str, Tensor]:
-    """Views of consecutive parts of a vector, by name."""
-    parts = torch.split(vector, [entry.shape.numel() for entry in entries])
-    return {e.name: part.view(e.shape) for e, part in zip(entries, parts, strict=True)}
+Precision: TypeAlias = Literal["full", "bf16"]
 
 
 class Net:
@@ -91,8 +52,9 @@ class Net:
         self.objective = objective
         self._training = self._built(seed=0).train()
         self._evaluating = copy.deepcopy(self._training).eval()
-        self.layout, self.dtype = _layout(self._training)
+        self.layout, self.dtype = layout_of(self._training)
         self._counters = _counters(self._training)
+        self._use("general", "full")
 
     @property
     def parts(self) -> list[nn.Module]:
@@ -105,14 +67,14 @@ class Net:
 
     def flatten(self, module: nn.Module) -> Tensor:
         """theta (P,) of a module of this kind."""
-        tensors = _tensors(module)
+        tensors = tensors_of(module)
         entries = self.layout.weights + self.layout.rest
         return torch.cat([tensors[entry.name].detach().flatten() for entry in entries])
 
     def module(self, theta: Tensor) -> nn.Module:
         """A new module that holds the values of theta, in evaluation mode."""
         module = self._built(seed=0).eval()
-        own = _tensors(module)
+        own = tensors_of(module)
         with torch.no_grad():
             for name, values in self.layout.tensors(theta).items():
                 own[name].copy_(values)
@@ -124,12 +86,55 @@ class Net:
         moved._training = copy.deepcopy(self._training).to(device)
         moved._evaluating = copy.deepcopy(self._evaluating).to(device)
         moved._counters = _counters(moved._training)
+        moved._use(self._kernel, self._precision)
         return moved
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the module is a chain of linear layers, which `using` knows a faster way for."""
+        return recognise(self._training, self.objective) is not None
+
+    def using(self, kernel: Kernel, precision: Precision = "full") -> Net:
+        """The same net, which computes in another way.
+
+        Raises `ValueError` where that can't be.
+        """
+        if kernel == "dense":
+            expected = "possible: only a chain of linear layers with ReLU between them is dense"
+            check(self.is_dense, "engine.kernel", kernel, expected)
+            check(precision == "full", "engine.precision", precision, '"full" with this kernel')
+        other = copy.copy(self)
+        other._use(kernel, precision)
+        return other
+
+    def _use(self, kernel: Kernel, precision: Precision) -> None:
+        self._kernel, self._precision = kernel, precision
+        self._cast_to = torch.bfloat16 if precision == "bf16" else None
+        self._dense = recognise(self._training, self.objective) if kernel == "dense" else None
+        self._in_place: InPlace | None = None
+        if kernel == "in-place":
+            weights, rest = (
+                [entry.name for entry in part] for part in (self.layout.weights, self.layout.rest)
+            )
+            self._in_place = InPlace(self._training, weights, rest, self.objective, self._cast_to)
 
     def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
         """Outputs in evaluation mode: (B, ...)."""
-        result: Tensor = functional_call(self._evaluating, self.layout.tensors(theta), (x,))
+        if self._dense is None or not self._dense.takes(x):
+            return self._outputs(theta, x)
+        general = lambda one, examples: (self._outputs(one, examples),)  # noqa: E731
+        (result,) = Stacked(self._dense.outputs, general, by_example=True)(theta, x)
         return result
+
+    def _outputs(self, theta: Tensor, x: Tensor) -> Tensor:
+        with self._cast(x):
+            result: Tensor = functional_call(self._evaluating, self.layout.tensors(theta), (x,))
+        return result
+
+    def _cast(self, x: Tensor) -> AbstractContextManager[Any]:
+        if self._cast_to is None:
+            return nullcontext()
+        return torch.autocast(x.device.type, self._cast_to)
 
     def count_activations(self, x: Tensor) -> int:
         """How many values the layers put out for one example, given a batch of one or more."""
@@ -171,11 +176,52 @@ class Net:
         self, theta: Tensor, batch: Batch, factors: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Forward and back in training mode: the gradient, the mean loss, the rest of theta."""
+        if self._dense is not None and self._dense.takes(batch.x, batch.y):
+            shares = batch.shares(theta.dtype)
+            shares = shares if factors is None else shares * factors
+            both = Stacked(self._dense.gradient, self._weighted_pass)
+            gradient, loss = both(theta, batch.x, batch.y, shares)
+            return gradient, loss, theta[len(gradient) :]
         cut = self.layout.num_weights
         gradient, (loss, rest) = grad_and_value(self.training_loss, has_aux=True)(
             theta[:cut], theta[cut:], batch, factors
         )
         return gradient, loss, rest
+
+    def _weighted_pass(
+        self, theta: Tensor, x: Tensor, y: Tensor, factors: Tensor
+    ) -> tuple[Tensor, ...]:
+        """Gradient of the sum of losses times factors (B,), and that sum, of a net without rest."""
+        gradient, (mean, _) = grad_and_value(self.training_loss, has_aux=True)(
+            theta, theta[:0], Batch(x, y), factors
+        )
+        return gradient * len(x), mean * len(x)
+
+    def descend(self, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
+        """The update (P,): theta after a step on each planned mini-batch, minus theta."""
+        if self._in_place is not None:
+            return self._in_place.descend(theta, shard.batches(), descent)
+        plain = type(descent.optimizer) is SGD
+        if self._dense is not None and self._dense.takes(shard.x, shard.y) and plain:
+            fast = partial(self._dense.descend, descent, shard.x, shard.y)
+
+            def general(one: Tensor, rows: Tensor) -> tuple[Tensor]:
+                planned = Steps(rows, [Step(row, padded=True, may_be_empty=True) for row in rows])
+                return (self._descend(one, replace(shard, planned=planned), descent),)
+
+            (update,) = Stacked(fast, general)(theta, shard.planned.rows)
+            return update
+        return self._descend(theta, shard, descent)
+
+    def _descend(self, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
+        received, cut = theta, self.layout.num_weights
+        memory = descent.optimizer.start(received[:cut])
+        for batch in shard.batches():
+            gradient, rest = self.gradient(theta, batch)
+            if descent.proximal:
+                gradient = gradient + descent.proximal * (theta[:cut] - received[:cut])
+            theta, memory = descent.step(theta, gradient, rest, memory, batch)
+        return theta - received
 
     def training_loss(
         self, weights: Tensor, rest: Tensor, batch: Batch, factors: Tensor | None = None
@@ -187,7 +233,8 @@ class Net:
             **unflatten(rest, self.layout.rest),
             **{name: buffer.clone() for name, buffer in self._counters},
         }
-        outputs: Tensor = functional_call(self._training, tensors, (batch.x,))
+        with self._cast(batch.x):
+            outputs: Tensor = functional_call(self._training, tensors, (batch.x,))
         losses = self.objective.losses(outputs, batch.y)
         return batch.mean(losses if factors is None else losses * factors), rest
 
@@ -200,27 +247,6 @@ class Net:
         return module
 
 
-def _tensors(module: nn.Module) -> dict[str, Tensor]:
-    return dict(chain(module.named_parameters(), module.named_buffers()))
-
-
 def _counters(module: nn.Module) -> list[tuple[str, Tensor]]:
     """Buffers that are no floating-point numbers: they belong to the module, not to theta."""
     return [(name, b) for name, b in module.named_buffers() if not b.is_floating_point()]
-
-
-def _layout(module: nn.Module) -> tuple[Layout, torch.dtype]:
-    tensors = {name: t for name, t in _tensors(module).items() if t.is_floating_point()}
-    weights = [name for name, tensor in tensors.items() if tensor.requires_grad]
-    if not weights:
-        raise UsageError(f"Net: {type(module).__name__} has no parameter to train")
-    dtypes = {tensor.dtype for tensor in tensors.values()}
-    if len(dtypes) > 1:
-        raise UsageError(
-            f"Net: the module mixes {', '.join(sorted(map(str, dtypes)))}; "
-            "cast it to one floating-point type, for example with module.float()"
-        )
-    rest = [name for name in tensors if name not in weights]
-    entries = {name: Entry(name, tensor.shape) for name, tensor in tensors.items()}
-    layout = Layout(tuple(map(entries.__getitem__, weights)), tuple(map(entries.__getitem__, rest)))
-    return layout, dtypes.pop()

@@ -37,6 +37,14 @@ class Batch:
             return values.mean()
         return self.total(values) / self.keep.sum().clamp(min=1)
 
+    def shares(self, dtype: torch.dtype) -> Tensor:
+        """The weight (B,) of each row in a mean; of padding 0."""
+        if self.keep is None:
+            size = len(self.x)
+            return torch.full((size,), 1 / size, dtype=dtype, device=self.x.device)
+        keep = self.keep.to(dtype)
+        return keep / keep.sum().clamp(min=1)
+
     def size(self) -> Tensor:
         """Number of examples, as a float."""
         if self.keep is None:
@@ -61,18 +69,26 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Steps:
+    """Mini-batches one after another."""
+
+    rows: Tensor  # (S, B) int64, negative for padding as in a `Step`
+    steps: Sequence[Step]
+
+
+@dataclass(frozen=True)
 class Shard:
     """One client's examples: rows of a storage that it may share with other clients."""
 
     x: Tensor  # (total, ...)
     y: Tensor  # (total, ...)
     num_examples: Tensor  # () int64
-    planned: Sequence[Step]  # the mini-batches that the work chose
+    planned: Steps  # the mini-batches that the work chose
     in_order: Sequence[Step]  # every example once
 
     def batches(self) -> Iterator[Batch]:
         """The mini-batches that the work planned, in order."""
-        return map(self._batch, self.planned)
+        return map(self._batch, self.planned.steps)
 
     def everything(self) -> Iterator[Batch]:
         """Every example once, in slices."""

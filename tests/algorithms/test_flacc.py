@@ -20,7 +20,7 @@ from umbel.algorithms.base import Setup
 from umbel.algorithms.flacc import FLACCState
 from umbel.checks import UsageError
 from umbel.flow import drive
-from umbel.net import Entry, Layout
+from umbel.layout import Entry, Layout
 from umbel.work import LocalTraining, TrainAndGradient
 
 Vectors = NDArray[np.float64]

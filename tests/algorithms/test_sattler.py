@@ -15,7 +15,7 @@ from umbel.algorithms import Sattler
 from umbel.algorithms.base import Setup
 from umbel.algorithms.sattler import SattlerState
 from umbel.checks import UsageError
-from umbel.net import Entry, Layout
+from umbel.layout import Entry, Layout
 from umbel.work import Gradient, LocalTraining
 
 EAGER = Sattler(eps_1=0.5, eps_2=1.0, from_round=0)

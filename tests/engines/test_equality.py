@@ -17,12 +17,11 @@ from tests.federations import SIZES, blobs, mlp
 from umbel.data.federation import Federation
 from umbel.engines import Sequential, Vectorised
 from umbel.flow import Engine, Replies, Request, Rows
-from umbel.net import Net
+from umbel.net import Kernel, Net
 from umbel.objectives import REGRESSION
+from umbel.optimizers import SGD, Adam
 from umbel.work import (
     MEMORY,
-    SGD,
-    Adam,
     ChooseByLoss,
     ChooseJointly,
     Evaluation,
@@ -100,6 +99,19 @@ def assert_same(found: Replies, expected: Replies, tolerance: float) -> None:
         )
 
 
+def fast(net: Net, federation: Federation, memory_mb: float | None = None) -> list[Engine]:
+    """Every engine but the reference, `Sequential` with the general kernel."""
+    engines: list[Engine] = [
+        Vectorised(net, federation, memory_mb=memory_mb),
+        Sequential(net.using("in-place"), federation),
+    ]
+    if net.is_dense:
+        dense = net.using("dense")
+        engines += [Vectorised(dense, federation, memory_mb=memory_mb)]
+        engines += [Sequential(dense, federation)]
+    return engines
+
+
 def test_every_kind_of_work_is_listed_here() -> None:
     exported = (getattr(umbel.work, name) for name in umbel.work.__all__)
     kinds = {k for k in exported if isinstance(k, type) and issubclass(k, Work) and k is not Work}
@@ -112,7 +124,8 @@ def test_engines_agree_for_clients_of_unequal_size(work: Work, dtype: torch.dtyp
     net, federation = mlp(dtype=dtype), blobs()
     asked = request(work, net, [0, 1, 2, 3, 5])
     expected = Sequential(net, federation).send(asked)
-    assert_same(Vectorised(net, federation).send(asked), expected, TOLERANCE[dtype])
+    for engine in fast(net, federation):
+        assert_same(engine.send(asked), expected, TOLERANCE[dtype])
     for column in expected.columns.values():
         assert column.isfinite().all()
 
@@ -121,14 +134,15 @@ def test_engines_agree_for_clients_of_unequal_size(work: Work, dtype: torch.dtyp
 def test_the_size_of_a_chunk_changes_nothing(work: Work) -> None:
     net, federation = mlp(dtype=torch.float64), blobs()
     asked = request(work, net, [4, 0, 3, 1])
-    one_by_one = Vectorised(net, federation, memory_mb=1e-6)
-    assert [len(chunk) for chunk in one_by_one.chunks(asked)] == [1, 1, 1, 1]
-    assert_same(one_by_one.send(asked), Vectorised(net, federation).send(asked), 1e-12)
+    for same in (net, net.using("dense")):
+        one_by_one = Vectorised(same, federation, memory_mb=1e-6)
+        assert [len(chunk) for chunk in one_by_one.chunks(asked)] == [1, 1, 1, 1]
+        assert_same(one_by_one.send(asked), Vectorised(same, federation).send(asked), 1e-12)
 
 
 @pytest.mark.parametrize("work", WORKS, ids=str)
 def test_a_client_gives_the_same_whoever_else_is_asked(work: Work) -> None:
-    net, federation = mlp(dtype=torch.float64), blobs()
+    net, federation = mlp(dtype=torch.float64).using("dense"), blobs()
     engine = Vectorised(net, federation)
     together = engine.send(request(work, net, range(len(SIZES))))
     for client in range(len(SIZES)):
@@ -146,7 +160,8 @@ def test_engines_agree_for_any_sizes(sizes: list[int], work: Work, seed: int) ->
     net, federation = mlp(dtype=torch.float64), blobs(sizes, seed=seed)
     asked = request(work, net, range(len(sizes)))
     expected = Sequential(net, federation).send(asked)
-    assert_same(Vectorised(net, federation).send(asked), expected, 1e-10)
+    for engine in fast(net, federation):
+        assert_same(engine.send(asked), expected, 1e-10)
 
 
 @pytest.mark.parametrize("work", WORKS, ids=str)
@@ -164,7 +179,8 @@ def test_engines_agree_on_convolutions(work: Work) -> None:
     federation = blobs(shape=(2, 4, 4))
     asked = request(work, net, [0, 1, 3])
     expected = Sequential(net, federation).send(asked)
-    assert_same(Vectorised(net, federation).send(asked), expected, 1e-10)
+    for engine in fast(net, federation):
+        assert_same(engine.send(asked), expected, 1e-10)
 
 
 @pytest.mark.parametrize("work", OF_TARGETS, ids=str)
@@ -177,15 +193,15 @@ def test_engines_agree_on_regression(work: Work) -> None:
     )
     asked = request(work, net, [0, 1])
     expected = Sequential(net, federation).send(asked)
-    assert_same(Vectorised(net, federation).send(asked), expected, 1e-10)
+    for engine in fast(net, federation):
+        assert_same(engine.send(asked), expected, 1e-10)
 
 
 def test_a_client_without_test_examples_evaluates_to_nothing() -> None:
     net, x = mlp(), torch.zeros(3, 6)
     y = torch.tensor([0, 1, 2])
     federation = Federation.from_arrays([(x, y), (x, y)], [(x, y), (x[:0], y[:0])])
-    engines: list[Engine] = [Sequential(net, federation), Vectorised(net, federation)]
-    for engine in engines:
+    for engine in (Sequential(net, federation), *fast(net, federation)):
         reply = engine.send(request(Evaluation(), net, [0, 1]))
         assert reply.columns["num_examples"].tolist() == [3, 0]
         assert reply.columns["loss"][1] == 0
@@ -195,9 +211,10 @@ def test_one_clients_divergence_does_not_reach_another_through_padding() -> None
     net = Net(lambda: nn.Linear(1, 1), REGRESSION)
     x = torch.linspace(0, 1, 9)[:, None]
     federation = Federation.from_arrays([(x * 1e30, x), (x[:5], x[:5])], test_fraction=0.0)
-    reply = Vectorised(net, federation).send(request(LocalTraining(batch_size=4), net, [0, 1]))
-    assert not reply.columns["update"][0].isfinite().all()
-    assert reply.columns["update"][1].isfinite().all()
+    for engine in fast(net, federation):
+        reply = engine.send(request(LocalTraining(batch_size=4), net, [0, 1]))
+        assert not reply.columns["update"][0].isfinite().all()
+        assert reply.columns["update"][1].isfinite().all()
 
 
 class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -214,13 +231,14 @@ class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return result
 
 
+@pytest.mark.parametrize("kernel", ["general", "dense"])
 @pytest.mark.parametrize("work", [Evaluation(), MeanLoss(), Gradient(batch_size=2)], ids=str)
-def test_the_working_set_stays_within_its_bound(work: Work) -> None:
+def test_the_working_set_stays_within_its_bound(work: Work, kernel: Kernel) -> None:
     net, federation = mlp(500, 10), blobs([3] * 300, shape=(500,), num_classes=10)
     asked = request(work, net, range(300))
 
     def largest(memory_mb: float) -> float:
-        engine = Vectorised(net, federation, memory_mb=memory_mb)
+        engine = Vectorised(net.using(kernel), federation, memory_mb=memory_mb)
         with Largest() as made:
             engine.send(asked)
         return float(made.megabytes)
@@ -232,8 +250,7 @@ def test_the_working_set_stays_within_its_bound(work: Work) -> None:
 
 def test_replies_are_on_the_cpu_and_carry_no_graph() -> None:
     net, federation = mlp(), blobs()
-    engines: list[Engine] = [Sequential(net, federation), Vectorised(net, federation)]
-    for engine in engines:
+    for engine in (Sequential(net, federation), *fast(net, federation)):
         update = engine.send(request(LocalTraining(), net, [0])).columns["update"]
         assert update.device.type == "cpu"
         assert not update.requires_grad

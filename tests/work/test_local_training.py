@@ -15,7 +15,8 @@ from umbel.checks import UsageError
 from umbel.engines import Sequential
 from umbel.flow import Request
 from umbel.net import Net
-from umbel.work import SGD, Adam, LocalTraining
+from umbel.optimizers import SGD, Adam
+from umbel.work import LocalTraining
 
 Parameters = Iterator[nn.Parameter]
 

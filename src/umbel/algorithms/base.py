@@ -14,7 +14,7 @@ from umbel.aggregation import Averaging
 from umbel.ask import Context, losses, train
 from umbel.checks import check
 from umbel.flow import Flow, Rows
-from umbel.net import Layout
+from umbel.layout import Layout
 from umbel.work import LocalTraining
 
 

@@ -18,7 +18,7 @@ from umbel.ask import Context, Features, features, gradients, train
 from umbel.checks import check
 from umbel.clustering import match_labels, spectral
 from umbel.flow import Flow, Rows
-from umbel.net import Layout
+from umbel.layout import Layout
 from umbel.work import Gradient, LocalTraining
 
 

@@ -15,7 +15,7 @@ from umbel.checks import check
 from umbel.clusterers import Clusterer, KMedoids, medoids
 from umbel.clustering import distances
 from umbel.flow import Flow, Rows
-from umbel.net import Layout
+from umbel.layout import Layout
 from umbel.work import LocalTraining, MeanLoss
 
 Metric = Literal["loss", "loss-gap", "parameters", "gradient", "update"]

@@ -17,7 +17,7 @@ from umbel.engines.sequential import Sequential
 from umbel.engines.storage import store
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Engine
-from umbel.net import Net
+from umbel.net import Net, Precision
 from umbel.shard import Batch
 
 log = logging.getLogger(__name__)
@@ -32,10 +32,14 @@ class EngineSettings:
     name: Literal["auto", "sequential", "vectorised"] = "auto"
     device: str = "auto"  # "cpu", "cuda", "cuda:1", ...; auto: CUDA where there is one
     memory_mb: float | None = None  # working set of the vectorised engine; default by device
+    kernel: Literal["auto", "general", "dense", "in-place"] = "auto"
+    precision: Precision = "full"  # "bf16": passes through the module in bfloat16 autocast
 
     def __post_init__(self) -> None:
         limit = self.memory_mb
         check(limit is None or limit > 0, "memory_mb", limit, "more than 0")
+        in_place = self.kernel == "in-place" and self.name == "vectorised"
+        check(not in_place, "kernel", self.kernel, "of the sequential engine, not the vectorised")
         try:
             torch.device("cpu" if self.device == "auto" else self.device)
         except RuntimeError:
@@ -46,24 +50,42 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
     """The engine that the settings ask for.
 
     The rule of "auto": clients are batched if the module allows it, except for convolutions on a
-    CPU, which run faster one client after another. Raises `ValueError` if "vectorised" is asked
-    for and the module can't be batched, or if the device does not exist.
+    CPU, which run faster one client after another. Batched chains of linear layers have a kernel
+    of their own, and so has training one client after another; the general kernel does the rest.
+    Raises `ValueError` if what is asked for can't be done with this module, or if the device does
+    not exist.
     """
     settings = settings or EngineSettings()
-    device = _device(settings.device)
-    if settings.name == "sequential":
-        return Sequential(net, federation, device)
-    obstacle = why_not_batchable(net, federation)
+    device = torch.device(_device(settings.device))
+    obstacle = _why_sequential(net, federation, settings, device)
     if settings.name == "vectorised":
         check(obstacle is None, "engine.name", "vectorised", f"possible: {obstacle}")
-        return Vectorised(net, federation, device, settings.memory_mb)
-    if obstacle is not None:
+    elif settings.name == "auto" and obstacle is not None:
         log.info("clients run one after another: %s", obstacle)
-        return Sequential(net, federation, device)
-    if device == "cpu" and any(isinstance(part, CONVOLUTIONS) for part in net.parts):
-        log.info("clients run one after another: convolutions are faster so on a CPU")
-        return Sequential(net, federation, device)
-    return Vectorised(net, federation, device, settings.memory_mb)
+    kernel = settings.kernel
+    if obstacle is not None:
+        kernel = "in-place" if kernel == "auto" else kernel
+        return Sequential(net.using(kernel, settings.precision), federation, device)
+    if kernel == "auto":
+        kernel = "dense" if net.is_dense and settings.precision == "full" else "general"
+    fast = net.using(kernel, settings.precision)
+    return Vectorised(fast, federation, device, settings.memory_mb)
+
+
+def _why_sequential(
+    net: Net, federation: Federation, settings: EngineSettings, device: torch.device
+) -> str | None:
+    """Why clients are to run one after another, or None if they are batched."""
+    if settings.name == "sequential":
+        return "as the settings say"
+    if settings.kernel == "in-place":
+        return "the kernel takes one at a time"
+    obstacle = why_not_batchable(net, federation)
+    if obstacle is not None or settings.name == "vectorised":
+        return obstacle
+    if device.type == "cpu" and any(isinstance(part, CONVOLUTIONS) for part in net.parts):
+        return "convolutions are faster so on a CPU"
+    return None
 
 
 def _device(wanted: str) -> str:

@@ -5,21 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from umbel.data.federation import Federation
 from umbel.engines.columns import Columns
 from umbel.engines.storage import store
 from umbel.flow import Replies, Request
 from umbel.net import Net
-from umbel.shard import Plan, Shard, Step, in_order
+from umbel.shard import Plan, Shard, Step, Steps, in_order
 from umbel.work import Work
 
 
 class Sequential:
     """Runs the work of each client by itself, without padding; takes any module."""
 
-    def __init__(self, net: Net, federation: Federation, device: str = "cpu") -> None:
+    def __init__(
+        self, net: Net, federation: Federation, device: torch.device | str = "cpu"
+    ) -> None:
         self.device = torch.device(device)
         self.net = net.to(self.device)
         self.storage = store(federation, net.dtype, self.device)
@@ -40,13 +44,18 @@ class Sequential:
         """What a client sees: exact batches, no padding."""
         split = self.storage.split(work)
         start, size = int(split.offsets[client]), int(split.sizes[client])
+        plan = work.plan(size, seed)
         return Shard(
             split.x,
             split.y,
             torch.tensor(size, device=self.device),
-            _steps(work.plan(size, seed), start, self.device),
+            Steps(_rows(plan, start, self.device), _steps(plan, start, self.device)),
             _steps(in_order(size), start, self.device),
         )
+
+
+def _rows(plan: Plan, start: int, device: torch.device) -> Tensor:
+    return torch.from_numpy(np.where(plan >= 0, plan + start, ~start)).to(device)
 
 
 def _steps(plan: Plan, start: int, device: torch.device) -> list[Step]:

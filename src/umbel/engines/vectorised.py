@@ -15,7 +15,7 @@ from umbel.engines.columns import Columns
 from umbel.engines.storage import store
 from umbel.flow import Replies, Request
 from umbel.net import Net
-from umbel.shard import Plan, Shard, Step, in_order
+from umbel.shard import Plan, Shard, Step, Steps, in_order
 
 DEFAULT_MEMORY_MB = {"cpu": 48, "cuda": 4096}
 """The working set of a chunk: on a CPU it should stay in cache, on a GPU it must fit."""
@@ -33,7 +33,7 @@ class Vectorised:
         self,
         net: Net,
         federation: Federation,
-        device: str = "cpu",
+        device: torch.device | str = "cpu",
         memory_mb: float | None = None,
     ) -> None:
         self.device = torch.device(device)
@@ -85,7 +85,13 @@ class Vectorised:
         def one(
             plan: Tensor, order: Tensor, size: Tensor, mine: dict[str, Tensor]
         ) -> dict[str, Tensor]:
-            shard = Shard(split.x, split.y, size, planned.steps(plan), ordered.steps(order))
+            shard = Shard(
+                split.x,
+                split.y,
+                size,
+                Steps(plan, planned.steps(plan)),
+                ordered.steps(order),
+            )
             return work(self.net, shard, {**shared, **mine})
 
         reply = vmap(one)(planned.rows, ordered.rows, torch.from_numpy(sizes).to(self.device), own)

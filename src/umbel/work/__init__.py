@@ -13,15 +13,12 @@ from umbel.work.mixture_evaluation import MixtureEvaluation
 from umbel.work.mixture_training import MixtureTraining
 from umbel.work.mixture_weights import MixtureWeights
 from umbel.work.moreau_training import MoreauTraining
-from umbel.work.optimizers import SGD, Adam, Optimizer
 from umbel.work.principal_vectors import PrincipalVectors
 from umbel.work.quantised import Quantised
 from umbel.work.train_and_gradient import TrainAndGradient
 
 __all__ = [
     "MEMORY",
-    "SGD",
-    "Adam",
     "ChooseByLoss",
     "ChooseJointly",
     "Evaluation",
@@ -35,7 +32,6 @@ __all__ = [
     "MixtureTraining",
     "MixtureWeights",
     "MoreauTraining",
-    "Optimizer",
     "PrincipalVectors",
     "Promise",
     "Quantised",

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from umbel.checks import check
+from umbel.descent import Descent
 from umbel.net import Net
-from umbel.shard import Batch, Plan, Shard
+from umbel.optimizers import SGD, Optimizer
+from umbel.shard import Plan, Shard
 from umbel.work.base import COUNT, Promise, Work
-from umbel.work.optimizers import SGD, Memory, Optimizer
 
 Everything = Literal["all"]
 
@@ -57,28 +58,13 @@ class LocalTraining(Work):
         return plan[: self.steps]
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        received, cut = sent["theta"], net.layout.num_weights
-        theta, memory = received, self.optimizer.start(received[:cut])
-        for batch in shard.batches():
-            gradient, rest = net.gradient(theta, batch)
-            if self.proximal:
-                gradient = gradient + self.proximal * (theta[:cut] - received[:cut])
-            theta, memory = self.step(theta, gradient, rest, memory, batch)
-        return {"update": theta - received, "num_examples": shard.num_examples}
+        update = net.descend(sent["theta"], shard, self.descent)
+        return {"update": update, "num_examples": shard.num_examples}
 
-    def step(
-        self, theta: Tensor, gradient: Tensor, rest: Tensor, memory: Memory, batch: Batch
-    ) -> tuple[Tensor, Memory]:
-        """theta (P,) after a step down the gradient (num_weights,), and the optimiser's memory.
-
-        The rest of theta is replaced by `rest`. A batch of nothing but padding moves nothing.
-        """
-        weights = theta[: len(gradient)]
-        direction, after = self.optimizer.step(gradient, weights, memory)
-        weights = weights - self.lr * direction
-        moved = torch.cat([weights, rest]) if len(rest) else weights
-        theta, *kept = batch.unless_empty((moved, *after), (theta, *memory))
-        return theta, tuple(kept)
+    @property
+    def descent(self) -> Descent:
+        """The steps that are taken."""
+        return Descent(self.lr, self.proximal, self.optimizer)
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return {"update": Promise(tuple(sent["theta"])), "num_examples": COUNT}

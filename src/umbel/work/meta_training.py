@@ -53,7 +53,7 @@ class MetaTraining(Work):
             if self.variant != "first-order":
                 curved = self._hessian_times(gradient, net, theta, next(batches))
                 gradient = gradient - self.alpha * curved
-            theta, inside = self.local.step(theta, gradient, rest, inside, inner)
+            theta, inside = self.local.descent.step(theta, gradient, rest, inside, inner)
         return {"update": theta - sent["theta"], "num_examples": shard.num_examples}
 
     def _outer(self, net: Net, theta: Tensor, inner: Batch, outer: Batch) -> tuple[Tensor, Tensor]:

@@ -38,7 +38,9 @@ class MixtureTraining(Work):
             q = shares(net, received, weights, batch)
             for k, theta in enumerate(models):
                 gradient, rest = net.gradient(theta, batch, q[k])
-                models[k], inside[k] = self.local.step(theta, gradient, rest, inside[k], batch)
+                models[k], inside[k] = self.local.descent.step(
+                    theta, gradient, rest, inside[k], batch
+                )
         return {
             "update": torch.stack(models) - received,
             "num_examples": shard.num_examples,

@@ -43,7 +43,7 @@ class MoreauTraining(Work):
         for batch in shard.batches():
             personal = self._personal(net, model, personal, batch)
             gradient = self.pull * (model[:cut] - personal[:cut])
-            model, inside = self.local.step(model, gradient, personal[cut:], inside, batch)
+            model, inside = self.local.descent.step(model, gradient, personal[cut:], inside, batch)
         counted = {"update": model - received, "num_examples": shard.num_examples}
         return {**counted, MEMORY: personal}
 

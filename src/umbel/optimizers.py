@@ -65,7 +65,7 @@ class Adam(Optimizer):
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "0 or more")
 
     def start(self, weights: Tensor) -> Memory:
-        return weights * 0, weights * 0, weights[0] * 0
+        return weights * 0, weights * 0, weights.flatten()[0] * 0
 
     def step(self, gradient: Tensor, weights: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
         if self.weight_decay:

@@ -1,0 +1,70 @@
+"""The mini-batches of many clients side by side, as tightly as their sizes allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """One mini-batch of each of the first c clients."""
+
+    rows: Tensor  # (c, B) of the examples
+    shares: Tensor  # (c, B), or (1, 1) where all are alike: of an example in its batch's mean
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Clients in order of their number of mini-batches, so that those at work are the first."""
+
+    order: Tensor | None  # (C,) None: as given
+    rows: Tensor  # (S, C, B), padding replaced by what stands in for it
+    keep: Tensor | None  # (S, C, B) False for padding; None: there is none
+    at_work: list[int]  # how many clients have a mini-batch in each step
+    width: list[int]  # the columns in use in each step
+    full: list[bool]  # whether these columns hold no padding
+
+    @classmethod
+    def of(cls, rows: Tensor) -> Schedule:
+        """Of rows (C, S, B); a negative one is padding, its complement what stands in for it."""
+        keep, order = rows >= 0, None
+        clients, steps, columns = rows.shape
+        if keep.all():
+            by_step = rows.transpose(0, 1).contiguous()
+            return cls(None, by_step, None, [clients] * steps, [columns] * steps, [True] * steps)
+        happens = keep.any(2)
+        order = happens.sum(1).argsort(dim=0, descending=True, stable=True)
+        # A client's mini-batches keep their order; those with nothing in them go to its end.
+        sequence = happens[order].int().argsort(dim=1, descending=True, stable=True)
+        sequence = sequence[..., None].expand_as(rows)
+        rows = rows[order].gather(1, sequence).transpose(0, 1).contiguous()
+        keep = rows >= 0
+        used = keep.any(1) * torch.arange(1, columns + 1, device=rows.device)
+        at_work, width = keep.any(2).sum(1).tolist(), used.amax(1).tolist()
+        kept = keep.flatten(1).sum(1).tolist()
+        full = [c * w == k for c, w, k in zip(at_work, width, kept, strict=True)]
+        return cls(order, torch.where(keep, rows, ~rows), keep, at_work, width, full)
+
+    def batches(self, dtype: torch.dtype) -> Iterator[SideBySide]:
+        """The mini-batches of each step, with shares of this type."""
+        for s, (c, w) in enumerate(zip(self.at_work, self.width, strict=True)):
+            if c == 0:
+                return
+            rows = self.rows[s, :c, :w]
+            if self.keep is None or self.full[s]:
+                yield SideBySide(rows, torch.full((1, 1), 1 / w, dtype=dtype, device=rows.device))
+            else:
+                keep = self.keep[s, :c, :w].to(dtype)
+                yield SideBySide(rows, keep / keep.sum(1, keepdim=True))
+
+    def arranged(self, values: Tensor) -> Tensor:
+        """Rows (C, ...), one a client, in the order of the schedule."""
+        return values if self.order is None else values[self.order]
+
+    def restored(self, values: Tensor) -> Tensor:
+        """Rows in the order of the schedule, in the order of the clients again."""
+        return values if self.order is None else values[self.order.argsort()]
