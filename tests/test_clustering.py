@@ -16,6 +16,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from umbel.checks import UsageError
 from umbel.clustering import (
+    SAMPLE,
     agglomerate,
     cosine_similarity,
     distances,
@@ -181,3 +182,11 @@ def test_spectral_clustering_finds_groups_that_differ_in_few_of_many_directions(
     rows = centres + 0.3 * torch.randn(18, 500, generator=torch.manual_seed(3)).double()
     truth = torch.arange(3).repeat_interleave(6).tolist()
     assert adjusted_rand_score(truth, spectral(rows, 3, seed=0).tolist()) == 1.0
+
+
+def test_many_rows_are_clustered_as_well_from_a_sample() -> None:
+    rng = np.random.default_rng(0)
+    groups = rng.integers(0, 3, 3 * SAMPLE)
+    points = torch.from_numpy(10 * np.eye(3)[groups] + rng.normal(size=(len(groups), 3)))
+    labels = k_medoids(torch.cdist(points, points), 3, seed=0)
+    assert adjusted_rand_score(groups, labels) == 1

@@ -17,6 +17,7 @@ ALGORITHMS = sorted((SOURCE / "algorithms").glob("*.py"))
 MAY_BE_SEEN_BY_ALGORITHMS = (
     "umbel.flow",
     "umbel.ask",
+    "umbel.answers",
     "umbel.work",
     "umbel.clustering",
     "umbel.clusterers",

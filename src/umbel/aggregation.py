@@ -9,15 +9,12 @@ import torch
 from torch import Tensor
 
 from umbel.layout import Layout
+from umbel.reduction import Reduction, Sums, cluster_sums
 
 
 def cluster_mean(rows: Tensor, labels: Tensor, weights: Tensor, num_clusters: int) -> Tensor:
     """Weighted mean of rows (N, P) within each cluster: (K, P), 0 where nobody is."""
-    weights = weights.double()
-    total = torch.zeros(num_clusters, dtype=torch.float64).index_add_(0, labels, weights)
-    share = (weights / total[labels]).to(rows.dtype)
-    means = rows.new_zeros(num_clusters, rows.shape[1])
-    return means.index_add_(0, labels, rows * share[:, None])
+    return cluster_sums(rows, labels, weights, num_clusters).means()
 
 
 @dataclass(frozen=True)
@@ -41,8 +38,17 @@ class Averaging:
         2020, weight sharing): those of all clusters take the same step.
         """
         weights = num_examples if self.weights == "examples" else torch.ones_like(num_examples)
-        step = cluster_mean(update, labels, weights, num_clusters)
+        return self.step_of(cluster_sums(update, labels, weights, num_clusters), layout)
+
+    def reduction(self, num_clusters: int, labels: Tensor | None = None) -> Reduction:
+        """What `step_of` needs of updates: labels (M,) of all clients, or None if they choose."""
+        weights = "num_examples" if self.weights == "examples" else None
+        return Reduction(num_clusters, labels, weights)
+
+    def step_of(self, sums: Sums, layout: Layout) -> Tensor:
+        """As `step`, of updates that are summed already."""
+        means = sums.means()
         if not self.shared:
-            return step
-        everyone = cluster_mean(update, torch.zeros_like(labels), weights, 1)
-        return torch.where(layout.mask(self.shared), everyone, step)
+            return means
+        everyone = Sums(sums.values.sum(0, keepdim=True), sums.weights.sum(0, keepdim=True))
+        return torch.where(layout.mask(self.shared), everyone.means(), means)

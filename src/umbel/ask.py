@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
 import torch
 from torch import Tensor
 
+from umbel.answers import (
+    BestGradients,
+    Evaluated,
+    Features,
+    Gradients,
+    Losses,
+    Memories,
+    Principal,
+    Scores,
+    Summed,
+    SummedBest,
+    Trained,
+    TrainedJointly,
+    TrainedWithGradient,
+    TrainedWithMemory,
+)
 from umbel.flow import Flow, Replies, Request, Rows
 from umbel.layout import Layout
+from umbel.reduction import Reduction, Sums
 from umbel.seeds import Stream, client_seeds, seed_of
 from umbel.work import (
     ChooseByLoss,
@@ -60,92 +78,16 @@ class Context:
         """For the random starts of a clustering in this round."""
         return seed_of(self.seed, Stream.CLUSTERING, self.round)
 
-    def request(self, work: Work, shared: dict[str, Tensor] | None = None, **each: Rows) -> Request:
+    def request(
+        self,
+        work: Work,
+        shared: dict[str, Tensor] | None = None,
+        reduction: Reduction | None = None,
+        **each: Rows,
+    ) -> Request:
         """Ask the cohort, with the seeds of this round."""
         seeds = client_seeds(self.seed, Stream.CLIENT, self.round, self.cohort.numpy())
-        return Request(work, self.cohort, seeds, shared or {}, each, self.optional)
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What local training gave."""
-
-    clients: Tensor  # (N,)
-    update: Tensor  # (N, P) trained minus received
-    num_examples: Tensor  # (N,)
-
-
-@dataclass(frozen=True)
-class TrainedWithGradient(Trained):
-    gradient: Tensor  # (N, P) of all training data, at the received model
-
-
-@dataclass(frozen=True)
-class TrainedBest(Trained):
-    chosen: Tensor  # (N,) the model that the client picked and trained
-    losses: Tensor  # (N, K) training loss of every model before training
-
-
-@dataclass(frozen=True)
-class TrainedJointly(Trained):
-    chosen: Tensor  # (N,)
-    scores: Tensor  # (N, K) of every model, the highest is best
-
-
-@dataclass(frozen=True)
-class Scores:
-    clients: Tensor  # (N,)
-    scores: Tensor  # (N, K) the highest is best
-
-
-@dataclass(frozen=True)
-class Features:
-    clients: Tensor  # (N,)
-    feature: Tensor  # (N, J)
-
-
-@dataclass(frozen=True)
-class TrainedWithMemory(Trained):
-    memory: Tensor  # (N, ...) what each client keeps
-
-
-@dataclass(frozen=True)
-class Memories:
-    clients: Tensor  # (N,)
-    memory: Tensor  # (N, ...)
-
-
-@dataclass(frozen=True)
-class Losses:
-    clients: Tensor  # (N,)
-    losses: Tensor  # (N, K)
-
-
-@dataclass(frozen=True)
-class Gradients:
-    clients: Tensor  # (N,)
-    gradient: Tensor  # (N, P)
-    num_examples: Tensor  # (N,)
-
-
-@dataclass(frozen=True)
-class BestGradients(Gradients):
-    chosen: Tensor  # (N,) the model that the gradient belongs to
-    losses: Tensor  # (N, K)
-
-
-@dataclass(frozen=True)
-class Principal:
-    clients: Tensor  # (N,)
-    vectors: Tensor  # (N, D, Q) double; a column is of length 1, or zero where there is none
-
-
-@dataclass(frozen=True)
-class Evaluated:
-    clients: Tensor  # (N,)
-    loss: Tensor  # (N,) mean test loss, NaN for a client without test examples
-    accuracy: Tensor  # (N,)
-    num_examples: Tensor  # (N,) test examples
+        return Request(work, self.cohort, seeds, shared or {}, each, self.optional, reduction)
 
 
 def train(
@@ -164,11 +106,23 @@ def train_with_gradient(
     return TrainedWithGradient(replies.clients, **replies.columns)
 
 
-def train_best(models: Tensor, ctx: Context, local: LocalTraining) -> Flow[TrainedBest]:
+def train_summed(
+    theta: Rows, ctx: Context, local: LocalTraining | MetaTraining, reduction: Reduction
+) -> Flow[Summed]:
+    """As `train`, where only the sums over clusters matter: no row a client need be kept."""
+    request = ctx.request(local.at_round(ctx.round), reduction=reduction, theta=theta)
+    replies = yield request
+    return Summed(replies.clients, _summed(reduction, replies)[0])
+
+
+def train_best(
+    models: Tensor, ctx: Context, local: LocalTraining, reduction: Reduction
+) -> Flow[SummedBest]:
     """Each client trains the one of `models` (K, P) that has the lowest loss on its data."""
     work = ChooseByLoss(local.at_round(ctx.round))
-    replies = yield ctx.request(work, {"models": models})
-    return TrainedBest(replies.clients, **replies.columns)
+    replies = yield ctx.request(work, {"models": models}, reduction)
+    sums, rest = _summed(reduction, replies)
+    return SummedBest(replies.clients, sums, rest["chosen"], rest["losses"])
 
 
 def train_personal(theta: Rows, ctx: Context, work: MoreauTraining) -> Flow[TrainedWithMemory]:
@@ -265,6 +219,13 @@ def evaluate_mixture(models: Tensor, weights: Rows, ctx: Context) -> Flow[Evalua
     """As `evaluate`, of the mixture of `models` (K, P) with each client's row of weights (N, K)."""
     replies = yield ctx.request(MixtureEvaluation(), {"models": models}, weights=weights)
     return _evaluated(replies)
+
+
+def _summed(reduction: Reduction, replies: Replies) -> tuple[Sums, Mapping[str, Tensor]]:
+    """The sums, whether or not somebody made them on the way, and the other columns."""
+    if replies.sums is not None:
+        return replies.sums, replies.columns
+    return reduction.of(replies.clients, replies.columns)
 
 
 def _evaluated(replies: Replies) -> Evaluated:

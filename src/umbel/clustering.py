@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import kmedoids
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.cluster import hierarchy
 from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import squareform
@@ -19,6 +20,9 @@ from umbel.checks import check
 
 LARGEST_GRAM = 4000
 """Above so many clients and so many values each, an SVD is randomised."""
+
+SAMPLE = 1000
+"""Above so many clients, the starts of k-medoids compete on a sample of so many."""
 
 
 def cosine_similarity(rows: Tensor) -> Tensor:
@@ -106,14 +110,27 @@ def k_means(rows: Tensor, num_clusters: int, seed: int) -> Tensor:
 
 
 def k_medoids(distance: Tensor, num_clusters: int, seed: int) -> Tensor:
-    """k-medoids (FasterPAM, the best of ten starts) on distances (N, N): labels (N,)."""
+    """k-medoids (FasterPAM, the best of ten starts) on distances (N, N): labels (N,).
+
+    Above `SAMPLE` rows, the ten compete on a sample, and the best one goes on from there on all.
+    """
     size = len(distance)
     check(1 <= num_clusters <= size, "num_clusters", num_clusters, f"in 1 to {size}")
-    starts = np.random.default_rng(seed).integers(0, 2**31, 10)
-    matrix = distance.double().numpy()
-    found = [kmedoids.fasterpam(matrix, num_clusters, random_state=int(s)) for s in starts]
-    best = min(found, key=lambda result: float(result.loss))
+    rng = np.random.default_rng(seed)
+    starts, matrix = rng.integers(0, 2**31, 10), distance.numpy()
+    if size <= max(SAMPLE, num_clusters):
+        best = _best_medoids(matrix.astype(np.float64), num_clusters, starts)
+    else:
+        rows = np.sort(rng.choice(size, max(SAMPLE, num_clusters), replace=False))
+        sampled = matrix[np.ix_(rows, rows)].astype(np.float64)
+        first = rows[_best_medoids(sampled, num_clusters, starts).medoids]
+        best = kmedoids.fasterpam(matrix, first.astype(np.uint64))
     return torch.from_numpy(best.labels.astype(np.int64))
+
+
+def _best_medoids(matrix: NDArray[np.float64], num_clusters: int, starts: NDArray[np.int64]) -> Any:
+    found = [kmedoids.fasterpam(matrix, num_clusters, random_state=int(s)) for s in starts]
+    return min(found, key=lambda result: float(result.loss))
 
 
 def agglomerate(

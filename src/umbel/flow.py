@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 from torch import Tensor
 
+from umbel.reduction import Reduction, Sums
 from umbel.work.base import Work
 
 T = TypeVar("T")
@@ -46,6 +47,7 @@ class Request:
     shared: Mapping[str, Tensor] = field(default_factory=dict)
     each: Mapping[str, Rows] = field(default_factory=dict)
     optional: bool = False  # the round can do without: no quorum, not even one reply
+    reduction: Reduction | None = None  # what may come in place of the rows of a column
 
     def sent_to(self, position: int) -> dict[str, Tensor]:
         """What the client at this position receives."""
@@ -60,6 +62,7 @@ class Request:
             self.shared,
             {name: Rows(r.table, r.index[positions]) for name, r in self.each.items()},
             self.optional,
+            self.reduction,
         )
 
 
@@ -70,11 +73,17 @@ class Replies:
     clients: Tensor  # (N,) int64
     columns: Mapping[str, Tensor]  # each (N, ...)
     refused: Mapping[int, str] = field(default_factory=dict)  # client: why its answer is set aside
+    sums: Sums | None = None  # in place of the column that the request's reduction names
 
     def pick(self, positions: Tensor) -> Replies:
         """The replies at these positions, in their order."""
         columns = {name: column[positions] for name, column in self.columns.items()}
-        return Replies(self.clients[positions], columns, self.refused)
+        return Replies(self.clients[positions], columns, self.refused, self.sums)
+
+    def in_order(self) -> Replies:
+        """The replies in the order of client numbers, without a copy where they are already."""
+        sorted_already = bool((self.clients.diff() > 0).all())
+        return self if sorted_already else self.pick(self.clients.argsort())
 
 
 Flow: TypeAlias = Generator[Request, Replies, T]
@@ -99,7 +108,7 @@ def drive(flow: Flow[T], engine: Engine) -> T:
         request = next(flow)
         while True:
             replies = engine.send(request)
-            request = flow.send(replies.pick(replies.clients.argsort()))
+            request = flow.send(replies.in_order())
     except StopIteration as stop:
         result: T = stop.value
         return result

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from umbel.aggregation import Averaging
-from umbel.ask import Context, losses, train
+from umbel.ask import Context, losses, train_summed
 from umbel.checks import check
 from umbel.flow import Flow, Rows
 from umbel.layout import Layout
@@ -117,15 +117,10 @@ def one_model(setup: Setup) -> State:
 
 def federate(state: S, ctx: Context, local: LocalTraining, averaging: Averaging) -> Flow[S]:
     """One round of FedAvg within every cluster (McMahan et al. 2017, Algorithm 1)."""
-    trained = yield from train(Rows(state.models, state.labels[ctx.cohort]), ctx, local)
-    step = averaging.step(
-        trained.update,
-        state.labels[trained.clients],
-        trained.num_examples,
-        len(state.models),
-        ctx.layout,
-    )
-    return replace(state, models=state.models + step)
+    reduction = averaging.reduction(len(state.models), state.labels)
+    theta = Rows(state.models, state.labels[ctx.cohort])
+    trained = yield from train_summed(theta, ctx, local, reduction)
+    return replace(state, models=state.models + averaging.step_of(trained.sums, ctx.layout))
 
 
 def check_no_pull(local: LocalTraining) -> None:

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from umbel.aggregation import Averaging
 from umbel.algorithms.base import Algorithm, Assigned, Setup, State, check_num_clusters
-from umbel.ask import Context, Features, features, gradients, train
+from umbel.answers import Features
+from umbel.ask import Context, features, gradients, train
 from umbel.checks import check
 from umbel.clustering import match_labels, spectral
 from umbel.flow import Flow, Rows

@@ -10,7 +10,8 @@ from torch import Tensor
 
 from umbel.aggregation import Averaging
 from umbel.algorithms.base import Algorithm, Served, Setup, State, check_no_pull
-from umbel.ask import Context, TrainedWithMemory, mixture_weights, train_mixture
+from umbel.answers import TrainedWithMemory
+from umbel.ask import Context, mixture_weights, train_mixture
 from umbel.checks import check
 from umbel.flow import Flow, Rows
 from umbel.work import LocalTraining

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from umbel.aggregation import Averaging
 from umbel.algorithms.base import Algorithm, Assigned, Served, Setup, State, federate, one_model
-from umbel.ask import Context, Trained, train, train_with_gradient
+from umbel.answers import Trained
+from umbel.ask import Context, train, train_with_gradient
 from umbel.checks import check
 from umbel.clustering import cosine_similarity
 from umbel.flow import Flow, Rows

@@ -11,14 +11,8 @@ from torch import Tensor
 
 from umbel.aggregation import Averaging
 from umbel.algorithms.base import Algorithm, Served, Setup, State, check_num_clusters
-from umbel.ask import (
-    BestGradients,
-    Context,
-    TrainedBest,
-    best_gradients,
-    losses,
-    train_best,
-)
+from umbel.answers import BestGradients, SummedBest
+from umbel.ask import Context, best_gradients, losses, train_best
 from umbel.checks import check
 from umbel.flow import Flow, Rows
 from umbel.work import Gradient, LocalTraining
@@ -89,16 +83,14 @@ class IFCA(Algorithm[IFCAState]):
 
     def _improve(
         self, models: Tensor, ctx: Context
-    ) -> Flow[tuple[Tensor, TrainedBest | BestGradients]]:
+    ) -> Flow[tuple[Tensor, SummedBest | BestGradients]]:
         """The step (K, P) of one restart's models, and what the clients answered."""
         if self.send == "gradient":
             answer = yield from best_gradients(models, ctx, self.gradient)
             return self._gradient_step(answer, ctx), answer
-        trained = yield from train_best(models, ctx, self.local)
-        step = self.averaging.step(
-            trained.update, trained.chosen, trained.num_examples, self.num_clusters, ctx.layout
-        )
-        return step, trained
+        reduction = self.averaging.reduction(self.num_clusters)
+        trained = yield from train_best(models, ctx, self.local, reduction)
+        return self.averaging.step_of(trained.sums, ctx.layout), trained
 
     def _gradient_step(self, answer: BestGradients, ctx: Context) -> Tensor:
         """Option I divides by the number of clients M, not by the size of the cluster."""
@@ -129,5 +121,5 @@ class IFCA(Algorithm[IFCAState]):
         return state.models[restart * self.num_clusters : (restart + 1) * self.num_clusters]
 
 
-def _chosen_loss(answer: TrainedBest | BestGradients) -> Tensor:
+def _chosen_loss(answer: SummedBest | BestGradients) -> Tensor:
     return answer.losses.gather(1, answer.chosen[:, None])[:, 0]

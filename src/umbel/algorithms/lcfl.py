@@ -10,7 +10,8 @@ from torch import Tensor
 
 from umbel.aggregation import Averaging
 from umbel.algorithms.base import Algorithm, Assigned, Setup, State, federate
-from umbel.ask import Context, Trained, losses, own_loss, train, train_with_gradient
+from umbel.answers import Trained
+from umbel.ask import Context, losses, own_loss, train, train_with_gradient
 from umbel.checks import check
 from umbel.clusterers import Clusterer, KMedoids, medoids
 from umbel.clustering import distances

@@ -9,7 +9,7 @@ import torch
 
 from umbel.aggregation import Averaging
 from umbel.algorithms.base import Algorithm, Served, Setup, State, check_no_pull, one_model
-from umbel.ask import Context, train
+from umbel.ask import Context, train, train_summed
 from umbel.checks import check
 from umbel.flow import Flow, Rows
 from umbel.work import LocalTraining, MetaTraining
@@ -47,9 +47,10 @@ class PerFedAvg(Algorithm[State]):
 
     def round(self, state: State, ctx: Context) -> Flow[State]:
         work = MetaTraining(self.local, self.alpha, self.variant, self.delta)
-        trained = yield from train(Rows(state.models, state.labels[ctx.cohort]), ctx, work)
-        together = torch.zeros_like(trained.clients)
-        step = self.averaging.step(trained.update, together, trained.num_examples, 1, ctx.layout)
+        reduction = self.averaging.reduction(1, state.labels)
+        theta = Rows(state.models, state.labels[ctx.cohort])
+        trained = yield from train_summed(theta, ctx, work, reduction)
+        step = self.averaging.step_of(trained.sums, ctx.layout)
         return replace(state, models=state.models + step)
 
     def serve(self, state: State, ctx: Context) -> Flow[Served]:

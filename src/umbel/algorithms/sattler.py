@@ -13,7 +13,8 @@ from torch import Tensor
 
 from umbel.aggregation import Averaging
 from umbel.algorithms.base import Algorithm, Setup, State, one_model
-from umbel.ask import Context, Gradients, Trained, gradients, train
+from umbel.answers import Gradients, Trained
+from umbel.ask import Context, gradients, train
 from umbel.checks import check
 from umbel.clustering import agglomerate, cosine_similarity
 from umbel.flow import Flow, Rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import torch
@@ -75,12 +75,16 @@ class Vectorised:
         clients = request.clients[positions].numpy()
         sizes = split.sizes[clients]
         starts = np.minimum(split.offsets[clients], len(split.x) - 1)  # the last may have none
-        seeds = [request.seeds[n] for n in positions.tolist()]
-        plans = [work.plan(int(size), seed) for size, seed in zip(sizes, seeds, strict=True)]
-        planned = _Stack.of(plans, starts, self.device)
-        ordered = _Stack.of([in_order(int(size)) for size in sizes], starts, self.device)
+        seeds = [request.seeds[n] for n in positions.tolist()] if work.draws else None
+        planned = _Stack.of(work.plan, sizes, seeds, starts, self.device)
+        ordered = _Stack.of(lambda size, _: in_order(size), sizes, None, starts, self.device)
         shared = {name: tensor.to(self.device) for name, tensor in request.shared.items()}
-        own = {name: rows.take(positions).to(self.device) for name, rows in request.each.items()}
+        own = {}
+        for name, rows in request.each.items():
+            if torch.equal(rows.index[positions], rows.index[positions[:1]].expand(len(positions))):
+                shared[name] = rows.row(int(positions[0])).to(self.device)
+            else:
+                own[name] = rows.take(positions).to(self.device)
 
         def one(
             plan: Tensor, order: Tensor, size: Tensor, mine: dict[str, Tensor]
@@ -107,14 +111,32 @@ class _Stack:
         self.empty = empty  # (S,) whether some client has no batch at all
 
     @classmethod
-    def of(cls, plans: Sequence[Plan], starts: NDArray[np.int64], device: torch.device) -> _Stack:
-        steps, width = np.max([plan.shape for plan in plans], axis=0)
-        rows = np.empty((len(plans), steps, width), dtype=np.int64)
-        for row, plan, start in zip(rows, plans, starts, strict=True):
-            # What stands in for padding is the client's own: it can't bring in another's NaN.
-            row[:] = ~start
-            row[: plan.shape[0], : plan.shape[1]] = np.where(plan >= 0, plan + start, ~start)
-        missing = rows < 0
+    def of(
+        cls,
+        plan: Callable[[int, int], Plan],
+        sizes: NDArray[np.int64],
+        seeds: Sequence[int] | None,
+        starts: NDArray[np.int64],
+        device: torch.device,
+    ) -> _Stack:
+        """Of clients of these sizes, whose examples start there in the storage.
+
+        Without seeds the plan of a client depends on its size alone.
+        """
+        if seeds is None:
+            kinds, kind = np.unique(sizes, return_inverse=True)
+            plans = [plan(int(size), 0) for size in kinds]
+        else:
+            kind = np.arange(len(sizes))
+            plans = [plan(int(size), seed) for size, seed in zip(sizes, seeds, strict=True)]
+        steps, width = np.max([each.shape for each in plans], axis=0)
+        table = np.full((len(plans), steps, width), -1, dtype=np.int64)
+        for row, each in zip(table, plans, strict=True):
+            row[: each.shape[0], : each.shape[1]] = each
+        positions, first = table[kind], starts[:, None, None]
+        # What stands in for padding is the client's own: it can't bring in another's NaN.
+        rows = np.where(positions >= 0, positions + first, ~first)
+        missing = positions < 0
         return cls(
             torch.from_numpy(rows).to(device),
             np.asarray(missing.any(axis=(0, 2))),

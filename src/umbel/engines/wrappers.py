@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from math import ceil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import ceil, prod
 from time import perf_counter
 
 import numpy as np
@@ -13,8 +13,9 @@ from torch import Tensor
 
 from umbel.checks import check
 from umbel.flow import Engine, Replies, Request
+from umbel.reduction import Sums
 from umbel.seeds import Stream, generator
-from umbel.validation import Limits, assemble, bad_values
+from umbel.validation import Limits, assemble, bad_values, promises
 from umbel.work import MEMORY
 
 
@@ -53,6 +54,10 @@ class Metered:
         return taken
 
 
+BLOCK_BYTES = 2**28
+"""Of rows that are held at once, where only their sums are wanted (at 8 bytes a value)."""
+
+
 class QuorumError(RuntimeError):
     """Too few clients gave a usable reply to go on."""
 
@@ -74,29 +79,67 @@ class Guarded:
     absences: Absences = field(default_factory=Absences)
 
     def send(self, request: Request) -> Replies:
-        replies = self.engine.send(request)
-        refused = {**replies.refused, **bad_values(request, replies, self.limits)}
-        usable = torch.tensor(
-            [c not in refused for c in replies.clients.tolist()], dtype=torch.bool
-        )
-        answered = {*replies.clients.tolist(), *refused}
-        missing = set(request.clients.tolist()) - answered
+        refused: dict[int, str] = {}
+        missing: set[int] = set()
+        parts: list[Replies] = []
+        sums: Sums | None = None
+        for block in _blocks(request):
+            replies = self.engine.send(block)
+            bad = {**replies.refused, **bad_values(block, replies, self.limits)}
+            answered = {*replies.clients.tolist(), *bad}
+            missing |= set(block.clients.tolist()) - answered
+            refused |= bad
+            part = _reduced(block, _without(replies, bad))
+            # Of the sums, as large as models, only the running one is kept.
+            sums = part.sums if sums is None or part.sums is None else sums + part.sums
+            parts.append(replace(part, sums=None))
         self.absences.missing |= missing
         self.absences.refused |= refused
-        asked = len(request.clients)
+        usable, asked = sum(len(part.clients) for part in parts), len(request.clients)
         needed = 0 if request.optional else max(ceil(self.limits.quorum * asked), 1)
-        if usable.sum() < needed:
+        if usable < needed:
             raise QuorumError(
-                f"{int(usable.sum())} of {asked} clients gave a usable reply, and "
+                f"{usable} of {asked} clients gave a usable reply, and "
                 f"limits.quorum = {self.limits.quorum:g} asks for {needed}: "
                 + _summary(missing, refused)
             )
-        return replies if usable.all() else replies.pick(torch.nonzero(usable)[:, 0])
+        return replace(parts[0] if len(parts) == 1 else _joined(parts), sums=sums)
 
     def take(self) -> Absences:
         """Who was absent since the last call."""
         taken, self.absences = self.absences, Absences()
         return taken
+
+
+def _blocks(request: Request) -> Iterator[Request]:
+    """The request, in parts whose rows fit in `BLOCK_BYTES` if they are to be summed anyhow."""
+    if request.reduction is None or not len(request.clients):
+        yield request
+        return
+    promise = promises(request)[request.reduction.column]
+    size = max(1, BLOCK_BYTES // (8 * prod(promise.shape)))
+    for positions in torch.split(torch.arange(len(request.clients)), size):
+        yield request if len(positions) == len(request.clients) else request.pick(positions)
+
+
+def _without(replies: Replies, bad: Mapping[int, str]) -> Replies:
+    keep = [n for n, client in enumerate(replies.clients.tolist()) if client not in bad]
+    if len(keep) == len(replies.clients):
+        return replies
+    return replies.pick(torch.tensor(keep, dtype=torch.long))
+
+
+def _reduced(request: Request, replies: Replies) -> Replies:
+    if request.reduction is None:
+        return replies
+    replies = replies.in_order()  # so that the sum does not depend on who answered first
+    sums, columns = request.reduction.of(replies.clients, replies.columns)
+    return Replies(replies.clients, columns, replies.refused, sums)
+
+
+def _joined(parts: Sequence[Replies]) -> Replies:
+    columns = {name: torch.cat([part.columns[name] for part in parts]) for name in parts[0].columns}
+    return Replies(torch.cat([part.clients for part in parts]), columns)
 
 
 def _summary(missing: set[int], refused: Mapping[int, str]) -> str:

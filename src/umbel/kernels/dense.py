@@ -91,15 +91,17 @@ class Dense:
         theta may be 1. The optimiser must be SGD.
         """
         schedule = Schedule.of(rows)
+        if schedule.at_work == [len(rows)] and not _sgd(descent).weight_decay:
+            return (self._one_step(descent, x, y, theta, schedule),)
         received = schedule.arranged(theta.expand(len(rows), -1))
         paths = [_Path.of(layer.views(received), descent) for layer in self.layers]
         moving = paths
         for batch in schedule.batches(theta.dtype):
             if len(batch.rows) < len(moving[0].now[0]):
                 moving = [path.first(len(batch.rows)) for path in paths]
-            now, flat, shape = [path.now for path in moving], batch.rows.flatten(), batch.rows.shape
-            *passed, outputs = _forward(now, x[flat].view(*shape, -1))
-            slope = self._slope(outputs, y[flat].view(*shape, *y.shape[1:]), batch.shares)
+            now, (inputs, labels) = [path.now for path in moving], batch.examples(x, y)
+            *passed, outputs = _forward(now, inputs)
+            slope = self._slope(outputs, labels, batch.shares)
             for number, slopes in _back(now, passed, slope):
                 moving[number].step(slopes, descent)
         update = torch.empty_like(received)
@@ -107,6 +109,15 @@ class Dense:
             for into, new, old in zip(layer.views(update), path.now, path.received, strict=True):
                 torch.sub(new, old, out=into)
         return (schedule.restored(update),)
+
+    def _one_step(
+        self, descent: Descent, x: Tensor, y: Tensor, theta: Tensor, schedule: Schedule
+    ) -> Tensor:
+        """As `descend`, where the first step is the last: a multiple of the gradient."""
+        (batch,) = schedule.batches(theta.dtype)
+        received = theta if len(theta) == 1 else schedule.arranged(theta)
+        update, _ = self.gradient(received, *batch.examples(x, y), -descent.lr * batch.shares)
+        return schedule.restored(update)
 
     def _slope(self, outputs: Tensor, y: Tensor, factors: Tensor) -> Tensor:
         """Slope (C, B, out), by the outputs, of the sum of losses times factors (C, B)."""

@@ -16,6 +16,12 @@ class SideBySide:
     rows: Tensor  # (c, B) of the examples
     shares: Tensor  # (c, B), or (1, 1) where all are alike: of an example in its batch's mean
 
+    def examples(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the storage x and y the inputs (c, B, D), flat, and the labels (c, B, ...)."""
+        flat, shape = self.rows.flatten(), self.rows.shape
+        inputs, labels = x.index_select(0, flat), y.index_select(0, flat)
+        return inputs.view(*shape, -1), labels.view(*shape, *y.shape[1:])
+
 
 @dataclass(frozen=True)
 class Schedule:

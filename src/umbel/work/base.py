@@ -50,6 +50,11 @@ class Work(ABC):
         """Choose the mini-batches; work on all examples at once needs none."""
         return np.zeros((0, 1), dtype=np.int64)
 
+    @property
+    def draws(self) -> bool:
+        """Whether `plan` depends on the seed; if not, clients of one size share a plan."""
+        return type(self).plan is not Work.plan
+
     @abstractmethod
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Compute the reply, a tensor per column."""

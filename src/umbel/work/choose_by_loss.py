@@ -26,6 +26,10 @@ class ChooseByLoss(Work):
     def plan(self, num_examples: int, seed: int) -> Plan:
         return self.then.plan(num_examples, seed)
 
+    @property
+    def draws(self) -> bool:
+        return self.then.draws
+
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         models = sent["models"]
         losses = mean_losses(net, models, shard.everything())

@@ -25,6 +25,10 @@ class Feature(Work):
     def plan(self, num_examples: int, seed: int) -> Plan:
         return self.of.plan(num_examples, seed)
 
+    @property
+    def draws(self) -> bool:
+        return self.of.draws
+
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         reply = self.of(net, shard, sent)
         direction = reply["gradient"] if "gradient" in reply else reply["update"]

@@ -29,6 +29,10 @@ class Gradient(Work):
             return super().plan(num_examples, seed)
         return shuffled(num_examples, self.batch_size, 1, np.random.default_rng(seed))[:1]
 
+    @property
+    def draws(self) -> bool:
+        return self.batch_size != "all"
+
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         theta = sent["theta"]
         if self.batch_size == "all":

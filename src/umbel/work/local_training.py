@@ -57,6 +57,10 @@ class LocalTraining(Work):
         plan = plan.reshape(epochs, -1, width)[:, :per_epoch].reshape(-1, width)
         return plan[: self.steps]
 
+    @property
+    def draws(self) -> bool:
+        return self.batch_size != "all"
+
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         update = net.descend(sent["theta"], shard, self.descent)
         return {"update": update, "num_examples": shard.num_examples}
@@ -92,10 +96,16 @@ def batch_width(num_examples: int, batch_size: int | Everything) -> int:
 def shuffled(
     num_examples: int, batch_size: int | Everything, epochs: int, rng: np.random.Generator
 ) -> Plan:
-    """Every example once an epoch, in random order: (epochs * batches, batch width)."""
+    """Every example once an epoch: (epochs * batches, batch width).
+
+    In random order, unless all are in one batch anyhow, as `batch_size = "all"` says.
+    """
     width = batch_width(num_examples, batch_size)
     steps = -(-num_examples // width)
     plan = np.full((epochs, steps * width), -1, dtype=np.int64)
     for epoch in plan:
-        epoch[:num_examples] = rng.permutation(num_examples)
+        all_at_once = batch_size == "all"
+        epoch[:num_examples] = (
+            np.arange(num_examples) if all_at_once else rng.permutation(num_examples)
+        )
     return plan.reshape(epochs * steps, width)

@@ -35,6 +35,10 @@ class MeanLoss(Work):
             return super().plan(num_examples, seed)
         return shuffled(num_examples, self.max_examples, 1, np.random.default_rng(seed))[:1]
 
+    @property
+    def draws(self) -> bool:
+        return self.max_examples is not None
+
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         batches = shard.everything() if self.max_examples is None else shard.batches()
         return {"losses": mean_losses(net, sent["models"], batches)}

@@ -28,6 +28,10 @@ class MixtureTraining(Work):
     def plan(self, num_examples: int, seed: int) -> Plan:
         return self.local.plan(num_examples, seed)
 
+    @property
+    def draws(self) -> bool:
+        return self.local.draws
+
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         received, weights, cut = sent["models"], sent[MEMORY], net.layout.num_weights
         models = list(received)

@@ -36,6 +36,10 @@ class MoreauTraining(Work):
     def plan(self, num_examples: int, seed: int) -> Plan:
         return self.local.plan(num_examples, seed)
 
+    @property
+    def draws(self) -> bool:
+        return self.local.draws
+
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         received, cut = sent["theta"], net.layout.num_weights
         model = personal = received

@@ -30,6 +30,10 @@ class Quantised(Work):
     def plan(self, num_examples: int, seed: int) -> Plan:
         return self.of.plan(num_examples, seed)
 
+    @property
+    def draws(self) -> bool:
+        return self.of.draws
+
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         scale = 10.0**self.digits
         reply = self.of(net, shard, sent)

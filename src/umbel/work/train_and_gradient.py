@@ -24,6 +24,10 @@ class TrainAndGradient(Work):
     def plan(self, num_examples: int, seed: int) -> Plan:
         return self.local.plan(num_examples, seed)
 
+    @property
+    def draws(self) -> bool:
+        return self.local.draws
+
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         gradient = gradient_of_all(net, shard, sent["theta"])
         return {**self.local(net, shard, sent), "gradient": gradient}

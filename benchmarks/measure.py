@@ -1,0 +1,81 @@
+"""Timing two ways of one computation fairly: pinned, alternating, checked equal before."""
+
+from __future__ import annotations
+
+import os
+import resource
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter, process_time
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds of several runs."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, seconds: list[float]) -> Timing:
+        """Their median and extremes."""
+        return cls(statistics.median(seconds), min(seconds), max(seconds))
+
+
+def pin() -> int:
+    """Keep this process on one core, with one thread; the number of that core."""
+    torch.set_num_threads(1)
+    core = max(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {core})
+    return core
+
+
+def clock(device: str) -> Callable[[], float]:
+    """CPU seconds of this process; on a GPU, seconds on the wall once it is done."""
+    if device == "cpu":
+        return process_time
+
+    def wall() -> float:
+        torch.cuda.synchronize()
+        return perf_counter()
+
+    return wall
+
+
+def alternate(contenders: list[Callable[[], object]], repeats: int, device: str) -> list[Timing]:
+    """Run them in turns, each `repeats` times after one run to warm up."""
+    now = clock(device)
+    seconds: list[list[float]] = [[] for _ in contenders]
+    for run in range(repeats + 1):
+        for contender, taken in zip(contenders, seconds, strict=True):
+            start = now()
+            contender()
+            if run:
+                taken.append(now() - start)
+    return [Timing.of(taken) for taken in seconds]
+
+
+def matmul_peak(device: str, size: int = 2048) -> float:
+    """FLOP a second of a large matrix product in single precision: the best of ten."""
+    size = size if device == "cpu" else 4 * size
+    a, now, best = torch.rand(size, size, device=device), clock(device), float("inf")
+    for _ in range(10):
+        start = now()
+        a @ a
+        best = min(best, now() - start)
+    return 2 * size**3 / best
+
+
+def peak_memory_mb() -> float:
+    """The most memory this process has held, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def largest_difference(found: Tensor, expected: Tensor) -> float:
+    """The largest difference of two results, in units of the largest expected value."""
+    return float((found - expected).abs().max() / expected.abs().max())

@@ -1,0 +1,62 @@
+"""Rows of clients -> sums of clusters, of all at once or block by block as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+MANY = 64
+"""Above this many clusters, rows are added one by one instead of by a matrix product."""
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What remains of rows (N, P) in K clusters."""
+
+    values: Tensor  # (K, P) sum of weight times row
+    weights: Tensor  # (K,) float64, sum of weights
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(self.values + other.values, self.weights + other.weights)
+
+    def means(self) -> Tensor:
+        """Weighted means (K, P), 0 where nobody is."""
+        weights = torch.where(self.weights > 0, self.weights, 1).to(self.values.dtype)
+        return self.values / weights[:, None]
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """Leave to write sums in place of the rows of a column: its sum over each cluster's clients.
+
+    A client's cluster is known before, or it is what the client says itself, in another column.
+    """
+
+    num_clusters: int  # K
+    labels: Tensor | None  # (M,) the cluster of each client of the federation; None: see `chosen`
+    weights: str | None = "num_examples"  # the column with a client's weight; None: all equal
+    column: str = "update"
+    chosen: str = "chosen"  # the column with a client's cluster
+
+    def of(self, clients: Tensor, columns: Mapping[str, Tensor]) -> tuple[Sums, dict[str, Tensor]]:
+        """The sums, and the other columns, of the replies of these clients."""
+        others = {name: rows for name, rows in columns.items() if name != self.column}
+        labels = columns[self.chosen] if self.labels is None else self.labels[clients]
+        ones = torch.ones(len(clients), dtype=torch.float64)
+        weights = ones if self.weights is None else columns[self.weights]
+        return cluster_sums(columns[self.column], labels, weights, self.num_clusters), others
+
+
+def cluster_sums(rows: Tensor, labels: Tensor, weights: Tensor, num_clusters: int) -> Sums:
+    """Weighted sums of finite rows (N, P), with weights (N,), within each cluster."""
+    total = torch.zeros(num_clusters, dtype=torch.float64).index_add_(0, labels, weights.double())
+    own = weights.to(rows.dtype)
+    if num_clusters > MANY:
+        values = rows.new_zeros(num_clusters, rows.shape[1])
+        return Sums(values.index_add_(0, labels, rows * own[:, None]), total)
+    shares = rows.new_zeros(num_clusters, len(rows))
+    shares[labels, torch.arange(len(rows))] = own
+    return Sums(shares @ rows, total)

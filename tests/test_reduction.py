@@ -1,0 +1,118 @@
+"""Sums over clusters, made block by block on the way, are the sums of all rows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests.federations import blobs, each_its_own, mlp
+from umbel.engines import Sequential, wrappers
+from umbel.engines.wrappers import Guarded, QuorumError
+from umbel.experiment import Run
+from umbel.flow import Engine, Replies, Request
+from umbel.reduction import MANY, Reduction, cluster_sums
+from umbel.validation import Limits
+from umbel.work import LocalTraining
+
+ROWS = torch.tensor([[1.0, 10.0], [3.0, 30.0], [5.0, 50.0]])
+LABELS = torch.tensor([0, 2, 0])
+
+
+def asked(reduction: Reduction | None) -> Request:
+    net = mlp()
+    theta = each_its_own(torch.stack([net.new(seed) for seed in range(6)]))
+    return Request(
+        LocalTraining(batch_size=4),
+        torch.arange(6),
+        range(6),
+        each={"theta": theta},
+        reduction=reduction,
+    )
+
+
+@pytest.fixture(params=[1, 2, 100])
+def rows_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    rows = int(request.param)
+    monkeypatch.setattr(wrappers, "BLOCK_BYTES", rows * 8 * mlp().layout.num_values)
+    return rows
+
+
+class Watched:
+    """Notes how many clients were asked at once, and answers in reverse order."""
+
+    def __init__(self) -> None:
+        self.engine = Sequential(mlp(), blobs())
+        self.most = 0
+
+    def send(self, request: Request) -> Replies:
+        self.most = max(self.most, len(request.clients))
+        replies = self.engine.send(request)
+        return replies.pick(torch.arange(len(replies.clients)).flip(0))
+
+
+def test_the_weighted_sums_of_clusters() -> None:
+    sums = cluster_sums(ROWS, LABELS, torch.tensor([1, 7, 3]), 4)
+    assert sums.values.tolist() == [[16.0, 160.0], [0.0, 0.0], [21.0, 210.0], [0.0, 0.0]]
+    assert sums.weights.tolist() == [4.0, 0.0, 7.0, 0.0]
+    assert sums.means().tolist() == [[4.0, 40.0], [0.0, 0.0], [3.0, 30.0], [0.0, 0.0]]
+
+
+def test_many_clusters_are_summed_alike() -> None:
+    few, many = (cluster_sums(ROWS, LABELS, torch.tensor([1, 7, 3]), k) for k in (3, MANY + 1))
+    assert torch.equal(many.values[:3], few.values)
+    assert torch.equal(many.weights[:3], few.weights)
+
+
+def test_no_more_rows_are_held_than_fit_and_the_sums_are_the_same(rows_at_once: int) -> None:
+    engine = Watched()
+    reduction = Reduction(2, torch.tensor([0, 1, 0, 1, 1, 0]))
+    replies = Guarded(engine, Limits()).send(asked(reduction))
+    assert engine.most == min(rows_at_once, 6)
+    assert replies.sums is not None
+    assert set(replies.columns) == {"num_examples"}
+    assert replies.clients.tolist() == list(range(6))
+    whole, _ = reduction.of(torch.arange(6), engine.engine.send(asked(None)).columns)
+    torch.testing.assert_close(replies.sums.values, whole.values, rtol=1e-5, atol=1e-4)
+    assert torch.equal(replies.sums.weights, whole.weights)
+
+
+def test_a_refused_row_is_in_no_sum_and_the_quorum_counts_all_blocks(rows_at_once: int) -> None:
+    class Poisoning(Watched):
+        def send(self, request: Request) -> Replies:
+            replies = super().send(request)
+            replies.columns["update"][replies.clients < poisoned] = torch.nan
+            return replies
+
+    reduction = Reduction(1, torch.zeros(6, dtype=torch.long), weights=None)
+    poisoned = 2
+    guard = Guarded(Poisoning(), Limits())
+    replies = guard.send(asked(reduction))
+    assert replies.sums is not None
+    assert replies.sums.weights.tolist() == [4.0]
+    assert replies.sums.values.isfinite().all()
+    assert set(guard.take().refused) == {0, 1}
+    poisoned = 4
+    with pytest.raises(QuorumError, match="2 of 6 clients gave a usable reply"):
+        guard.send(asked(reduction))
+    assert rows_at_once > 0
+
+
+@pytest.mark.parametrize("name", ["FedAvg", "IFCA", "PerFedAvg"])
+def test_a_round_in_blocks_is_the_round_at_once(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import umbel.algorithms
+
+    def last_state(rows: int) -> torch.Tensor:
+        monkeypatch.setattr(wrappers, "BLOCK_BYTES", rows * 8 * net.layout.num_values)
+        run = Run(getattr(umbel.algorithms, name)(), federation, net)
+        states = [state for state, _ in run.rounds(3)]
+        return torch.as_tensor(states[-1].models)
+
+    federation, net = blobs(), mlp(dtype=torch.float64)
+    torch.testing.assert_close(last_state(1), last_state(100), rtol=1e-12, atol=1e-12)
+
+
+def test_an_engine_without_the_guard_may_leave_the_rows_as_they_are() -> None:
+    engine: Engine = Sequential(mlp(), blobs())
+    replies = engine.send(asked(Reduction(1, torch.zeros(6, dtype=torch.long))))
+    assert replies.sums is None
+    assert len(replies.columns["update"]) == 6
