@@ -114,7 +114,7 @@ def test_a_comparison_differs_in_nothing_but_the_method() -> None:
         ("algorithm.name=3", "algorithm.name: 3 is not a string"),
         ("algorithm=3", "algorithm: 3 is not a table"),
         ("algorithm.name=nowhere:Method", "'nowhere:Method' can't be imported: No module named"),
-        ("algorithm.name=pathlib:Path", "'pathlib:Path' is not a dataclass that is a Algorithm"),
+        ("algorithm.name=pathlib:Path", "'pathlib:Path' is not a dataclass that extends Algorithm"),
         ("algorithm.local.optimizer.lr=1", "algorithm.local.optimizer.name: missing; known: sgd"),
         ("model.hidden=5", "model.hidden: not of the right form"),
         ("model.hidden=[5, 1.5]", "model.hidden[1]: 1.5 is not a whole number"),
@@ -134,8 +134,19 @@ def test_a_comparison_differs_in_nothing_but_the_method() -> None:
 def test_a_wrong_setting_is_named_with_its_path(setting: str, message: str, file: Path) -> None:
     with pytest.raises(UsageError) as refusal:
         read(file, [setting])
-    assert str(refusal.value).startswith(f"{file}: ")
+    assert str(refusal.value).startswith("--set ")
+    assert str(refusal.value).endswith(f" (over {file})")
     assert message in str(refusal.value)
+
+
+def test_a_mistake_in_the_file_is_not_laid_to_the_settings(file: Path) -> None:
+    file.write_text(BASE.replace("rounds = 7", "rounds = 0"))
+    with pytest.raises(UsageError) as refusal:
+        read(file)
+    assert str(refusal.value) == f"{file}: rounds: 0 is not 1 or more"
+    with pytest.raises(UsageError) as refusal:
+        read(file, ["seed=3"])
+    assert str(refusal.value) == f"{file} with --set seed=3: rounds: 0 is not 1 or more"
 
 
 def test_all_mistakes_are_told_at_once(file: Path) -> None:
@@ -173,7 +184,7 @@ def test_a_file_takes_from_the_one_it_extends_what_it_does_not_say(tmp_path: Pat
     over.write_text('extends = "_unnamed.toml"\n[algorithm]\nname = "fedavg"\n')
     assert read(over).algorithm == FedAvg(LocalTraining(batch_size=10))
     over.write_text('extends = "gone.toml"\n')
-    with pytest.raises(UsageError, match=r"gone\.toml: can't be read"):
+    with pytest.raises(UsageError, match=r"gone\.toml: can't be read: .*over\.toml extends it"):
         read(over)
     over.write_text("extends = 3\n")
     with pytest.raises(UsageError, match="extends: 3 is not the path of a TOML file"):

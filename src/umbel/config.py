@@ -57,14 +57,26 @@ def read(file: Path, settings: Sequence[str] = ()) -> Experiment:
     With `extends = "other.toml"` a file takes from there what it does not say itself. Raises
     `UsageError` that names every key that is wrong, and what was expected.
     """
-    table = {"name": file.stem, **load_table(file)}
+    alone = {"name": file.stem, **load_table(file)}
+    table = alone
     for setting in settings:
         table = merged(table, parse_setting(setting))
     try:
         experiment: Experiment = structured(table, Experiment)
     except UsageError as error:
-        raise UsageError(f"{file}: {error}") from None
+        raise UsageError(_blaming(file, alone, settings, str(error))) from None
     return experiment
+
+
+def _blaming(file: Path, alone: Mapping[str, Any], settings: Sequence[str], mistake: str) -> str:
+    """Say where to put it right: in the settings if the file alone is fine."""
+    if not settings:
+        return f"{file}: {mistake}"
+    try:
+        structured(alone, Experiment)
+    except UsageError:
+        return f"{file} with {' '.join(f'--set {setting}' for setting in settings)}: {mistake}"
+    return f"--set {mistake} (over {file})"
 
 
 def write(experiment: Experiment) -> str:
@@ -106,7 +118,8 @@ def load_table(file: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]
         table = tomllib.loads(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"{file}: can't be read: {reason}") from None
+        needed_by = f", and {extended_by[-1]} extends it" if extended_by else ""
+        raise UsageError(f"{file}: can't be read: {reason}{needed_by}") from None
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{file}: not TOML: {error}") from None
     base = table.pop("extends", None)
@@ -147,10 +160,10 @@ def parse_setting(text: str) -> dict[str, Any]:
     return result
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for a name that is not known."""
+def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
+    """A hint for a name that is not known; if none is like it, all names or what is said here."""
     close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
+    return f"did you mean {close[0]}?" if close else otherwise or f"known: {', '.join(known)}"
 
 
 class _UnfitError(ValueError):
@@ -243,7 +256,8 @@ def _entry(name: Any, kind: type) -> Any:
     except (ImportError, AttributeError, ValueError) as error:
         raise UsageError(f"name: {name!r} can't be imported: {error}") from None
     of_kind = issubclass(entry, kind) if isinstance(entry, type) else isinstance(entry, kind)
-    check(of_kind and is_dataclass(entry), "name", name, f"a dataclass that is a {kind.__name__}")
+    expected = f"a dataclass that extends {kind.__name__}"
+    check(of_kind and is_dataclass(entry), "name", name, expected)
     return entry
 
 

@@ -32,7 +32,8 @@ def find_experiment(name: str) -> Path:
         return Path(name)
     known = shipped_experiments()
     if name not in known:
-        raise UsageError(f"experiment: {name!r} is not known; {nearest(name, known)}")
+        hint = nearest(name, known, "`umbel list` shows the names, and files end in .toml")
+        raise UsageError(f"experiment: {name!r} is not known; {hint}")
     return known[name]
 
 
