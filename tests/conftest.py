@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import settings
 
+from tests.shell import SMALL, Shell
 from umbel.data.sources import DATA_DIR_VARIABLE, Sources
 
 settings.register_profile("umbel", deadline=None, derandomize=True, print_blob=True)
@@ -29,3 +32,28 @@ def real_data(tmp_path_factory: pytest.TempPathFactory) -> Sources:
     if not directory:
         pytest.skip(f"{DATA_DIR_VARIABLE} does not name a directory with MNIST and others")
     return Sources(Path(directory), tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture
+def umbel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Shell:
+    """`umbel` in a folder with two experiments, `both/fedavg.toml` and `both/flacc.toml`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "both").mkdir()
+    for name in ("fedavg", "flacc"):
+        (tmp_path / "both" / f"{name}.toml").write_text(SMALL.format(name=name))
+    return Shell(tmp_path, monkeypatch, capsys)
+
+
+@pytest.fixture
+def newcomers(tmp_path: Path) -> Path:
+    """A folder with two clients of images like the digits."""
+    folder = tmp_path / "newcomers"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    for name in ("north", "south"):
+        x = rng.random((12, 1, 8, 8), dtype=np.float32)
+        np.savez(folder / f"{name}.npz", x=x, y=rng.integers(0, 10, 12))
+    return folder

@@ -2,72 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from umbel import cli
+from tests.shell import Shell
 from umbel.data.sources import DATA_DIR_VARIABLE
 from umbel.folder import RunFolder
-
-SMALL = """
-rounds = 4
-participation = 0.5
-[scenario]
-name = "rotated-digits"
-clients = 8
-examples = [40]
-[model]
-name = "mlp"
-hidden = [16]
-[algorithm]
-name = "{name}"
-[algorithm.local]
-epochs = 1
-"""
-
-
-class Shell:
-    """Runs `umbel` in a folder of its own."""
-
-    def __init__(
-        self,
-        folder: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        capsys: pytest.CaptureFixture[str],
-    ) -> None:
-        self.folder, self.monkeypatch, self.capsys = folder, monkeypatch, capsys
-
-    def __call__(self, *arguments: str, status: int = 0) -> tuple[str, str]:
-        """What `umbel ARGUMENTS` prints on its two streams."""
-        self.monkeypatch.setattr(sys, "argv", ["umbel", *arguments])
-        with pytest.raises(SystemExit) as end:
-            cli.main()
-        printed = self.capsys.readouterr()
-        assert (end.value.code or 0) == status, printed.err
-        return printed.out, printed.err
-
-    def refused(self, *arguments: str) -> str:
-        """The one line that bad input gets, with exit status 2 and no traceback."""
-        _, errors = self(*arguments, status=2)
-        assert "Traceback" not in errors
-        lines = errors.strip().splitlines()
-        assert len(lines) == 1, errors
-        return lines[0]
-
-
-@pytest.fixture
-def umbel(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Shell:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    (tmp_path / "both").mkdir()
-    for name in ("fedavg", "flacc"):
-        (tmp_path / "both" / f"{name}.toml").write_text(SMALL.format(name=name))
-    return Shell(tmp_path, monkeypatch, capsys)
 
 
 def test_run_prints_a_line_a_round_and_what_it_came_to(umbel: Shell) -> None:
@@ -127,6 +69,7 @@ def test_list_names_everything(umbel: Shell) -> None:
     printed, _ = umbel("list")
     for name in ("flacc", "rotated-mnist", "cnn", "ifca-digits", "rotated-digits"):
         assert name in printed
+    assert "2x2 pooling, then one hidden layer." in " ".join(printed.split())
 
 
 def test_help_and_version(umbel: Shell) -> None:
@@ -142,6 +85,10 @@ def test_help_and_version(umbel: Shell) -> None:
         ("participation=0", "participation: 0.0 is not in (0, 1]"),
         ("scenario.clients=2", "clients: 2 is not at least one for each of 4 groups"),
         ("scenario.examples=[9999]", "examples: 9999 is not few enough: 8 clients share 1797"),
+        ("scenario.examples=[0]", "--set scenario.examples: (0,) is not numbers of 1 or more"),
+        ("scenario={name='shifted', clients=5000}", "clients: 5000 is not few enough: they share"),
+        ("scenario.test_fraction=0.999", "test_fraction: 0.999 is not low enough: of the 40"),
+        ("rounds=-5", "umbel: --set rounds: -5 is not 1 or more (over both/flacc.toml)"),
         ("scenario.source=mnist", "source: 'mnist' is not in the data directory: there is no file"),
         ("engine.device=cuda:99", "engine.device: 'cuda:99' is not available here"),
     ],
@@ -161,6 +108,7 @@ def test_names_and_files_that_are_not_there_are_refused(umbel: Shell) -> None:
     assert "'flac-digits' is not known; did you mean flacc-digits" in umbel.refused(
         "run", "flac-digits"
     )
+    assert "'.' is not known; `umbel list` shows" in umbel.refused("run", ".")
     assert "can't be read: No such file" in umbel.refused("run", "gone.toml")
     assert "is not known" in umbel.refused("compare", "gone")
     assert "'gone' is not the folder of a run" in umbel.refused("resume", "gone")
@@ -172,7 +120,8 @@ def test_names_and_files_that_are_not_there_are_refused(umbel: Shell) -> None:
 
 def test_a_run_folder_that_is_taken_broken_or_in_use_is_refused(umbel: Shell) -> None:
     umbel("run", "both/flacc.toml")
-    assert "holds a run already" in umbel.refused("run", "both/flacc.toml")
+    message = umbel.refused("run", "both/flacc.toml")
+    assert "holds a finished run; see what it came to by `umbel show" in message
     folder = RunFolder.open(umbel.folder / "runs" / "flacc-seed0")
     folder.file("clusters.csv").unlink()
     with folder.locked():
@@ -205,13 +154,17 @@ def test_a_folder_of_clients_with_a_fault_is_refused(umbel: Shell) -> None:
 
 def test_where_nothing_can_be_written_it_says_so(umbel: Shell) -> None:
     (umbel.folder / "runs").write_text("a file")
-    assert "runs" in umbel.refused("run", "both/flacc.toml")
+    for command in ("run", "both/flacc.toml"), ("compare", "both"):
+        message = umbel.refused(*command)
+        assert "--runs-dir: 'runs' is not a folder to write in: " in message
+        assert "Errno" not in message
 
 
 def test_below_the_quorum_a_run_fails_and_says_how_to_go_on(umbel: Shell) -> None:
     _, errors = umbel("run", "both/flacc.toml", "--set", "faults.drop=1", status=1)
     (line,) = errors.strip().splitlines()
     assert "round 0: 0 of 4 clients gave a usable reply" in line
+    assert "limits and faults stay as they are" in line
     assert line.endswith(f"go on with: umbel resume {Path('runs') / 'flacc-seed0'}")
 
 
@@ -234,17 +187,6 @@ def test_on_a_terminal_progress_is_one_live_line(
     assert printed.count("\n") < 60
 
 
-@pytest.fixture
-def newcomers(tmp_path: Path) -> Path:
-    folder = tmp_path / "newcomers"
-    folder.mkdir()
-    rng = np.random.default_rng(0)
-    for name in ("north", "south"):
-        x = rng.random((12, 1, 8, 8), dtype=np.float32)
-        np.savez(folder / f"{name}.npz", x=x, y=rng.integers(0, 10, 12))
-    return folder
-
-
 @pytest.mark.usefixtures("newcomers")
 def test_assign_gives_newcomers_a_cluster_with_the_score_of_each(umbel: Shell) -> None:
     umbel("run", "both/fedavg.toml", "--set", "algorithm.name=ifca")
@@ -261,14 +203,15 @@ def test_assign_gives_newcomers_a_cluster_with_the_score_of_each(umbel: Shell) -
 def test_assign_refuses_what_does_not_fit(umbel: Shell, newcomers: Path) -> None:
     umbel("run", "both/flacc.toml")
     run = "runs/flacc-seed0"
-    assert "a folder with .npz files" in umbel.refused("assign", run, "nowhere")
     assert "went on until its entities separated" in umbel.refused("assign", run, "newcomers")
     np.savez(newcomers / "odd.npz", x=np.zeros((3, 1, 9, 9)), y=np.zeros(3, dtype=int))
-    assert "is not (1, 8, 8)" in umbel.refused("assign", run, "newcomers/odd.npz")
+    message = umbel.refused("assign", run, "newcomers/odd.npz")
+    assert "client odd: shape of an input: (1, 9, 9) is not (1, 8, 8), the run's" in message
     np.savez(newcomers / "odd.npz", x=np.zeros((3, 1, 8, 8)), y=np.full(3, 10))
     assert "label: 10 is not in 0 to 9" in umbel.refused("assign", run, "newcomers/odd.npz")
     np.savez(newcomers / "odd.npz", x=np.zeros((3, 1, 8, 8)), y=np.zeros(3))
-    assert "targets are numbers" in umbel.refused("assign", run, "newcomers/odd.npz")
+    message = umbel.refused("assign", run, "newcomers/odd.npz")
+    assert "client odd: y: 'floating-point numbers' is not labels of 10 classes" in message
     umbel("run", "both/fedavg.toml")
     for file in ("checkpoint.safetensors", "models/cluster-0.safetensors"):
         (umbel.folder / "runs/fedavg-seed0" / file).write_bytes(b"damaged")
@@ -285,22 +228,28 @@ def test_clusters_estimates_how_many_there_are_where_a_method_keeps_vectors(umbe
     assert "largest gap" in printed
     assert "gap statistic" in printed
     assert (umbel.folder / "count.png").is_file()
+    message = umbel.refused("clusters", "runs/fedavg-seed0", "--plot", "count.foo")
+    assert "--plot: 'count.foo' is not a file that ends in .png, .svg, .pdf" in message
+    assert "ends in .png, .svg, .pdf" in " ".join(umbel("clusters", "--help")[0].split())
     umbel("run", "both/flacc.toml")
     assert "a method that keeps such vectors" in umbel.refused("clusters", "runs/flacc-seed0")
 
 
 def test_show_prints_the_course_of_a_comparison(umbel: Shell) -> None:
     umbel("compare", "both", "--seeds", "2")
-    printed, _ = umbel("show", "runs/both", "--at", "1, 4,99")
+    printed, _ = umbel("show", "runs/both", "--at", "1, 4")
     assert "round 4" in printed
     assert "flacc" in printed
     printed, _ = umbel("show", "runs/both", "--reach", "purity=0.2")
     assert "rounds to purity 0.2" in printed
     assert "2 of 2" in printed
     assert "--at: '1;2' is not of the form" in umbel.refused("show", "runs/both", "--at", "1;2")
+    message = umbel.refused("show", "runs/both", "--at", "4,5")
+    assert "--at: 5 is not a round of the run: 1 to 4" in message
     message = umbel.refused("show", "runs/both", "--reach", "purty=0.9")
     assert "--reach: 'purty' is not any of round, loss" in message
     assert "of the form purity=0.9" in umbel.refused("show", "runs/both", "--reach", "purity")
+    assert "'missing' is not any of" in umbel.refused("show", "runs/both", "--reach", "missing=3")
 
 
 def test_a_comparison_of_regressions_is_by_loss(umbel: Shell) -> None:

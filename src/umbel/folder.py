@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import importlib.metadata
 import json
 import os
@@ -25,6 +24,7 @@ from torch import Tensor
 from umbel import checkpoint, config
 from umbel.algorithms.base import State
 from umbel.checks import UsageError, check
+from umbel.client_rows import read_rows, write_rows
 from umbel.experiment import Experiment, Run
 from umbel.records import Record
 from umbel.scores import ClientScores
@@ -53,6 +53,11 @@ class RunFolder:
     def create(cls, path: Path | str, experiment: Experiment) -> RunFolder:
         """A folder for a new run. Raises `UsageError` if a round of another was done there."""
         folder = cls(Path(path))
+        if folder.finished:
+            raise UsageError(
+                f"{path}: holds a finished run; see what it came to by `umbel show {path}`, "
+                "or choose another --runs-dir or name"
+            )
         if folder.begun:
             raise UsageError(
                 f"{path}: holds a run already; go on with it by `umbel resume {path}`, "
@@ -91,7 +96,8 @@ class RunFolder:
     @property
     def begun(self) -> bool:
         """Whether any round is done."""
-        return bool(self.records()) or self.file("checkpoint.safetensors").is_file()
+        has_checkpoint = self.file("checkpoint.safetensors").is_file()
+        return self.finished or has_checkpoint or bool(self._whole_records())
 
     @property
     def finished(self) -> bool:
@@ -99,16 +105,29 @@ class RunFolder:
         return self.file("clusters.csv").is_file()
 
     def records(self) -> list[Record]:
-        """The records of all whole rounds so far."""
+        """The records of all whole rounds so far.
+
+        Raises `UsageError` if the run is finished and not all of its rounds are there.
+        """
+        finished = self.finished  # asked first: another process may be writing the last record
+        records = self._whole_records()
+        rounds = self.experiment.rounds if finished else len(records)
+        if len(records) != rounds:
+            found = f"{len(records)} whole records instead of {rounds}, as the run is finished"
+            raise UsageError(f"{self.file('records.jsonl')}: damaged: {found}")
+        return records
+
+    def _whole_records(self) -> list[Record]:
+        """The records up to the first line that is not one."""
         try:
-            lines = self.file("records.jsonl").read_text(encoding="utf-8").splitlines()
+            text = self.file("records.jsonl").read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             return []
         records: list[Record] = []
-        for line in lines:
+        for line in text.splitlines():
             try:
                 record = Record.from_json(line)
-            except (ValueError, TypeError, KeyError):
+            except (ValueError, TypeError, KeyError, AttributeError):
                 break  # the line that was being written when the process was killed
             if record.round != len(records):
                 break
@@ -165,16 +184,23 @@ class RunFolder:
             header = {"umbel": json.dumps(asdict(made_for))}
             save_file(tensors, models / f"cluster-{cluster}.safetensors", header)
         beside = self.file("clusters.csv.partial")
-        with beside.open("w", encoding="utf-8", newline="") as lines:
-            writer = csv.writer(lines)
-            writer.writerow(["client", "group", "cluster", "examples", "accuracy", "loss"])
-            writer.writerows(_client_rows(run, scores))
+        write_rows(beside, federation, scores)
         checkpoint.replace_durably(beside, self.file("clusters.csv"))
 
     def clients(self) -> list[dict[str, str]]:
-        """The rows of `clusters.csv` of a finished run, one a client."""
-        with self.file("clusters.csv").open(encoding="utf-8", newline="") as lines:
-            return list(csv.DictReader(lines))
+        """The rows of `clusters.csv` of a finished run, one a client.
+
+        Raises `UsageError` if they are not what `finish` wrote.
+        """
+        try:
+            return read_rows(self.file("clusters.csv"))
+        except UsageError as error:
+            raise UsageError(f"{error}; {self._put_right}") from None
+
+    @property
+    def _put_right(self) -> str:
+        """How to get back results that are lost."""
+        return f"remove clusters.csv, and `umbel resume {self.path}` writes it and the models again"
 
     def made_for(self, cluster: int) -> MadeFor:
         """What the model of a cluster fits, without reading the model itself."""
@@ -191,8 +217,10 @@ class RunFolder:
     def _model_file(self, cluster: int) -> Iterator[Any]:
         """The open file. Raises `UsageError` if it is missing, or not what it should be."""
         file = self.file("models") / f"cluster-{cluster}.safetensors"
-        known = f"a cluster of this run: 0 to {len(list(file.parent.glob('*'))) - 1}"
-        check(file.is_file(), "cluster", cluster, known)
+        if not file.is_file():
+            last = max(int(row["cluster"]) for row in self.clients())
+            check(0 <= cluster <= last, "cluster", cluster, f"a cluster of this run: 0 to {last}")
+            raise UsageError(f"{file}: missing; {self._put_right}")
         try:
             with safe_open(file, framework="pt") as opened:
                 yield opened
@@ -223,19 +251,6 @@ def environment() -> dict[str, Any]:
 def now() -> datetime:
     """The time, for the environment file."""
     return datetime.now(UTC)
-
-
-def _client_rows(run: Run, scores: ClientScores) -> Iterator[list[object]]:
-    federation = run.federation
-    for client, name in enumerate(federation.names):
-        yield [
-            name,
-            "" if federation.groups is None else federation.groups[client],
-            scores.clusters[client],
-            federation.train.sizes[client],
-            "" if np.isnan(scores.accuracy[client]) else float(scores.accuracy[client]),
-            "" if np.isnan(scores.loss[client]) else float(scores.loss[client]),
-        ]
 
 
 def _write_text(file: Path, text: str) -> None:

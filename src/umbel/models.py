@@ -66,7 +66,10 @@ class MLP(Model):
 @dataclass(frozen=True)
 class CNN(Model):
     """Convolutions that keep the image's size, each with ReLU and 2x2 pooling, then one hidden
-    layer. The defaults are the network of Mehta & Shao 2023, V-B, and of McMahan et al. 2017."""
+    layer.
+
+    The defaults are the network of Mehta & Shao 2023, V-B, and of McMahan et al. 2017.
+    """
 
     channels: tuple[int, ...] = (32, 64)
     kernel: int = 5

@@ -10,12 +10,17 @@ from umbel.cluster_count import ClusterCount
 FORMATS = (".png", ".svg", ".pdf")
 
 
+def check_format(file: Path) -> None:
+    """Raise `UsageError` where figures can't be written to such a file."""
+    check(file.suffix in FORMATS, "--plot", str(file), f"a file that ends in {', '.join(FORMATS)}")
+
+
 def draw_singular_values(count: ClusterCount, file: Path) -> None:
     """The singular values with their largest gap, and k-means with the estimates, side by side.
 
     Raises `UsageError` without the plotting library, or for a file of another kind.
     """
-    check(file.suffix in FORMATS, "--plot", str(file), f"a file that ends in {', '.join(FORMATS)}")
+    check_format(file)
     try:
         from matplotlib.figure import Figure
         from matplotlib.ticker import MaxNLocator

@@ -95,10 +95,13 @@ class Result:
         newcomers' examples are not of the run's kind.
         """
         made_for, experiment = self.made_for[0], self.experiment
-        shape = newcomers.input_shape
-        check(shape == made_for.input_shape, "inputs of shape", shape, str(made_for.input_shape))
-        kinds = (newcomers.num_classes is None, made_for.num_classes is None)
-        check(kinds[0] == kinds[1], "y", "labels" if kinds[1] else "numbers", "as in the run")
+        # Newcomers are alike: what does not fit in the first, fits in none.
+        first, shape = f"client {newcomers.names[0]}", newcomers.input_shape
+        expected = f"{made_for.input_shape}, the run's"
+        check(shape == made_for.input_shape, f"{first}: shape of an input", shape, expected)
+        kinds = ("whole numbers, as class labels are", "floating-point numbers")
+        found, wanted = (kinds[n is None] for n in (newcomers.num_classes, made_for.num_classes))
+        check(found == wanted, f"{first}: y", found, f"{wanted}, as in the run")
         too_many = (newcomers.num_classes or 0) > (made_for.num_classes or 0)
         expected = f"at most {made_for.num_outputs}, as in the run"
         check(not too_many, "number of classes", newcomers.num_classes, expected)

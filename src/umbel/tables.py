@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from numbers import Real
 
 import numpy as np
 from rich.box import SIMPLE_HEAD
@@ -124,7 +125,8 @@ def reached(outcomes: Sequence[Outcome], measure: str, goal: float) -> Table:
 def _first_round(run: Outcome, measure: str, goal: float) -> float | None:
     for record in run.records:
         values = {**vars(record), **record.measures}
-        check(measure in values, "--reach", measure, f"any of {', '.join(values)}")
+        known = [name for name, value in values.items() if value is None or isinstance(value, Real)]
+        check(measure in known, "--reach", measure, f"any of {', '.join(known)}")
         if values[measure] is not None and values[measure] >= goal:
             return record.round + 1
     return None

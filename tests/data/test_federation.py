@@ -81,7 +81,10 @@ def test_pixels_become_floats_and_token_numbers_stay_numbers() -> None:
         ([(X, Y)], {"groups": [0, 1]}, "groups: [0, 1] is not one of 1 clients each"),
         ([(X, Y)], {"names": ["a", "b"]}, "names: ('a', 'b') is not a name for each of 1 clients"),
         ([(X, Y)], {"test_fraction": 1.0}, "test_fraction: 1.0 is not in [0, 1)"),
-        ([(X, X)], {"num_classes": 3}, "num_classes: 3 is not None, as targets are numbers"),
+        ([(X, Y)], {"test_fraction": 0.99}, "test_fraction: 0.99 is not low enough: of the 6"),
+        ([(X, X)], {"num_classes": 3}, "client 0: y: 'floating-point numbers' is not labels of 3"),
+        ([(X.astype(str), Y)], {}, "client 0: x: '<U32' is not a type of numbers"),
+        ([(X, Y + 1j)], {}, "client 0: y: 'torch.complex128' is not a type of real numbers"),
     ],
 )
 def test_bad_data_is_refused_with_the_client_and_the_fault(

@@ -235,13 +235,21 @@ def test_a_folder_may_bring_its_own_test_examples(tmp_path: Path, sources: Sourc
 
 def test_a_bad_folder_is_refused_with_the_file(tmp_path: Path, sources: Sources) -> None:
     scenario = Folder(str(tmp_path))
-    with pytest.raises(UsageError, match=r"is not a folder with \.npz files"):
+    with pytest.raises(UsageError, match=r"holds no \.npz files"):
         scenario.build(0, sources)
-    (tmp_path / "a.npz").write_bytes(b"no arrays")
-    with pytest.raises(UsageError, match=r"a\.npz can't be read as arrays"):
+    with pytest.raises(UsageError, match="gone: there is no such folder or file"):
+        Folder(str(tmp_path / "gone")).build(0, sources)
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    array = (tmp_path / "array.npy").read_bytes()
+    for garbage in (b"no arrays", b"", b"PK\x03\x04 nor this", array):
+        (tmp_path / "a.npz").write_bytes(garbage)
+        with pytest.raises(UsageError, match=r"a\.npz: not a \.npz file of plain arrays, as numpy"):
+            scenario.build(0, sources)
+    np.savez(tmp_path / "a.npz", x=np.array([{}], dtype=object), y=np.zeros(1))
+    with pytest.raises(UsageError, match=r"a\.npz: not a \.npz file of plain arrays"):
         scenario.build(0, sources)
     np.savez(tmp_path / "a.npz", x=np.zeros(3))
-    with pytest.raises(UsageError, match=r"a\.npz: \['x'\] is not a file with arrays x and y"):
+    with pytest.raises(UsageError, match=r"a\.npz: lacks y: arrays x and y are needed"):
         scenario.build(0, sources)
     write_client(tmp_path, "a", 5)
     (tmp_path / "groups.csv").write_text("b,1\n")

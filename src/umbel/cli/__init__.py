@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -73,7 +75,8 @@ def run(
     chosen = read(find_experiment(experiment), settings)
     chosen = chosen if seed is None else chosen.with_seed(seed)
     sources = Sources.default(data_dir)
-    folder = RunFolder.create(runs_dir / _folder_name(chosen), chosen)
+    with _writing_to(runs_dir):
+        folder = RunFolder.create(runs_dir / _folder_name(chosen), chosen)
     _advance(folder, sources)
     looking.print_run(folder)
 
@@ -115,7 +118,9 @@ def compare(
     for experiment in experiments:
         for seed in range(first_seed, first_seed + seeds):
             seeded = experiment.with_seed(seed)
-            done = _begun_or_new(runs_dir / source.resolve().name / _folder_name(seeded), seeded)
+            with _writing_to(runs_dir):
+                path = runs_dir / source.resolve().name / _folder_name(seeded)
+                done = _begun_or_new(path, seeded)
             _advance(done, sources, lines=4)
             outcomes.append(tables.Outcome.of(done))
     Console().print(tables.comparison(outcomes))
@@ -125,7 +130,7 @@ def _advance(folder: RunFolder, sources: Sources, lines: int = 1000) -> None:
     """Do the rounds that are left, showing how it goes."""
     experiment, path = folder.experiment, folder.path
     if folder.finished:
-        click.echo(f"{path}: finished already")
+        click.echo(f"{path}: finished already: {len(folder.records())} rounds")
         return
     title = f"{experiment.name} seed {experiment.seed}"
     try:
@@ -136,7 +141,18 @@ def _advance(folder: RunFolder, sources: Sources, lines: int = 1000) -> None:
         click.echo(f"stopped; go on with: umbel resume {path}", err=True)
         raise
     except QuorumError as error:
-        raise QuorumError(f"{error}; go on with: umbel resume {path}") from None
+        kept = "limits and faults stay as they are: for others choose another --runs-dir or name"
+        raise QuorumError(f"{error}; {kept}; go on with: umbel resume {path}") from None
+
+
+@contextmanager
+def _writing_to(runs_dir: Path) -> Iterator[None]:
+    """Name the option where the folder of a run can't be made."""
+    try:
+        yield
+    except OSError as error:
+        why = f"a folder to write in: {error.strerror or error}"
+        raise UsageError(f"--runs-dir: {str(runs_dir)!r} is not {why}") from None
 
 
 def _folder_name(experiment: Experiment) -> str:
@@ -167,8 +183,13 @@ def main() -> None:
         status = error.exit_code
     except (click.Abort, KeyboardInterrupt):
         status = INTERRUPTED
-    except (UsageError, OSError) as error:
+    except UsageError as error:
         click.echo(f"umbel: {error}", err=True)
+        status = BAD_INPUT
+    except OSError as error:
+        named = error.filename is not None and error.strerror is not None
+        message = f"{error.filename}: {error.strerror}" if named else error
+        click.echo(f"umbel: {message}", err=True)
         status = BAD_INPUT
     except QuorumError as error:
         click.echo(f"umbel: {error}", err=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -19,8 +19,10 @@ from umbel.data.scenarios.folder import read_clients
 from umbel.execution import load
 from umbel.folder import RunFolder
 from umbel.models import MODELS
-from umbel.plots import draw_singular_values
+from umbel.plots import FORMATS, check_format, draw_singular_values
 from umbel.shipped import experiments_in, shipped_comparisons, shipped_experiments
+
+PLOT_HELP = f"Draw it too, to a file that ends in {', '.join(FORMATS)}."
 
 
 @click.command(name="list")
@@ -55,18 +57,24 @@ def show(run: Path, at: str | None, reach: str | None) -> None:
     finished = [folder for folder in folders if folder.finished]
     check(bool(finished), "run", str(run), "a folder with a finished run in it")
     outcomes = [tables.Outcome.of(folder) for folder in finished]
-    console = Console()
-    if at is None and reach is None:
-        console.print(tables.comparison(outcomes))
+    wanted = [tables.comparison(outcomes)] if at is None and reach is None else []
     if at is not None:
-        rounds = at.replace(" ", "").split(",")
-        fine = all(number.isdecimal() and int(number) > 0 for number in rounds)
-        check(fine, "--at", at, "of the form 5,10,30")
-        console.print(tables.course(outcomes, [int(number) for number in rounds]))
+        wanted.append(tables.course(outcomes, _rounds(at, outcomes)))
     if reach is not None:
         measure, _, goal = reach.partition("=")
         check(goal.replace(".", "", 1).isdecimal(), "--reach", reach, "of the form purity=0.9")
-        console.print(tables.reached(outcomes, measure, float(goal)))
+        wanted.append(tables.reached(outcomes, measure, float(goal)))
+    Console().print(*wanted, sep="")
+
+
+def _rounds(at: str, outcomes: Sequence[tables.Outcome]) -> list[int]:
+    """The rounds that a list such as 5,10,30 names."""
+    numbers = at.replace(" ", "").split(",")
+    check(all(map(str.isdecimal, numbers)), "--at", at, "of the form 5,10,30")
+    most = max(len(outcome.records) for outcome in outcomes)
+    for number in map(int, numbers):
+        check(1 <= number <= most, "--at", number, f"a round of the run: 1 to {most}")
+    return [int(number) for number in numbers]
 
 
 @click.command()
@@ -84,14 +92,17 @@ def assign(run: Path, data: Path) -> None:
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--plot", type=click.Path(path_type=Path), help="Draw it too: a .png or .svg file.")
+@click.option("--plot", type=click.Path(path_type=Path), help=PLOT_HELP)
 def clusters(run: Path, plot: Path | None) -> None:
     """Estimate how many clusters there are from what a finished RUN clustered its clients by."""
+    if plot is not None:
+        check_format(plot)
     result = load(run)
     found = count_clusters(result.profile, result.experiment.seed)
-    Console().print(tables.cluster_count(found))
     if plot is not None:
         draw_singular_values(found, plot)
+    Console().print(tables.cluster_count(found))
+    if plot is not None:
         click.echo(f"drawn: {plot}")
 
 
@@ -101,11 +112,12 @@ COMMANDS = (list_, show, assign, clusters)
 def print_run(folder: RunFolder) -> None:
     """The last round of a run, and its clusters if it is finished."""
     console, records = Console(), folder.records()
-    console.print(f"{folder.path}" + ("" if folder.finished else " (not finished)"))
+    clients = folder.clients() if folder.finished else []
+    console.print(f"{folder.path}" + ("" if clients else " (not finished)"))
     if records:
         console.print(tables.last_round(records[-1]))
-    if folder.finished:
-        console.print(tables.clusters(folder.clients()))
+    if clients:
+        console.print(tables.clusters(clients))
 
 
 def _named(title: str, entries: Mapping[str, str]) -> Table:
@@ -122,7 +134,7 @@ def _summaries(registry: Mapping[str, object]) -> dict[str, str]:
 def _summary(entry: object) -> str:
     """What a registered type says of itself, or what a registered value sets."""
     if isinstance(entry, type):
-        return (entry.__doc__ or "").partition("\n")[0]
+        return " ".join((entry.__doc__ or "").partition("\n\n")[0].split())
     default = type(entry)()
     changed = [f"{k}={v}" for k, v in vars(entry).items() if v != getattr(default, k)]
     return f"{type(entry).__name__}({', '.join(changed)})"

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from umbel.checks import check
+from umbel.checks import UsageError, check
 from umbel.objectives import CLASSIFICATION, REGRESSION, Objective
 from umbel.seeds import Stream, generator
 
@@ -106,8 +106,8 @@ class Federation:
         if test is None:
             check(0 <= test_fraction < 1, "test_fraction", test_fraction, "in [0, 1)")
             parts = [
-                _held_out(x, y, test_fraction, generator(seed, Stream.DATA, client))
-                for client, (x, y) in enumerate(shards)
+                _held_out(x, y, test_fraction, generator(seed, Stream.DATA, client), name)
+                for client, ((x, y), name) in enumerate(zip(shards, names, strict=True))
             ]
             shards, held_out = [p[0] for p in parts], [p[1] for p in parts]
         else:
@@ -120,7 +120,8 @@ class Federation:
         if labels:
             num_classes = _check_labels(shards + held_out, names * 2, num_classes)
         else:
-            check(num_classes is None, "num_classes", num_classes, "None, as targets are numbers")
+            expected = f"labels of {num_classes} classes, which are whole numbers"
+            check(num_classes is None, f"client {names[0]}: y", "floating-point numbers", expected)
         if groups is not None:
             check(len(groups) == len(train), "groups", groups, f"one of {len(train)} clients each")
         return cls(
@@ -169,7 +170,7 @@ def _stacked(dataset: Dataset) -> tuple[Tensor, Tensor]:
 
 
 def _tensors(x: ArrayLike | Tensor, y: ArrayLike | Tensor, name: str) -> tuple[Tensor, Tensor]:
-    inputs, targets = torch.as_tensor(x), torch.as_tensor(y)
+    inputs, targets = _tensor(x, f"client {name}: x"), _tensor(y, f"client {name}: y")
     if not inputs.is_floating_point():
         inputs = inputs.float() if inputs.dtype in (torch.uint8, torch.bool) else inputs.long()
     targets = targets if targets.is_floating_point() else targets.long()
@@ -182,11 +183,23 @@ def _tensors(x: ArrayLike | Tensor, y: ArrayLike | Tensor, name: str) -> tuple[T
     return inputs, targets
 
 
+def _tensor(values: ArrayLike | Tensor, what: str) -> Tensor:
+    try:
+        tensor = torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        kind = getattr(values, "dtype", type(values).__name__)
+        raise UsageError(f"{what}: {str(kind)!r} is not a type of numbers") from None
+    check(not tensor.is_complex(), what, str(tensor.dtype), "a type of real numbers")
+    return tensor
+
+
 def _held_out(
-    x: Tensor, y: Tensor, fraction: float, rng: np.random.Generator
+    x: Tensor, y: Tensor, fraction: float, rng: np.random.Generator, name: str
 ) -> tuple[tuple[Tensor, Tensor], tuple[Tensor, Tensor]]:
     order = torch.from_numpy(rng.permutation(len(x)))
     cut = len(x) - round(fraction * len(x))
+    expected = f"low enough: of the {len(x)} examples of client {name} none is left for training"
+    check(cut > 0 or not len(x), "test_fraction", fraction, expected)
     return (x[order[:cut]], y[order[:cut]]), (x[order[cut:]], y[order[cut:]])
 
 

@@ -30,10 +30,13 @@ def client_sizes(
 
     Random sizes are uniform with both ends possible, drawn again until they fit together.
     """
+    expected = f"few enough: they share {available} examples"
+    check(num_clients <= available, "clients", num_clients, expected)
     equal = available // num_clients
     low, high = (tuple(examples) * 2)[:2] if examples else (equal, equal)
     expected = f"few enough: {num_clients} clients share {available} examples"
-    check(low >= 1 and low * num_clients <= available, "examples", low, expected)
+    check(low >= 1, "examples", low, "1 or more")
+    check(low * num_clients <= available, "examples", low, expected)
     for _ in range(MAX_DRAWS):
         sizes = rng.integers(low, high + 1, num_clients)
         if sizes.sum() <= available:

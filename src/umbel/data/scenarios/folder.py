@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,8 +37,11 @@ def read_clients(
     path: Path, num_classes: int | None, test_fraction: float = 0.0, seed: int = 0
 ) -> Federation:
     """The clients of a folder of `.npz` files, or of one such file. See `Folder`."""
+    if not path.exists():
+        raise UsageError(f"{path}: there is no such folder or file")
     files = [path] if path.is_file() else sorted(path.glob("*.npz"))
-    check(bool(files), "path", str(path), "a folder with .npz files, one a client")
+    if not files:
+        raise UsageError(f"{path}: holds no .npz files, of which there must be one a client")
     loaded = [_load(file) for file in files]
     names = [file.stem for file in files]
     with_test = all("x_test" in arrays and "y_test" in arrays for arrays in loaded)
@@ -52,12 +57,21 @@ def read_clients(
 
 
 def _load(file: Path) -> dict[str, np.ndarray]:
+    # NumPy's own words are left out: they advise to unpickle what may come from anybody.
+    damaged = UsageError(f"{file}: not a .npz file of plain arrays, as numpy.savez writes them")
     try:
-        with np.load(file, allow_pickle=False) as arrays:
+        with file.open("rb") as opened:
+            arrays = np.load(opened, allow_pickle=False)
+            if not isinstance(arrays, np.lib.npyio.NpzFile):
+                raise damaged
             found = dict(arrays)
-    except (OSError, ValueError) as error:
-        raise UsageError(f"path: {file} can't be read as arrays: {error}") from error
-    check({"x", "y"} <= set(found), str(file), sorted(found), "a file with arrays x and y")
+    except OSError as error:
+        raise UsageError(f"{file}: can't be read: {error.strerror or 'damaged'}") from None
+    except (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error):
+        raise damaged from None
+    lacking = " and ".join(name for name in ("x", "y") if name not in found)
+    if lacking:
+        raise UsageError(f"{file}: lacks {lacking}: arrays x and y are needed")
     return found
 
 

@@ -46,6 +46,7 @@ class Shifted(Scenario):
         check(
             sorted(self.examples) == list(self.examples), "examples", self.examples, "low to high"
         )
+        check(all(n >= 1 for n in self.examples), "examples", self.examples, "numbers of 1 or more")
         check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "in (0, 1)")
         alpha = self.label_alpha
         check(alpha is None or alpha > 0, "label_alpha", alpha, "more than 0")

@@ -1,0 +1,100 @@
+"""A finished run whose files were damaged: every reader says so, and which file."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import umbel as package
+from tests.shell import SMALL, Shell
+from umbel.checks import UsageError
+from umbel.folder import RunFolder
+
+RUN = "runs/ifca-seed0"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of four rounds, nothing amiss."""
+    path = tmp_path_factory.mktemp("made")
+    (path / "ifca.toml").write_text(SMALL.format(name="ifca"))
+    folder = RunFolder.create(path / "run", package.read(path / "ifca.toml"))
+    list(package.execute(folder, package.Sources.default()))
+    return folder.path
+
+
+@pytest.fixture
+def run(umbel: Shell, finished: Path) -> Path:
+    """A copy of it to damage."""
+    return Path(shutil.copytree(finished, umbel.folder / RUN))
+
+
+@pytest.mark.parametrize("kept", [None, 0, 3])
+def test_a_finished_run_without_all_its_records_is_told(
+    kept: int | None, run: Path, umbel: Shell
+) -> None:
+    file = run / "records.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    file.unlink()
+    if kept is not None:
+        file.write_bytes("".join(lines[:kept]).encode() + b"\xff garbage {")
+    wanted = f"records.jsonl: damaged: {kept or 0} whole records instead of 4"
+    looks = ["show"], ["show", "--at", "2"], ["show", "--reach", "purity=0.9"], ["resume"]
+    for command, *options in looks:
+        assert wanted in umbel.refused(command, RUN, *options)
+    assert wanted in umbel.refused("show", "runs")
+    assert "holds a finished run" in umbel.refused("run", "both/flacc.toml", "--set", "name=ifca")
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"",
+        b"\xff\x00",
+        b"client,group,cluster,examples,accuracy,loss\n",
+        b"client,group,cluster,examples,accuracy,loss\n0,0,zero,9,0.5,0.5\n",
+        b"client,group,cluster,examples,accuracy,loss\n0,0,0,9,0.5\n",
+        b"client,group,cluster,examples,accuracy,loss\n0,0,0,9,half,0.5\n",
+    ],
+)
+@pytest.mark.usefixtures("newcomers")
+def test_damaged_rows_of_the_clients_are_told(garbage: bytes, run: Path, umbel: Shell) -> None:
+    (run / "clusters.csv").write_bytes(garbage)
+    for command in ["show", RUN], ["assign", RUN, "newcomers"], ["show", "runs"]:
+        assert "clusters.csv: damaged: not a row client,group," in umbel.refused(*command)
+
+
+def test_a_missing_model_is_told_from_a_cluster_that_is_none(run: Path) -> None:
+    result = package.load(run)
+    last = max(result.clusters.values())
+    file = run / "models" / f"cluster-{last}.safetensors"
+    file.unlink()
+    with pytest.raises(UsageError, match=rf"{file.name}: missing; remove clusters.csv, and `umbel"):
+        result.model(last)
+    for cluster in (-1, last + 1):
+        known = f"cluster: {cluster} is not a cluster of this run: 0 to {last}"
+        with pytest.raises(UsageError, match=known):
+            result.model(cluster)
+
+
+def test_results_that_were_lost_are_written_again(run: Path, finished: Path, umbel: Shell) -> None:
+    (run / "clusters.csv").unlink()
+    shutil.rmtree(run / "models")
+    umbel("resume", RUN)
+    for file in ("clusters.csv", "models/cluster-0.safetensors"):
+        assert (run / file).read_bytes() == (finished / file).read_bytes()
+
+
+@pytest.mark.usefixtures("run")
+def test_newcomers_that_are_no_numbers_are_refused(umbel: Shell, newcomers: Path) -> None:
+    np.savez(newcomers / "odd.npz", x=np.full((3, 1, 8, 8), "pixel"), y=np.zeros(3, dtype=int))
+    message = umbel.refused("assign", RUN, "newcomers/odd.npz")
+    assert "client odd: x: '<U5' is not a type of numbers" in message
+    (newcomers / "odd.npz").write_bytes(b"garbage")
+    message = umbel.refused("assign", RUN, "newcomers/odd.npz")
+    assert message.endswith("odd.npz: not a .npz file of plain arrays, as numpy.savez writes them")
+    assert "there is no such folder or file" in umbel.refused("assign", RUN, "gone")
+    assert "both: holds no .npz files" in umbel.refused("assign", RUN, "both")
