@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.measure import (
     alternate,
-    largest_difference,
+    difference,
     matmul_peak,
     peak_memory_mb,
     pin,
@@ -69,7 +69,7 @@ def rows_of(
     """Check that the results are equal, time all ways in turns, and compare."""
     expected = contest.plain()
     for label, way in contest.ours.items():
-        found = largest_difference(way(), expected)
+        found = max(map(difference, way(), expected))
         if found > contest.tolerance[label]:
             raise SystemExit(f"{contest.name}, {label}: results differ by {found:.2g}")
     *ours, plain = alternate([*contest.ours.values(), contest.plain], repeats, device)

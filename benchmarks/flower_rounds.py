@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.measure import largest_difference, pin
+from benchmarks.measure import difference, pin
 from benchmarks.plain import PlainClients
 from benchmarks.workloads import classifier, images
 from umbel.algorithms import FedAvg
@@ -143,9 +143,9 @@ def main() -> None:
         way = partial(in_umbel, kind, rounds)
         ours, mine = way()
         theirs, other = in_flower(kind, rounds)
-        difference = largest_difference(mine, other)
-        if difference > 1e-3:
-            raise SystemExit(f"{kind}: the models differ by {difference:.2g}")
+        apart = difference(mine, other)
+        if apart > 1e-3:
+            raise SystemExit(f"{kind}: the models differ by {apart:.2g}")
         # The first rounds start processes and warm up.
         a, b = statistics.median(ours[2:]), statistics.median(theirs[2:])
         sys.stdout.write(

@@ -48,15 +48,14 @@ def clock(device: str) -> Callable[[], float]:
 
 
 def alternate(contenders: list[Callable[[], object]], repeats: int, device: str) -> list[Timing]:
-    """Run them in turns, each `repeats` times after one run to warm up."""
+    """Run them in turns, each `repeats` times; they should be warm already."""
     now = clock(device)
     seconds: list[list[float]] = [[] for _ in contenders]
-    for run in range(repeats + 1):
+    for _ in range(repeats):
         for contender, taken in zip(contenders, seconds, strict=True):
             start = now()
             contender()
-            if run:
-                taken.append(now() - start)
+            taken.append(now() - start)
     return [Timing.of(taken) for taken in seconds]
 
 
@@ -76,6 +75,6 @@ def peak_memory_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def largest_difference(found: Tensor, expected: Tensor) -> float:
-    """The largest difference of two results, in units of the largest expected value."""
-    return float((found - expected).abs().max() / expected.abs().max())
+def difference(found: Tensor, expected: Tensor) -> float:
+    """The distance of two results, in units of the length of the second."""
+    return float((found - expected).double().norm() / expected.double().norm())

@@ -17,8 +17,9 @@ from umbel.flow import Replies, Request
 from umbel.net import Net
 from umbel.shard import Plan, Shard, Step, Steps, in_order
 
-DEFAULT_MEMORY_MB = {"cpu": 48, "cuda": 4096}
-"""The working set of a chunk: on a CPU it should stay in cache, on a GPU it must fit."""
+CACHE_MB, MEMORY_MB = 48, {"cpu": 512, "cuda": 4096}
+"""The working set of a chunk must fit in memory, and should stay in a CPU's cache during training,
+which goes through the same models again and again."""
 
 
 class Vectorised:
@@ -39,7 +40,7 @@ class Vectorised:
         self.device = torch.device(device)
         self.net = net.to(self.device)
         self.storage = store(federation, net.dtype, self.device)
-        self.memory_mb = memory_mb or DEFAULT_MEMORY_MB.get(self.device.type, 4096)
+        self.memory_mb = memory_mb
         example = self.storage.train.x[:1]
         self.values_per_example = example.numel() + self.net.count_activations(example)
 
@@ -56,11 +57,15 @@ class Vectorised:
             return
         positions = torch.from_numpy(np.argsort(-sizes, kind="stable"))
         largest = int(positions[0])
-        width = request.work.plan(int(sizes[largest]), request.seeds[largest]).shape[1]
-        yield from torch.split(positions, self.chunk_size(request, max(width, 1), int(sizes.max())))
+        plan = request.work.plan(int(sizes[largest]), request.seeds[largest])
+        yield from torch.split(positions, self.chunk_size(request, plan, int(sizes.max())))
 
-    def chunk_size(self, request: Request, batch_width: int, max_examples: int) -> int:
-        """How many clients at a time keep the working set within `memory_mb`, at least one."""
+    def chunk_size(self, request: Request, plan: Plan, max_examples: int) -> int:
+        """How many clients at a time keep the working set within its bound, at least one."""
+        steps, batch_width = plan.shape
+        default = MEMORY_MB.get(self.device.type, MEMORY_MB["cuda"])
+        if self.device.type == "cpu" and steps > 1:
+            default = CACHE_MB
         shapes = {name: rows.table.shape[1:] for name, rows in request.each.items()}
         shapes |= {name: tensor.shape for name, tensor in request.shared.items()}
         examples = request.work.pass_size(shapes, max_examples, batch_width)
@@ -68,7 +73,8 @@ class Vectorised:
         # forward and back keeps.
         values = 4 * self.net.layout.num_values * request.work.num_models(shapes)
         values += 2 * examples * self.values_per_example
-        return max(1, int(self.memory_mb * 2**20 / (values * self.net.dtype.itemsize)))
+        bound = (self.memory_mb or default) * 2**20
+        return max(1, int(bound / (values * self.net.dtype.itemsize)))
 
     def _work(self, request: Request, positions: Tensor) -> dict[str, Tensor]:
         work, split = request.work, self.storage.split(request.work)
