@@ -203,7 +203,7 @@ def test_assign_gives_newcomers_a_cluster_with_the_score_of_each(umbel: Shell) -
 def test_assign_refuses_what_does_not_fit(umbel: Shell, newcomers: Path) -> None:
     umbel("run", "both/flacc.toml")
     run = "runs/flacc-seed0"
-    assert "went on until its entities separated" in umbel.refused("assign", run, "newcomers")
+    assert "stopped before its clusters separated" in umbel.refused("assign", run, "newcomers")
     np.savez(newcomers / "odd.npz", x=np.zeros((3, 1, 9, 9)), y=np.zeros(3, dtype=int))
     message = umbel.refused("assign", run, "newcomers/odd.npz")
     assert "client odd: shape of an input: (1, 9, 9) is not (1, 8, 8), the run's" in message

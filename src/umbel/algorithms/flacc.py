@@ -16,7 +16,7 @@ from umbel.aggregation import Averaging
 from umbel.algorithms.base import Algorithm, Assigned, Served, Setup, State, federate, one_model
 from umbel.answers import Trained
 from umbel.ask import Context, train, train_with_gradient
-from umbel.checks import check
+from umbel.checks import UsageError, check
 from umbel.clustering import cosine_similarity
 from umbel.flow import Flow, Rows
 from umbel.work import LocalTraining
@@ -108,8 +108,11 @@ class FLACC(Algorithm[FLACCState]):
         return Served(Rows(state.models, model), labels)
 
     def assign(self, state: FLACCState, ctx: Context) -> Flow[Assigned]:
-        found = "one global model, which fits every cluster alike"
-        check(state.separated, "run", found, "one that went on until its entities separated")
+        if not state.separated:
+            raise UsageError(
+                "run: stopped before its clusters separated, so that one model serves all and "
+                "newcomers fit every cluster alike; give it more rounds, or a smaller n_sep"
+            )
         return (yield from super().assign(state, ctx))
 
     def measure(self, state: FLACCState) -> Mapping[str, float]:
