@@ -35,6 +35,7 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--memory", action="store_true", help="also each one's peak memory")
     parser.add_argument("--json", type=Path, help="write the results here")
+    parser.add_argument("--plot", type=Path, help="draw W7 here, as .svg or .png")
     parser.add_argument("--once", nargs=2, metavar=("NAME", "WAY"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     pin()
@@ -51,6 +52,10 @@ def main() -> None:
             rows += rows_of(contest, peak, repeats, given.short, given.device, given.memory)
             print_rows(console, rows[-len(contest.ours) :])
     server = server_table(given.short, console) if wanted("W7", given.only) else []
+    if given.plot and server:
+        from benchmarks.picture import draw_server
+
+        draw_server(server, given.plot)
     if given.json:
         about = {"machine": machine(), "device": given.device, "peak_gflops": peak / 1e9}
         given.json.write_text(

@@ -12,6 +12,9 @@ from time import perf_counter, process_time
 import torch
 from torch import Tensor
 
+ENOUGH, MANY = 5.0, 50
+"""Seconds in which short runs are repeated, and how often at most."""
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -48,10 +51,13 @@ def clock(device: str) -> Callable[[], float]:
 
 
 def alternate(contenders: list[Callable[[], object]], repeats: int, device: str) -> list[Timing]:
-    """Run them in turns, each `repeats` times; they should be warm already."""
+    """Run them in turns, `repeats` times each or more often if that takes no `ENOUGH` seconds.
+
+    They should be warm already.
+    """
     now = clock(device)
     seconds: list[list[float]] = [[] for _ in contenders]
-    for _ in range(repeats):
+    while len(seconds[0]) < repeats or (sum(map(sum, seconds)) < ENOUGH and len(seconds[0]) < MANY):
         for contender, taken in zip(contenders, seconds, strict=True):
             start = now()
             contender()

@@ -22,7 +22,7 @@ class PlainClients:
     def __init__(
         self, build: Callable[[], nn.Module], federation: Federation, device: str, loss: str
     ) -> None:
-        self.build, self.device = build, device
+        self.module, self.device = build().to(device), device
         self.loss: Loss = cross_entropy if loss == "classes" else mse_loss
         split = federation.train
         self.datasets = [
@@ -38,7 +38,7 @@ class PlainClients:
 
     def train_one(self, work: Work, lr: float, theta: Tensor, client: int, seed: int) -> Tensor:
         """Update (P,) of one client."""
-        module = self._module(theta).train()
+        module = self._loaded(theta).train()
         optimizer = torch.optim.SGD(module.parameters(), lr=lr)
         for x, y in self._batches(work, self.datasets[client], seed):
             optimizer.zero_grad()
@@ -50,7 +50,7 @@ class PlainClients:
         """Gradients (N, P) of all clients at one model."""
         found = []
         for client, dataset in enumerate(self.datasets):
-            module = self._module(theta).train()
+            module = self._loaded(theta).train()
             for x, y in self._batches(work, dataset, client):
                 torch.autograd.backward(self.loss(module(x), y))
             found.append(
@@ -64,7 +64,7 @@ class PlainClients:
         for dataset in self.datasets:
             row = []
             for theta in models:
-                module, total = self._module(theta).eval(), torch.zeros((), device=self.device)
+                module, total = self._loaded(theta).eval(), torch.zeros((), device=self.device)
                 with torch.no_grad():
                     for x, y in DataLoader(dataset, batch_size=batch_size):
                         x, y = x.to(self.device), y.to(self.device)
@@ -73,10 +73,10 @@ class PlainClients:
             rows.append(torch.stack(row))
         return torch.stack(rows)
 
-    def _module(self, theta: Tensor) -> nn.Module:
-        module = self.build().to(self.device)
-        vector_to_parameters(theta.clone(), module.parameters())
-        return module
+    def _loaded(self, theta: Tensor) -> nn.Module:
+        vector_to_parameters(theta.clone(), self.module.parameters())
+        self.module.zero_grad()
+        return self.module
 
     def _batches(
         self, work: Work, dataset: TensorDataset, seed: int

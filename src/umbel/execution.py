@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 
 from umbel.checks import UsageError
 from umbel.data.sources import Sources
-from umbel.experiment import Experiment
+from umbel.experiment import Run
+from umbel.flow import Engine
 from umbel.folder import RunFolder, now
+from umbel.lockstep import pays, seats
 from umbel.records import Record
 from umbel.result import Result
 
@@ -20,22 +25,54 @@ def execute(folder: RunFolder, sources: Sources) -> Iterator[Record]:
     The checkpoint of a round is on disk before its record is yielded, where one is due.
     """
     with folder.locked():
-        if folder.finished:
-            return
-        began, clock = now(), perf_counter()
-        try:
-            yield from _rounds(folder, folder.experiment, sources)
-        finally:
-            folder.note_session(began, perf_counter() - clock)
+        if not folder.finished:
+            yield from _session(folder, folder.experiment.open(sources))
 
 
-def _rounds(folder: RunFolder, experiment: Experiment, sources: Sources) -> Iterator[Record]:
-    run = experiment.open(sources)
+def execute_together(
+    folders: Sequence[RunFolder], sources: Sources, report: Callable[[Record], None]
+) -> bool:
+    """Do what is left of several runs side by side, if that is faster; else nothing, and False.
+
+    `report` is called with the record of each round of the last of them. The seconds in their
+    records are each one's share.
+    """
+    with ExitStack() as locks:
+        for folder in folders:
+            locks.enter_context(folder.locked())
+        left = [folder for folder in folders if not folder.finished]
+        if len(left) < 2 or not pays(left[0].experiment.open(sources)):
+            return False
+        runs = [folder.experiment.open(sources) for folder in left]
+        table = seats(runs)
+        if table is None:
+            return False
+
+        def go_on(folder: RunFolder, run: Run, engine: Engine) -> None:
+            for record in _session(folder, replace(run, engine=engine), len(left)):
+                if folder is left[-1]:
+                    report(record)
+
+        table.drive([partial(go_on, *each) for each in zip(left, runs, strict=True)])
+    return True
+
+
+def _session(folder: RunFolder, run: Run, sharing: int = 1) -> Iterator[Record]:
+    """The rounds that are left, in a process that so many runs share."""
+    began, clock = now(), perf_counter()
+    try:
+        yield from _rounds(folder, run, sharing)
+    finally:
+        folder.note_session(began, (perf_counter() - clock) / sharing)
+
+
+def _rounds(folder: RunFolder, run: Run, sharing: int) -> Iterator[Record]:
+    experiment = folder.experiment
     start = run.start(experiment.rounds)
     restored, first = folder.restore(start)
     state = start if restored is None else restored
-    for after, record in run.rounds(experiment.rounds, state, first):
-        state = after
+    for after, whole in run.rounds(experiment.rounds, state, first):
+        state, record = after, whole.sharing_time(sharing)
         folder.append(record)
         done = record.round + 1
         if done % experiment.checkpoint_every == 0 or done == experiment.rounds:

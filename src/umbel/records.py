@@ -46,6 +46,11 @@ class Record:
         """Without the times, which alone differ when the same run is made twice."""
         return replace(self, seconds=0.0, client_seconds=0.0)
 
+    def sharing_time(self, runs: int) -> Record:
+        """Of one of so many runs done side by side: its share of the seconds."""
+        seconds, waiting = self.seconds / runs, self.client_seconds / runs
+        return replace(self, seconds=seconds, client_seconds=waiting)
+
     def to_json(self) -> str:
         """One line; what the method adds stands beside the rest."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "measures"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,13 +19,16 @@ from umbel.cli.progress import progress
 from umbel.config import read
 from umbel.data.sources import DATA_DIR_VARIABLE, Sources
 from umbel.engines.wrappers import QuorumError
-from umbel.execution import execute
+from umbel.execution import execute, execute_together
 from umbel.experiment import Experiment
 from umbel.folder import RunFolder
 from umbel.shipped import experiments_in, find_comparison, find_experiment
 from umbel.version import __version__
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
+
+LINES = 4
+"""Where nobody is watching, a comparison says how it goes so many times a run."""
 
 runs_dir_option = click.option(
     "--runs-dir",
@@ -116,14 +119,31 @@ def compare(
     sources = Sources.default(data_dir)
     outcomes = []
     for experiment in experiments:
+        folders = []
         for seed in range(first_seed, first_seed + seeds):
             seeded = experiment.with_seed(seed)
             with _writing_to(runs_dir):
                 path = runs_dir / source.resolve().name / _folder_name(seeded)
-                done = _begun_or_new(path, seeded)
-            _advance(done, sources, lines=4)
-            outcomes.append(tables.Outcome.of(done))
+                folders.append(_begun_or_new(path, seeded))
+        _advance_all(folders, sources)
+        outcomes += [tables.Outcome.of(folder) for folder in folders]
     Console().print(tables.comparison(outcomes))
+
+
+def _advance_all(folders: Sequence[RunFolder], sources: Sources) -> None:
+    """Do what is left of runs that differ in their seed, side by side where that is faster."""
+    left = [folder for folder in folders if not folder.finished]
+    if len(left) > 1:
+        seeds = ", ".join(str(folder.experiment.seed) for folder in left)
+        experiment = left[0].experiment
+        with (
+            _resumable("the same command"),
+            progress(f"{experiment.name} seeds {seeds}", experiment.rounds, LINES) as report,
+        ):
+            if execute_together(left, sources, report):
+                return
+    for folder in folders:
+        _advance(folder, sources, LINES)
 
 
 def _advance(folder: RunFolder, sources: Sources, lines: int = 1000) -> None:
@@ -133,16 +153,25 @@ def _advance(folder: RunFolder, sources: Sources, lines: int = 1000) -> None:
         click.echo(f"{path}: finished already: {len(folder.records())} rounds")
         return
     title = f"{experiment.name} seed {experiment.seed}"
+    with (
+        _resumable(f"umbel resume {path}"),
+        progress(title, experiment.rounds, lines) as report,
+    ):
+        for record in execute(folder, sources):
+            report(record)
+
+
+@contextmanager
+def _resumable(command: str) -> Iterator[None]:
+    """Say how to go on where something ends the runs."""
     try:
-        with progress(title, experiment.rounds, lines) as report:
-            for record in execute(folder, sources):
-                report(record)
+        yield
     except KeyboardInterrupt:
-        click.echo(f"stopped; go on with: umbel resume {path}", err=True)
+        click.echo(f"stopped; go on with: {command}", err=True)
         raise
     except QuorumError as error:
         kept = "limits and faults stay as they are: for others choose another --runs-dir or name"
-        raise QuorumError(f"{error}; {kept}; go on with: umbel resume {path}") from None
+        raise QuorumError(f"{error}; {kept}; go on with: {command}") from None
 
 
 @contextmanager

@@ -73,14 +73,20 @@ class Dense:
 
         The C of theta, and that of the factors, may be 1.
         """
-        layers = [layer.views(theta) for layer in self.layers]
-        *passed, outputs = _forward(layers, x)
-        gradient = theta.new_empty(len(outputs), self.layers[-1].end)
-        for number, slopes in _back(layers, passed, self._slope(outputs, y, factors)):
-            for into, add in zip(self.layers[number].views(gradient), ADDERS, strict=False):
-                add(into, slopes, 0, 1)
+        gradient, outputs = self._pass(theta, x, y, factors)
         losses = self.objective.losses(outputs.flatten(0, 1), y.flatten(0, 1))
         return gradient, (losses.view(outputs.shape[:2]) * factors).sum(1)
+
+    def _pass(self, theta: Tensor, x: Tensor, y: Tensor, factors: Tensor) -> tuple[Tensor, Tensor]:
+        """That gradient, and the outputs (C, B, out)."""
+        layers = [layer.views(theta) for layer in self.layers]
+        *passed, outputs = _forward(layers, x)
+        # Adding to zeros is faster on a CPU than writing products into memory not yet touched.
+        gradient = theta.new_zeros(len(outputs), self.layers[-1].end)
+        for number, slopes in _back(layers, passed, self._slope(outputs, y, factors)):
+            for into, add in zip(self.layers[number].views(gradient), ADDERS, strict=False):
+                add(into, slopes, 1, 1)
+        return gradient, outputs
 
     def descend(
         self, descent: Descent, x: Tensor, y: Tensor, theta: Tensor, rows: Tensor
@@ -116,7 +122,7 @@ class Dense:
         """As `descend`, where the first step is the last: a multiple of the gradient."""
         (batch,) = schedule.batches(theta.dtype)
         received = theta if len(theta) == 1 else schedule.arranged(theta)
-        update, _ = self.gradient(received, *batch.examples(x, y), -descent.lr * batch.shares)
+        update, _ = self._pass(received, *batch.examples(x, y), -descent.lr * batch.shares)
         return schedule.restored(update)
 
     def _slope(self, outputs: Tensor, y: Tensor, factors: Tensor) -> Tensor:
@@ -186,7 +192,8 @@ def _back(
     for number in range(len(layers) - 1, -1, -1):
         inputs, of_outputs = passed[number], slope
         if number:
-            slope = _product(of_outputs, layers[number][0]).mul_(inputs > 0)
+            slope = _product(of_outputs, layers[number][0])
+            slope = torch.ops.aten.threshold_backward(slope, inputs, 0)
         yield number, (of_outputs, inputs.expand(len(of_outputs), -1, -1))
 
 
@@ -208,11 +215,7 @@ def _add_to_weight(weight: Tensor, slopes: Slopes, old: float, new: float) -> No
 
 def _add_to_bias(bias: Tensor, slopes: Slopes, old: float, new: float) -> None:
     """As for a weight, a bias (C, 1, out)."""
-    gradient = slopes[0].sum(1, keepdim=True)
-    if old:
-        bias.mul_(old).add_(gradient, alpha=new)
-    else:
-        bias.copy_(new * gradient)
+    bias.mul_(old).add_(slopes[0].sum(1, keepdim=True), alpha=new)
 
 
 ADDERS: Sequence[Callable[[Tensor, Slopes, float, float], None]] = (_add_to_weight, _add_to_bias)

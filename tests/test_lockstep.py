@@ -1,0 +1,155 @@
+"""Runs side by side come to the same as each by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from umbel.algorithms import FLACC, IFCA, LCFL, FedEM, Joint, LocalOnly
+from umbel.algorithms.base import Algorithm
+from umbel.data.scenarios import ROTATED_DIGITS
+from umbel.data.sources import Sources
+from umbel.engines import EngineSettings
+from umbel.engines.wrappers import Faults, QuorumError
+from umbel.execution import execute, execute_together
+from umbel.experiment import Experiment
+from umbel.flow import Request, Rows
+from umbel.folder import RunFolder
+from umbel.lockstep import merged
+from umbel.models import MLP
+from umbel.records import Record
+from umbel.validation import Limits
+from umbel.work import LocalTraining
+
+LOCAL = LocalTraining(epochs=2, batch_size=10)
+EXPERIMENT = Experiment(
+    replace(ROTATED_DIGITS, clients=8, examples=(40, 60)),
+    MLP((16,)),
+    FLACC(LOCAL, n_sep=2),
+    name="small",
+    rounds=6,
+    participation=0.75,
+)
+METHODS = [method(local=LOCAL) for method in (FLACC, IFCA, LCFL, Joint, FedEM, LocalOnly)]
+
+
+def folders(
+    where: Path, experiment: Experiment, seeds: Sequence[int] = (0, 1, 2)
+) -> list[RunFolder]:
+    return [RunFolder.create(where / str(n), experiment.with_seed(n)) for n in seeds]
+
+
+def together(runs: Sequence[RunFolder]) -> list[Record]:
+    """The records that are reported while they run side by side, as they must."""
+    reported: list[Record] = []
+    assert execute_together(runs, Sources.default(), reported.append)
+    return reported
+
+
+def alone(runs: Sequence[RunFolder]) -> None:
+    for run in runs:
+        list(execute(run, Sources.default()))
+
+
+def assert_same(found: RunFolder, expected: RunFolder) -> None:
+    assert found.finished
+    for one, other in zip(found.records(), expected.records(), strict=True):
+        for name, value in vars(other.untimed()).items():
+            assert getattr(one.untimed(), name) == pytest.approx(value, abs=1e-5), name
+    assert [row["cluster"] for row in found.clients()] == [
+        row["cluster"] for row in expected.clients()
+    ]
+    state, other_state = (load_file(r.file("checkpoint.safetensors")) for r in (found, expected))
+    torch.testing.assert_close(state, other_state, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+def test_each_run_comes_to_what_it_comes_to_by_itself(
+    method: Algorithm[Any], tmp_path: Path
+) -> None:
+    experiment = replace(EXPERIMENT, algorithm=method)
+    runs, others = folders(tmp_path / "a", experiment), folders(tmp_path / "b", experiment)
+    reported = together(runs)
+    alone(others)
+    assert [record.round for record in reported] == list(range(6))
+    for run, other in zip(runs, others, strict=True):
+        assert_same(run, other)
+
+
+def test_runs_that_stopped_in_different_rounds_go_on_together(tmp_path: Path) -> None:
+    runs, others = folders(tmp_path / "a", EXPERIMENT), folders(tmp_path / "b", EXPERIMENT)
+    alone(runs[:1])
+    list(islice(execute(runs[1], Sources.default()), 4))
+    runs += folders(tmp_path / "a", EXPERIMENT, [3])
+    others += folders(tmp_path / "b", EXPERIMENT, [3])
+    together(runs)
+    alone(others)
+    for run, other in zip(runs, others, strict=True):
+        assert_same(run, other)
+
+
+def test_where_one_ends_in_an_error_all_stop_and_can_go_on(tmp_path: Path) -> None:
+    failing = replace(EXPERIMENT, faults=Faults(drop=0.4), limits=Limits(quorum=0.5))
+    runs, others = folders(tmp_path / "a", failing), folders(tmp_path / "b", failing)
+    with pytest.raises(QuorumError, match="round"):
+        together(runs)
+    ends = [as_far_as_it_goes(other) for other in others]
+    assert set(ends) == {True, False}
+    assert [as_far_as_it_goes(run) for run in runs] == ends
+    for run, other in zip(runs, others, strict=True):
+        assert len(run.records()) == len(other.records())
+
+
+def as_far_as_it_goes(run: RunFolder) -> bool:
+    """Whether it came to its end."""
+    with suppress(QuorumError):
+        alone([run])
+    return run.finished
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"engine": EngineSettings(name="sequential")},
+        {"model": MLP((1000,))},
+    ],
+    ids=["one client after another", "a large model"],
+)
+def test_nothing_is_done_where_it_would_be_no_faster(
+    change: dict[str, Any], tmp_path: Path
+) -> None:
+    runs = folders(tmp_path, replace(EXPERIMENT, **change))
+    assert not execute_together(runs, Sources.default(), lambda _: None)
+    assert not any(run.begun for run in runs)
+
+
+def test_the_seconds_of_runs_side_by_side_add_up_to_those_that_passed(tmp_path: Path) -> None:
+    runs, began = folders(tmp_path, EXPERIMENT), perf_counter()
+    together(runs)
+    passed = perf_counter() - began
+    assert 0 < sum(record.seconds for run in runs for record in run.records()) < passed
+
+
+def test_requests_of_two_runs_become_one_of_all_their_clients() -> None:
+    models = torch.arange(4.0).reshape(2, 2)
+    one = Request(LOCAL, torch.tensor([0, 2]), [7, 8], {"theta": torch.tensor([5.0, 6.0])})
+    other = Request(LOCAL, torch.tensor([1]), [9], {"theta": torch.tensor([7.0, 8.0])})
+    both = merged([one, other], first_clients=[0, 10])
+    assert both.clients.tolist() == [0, 2, 11]
+    assert list(both.seeds) == [7, 8, 9]
+    assert both.each["theta"].take(torch.arange(3)).tolist() == [[5, 6], [5, 6], [7, 8]]
+    each = [
+        replace(request, shared={}, each={"theta": Rows(models + n, torch.tensor(rows))})
+        for n, (request, rows) in enumerate([(one, [1, 0]), (other, [1])])
+    ]
+    both = merged(each, first_clients=[0, 10])
+    assert both.each["theta"].take(torch.arange(3)).tolist() == [[2, 3], [0, 1], [3, 4]]
