@@ -81,11 +81,12 @@ class Dense:
         """That gradient, and the outputs (C, B, out)."""
         layers = [layer.views(theta) for layer in self.layers]
         *passed, outputs = _forward(layers, x)
-        # Adding to zeros is faster on a CPU than writing products into memory not yet touched.
-        gradient = theta.new_zeros(len(outputs), self.layers[-1].end)
+        gradient = theta.new_empty(len(outputs), self.layers[-1].end)
         for number, slopes in _back(layers, passed, self._slope(outputs, y, factors)):
-            for into, add in zip(self.layers[number].views(gradient), ADDERS, strict=False):
-                add(into, slopes, 1, 1)
+            weight, *bias = self.layers[number].views(gradient)
+            _put_weight(weight, slopes)
+            for into in bias:
+                torch.sum(slopes[0], 1, keepdim=True, out=into)
         return gradient, outputs
 
     def descend(
@@ -205,6 +206,18 @@ def _product(rows: Tensor, matrices: Tensor, bias: Tensor | None = None) -> Tens
         return out.view(*rows.shape[:2], -1)
     rows = rows.expand(len(matrices), -1, -1)
     return torch.bmm(rows, matrices) if bias is None else torch.baddbmm(bias, rows, matrices)
+
+
+def _put_weight(weight: Tensor, slopes: Slopes) -> None:
+    """Make a weight (C, out, in) its gradient."""
+    of_outputs, inputs = slopes
+    if weight.is_cuda:
+        weight.baddbmm_(of_outputs.transpose(1, 2), inputs, beta=0)
+        return
+    for into, left, right in zip(weight, of_outputs.transpose(1, 2), inputs, strict=True):
+        # Products are slow to write into memory that is not in the cache: this brings it there.
+        into.zero_()
+        torch.mm(left, right, out=into)
 
 
 def _add_to_weight(weight: Tensor, slopes: Slopes, old: float, new: float) -> None:
