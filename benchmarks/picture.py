@@ -7,7 +7,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from benchmarks.server import Row
+from benchmarks.server import Row, number
 
 MARKS = "osD^v"
 
@@ -19,7 +19,7 @@ def draw_server(rows: Sequence[Row], file: Path) -> None:
     for mark, name in zip(MARKS, dict.fromkeys(str(row["name"]) for row in rows), strict=False):
         mine = [row for row in rows if row["name"] == name]
         label = f"{name}: slope {mine[-1]['slope']:.2f}"
-        clients, seconds = ([float(row[key]) for row in mine] for key in ("clients", "seconds"))
+        clients, seconds = ([number(row, key) for row in mine] for key in ("clients", "seconds"))
         axes.loglog(clients, seconds, marker=mark, label=label)
     axes.set(xlabel="clients", ylabel="CPU seconds")
     axes.grid(alpha=0.3)

@@ -20,7 +20,7 @@ from umbel.clustering import k_medoids, spectral
 from umbel.flow import Replies
 from umbel.layout import Entry, Layout
 
-Row = dict[str, str | float]
+Row = dict[str, str | float | None]
 GROUPS = 4
 COORDINATES = 1000
 COHORT = 100
@@ -98,7 +98,7 @@ def server_table(short: bool, console: Console) -> list[Row]:
         before: Row | None = None
         for clients in few if short else full:
             row = _measured(name, clients)
-            row["slope"] = _slope(before, row) if before else math.nan
+            row["slope"] = _slope(before, row) if before else None
             slope = f"{row['slope']:.2f}" if before else ""
             table.add_row(f"{clients:,}", f"{row['seconds']:.3g}", f"{row['memory_mb']:.0f}", slope)
             rows.append(row)
@@ -109,8 +109,13 @@ def server_table(short: bool, console: Console) -> list[Row]:
 
 def _slope(before: Row, after: Row) -> float:
     """Of the cost in a picture with logarithmic axes."""
-    cost = math.log(float(after["seconds"]) / float(before["seconds"]))
-    return cost / math.log(float(after["clients"]) / float(before["clients"]))
+    cost = math.log(number(after, "seconds") / number(before, "seconds"))
+    return cost / math.log(number(after, "clients") / number(before, "clients"))
+
+
+def number(row: Row, name: str) -> float:
+    """One of a row's numbers."""
+    return float(row[name] or 0)
 
 
 def _measured(name: str, clients: int) -> Row:

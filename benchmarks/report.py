@@ -1,0 +1,60 @@
+"""A result file as Markdown: `python -m benchmarks.report benchmarks/results/cpu.json`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """Two tables: what clients do, and the server's own work."""
+    peak = f"one core whose best matrix product reaches {results['peak_gflops']:.0f} GFLOP/s"
+    clients = _table(
+        "workload|seconds|of the plain loop|ratio|goal|samples/s|share of peak|plain's|MiB|plain's",
+        [_client_row(row) for row in results["clients"]],
+    )
+    server = _table(
+        "step|clients|CPU seconds|MiB|slope", [_server_row(row) for row in results["server"]]
+    )
+    lines = [f"Machine: {results['machine']}, {peak}.", "", *clients, "", *server, ""]
+    return "\n".join(lines)
+
+
+def _client_row(row: dict[str, Any]) -> list[str]:
+    return [
+        f"**{row['name']}** {row['what']}" + (", bf16" if row["precision"] == "bf16" else ""),
+        f"{row['seconds']:.3g} ({row['low']:.3g} to {row['high']:.3g})",
+        f"{row['plain_seconds']:.3g} ({row['plain_low']:.3g} to {row['plain_high']:.3g})",
+        f"**{row['ratio']:.2f}**",
+        "" if row["goal"] is None else f"{row['goal']:g}",
+        f"{row['samples_per_second']:,.0f}",
+        f"{row['share_of_peak']:.0%}",
+        f"{row['plain_share_of_peak']:.0%}",
+        *(
+            "" if row[key] is None else f"{row[key]:.0f}"
+            for key in ("memory_mb", "plain_memory_mb")
+        ),
+    ]
+
+
+def _server_row(row: dict[str, Any]) -> list[str]:
+    slope = "" if row["slope"] is None else f"{row['slope']:.2f}"
+    return [
+        row["name"],
+        f"{row['clients']:,}",
+        f"{row['seconds']:.3g}",
+        f"{row['memory_mb']:.0f}",
+        slope,
+    ]
+
+
+def _table(header: str, rows: list[list[str]]) -> list[str]:
+    titles = header.split("|")
+    lines = [titles, ["---", *["---:"] * (len(titles) - 1)], *rows]
+    return ["| " + " | ".join(line) + " |" for line in lines]
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown(json.loads(Path(sys.argv[1]).read_text())))
