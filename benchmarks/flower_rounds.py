@@ -15,6 +15,7 @@ import uuid
 from functools import cache, partial
 from pathlib import Path
 from time import process_time, sleep
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -31,6 +32,9 @@ from umbel.models import CNN, MLP
 from umbel.net import Precision
 from umbel.seeds import Stream, client_seeds, seed_of
 from umbel.work import LocalTraining
+
+if TYPE_CHECKING:
+    from flwr.app import ArrayRecord, Message
 
 MARK = "UMBEL_BENCHMARK"
 CLIENTS = 20
@@ -78,7 +82,7 @@ def in_umbel(kind: str, rounds: int, precision: Precision) -> tuple[list[float],
 
 def in_flower(kind: str, rounds: int) -> tuple[list[float], Tensor]:
     """The same in Flower's simulation, with one worker."""
-    from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+    from flwr.app import ConfigRecord, Context, Message, RecordDict
     from flwr.clientapp import ClientApp
     from flwr.serverapp import Grid, ServerApp
     from flwr.simulation import run_simulation
@@ -91,45 +95,47 @@ def in_flower(kind: str, rounds: int) -> tuple[list[float], Tensor]:
     seconds: list[float] = []
     models = [net.new(seed_of(0, Stream.MODEL, 0))]
 
-    @client_app.train()  # type: ignore[untyped-decorator]
+    @client_app.train()
     def train(message: Message, context: Context) -> Message:
         torch.set_num_threads(1)
         one = int(context.node_config["partition-id"])
-        number = int(message.content["round"]["number"])
-        theta = torch.from_numpy(message.content["model"]["theta"].numpy())
+        number = int(str(message.content.config_records["round"]["number"]))
+        theta = _theta(message)
         (seed,) = client_seeds(0, Stream.CLIENT, number, np.array([one]))
         update = flower_rounds.clients_of(kind).train_one(local, local.lr, theta, one, seed)
-        content = RecordDict({"model": ArrayRecord({"theta": _array(update)})})
+        content = RecordDict({"model": _record(update)})
         return Message(content=content, reply_to=message)
 
-    @server_app.main()  # type: ignore[untyped-decorator]
+    @server_app.main()
     def serve(grid: Grid, context: Context) -> None:  # noqa: ARG001
         while len(list(grid.get_node_ids())) < CLIENTS:
             sleep(0.1)
         before = cpu_seconds()
         for number in range(rounds):
-            content = {
-                "model": ArrayRecord({"theta": _array(models[-1])}),
-                "round": ConfigRecord({"number": number}),
-            }
-            record = RecordDict(content)
+            record = RecordDict({"model": _record(models[-1])})
+            record["round"] = ConfigRecord({"number": number})
             messages = [Message(record, node, "train") for node in grid.get_node_ids()]
             replies = list(grid.send_and_receive(messages))
-            rows = [torch.from_numpy(r.content["model"]["theta"].numpy()) for r in replies]
+            rows = [_theta(reply) for reply in replies]
             models.append(models[-1] + torch.stack(rows).mean(0))
             now = cpu_seconds()
             seconds.append(now - before)
             before = now
 
-    resources = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
+    resources: Any = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
     run_simulation(server_app, client_app, CLIENTS, backend_config=resources)
     return seconds, models[-1]
 
 
-def _array(values: Tensor) -> object:
-    from flwr.app import Array
+def _record(values: Tensor) -> ArrayRecord:
+    from flwr.app import ArrayRecord
 
-    return Array(values.numpy())
+    return ArrayRecord([values.numpy()])
+
+
+def _theta(message: Message) -> Tensor:
+    (array,) = message.content.array_records["model"].to_numpy_ndarrays()
+    return torch.from_numpy(array.copy())
 
 
 def cpu_seconds() -> float:

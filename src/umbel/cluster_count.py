@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import KMeans
 from torch import Tensor
 
 from umbel.checks import check
@@ -53,6 +52,8 @@ def count_clusters(profile: Tensor, seed: int = 0) -> ClusterCount:
 
 def _inertia(rows: NDArray[np.float64], largest: int, seed: int) -> NDArray[np.float64]:
     """Within-cluster sums of squares for 1 to `largest` clusters; no more than different rows."""
+    from sklearn.cluster import KMeans
+
     largest = min(largest, len(np.unique(rows, axis=0)))
     fits = [
         KMeans(k, n_init=4, random_state=seed % 2**32).fit(rows).inertia_

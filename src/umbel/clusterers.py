@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import sklearn.cluster
 import torch
 from torch import Tensor
 
@@ -67,6 +66,8 @@ class DBSCAN(Clusterer):
         check(self.min_samples >= 1, "min_samples", self.min_samples, "1 or more")
 
     def __call__(self, distance: Tensor, seed: int) -> Tensor:  # noqa: ARG002
+        import sklearn.cluster
+
         method = sklearn.cluster.DBSCAN(
             eps=self.eps, min_samples=self.min_samples, metric="precomputed"
         )
@@ -87,6 +88,8 @@ class HDBSCAN(Clusterer):
     def __call__(self, distance: Tensor, seed: int) -> Tensor:  # noqa: ARG002
         if len(distance) < 2:
             return torch.zeros(len(distance), dtype=torch.long)
+        import sklearn.cluster
+
         method = sklearn.cluster.HDBSCAN(
             min_cluster_size=min(self.min_cluster_size, len(distance)),
             metric="precomputed",

@@ -1,18 +1,16 @@
-"""Similarities and distances of clients -> labels."""
+"""Similarities and distances of clients -> labels.
+
+scikit-learn takes a second to load, so that is done where a clustering begins: a deployed client,
+which has a process of its own for each message, never needs it.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-import kmedoids
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.cluster import hierarchy
-from scipy.optimize import linear_sum_assignment
-from scipy.spatial.distance import squareform
-from sklearn.cluster import AgglomerativeClustering, KMeans
-from sklearn.utils.extmath import randomized_svd
 from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
@@ -39,6 +37,8 @@ def leading_projection(rows: Tensor, rank: int, seed: int) -> Tensor:
     """
     rank = min(rank, *rows.shape)
     if min(rows.shape) > LARGEST_GRAM:
+        from sklearn.utils.extmath import randomized_svd
+
         u, sigma, _ = randomized_svd(rows.numpy(), rank, n_iter=7, random_state=seed % 2**32)
         return torch.from_numpy(u * sigma).double()
     values = rows.double()
@@ -104,6 +104,8 @@ def principal_angles(bases: Tensor, others: Tensor, measure: Literal["smallest",
 
 def k_means(rows: Tensor, num_clusters: int, seed: int) -> Tensor:
     """k-means on rows (N, D), the best of ten starts: labels (N,)."""
+    from sklearn.cluster import KMeans
+
     check(1 <= num_clusters <= len(rows), "num_clusters", num_clusters, f"in 1 to {len(rows)}")
     found = KMeans(num_clusters, n_init=10, random_state=seed % 2**32).fit(rows.double().numpy())
     return torch.from_numpy(found.labels_).long()
@@ -114,6 +116,8 @@ def k_medoids(distance: Tensor, num_clusters: int, seed: int) -> Tensor:
 
     Above `SAMPLE` rows, the ten compete on a sample, and the best one goes on from there on all.
     """
+    import kmedoids
+
     size = len(distance)
     check(1 <= num_clusters <= size, "num_clusters", num_clusters, f"in 1 to {size}")
     rng = np.random.default_rng(seed)
@@ -129,6 +133,8 @@ def k_medoids(distance: Tensor, num_clusters: int, seed: int) -> Tensor:
 
 
 def _best_medoids(matrix: NDArray[np.float64], num_clusters: int, starts: NDArray[np.int64]) -> Any:
+    import kmedoids
+
     found = [kmedoids.fasterpam(matrix, num_clusters, random_state=int(s)) for s in starts]
     return min(found, key=lambda result: float(result.loss))
 
@@ -143,6 +149,8 @@ def agglomerate(
 
     Give exactly one of the two. A single row is one cluster. "ward" is for Euclidean distances.
     """
+    from sklearn.cluster import AgglomerativeClustering
+
     check_cut(num_clusters, threshold)
     if len(distance) < 2:
         return torch.zeros(len(distance), dtype=torch.long)
@@ -166,6 +174,9 @@ def check_cut(num_clusters: int | None, threshold: float | None) -> None:
 
 
 def _ward(distance: Tensor, num_clusters: int | None, threshold: float | None) -> Tensor:
+    from scipy.cluster import hierarchy
+    from scipy.spatial.distance import squareform
+
     # scikit-learn has Ward's linkage of points only.
     tree = hierarchy.linkage(squareform(distance.double().numpy(), checks=False), "ward")
     if num_clusters is None:
@@ -179,6 +190,8 @@ def match_labels(new: Tensor, old: Tensor, num_clusters: int) -> Tensor:
 
     new (N,), old (N,) in 0 to K-1 -> (N,). By the Hungarian method.
     """
+    from scipy.optimize import linear_sum_assignment
+
     overlap = one_hot(new, num_clusters).T @ one_hot(old, num_clusters)
     _, names = linear_sum_assignment(overlap.numpy(), maximize=True)
     return torch.from_numpy(names).long()[new]

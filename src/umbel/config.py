@@ -10,7 +10,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import tomli_w
 from cattrs import Converter
@@ -32,6 +32,7 @@ from umbel.data.shifts import SHIFTS, Shift
 from umbel.experiment import Experiment
 from umbel.models import MODELS, Model
 from umbel.optimizers import OPTIMIZERS, Optimizer
+from umbel.work import WORKS, Work
 
 REGISTRIES: Mapping[type, Mapping[str, Any]] = {
     Algorithm: ALGORITHMS,
@@ -40,6 +41,7 @@ REGISTRIES: Mapping[type, Mapping[str, Any]] = {
     Shift: SHIFTS,
     Optimizer: OPTIMIZERS,
     Clusterer: CLUSTERERS,
+    Work: WORKS,
 }
 """What the `name` of a table stands for, by what the table describes."""
 
@@ -92,15 +94,22 @@ def structured(table: Mapping[str, Any], kind: type[Any]) -> Any:
         raise UsageError("; ".join(_problems(error))) from None
 
 
-def plain(value: Any) -> Any:
-    """A dataclass as a table of plain values, without what is None."""
+def plain(value: Any, declared: Any = None) -> Any:
+    """A dataclass as a table of plain values, without what is None.
+
+    It says its `name` where the type that is declared for it leaves open which dataclass it is.
+    """
     if isinstance(value, tuple):
-        return [plain(item) for item in value]
+        return [plain(item, next(iter(get_args(declared)), None)) for item in value]
     if not is_dataclass(value):
         return value
-    members = {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    hints = get_type_hints(type(value))
+    members = {f.name: plain(getattr(value, f.name), hints[f.name]) for f in fields(value)}
     table = {name: member for name, member in members.items() if member is not None}
-    kind = next((k for k in REGISTRIES if isinstance(value, k)), None)
+    open_types = [_bare(kind) for kind in (declared, *get_args(declared))]
+    if declared is None:
+        open_types = [kind for kind in REGISTRIES if isinstance(value, kind)]
+    kind = next((kind for kind in open_types if kind in REGISTRIES), None)
     return table if kind is None else {"name": name_of(type(value), REGISTRIES[kind]), **table}
 
 

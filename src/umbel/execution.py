@@ -29,6 +29,13 @@ def execute(folder: RunFolder, sources: Sources) -> Iterator[Record]:
             yield from _session(folder, folder.experiment.open(sources))
 
 
+def advance(folder: RunFolder, run: Run) -> Iterator[Record]:
+    """As `execute`, with a run that was opened otherwise: its clients may be anywhere."""
+    with folder.locked():
+        if not folder.finished:
+            yield from _session(folder, run)
+
+
 def execute_together(
     folders: Sequence[RunFolder], sources: Sources, report: Callable[[Record], None]
 ) -> bool:

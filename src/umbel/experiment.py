@@ -189,7 +189,10 @@ class Experiment:
 
     def open(self, sources: Sources) -> Run:
         """Build the federation and the network: the run, before its first round."""
-        federation = self.scenario.build(self.seed, sources)
+        return self.run(self.scenario.build(self.seed, sources), self.engine)
+
+    def run(self, federation: Federation, engine: EngineSettings | Engine) -> Run:
+        """The run on this federation, whose clients work there."""
         shape, outputs = federation.input_shape, federation.num_outputs
         return Run(
             self.algorithm,
@@ -198,7 +201,7 @@ class Experiment:
             self.seed,
             self.participation,
             self.evaluate_every,
-            self.engine,
+            engine,
             self.limits,
             self.faults,
         )

@@ -134,6 +134,10 @@ class RunFolder:
             records.append(record)
         return records
 
+    def write(self, name: str, text: str) -> None:
+        """Replace a file, which is whole whenever the process is killed."""
+        _write_text(self.file(name), text)
+
     def append(self, record: Record) -> None:
         """Add a line, on disk when this returns."""
         with self.file("records.jsonl").open("a", encoding="utf-8") as lines:

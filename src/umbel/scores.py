@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from umbel.algorithms.base import Algorithm, S
 from umbel.ask import Context, evaluate, evaluate_mixture
@@ -24,11 +23,15 @@ def purity(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
 
 def adjusted_rand_index(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
     """1 where clusters and groups are the same, about 0 for a random assignment."""
+    from sklearn.metrics import adjusted_rand_score
+
     return float(adjusted_rand_score(groups, labels))
 
 
 def normalised_mutual_information(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
     """1 where clusters and groups are the same, 0 where they have nothing to do with each other."""
+    from sklearn.metrics import normalized_mutual_info_score
+
     return float(normalized_mutual_info_score(groups, labels))
 
 

@@ -15,6 +15,7 @@ from rich.logging import RichHandler
 from umbel import tables
 from umbel.checks import UsageError
 from umbel.cli import looking
+from umbel.cli.flower import flower
 from umbel.cli.progress import progress
 from umbel.config import read
 from umbel.data.sources import DATA_DIR_VARIABLE, Sources
@@ -198,7 +199,7 @@ def _begun_or_new(path: Path, experiment: Experiment) -> RunFolder:
     return folder
 
 
-for command in looking.COMMANDS:
+for command in (*looking.COMMANDS, flower):
     app.add_command(command)
 
 

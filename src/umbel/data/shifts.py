@@ -10,7 +10,6 @@ from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.ndimage import rotate
 
 from umbel.checks import check
 
@@ -134,6 +133,8 @@ def turned(x: Images, angle: float) -> Images:
     quarters, rest = divmod(angle, 90)
     if rest == 0 and (quarters % 2 == 0 or x.shape[2] == x.shape[3]):
         return np.ascontiguousarray(np.rot90(x, int(quarters), axes=(2, 3)))
+    from scipy.ndimage import rotate
+
     result: Images = rotate(x, angle, axes=(3, 2), reshape=False, order=1)
     return result
 

@@ -1,5 +1,7 @@
 """What clients compute, one idea a file."""
 
+from collections.abc import Mapping
+
 from umbel.work.base import MEMORY, Promise, Work
 from umbel.work.choose_by_loss import ChooseByLoss
 from umbel.work.choose_jointly import ChooseJointly, JointScore
@@ -17,8 +19,29 @@ from umbel.work.principal_vectors import PrincipalVectors
 from umbel.work.quantised import Quantised
 from umbel.work.train_and_gradient import TrainAndGradient
 
+WORKS: Mapping[str, type[Work]] = {
+    "choose-by-loss": ChooseByLoss,
+    "choose-jointly": ChooseJointly,
+    "evaluation": Evaluation,
+    "feature": Feature,
+    "gradient": Gradient,
+    "joint-score": JointScore,
+    "local-training": LocalTraining,
+    "mean-loss": MeanLoss,
+    "meta-training": MetaTraining,
+    "mixture-evaluation": MixtureEvaluation,
+    "mixture-training": MixtureTraining,
+    "mixture-weights": MixtureWeights,
+    "moreau-training": MoreauTraining,
+    "principal-vectors": PrincipalVectors,
+    "quantised": Quantised,
+    "train-and-gradient": TrainAndGradient,
+}
+"""What requests over a network call them."""
+
 __all__ = [
     "MEMORY",
+    "WORKS",
     "ChooseByLoss",
     "ChooseJointly",
     "Evaluation",

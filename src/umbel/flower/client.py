@@ -1,0 +1,174 @@
+"""The `ClientApp` of a node with one client or many: it does the work that it is asked."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import platformdirs
+import torch
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from torch import Tensor
+
+from umbel.config import read
+from umbel.data.federation import Federation
+from umbel.engines import make_engine
+from umbel.experiment import Experiment
+from umbel.flow import Engine, Request, Rows
+from umbel.flower import wire
+from umbel.flower.memory import memorise, recall
+from umbel.net import Net
+from umbel.work import MEMORY
+
+log = logging.getLogger(__name__)
+
+Load = Callable[[Context, Experiment], Federation]
+"""What a site writes: the examples of its own clients."""
+
+MAX_BYTES = 2**32
+"""Of the tensors in a message."""
+
+OF_MODELS = ("theta", "models", "moves")
+"""Sent tensors whose last dimension is that of a model."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node at work."""
+
+    experiment: Experiment
+    federation: Federation
+    net: Net
+    engine: Engine
+    memory: Path
+
+    @classmethod
+    def of(cls, experiment: Experiment, federation: Federation, memory: Path) -> Node:
+        """Ready to work for these clients."""
+        shape, outputs = federation.input_shape, federation.num_outputs
+        net = Net(lambda: experiment.model.build(shape, outputs), federation.objective)
+        engine = make_engine(net, federation, experiment.engine)
+        return cls(experiment, federation, net, engine, memory)
+
+    def site(self) -> wire.Site:
+        """What the server may know of it."""
+        federation = self.federation
+        groups = federation.groups
+        return wire.Site(
+            federation.names,
+            federation.train.sizes.tolist(),
+            federation.test.sizes.tolist(),
+            None if groups is None else groups.tolist(),
+            wire.Form(
+                federation.input_shape,
+                federation.num_outputs,
+                federation.num_classes,
+                model_name(self.net),
+            ),
+        )
+
+    def work(self, asked: wire.Asked) -> RecordDict:
+        """Do it. Raises `RefusedError` where it can't be done."""
+        number = {name: n for n, name in enumerate(self.federation.names)}
+        strangers = [name for name in asked.clients if name not in number]
+        if strangers or len(set(asked.clients)) != len(asked.clients):
+            raise wire.RefusedError(f"client {(strangers or asked.clients)[0]!r} is not here, once")
+        for name, tensor in {**asked.shared, **asked.tables}.items():
+            self._check_model(name, tensor)
+        clients = torch.tensor([number[name] for name in asked.clients], dtype=torch.long)
+        each = {n: Rows(table, torch.tensor(asked.index[n])) for n, table in asked.tables.items()}
+        if asked.remembered:
+            each[MEMORY] = Rows(self._recalled(asked), torch.arange(len(clients)))
+        request = Request(asked.work, clients, asked.seeds, asked.shared, each)
+        replies = self.engine.send(request)
+        if MEMORY in replies.columns:
+            kept = dict(zip(asked.clients, replies.columns[MEMORY], strict=True))
+            memorise(self.memory, kept)
+        return wire.answer(asked.clients, replies.columns)
+
+    def _check_model(self, name: str, tensor: Tensor) -> None:
+        if name not in OF_MODELS:
+            return
+        size, dtype = self.net.layout.num_values, self.net.dtype
+        if tensor.dim() == 0 or tensor.shape[-1] != size or tensor.dtype != dtype:
+            found = f"{tuple(tensor.shape)} of {tensor.dtype}"
+            raise wire.RefusedError(f"{name}: {found}, and a model has {size} values of {dtype}")
+
+    def _recalled(self, asked: wire.Asked) -> Tensor:
+        rows = []
+        for client, wanted in zip(asked.clients, asked.remembered, strict=True):
+            kept = recall(self.memory, client)
+            if wanted not in kept:
+                raise wire.ForgottenError(f"client {client!r}: its memory is not kept here")
+            rows.append(kept[wanted])
+        return torch.stack(rows)
+
+
+def model_name(net: Net) -> str:
+    """Alike for nets whose models have the same tensors in the same order."""
+    entries = [(e.name, tuple(e.shape)) for e in net.layout.weights + net.layout.rest]
+    return hashlib.sha256(repr((entries, str(net.dtype))).encode()).hexdigest()
+
+
+def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = ()) -> ClientApp:
+    """An app for SuperNodes. `load` returns the clients of the node that it is called on.
+
+    `experiment` is the TOML file that the server has, too: its model and its engine are used. Of
+    works outside the package only those in `own_works`, as "module:Name", are done.
+    """
+    app, nodes = ClientApp(), dict[int, Node]()
+
+    def node(context: Context) -> Node:
+        # A deployed node has a process a message, a simulated one shares its process.
+        if context.node_id not in nodes:
+            settings = read(Path(experiment))
+            federation = load(context, settings)
+            nodes[context.node_id] = Node.of(settings, federation, _memory(context, settings))
+        return nodes[context.node_id]
+
+    def answered(message: Message, content: Callable[[], RecordDict]) -> Message:
+        try:
+            found = content()
+        except Exception as error:  # whatever it is, the server is to know
+            log.exception("refused")
+            found = wire.refusal(error)
+        return Message(found, reply_to=message)
+
+    @app.query("hello")
+    def hello(message: Message, context: Context) -> Message:
+        return answered(message, lambda: wire.introduce(node(context).site()))
+
+    @app.query("work")
+    def work(message: Message, context: Context) -> Message:
+        def done() -> RecordDict:
+            asked = wire.asked_in(message.content, _max_bytes(context.node_config), own_works)
+            return node(context).work(asked)
+
+        return answered(message, done)
+
+    return app
+
+
+def slice_of(context: Context, federation: Federation) -> Federation:
+    """This node's part of a simulated federation: every n-th client, of n nodes.
+
+    The node's settings `partition-id` and `num-partitions` say which, as Flower's simulation and
+    `flower-supernode --node-config` set them.
+    """
+    part, of = (int(context.node_config[key]) for key in ("partition-id", "num-partitions"))
+    return federation.pick(list(range(part, federation.num_clients, of)))
+
+
+def _memory(context: Context, experiment: Experiment) -> Path:
+    default = platformdirs.user_state_path("umbel") / "flower"
+    folder = Path(str(context.node_config.get("memory-dir", default)))
+    name = str(context.node_config.get("partition-id", "node"))
+    return folder / f"{experiment.name}-seed{experiment.seed}-{name}.safetensors"
+
+
+def _max_bytes(settings: Mapping[str, object]) -> int:
+    return int(str(settings.get("max-bytes", MAX_BYTES)))

@@ -1,0 +1,125 @@
+"""The engine whose clients are on other machines: one message a node, and an answer or not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import TypeAlias
+
+import torch
+from flwr.app import RecordDict
+from torch import Tensor
+
+from umbel.flow import Replies, Request
+from umbel.flower import wire
+from umbel.flower.exchange import WORK, Reply, exchange
+from umbel.flower.meeting import Meeting
+from umbel.flower.memory import KEPT, digest
+from umbel.validation import assemble, promises
+from umbel.work import MEMORY
+
+log = logging.getLogger(__name__)
+
+Answers: TypeAlias = list[tuple[int, dict[str, Tensor]]]
+
+
+@dataclass
+class FlowerEngine:
+    """Answers requests through the nodes of a meeting, each with one client or many.
+
+    A node's clients share one message. A client whose node is not connected, or did not answer
+    within `time_limit` seconds, is missing; one whose node answered with an error, or with what is
+    not what was asked for, is refused. What comes later, or twice, is ignored.
+    """
+
+    meeting: Meeting
+    clients: Sequence[str]  # their names: the place is the client's number
+    nodes: dict[str, int]  # where each client is, as far as that is known
+    time_limit: float
+    kept: dict[str, list[str]] = field(default_factory=dict)  # digests of what nodes keep
+
+    def send(self, request: Request) -> Replies:
+        online = self.meeting.online()
+        new = online - set(self.meeting.sites)
+        if new:
+            self.nodes |= self.meeting.meet(sorted(new), self.time_limit)
+        groups: dict[int, list[int]] = {}
+        for position, client in enumerate(request.clients.tolist()):
+            node = self.nodes.get(self.clients[client])
+            if node is not None and node in online:
+                groups.setdefault(node, []).append(position)
+        answers, refused = self._ask(request, groups)
+        replies = assemble(request, answers)
+        if MEMORY in replies.columns:
+            for client, row in zip(replies.clients.tolist(), replies.columns[MEMORY], strict=True):
+                name = self.clients[client]
+                self.kept[name] = [digest(row), *self.kept.get(name, ())][:KEPT]
+        return Replies(replies.clients, replies.columns, {**refused, **replies.refused})
+
+    def _ask(
+        self, request: Request, groups: Mapping[int, Sequence[int]]
+    ) -> tuple[Answers, dict[int, str]]:
+        """What the clients at these positions answer, and why those whose answer is refused."""
+        contents = {node: (WORK, self._content(request, at)) for node, at in groups.items()}
+        answers: Answers = []
+        refused: dict[int, str] = {}
+        forgetful: dict[int, Sequence[int]] = {}
+        for node, reply in exchange(self.meeting.grid, contents, self.time_limit).items():
+            clients = request.clients[torch.tensor(groups[node])].tolist()
+            try:
+                answers += self._rows(request, clients, reply)
+            except wire.ForgottenError:
+                forgetful[node] = groups[node]
+                for client in clients:
+                    self.kept.pop(self.clients[client], None)
+            except wire.RefusedError as error:
+                log.warning("node %d: %s", node, error)
+                refused |= dict.fromkeys(clients, str(error))
+        if forgetful:
+            more, also = self._ask(request, forgetful)
+            return answers + more, refused | also
+        return answers, refused
+
+    def _content(self, request: Request, positions: Sequence[int]) -> RecordDict:
+        at = torch.tensor(positions)
+        names = [self.clients[client] for client in request.clients[at].tolist()]
+        tables, index = {}, {}
+        remembered: list[str] = []
+        for name, rows in request.each.items():
+            if name == MEMORY:
+                remembered = self._remembered(names, rows.take(at))
+                if remembered:
+                    continue
+            needed, place = torch.unique(rows.index[at], return_inverse=True)
+            tables[name], index[name] = rows.table[needed], place.tolist()
+        seeds = [request.seeds[n] for n in positions]
+        return wire.ask(
+            wire.Asked(request.work, names, seeds, request.shared, tables, index, remembered)
+        )
+
+    def _remembered(self, names: Sequence[str], rows: Tensor) -> list[str]:
+        """Digests of the clients' memory, if their node keeps these very rows; else nothing."""
+        wanted = [digest(row) for row in rows]
+        kept = all(w in self.kept.get(name, ()) for name, w in zip(names, wanted, strict=True))
+        return wanted if kept else []
+
+    def _rows(self, request: Request, clients: Sequence[int], reply: Reply) -> Answers:
+        """The row of each client. Raises `RefusedError` if the reply can't be used."""
+        if reply.error is not None:
+            raise wire.RefusedError(reply.error)
+        if reply.content is None:
+            return []
+        sizes = [8 * prod(promise.shape) for promise in promises(request).values()]
+        most = sum(sizes) * len(clients) + wire.HEADER_BYTES * len(sizes)
+        names, columns = wire.answer_in(reply.content, most)
+        number = {self.clients[client]: client for client in clients}
+        strangers = [name for name in names if name not in number]
+        if strangers or len(set(names)) != len(names):
+            found = (strangers or names)[0]
+            raise wire.RefusedError(f"client {found!r} was not asked, or is in the answer twice")
+        return [
+            (number[name], {column: values[n] for column, values in columns.items()})
+            for n, name in enumerate(names)
+        ]

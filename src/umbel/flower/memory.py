@@ -1,0 +1,55 @@
+"""What clients keep between rounds, in a file of the node's: it survives the node's restart.
+
+The last two rows of each client are kept, as evaluation may come between two rounds of training.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from umbel.checkpoint import replace_durably
+
+KEPT = 2
+
+
+def digest(row: Tensor) -> str:
+    """A name for these very values."""
+    values = row.detach().cpu().contiguous()
+    kind = f"{values.dtype} {tuple(values.shape)} ".encode()
+    return hashlib.sha256(kind + values.numpy().tobytes()).hexdigest()
+
+
+def recall(file: Path, client: str) -> dict[str, Tensor]:
+    """The rows of a client by their digests; none where the file is missing or damaged."""
+    rows = (row for name, row in _all(file).items() if name.split("/", 1)[1] == client)
+    return {digest(row): row for row in rows}
+
+
+def memorise(file: Path, rows: Mapping[str, Tensor]) -> None:
+    """Add a row to each of these clients, whose oldest goes."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    before = _all(file)
+    kept = {name: row for name, row in before.items() if name.split("/", 1)[1] not in rows}
+    for client, row in rows.items():
+        kept[f"0/{client}"] = row.detach().cpu().contiguous().clone()
+        for age in range(1, KEPT):
+            if f"{age - 1}/{client}" in before:
+                kept[f"{age}/{client}"] = before[f"{age - 1}/{client}"]
+    beside = file.with_suffix(".partial")
+    save_file(kept, beside)
+    replace_durably(beside, file)
+
+
+def _all(file: Path) -> dict[str, Tensor]:
+    """Rows named age/client, 0 the latest."""
+    try:
+        found: dict[str, Tensor] = load_file(file)
+    except (OSError, SafetensorError):
+        return {}
+    return found

@@ -1,0 +1,38 @@
+"""A new Flower app that runs an experiment: written from a template, ready for `flwr run`."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from umbel.checks import UsageError, check
+
+TEMPLATE = Path(__file__).parent / "template"
+FILES = ("pyproject.toml", "experiment.toml", "app/__init__.py", "app/server.py", "app/client.py")
+
+
+def write_app(folder: Path, experiment: str | None = None) -> list[Path]:
+    """The files of an app in a new folder; its package is named after it.
+
+    `experiment` is the text of its experiment file, if not that of the template. Raises
+    `UsageError` where there is something already.
+    """
+    name = folder.resolve().name
+    fine = re.fullmatch(r"[a-z][a-z0-9-]*", name) is not None
+    check(fine, "folder", name, "a name of small letters, digits and -, which the app will have")
+    if folder.exists() and any(folder.iterdir()):
+        raise UsageError(f"{folder}: is there already, and not empty")
+    package = name.replace("-", "_")
+    runs = (folder.resolve() / "runs").as_posix()
+    written = []
+    for file in FILES:
+        text = (TEMPLATE / file).read_text(encoding="utf-8")
+        if file == "experiment.toml" and experiment is not None:
+            text = experiment
+        for key, value in {"name": name, "package": package, "runs_dir": runs}.items():
+            text = text.replace("{" + key + "}", value)
+        place = folder / file.replace("app/", f"{package}/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text, encoding="utf-8")
+        written.append(place)
+    return written

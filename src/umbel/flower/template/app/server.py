@@ -1,0 +1,7 @@
+"""What runs at the server."""
+
+from pathlib import Path
+
+from umbel.flower import server_app
+
+app = server_app(Path(__file__).parents[1] / "experiment.toml")

@@ -1,0 +1,86 @@
+"""A grid in this process: real messages through their wire format, real apps, no network."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.proto.message_pb2 import Message as ProtoMessage
+from flwr.serverapp import Grid
+from flwr.supercore.task_identity import TaskIdentity
+
+
+@dataclass
+class MemoryGrid(Grid):
+    """Nodes that work when they are asked; `fate` says what goes wrong at which node."""
+
+    apps: Mapping[int, ClientApp]
+    configs: Mapping[int, Mapping[str, Any]]
+    fate: dict[int, str] = field(default_factory=dict)  # dead, silent, twice, or late
+    replies: dict[str, list[Message]] = field(default_factory=dict)
+    late: list[Message] = field(default_factory=list)
+    bytes_down: int = 0
+    bytes_up: int = 0
+    asked: list[str] = field(default_factory=list)  # the kind of each message
+
+    def __post_init__(self) -> None:
+        TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
+
+    def set_run(self, run: Any) -> None:
+        raise NotImplementedError
+
+    @property
+    def run(self) -> Any:
+        raise NotImplementedError
+
+    def create_message(self, *_: Any, **__: Any) -> Message:
+        raise NotImplementedError
+
+    def get_node_ids(self) -> list[int]:
+        return [node for node in self.apps if self.fate.get(node) != "gone"]
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        return [self._push(message) for message in messages]
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        return [reply for name in message_ids for reply in self.replies.pop(name, [])]
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> list[Message]:
+        raise NotImplementedError
+
+    def _push(self, message: Message) -> str:
+        name, node = str(uuid.uuid4()), message.metadata.dst_node_id
+        message.metadata.__dict__["_message_id"] = name
+        self.asked.append(message.metadata.message_type)
+        sent, size = wired(message)
+        self.bytes_down += size
+        fate = self.fate.get(node)
+        if fate == "silent":
+            return name
+        if fate == "dead":
+            error = Message(Error(code=5, reason="Node unavailable"), reply_to=sent)
+            error.metadata.__dict__["_src_node_id"] = 1  # it comes from the SuperLink
+            self.replies[name] = [error]
+            return name
+        config = dict(self.configs[node])
+        reply, size = wired(self.apps[node](sent, Context(1, node, config, RecordDict(), {})))
+        self.bytes_up += size
+        if fate == "late":
+            self.late.append(reply)
+            return name
+        again = [] if self.fate else self.late
+        self.replies[name] = [reply] * (2 if fate == "twice" else 1) + again
+        return name
+
+
+def wired(message: Message) -> tuple[Message, int]:
+    """The message as the other side reads it, and its size in bytes."""
+    data = message_to_proto(message).SerializeToString()
+    return message_from_proto(ProtoMessage.FromString(data)), len(data)

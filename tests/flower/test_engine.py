@@ -1,0 +1,284 @@
+"""Over Flower's messages every method comes to what it comes to in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Context
+
+from tests.algorithms.test_contract import CASES, LOCAL, assert_same, every_method
+from tests.federations import NEEDS_EVERYONE
+from tests.flower.grid import MemoryGrid
+from umbel.algorithms import FLACC, FedAvg, FedEM, PFedMe
+from umbel.algorithms.base import Algorithm, State
+from umbel.config import write
+from umbel.data.federation import Federation
+from umbel.data.scenarios import ROTATED_DIGITS
+from umbel.data.sources import Sources
+from umbel.engines.wrappers import QuorumError
+from umbel.experiment import Experiment
+from umbel.flower import FlowerEngine, Settings, client_app, serve, slice_of
+from umbel.flower.client import Load
+from umbel.flower.meeting import Meeting
+from umbel.flower.roll import Roll
+from umbel.folder import RunFolder
+from umbel.models import MLP
+
+SMALL = Experiment(
+    replace(ROTATED_DIGITS, clients=8, examples=(20, 40)),
+    MLP((8,)),
+    FLACC(LOCAL, n_sep=2),
+    name="small",
+    rounds=4,
+    participation=0.75,
+)
+
+
+def grid_of(experiment: Experiment, folder: Path, nodes: int = 3) -> MemoryGrid:
+    """Nodes that share the clients of the experiment's scenario."""
+    folder.mkdir(exist_ok=True)
+    file = folder / "experiment.toml"
+    file.write_text(write(experiment))
+
+    def load(context: Context, settings: Experiment) -> Federation:
+        return slice_of(context, settings.scenario.build(settings.seed, Sources.default()))
+
+    # The ids of nodes say nothing about their clients.
+    apps = {1000 - 7 * n: client_app(file, load) for n in range(nodes)}
+    configs: dict[int, dict[str, Any]] = {
+        node: {"partition-id": n, "num-partitions": nodes, "memory-dir": str(folder)}
+        for n, node in enumerate(apps)
+    }
+    return MemoryGrid(apps, configs)
+
+
+def engine_of(grid: MemoryGrid, time_limit: float = 0.5) -> FlowerEngine:
+    meeting = Meeting(grid)
+    nodes = meeting.gather(8, 5.0, 5.0)
+    return FlowerEngine(meeting, Roll.call(list(meeting.sites.values())).names, nodes, time_limit)
+
+
+def last_state(experiment: Experiment, grid: MemoryGrid | None) -> State:
+    run = experiment.open(Sources.default())
+    if grid is not None:
+        run = replace(run, engine=engine_of(grid))
+    *_, (state, _) = run.rounds(experiment.rounds)
+    return state
+
+
+@every_method
+def test_the_same_clusters_and_models_as_in_this_process(
+    algorithm: Algorithm[Any], tmp_path: Path
+) -> None:
+    share = 1.0 if isinstance(algorithm, NEEDS_EVERYONE) else 0.75
+    experiment = replace(SMALL, algorithm=algorithm, participation=share)
+    found = last_state(experiment, grid_of(experiment, tmp_path))
+    assert_same(found, last_state(experiment, None), 1e-4)
+
+
+def test_a_request_is_one_message_a_node(tmp_path: Path) -> None:
+    experiment = replace(SMALL, participation=1.0, rounds=3)
+    grid = grid_of(experiment, tmp_path)
+    last_state(replace(experiment, evaluate_every=3), grid)
+    assert grid.asked.count("query.hello") == 3
+    assert grid.asked.count("query.work") == 3 * (3 + 1)  # three rounds and an evaluation
+
+
+def test_the_records_are_those_of_a_run_in_this_process(tmp_path: Path) -> None:
+    folder = serve(grid_of(SMALL, tmp_path), SMALL, Settings(8, runs_dir=str(tmp_path / "runs")))
+    run = SMALL.open(Sources.default())
+    expected = [record.untimed() for _, record in run.rounds(SMALL.rounds)]
+    for one, other in zip(folder.records(), expected, strict=True):
+        for name, value in vars(other).items():
+            assert getattr(one.untimed(), name) == pytest.approx(value, abs=1e-4), name
+    assert folder.finished
+    rows = folder.clients()
+    assert [row["client"] for row in rows] == [str(n) for n in range(8)]
+    assert run.federation.groups is not None
+    assert [int(row["group"]) for row in rows] == run.federation.groups.tolist()
+    assert [int(row["examples"]) for row in rows] == run.federation.train.sizes.tolist()
+
+
+def fated(
+    tmp_path: Path, fates: dict[int, str], quorum: float = 0.0, rounds: int = 1
+) -> tuple[State, Any, FlowerEngine]:
+    """One round of FedAvg with everyone, where nodes (counted from 0) have these fates."""
+    experiment = replace(SMALL, algorithm=FedAvg(LOCAL), participation=1.0, rounds=rounds)
+    grid = grid_of(experiment, tmp_path)
+    engine = engine_of(grid)
+    ids = list(grid.apps)
+    grid.fate |= {ids[n]: fate for n, fate in fates.items()}
+    run = replace(experiment.open(Sources.default()), engine=engine)
+    run = replace(run, limits=replace(run.limits, quorum=quorum))
+    *_, (state, record) = run.rounds(rounds)
+    return state, record, engine
+
+
+@pytest.mark.parametrize("fate", ["silent", "late", "gone"])
+def test_clients_of_a_node_without_an_answer_are_missing(fate: str, tmp_path: Path) -> None:
+    _, record, _ = fated(tmp_path, {1: fate})
+    assert record.missing == (1, 4, 7)
+    assert not record.refused
+
+
+def test_an_error_is_of_the_node_that_was_asked_not_of_its_sender(tmp_path: Path) -> None:
+    _, record, _ = fated(tmp_path, {2: "dead"})
+    assert set(record.refused) == {2, 5}
+    assert record.refused[2] == "error 5: Node unavailable"
+    assert not record.missing
+
+
+def test_what_comes_twice_counts_once(tmp_path: Path) -> None:
+    found, record, _ = fated(tmp_path, {0: "twice", 1: "twice"})
+    expected, _, _ = fated(tmp_path / "other", {})
+    assert_same(found, expected)
+    assert not record.missing
+
+
+def test_what_comes_late_is_not_taken_for_a_later_round(tmp_path: Path) -> None:
+    experiment = replace(SMALL, algorithm=FedAvg(LOCAL), participation=1.0, rounds=3)
+    grid = grid_of(experiment, tmp_path)
+    run = replace(experiment.open(Sources.default()), engine=engine_of(grid))
+    late = list(grid.apps)[1]
+    grid.fate[late] = "late"
+    states = run.rounds(3)
+    state, record = next(states)
+    assert record.missing == (1, 4, 7)
+    grid.fate.clear()  # from here on, the late reply comes with every other one
+    found, record = next(states)
+    assert not record.missing
+    ((expected, _),) = experiment.open(Sources.default()).rounds(2, state, first=1)
+    assert_same(found, expected, 1e-5)
+
+
+def test_no_reply_at_all_is_no_round(tmp_path: Path) -> None:
+    with pytest.raises(QuorumError, match="round 0: 0 of 8 clients gave a usable reply"):
+        fated(tmp_path, {0: "silent", 1: "silent", 2: "silent"})
+
+
+def test_a_node_that_comes_back_under_another_id_is_found_again(tmp_path: Path) -> None:
+    experiment = replace(SMALL, algorithm=FedAvg(LOCAL), participation=1.0, rounds=3)
+    grid = grid_of(experiment, tmp_path)
+    run = replace(experiment.open(Sources.default()), engine=engine_of(grid))
+    states = run.rounds(3)
+    next(states)
+    old = list(grid.apps)[1]
+    grid.fate[old] = "gone"
+    assert next(states)[1].missing == (1, 4, 7)
+    grid.apps = {**grid.apps, 5: grid.apps[old]}
+    grid.configs = {**grid.configs, 5: grid.configs[old]}
+    assert next(states)[1].missing == ()
+
+
+@pytest.mark.parametrize(
+    "method", [FedEM(local=LOCAL), PFedMe(local=LOCAL)], ids=["fedem", "pfedme"]
+)
+def test_what_clients_keep_is_not_sent_to_them_again_but_for_those_that_lost_it(
+    method: Algorithm[Any], tmp_path: Path
+) -> None:
+    experiment = replace(SMALL, algorithm=method, participation=1.0, evaluate_every=9)
+    expected = last_state(experiment, None)
+    sizes = {}
+    for way in "kept", "lost":
+        grid = grid_of(experiment, tmp_path / way)
+        run = replace(experiment.open(Sources.default()), engine=engine_of(grid))
+        for after, _ in run.rounds(experiment.rounds):
+            state = after
+            if way == "lost":
+                for file in (tmp_path / way).glob("*.safetensors"):
+                    file.unlink()
+        assert_same(state, expected, 1e-4)
+        sizes[way] = len(grid.asked)
+    if isinstance(method, FedEM):  # pFedMe sends its personal models, and never asks for them
+        assert sizes["lost"] > sizes["kept"]
+
+
+def test_a_server_that_was_killed_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    experiment = replace(SMALL, checkpoint_every=2)
+    settings = Settings(8, patience=5, time_limit=5, runs_dir=str(tmp_path / "runs"))
+    grid = grid_of(experiment, tmp_path)
+    whole = serve(grid, experiment, replace(settings, runs_dir=str(tmp_path / "whole")))
+
+    class KilledError(Exception):
+        pass
+
+    class Dying(MemoryGrid):
+        def push_messages(self, messages: Any) -> list[str]:
+            if self.asked.count("query.work") > 15:
+                raise KilledError
+            return super().push_messages(messages)
+
+    with pytest.raises(KilledError):
+        serve(Dying(grid.apps, grid.configs), experiment, settings)
+    folder = RunFolder(tmp_path / "runs" / "small-seed0")
+    assert folder.begun
+    assert not folder.finished
+    folder = serve(MemoryGrid(grid.apps, grid.configs), experiment, settings)
+    assert [r.untimed() for r in folder.records()] == [r.untimed() for r in whole.records()]
+    assert folder.file("clusters.csv").read_bytes() == whole.file("clusters.csv").read_bytes()
+
+
+def test_methods_with_many_models_send_each_node_only_the_rows_it_needs(tmp_path: Path) -> None:
+    experiment = replace(SMALL, algorithm=CASES["local-only"], participation=1.0, rounds=2)
+    grid = grid_of(experiment, tmp_path, nodes=8)
+    last_state(experiment, grid)
+    num_values = experiment.open(Sources.default()).net.layout.num_values
+    messages = grid.asked.count("query.work")
+    assert grid.bytes_down < messages * (4 * num_values + 2000)
+
+
+def clients(names: Sequence[str]) -> Federation:
+    rng = np.random.default_rng(0)
+    shards = [(rng.random((20, 64), dtype=np.float32), rng.integers(0, 10, 20)) for _ in names]
+    return Federation.from_arrays(shards, names=names, num_classes=10)
+
+
+def having(federation: Federation) -> Load:
+    return lambda _context, _experiment: federation
+
+
+def site(tmp_path: Path, *federations: Federation) -> MemoryGrid:
+    """Nodes with these clients."""
+    file = tmp_path / "experiment.toml"
+    file.write_text(write(SMALL))
+    apps = {n: client_app(file, having(f)) for n, f in enumerate(federations, start=1)}
+    return MemoryGrid(apps, {n: {"memory-dir": str(tmp_path)} for n in apps})
+
+
+def test_sites_of_their_own_data_need_no_planted_groups(tmp_path: Path) -> None:
+    grid = site(tmp_path, clients(["north", "east"]), clients(["south"]))
+    settings = Settings(3, patience=5, runs_dir=str(tmp_path / "runs"))
+    folder = serve(grid, replace(SMALL, algorithm=FLACC(LOCAL)), settings)
+    assert [row["client"] for row in folder.clients()] == ["east", "north", "south"]
+    assert folder.records()[-1].ari is None
+
+
+def test_a_site_of_another_form_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rng = np.random.default_rng(0)
+    other = Federation.from_arrays(
+        [(rng.random((9, 32), dtype=np.float32), rng.integers(0, 10, 9))], num_classes=10
+    )
+    meeting = Meeting(site(tmp_path, clients(["a", "b"]), other))
+    assert set(meeting.gather(3, 0.5, 5.0)) == {"a", "b"}
+    assert "node 2 is left out" in caplog.text
+
+
+def test_two_nodes_with_one_client_are_refused(tmp_path: Path) -> None:
+    grid = site(tmp_path, clients(["a"]), clients(["a"]))
+    settings = Settings(0, patience=0.5, runs_dir=str(tmp_path / "runs"))
+    with pytest.raises(ValueError, match="client 'a': at two nodes"):
+        serve(grid, SMALL, settings)
+
+
+def test_without_enough_clients_nothing_begins(tmp_path: Path) -> None:
+    grid = site(tmp_path, clients(["a"]))
+    settings = Settings(2, patience=0.5, runs_dir=str(tmp_path / "runs"))
+    with pytest.raises(ValueError, match=r"clients: 1 is not at least 2 after 0\.5 s"):
+        serve(grid, SMALL, settings)

@@ -1,0 +1,189 @@
+"""What comes in from a network is refused with its reason, whatever it is."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.engines.test_equality import WORKS
+from umbel.config import plain
+from umbel.flower import wire
+from umbel.flower.wire import Asked, RefusedError
+from umbel.work import LocalTraining, Work
+
+MAX_BYTES = 10_000
+
+
+def asked(**changes: Any) -> Asked:
+    given = {
+        "work": LocalTraining(lr=0.1),
+        "clients": ["a", "b"],
+        "seeds": [1, 2**63 - 1],
+        "shared": {"models": torch.arange(6.0).reshape(2, 3)},
+        "tables": {"theta": torch.arange(4.0, dtype=torch.float64).reshape(2, 2)},
+        "index": {"theta": [1, 0]},
+    }
+    return Asked(**{**given, **changes})
+
+
+def config(content: RecordDict, record: str, **changes: Any) -> RecordDict:
+    for name, value in changes.items():
+        content.config_records[record][name] = value
+    return content
+
+
+@pytest.mark.parametrize("work", WORKS, ids=str)
+def test_every_work_is_read_as_it_was_written(work: Work) -> None:
+    assert wire.asked_in(wire.ask(asked(work=work)), MAX_BYTES).work == work
+
+
+def test_tensors_and_rows_are_read_as_they_were_written() -> None:
+    before = asked(remembered=["x", "y"])
+    after = wire.asked_in(wire.ask(before), MAX_BYTES)
+    assert (after.clients, after.seeds, after.index) == (before.clients, before.seeds, before.index)
+    assert after.remembered == before.remembered
+    torch.testing.assert_close(dict(after.shared), dict(before.shared), rtol=0, atol=0)
+    torch.testing.assert_close(dict(after.tables), dict(before.tables), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"name": "os:system"}', "'os:system' is not allowed here"),
+        (
+            '{"name": "choose-by-loss", "then": {"name": "os:system"}}',
+            "'os:system' is not allowed here",
+        ),
+        ('{"name": "local-trainin"}', "did you mean local-training?"),
+        ('{"name": "local-training", "lr": -1}', "lr: -1.0 is not more than 0"),
+        ('{"name": "local-training", "lr": "1"}', "'1' is not a number"),
+        ('{"name": "local-training", "rate": 1}', "rate: unknown key"),
+        ("{", "work: Expecting property name"),
+        ("[]", "is not a table"),
+        ("{}", "name: missing"),
+        ("[" * 100_000, "work: maximum recursion depth"),
+    ],
+)
+def test_a_work_that_is_unknown_or_unfit_is_refused(text: str, why: str) -> None:
+    with pytest.raises(RefusedError) as refused:
+        wire.work_in(text)
+    assert why in str(refused.value)
+
+
+def test_a_work_outside_the_package_is_done_only_where_it_is_allowed() -> None:
+    class_name = "tests.flower.own_work:Own"
+    text = json.dumps({"name": class_name})
+    with pytest.raises(RefusedError, match="is not allowed here"):
+        wire.work_in(text)
+    work = wire.work_in(text, [class_name])
+    assert plain(work)["name"] == class_name
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"version": 2}, "version 2 of the messages"),
+        ({"clients": ["a"]}, "1 clients, 2 seeds"),
+        ({"clients": [1, 2]}, "clients: .* is not a list of str"),
+        ({"seeds": [1.0, 2.0]}, "seeds: .* is not a list of int"),
+        ({"work": 3}, "work: 3 is not a string"),
+    ],
+)
+def test_a_request_of_another_form_is_refused(changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(RefusedError, match=why):
+        wire.asked_in(config(wire.ask(asked()), "asked", **changes), MAX_BYTES)
+
+
+@pytest.mark.parametrize("row", [2, -1])
+def test_a_row_outside_its_table_is_refused(row: int) -> None:
+    with pytest.raises(RefusedError, match="a row outside its table of 2"):
+        wire.asked_in(wire.ask(asked(index={"theta": [0, row]})), MAX_BYTES)
+
+
+def array(**changes: Any) -> Array:
+    values = Array(np.arange(6, dtype=np.float32).reshape(2, 3))
+    for name, value in changes.items():
+        setattr(values, name, value)
+    return values
+
+
+PICKLED = Array(np.arange(2.0))
+PICKLED.data = np.array([{}], dtype=object).dumps()
+
+
+@pytest.mark.parametrize(
+    ("bad", "why"),
+    [
+        (array(stype="pickle"), "serialised as 'pickle'"),
+        (array(dtype="object"), "type 'object' is not one of"),
+        (array(dtype="float64"), "72|bytes for shape|not the float64"),
+        (array(shape=(10**9, 10**9)), "bytes for shape"),
+        (array(data=b""), "bytes for shape"),
+        (array(data=b"x" * 300), "not a NumPy array"),
+        (PICKLED, "not a NumPy array"),
+        (Array(np.array([1.0, math.nan])), "not finite everywhere"),
+        (Array(np.array([1.0, math.inf], dtype=np.float32)), "not finite everywhere"),
+        (Array(np.zeros(MAX_BYTES)), "bytes, more than the 10000 allowed"),
+    ],
+)
+def test_an_array_that_is_none_is_refused(bad: Array, why: str) -> None:
+    content = wire.ask(asked())
+    content["shared"] = ArrayRecord(array_dict={"models": bad})
+    with pytest.raises(RefusedError, match=why):
+        wire.asked_in(content, MAX_BYTES)
+
+
+def test_a_refusal_is_raised_on_the_other_side() -> None:
+    with pytest.raises(RefusedError, match=r"^theta: wrong$"):
+        wire.answer_in(wire.refusal(RefusedError("theta: wrong")), MAX_BYTES)
+    with pytest.raises(RefusedError, match=r"^ZeroDivisionError: by 0$"):
+        wire.site_in(wire.refusal(ZeroDivisionError("by 0")))
+    with pytest.raises(wire.ForgottenError):
+        wire.answer_in(wire.refusal(wire.ForgottenError("a")), MAX_BYTES)
+
+
+def test_rows_that_do_not_fit_their_clients_are_refused() -> None:
+    content = wire.answer(["a", "b"], {"update": torch.zeros(3, 4)})
+    with pytest.raises(RefusedError, match=r"update: \(3, 4\) for 2 clients"):
+        wire.answer_in(content, MAX_BYTES)
+
+
+values = st.one_of(
+    st.integers(-5, 5),
+    st.floats(allow_nan=True),
+    st.text(max_size=5),
+    st.binary(max_size=5),
+    st.booleans(),
+    st.lists(st.integers(-5, 5), max_size=3),
+    st.lists(st.text(max_size=3), max_size=3),
+)
+keys = st.sampled_from(
+    ["version", "work", "clients", "seeds", "remembered", "refused", "train", "test", "groups",
+     "input_shape", "num_outputs", "num_classes", "model"]
+)  # fmt: skip
+records = st.dictionaries(
+    st.sampled_from(["asked", "index", "answer", "site"]), st.dictionaries(keys, values)
+)
+
+
+@given(records)
+def test_whatever_comes_in_is_read_or_refused(content: dict[str, dict[str, Any]]) -> None:
+    record = RecordDict(
+        {name: ConfigRecord({"version": wire.VERSION, **c}) for name, c in content.items()}
+    )
+    for read in (
+        lambda: wire.asked_in(record, MAX_BYTES),
+        lambda: wire.answer_in(record, MAX_BYTES),
+        lambda: wire.site_in(record),
+    ):
+        with suppress(RefusedError):
+            read()
