@@ -58,9 +58,22 @@ def main() -> None:
         draw_server(server, given.plot)
     if given.json:
         about = {"machine": machine(), "device": given.device, "peak_gflops": peak / 1e9}
-        given.json.write_text(
-            json.dumps({**about, "clients": rows, "server": server}, indent=1) + "\n"
-        )
+        write(given.json, about, rows, server)
+
+
+def write(file: Path, about: Row, rows: list[Row], server: list[Row]) -> None:
+    """Write the results; those of other workloads that the file holds already stay there."""
+    before = json.loads(file.read_text()) if file.exists() else {"clients": [], "server": []}
+    if any(before.get(key, about[key]) != about[key] for key in ("machine", "device")):
+        raise SystemExit(f"{file}: from another machine: {before['machine']}")
+    new = {row["name"]: [r for r in rows if r["name"] == row["name"]] for row in rows}
+    old = {
+        row["name"]: [r for r in before["clients"] if r["name"] == row["name"]]
+        for row in before["clients"]
+    }
+    clients = [row for group in {**old, **new}.values() for row in group]
+    results = {**about, "clients": clients, "server": server or before["server"]}
+    file.write_text(json.dumps(results, indent=1) + "\n")
 
 
 def wanted(name: str, only: list[str]) -> bool:

@@ -17,6 +17,7 @@ from umbel.folder import RunFolder, now
 from umbel.lockstep import pays, seats
 from umbel.records import Record
 from umbel.result import Result
+from umbel.scores import ClientScores
 
 
 def execute(folder: RunFolder, sources: Sources) -> Iterator[Record]:
@@ -78,15 +79,16 @@ def _rounds(folder: RunFolder, run: Run, sharing: int) -> Iterator[Record]:
     start = run.start(experiment.rounds)
     restored, first = folder.restore(start)
     state = start if restored is None else restored
-    for after, whole in run.rounds(experiment.rounds, state, first):
-        state, record = after, whole.sharing_time(sharing)
+    scores: ClientScores | None = None
+    for after, whole, found in run.scored_rounds(experiment.rounds, state, first):
+        state, scores, record = after, found, whole.sharing_time(sharing)
         folder.append(record)
         done = record.round + 1
         if done % experiment.checkpoint_every == 0 or done == experiment.rounds:
             folder.save(state, done)
         yield record
     last = run.context(experiment.rounds - 1, experiment.rounds)
-    folder.finish(run, run.scores(state, last))
+    folder.finish(run, scores or run.scores(state, last))
 
 
 def load(path: Path | str) -> Result:

@@ -76,6 +76,13 @@ class Run:
         To go on where a run stopped, give its last state and the number of the round to come.
         Raises `QuorumError` when too few clients give a usable reply.
         """
+        for after, record, _ in self.scored_rounds(num_rounds, state, first):
+            yield after, record
+
+    def scored_rounds(
+        self, num_rounds: int, state: State | None = None, first: int = 0
+    ) -> Iterator[tuple[State, Record, ClientScores | None]]:
+        """As `rounds`, with the scores of every client where the round was evaluated."""
         state = self.start(num_rounds) if state is None else state
         meter = Metered(Faulty(self.clients, self.faults) if self.faults.any else self.clients)
         guard = Guarded(meter, self.limits)
@@ -88,18 +95,17 @@ class Run:
                 raise QuorumError(f"round {number}: {error}") from None
             seconds = perf_counter() - began
             due = (number + 1) % self.evaluate_every == 0 or number + 1 == num_rounds
-            yield (
-                state,
-                make_record(
-                    number,
-                    self.scores(state, context) if due else None,
-                    self.federation.groups,
-                    meter.take(),
-                    guard.take(),
-                    seconds,
-                    self.algorithm.measure(state),
-                ),
+            scores = self.scores(state, context) if due else None
+            record = make_record(
+                number,
+                scores,
+                self.federation.groups,
+                meter.take(),
+                guard.take(),
+                seconds,
+                self.algorithm.measure(state),
             )
+            yield state, record, scores
 
     def assign(self, state: State) -> Assigned:
         """How well these clients fit each cluster of a state they had no part in.

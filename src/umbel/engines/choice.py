@@ -80,6 +80,8 @@ def _why_sequential(
         return "as the settings say"
     if settings.kernel == "in-place":
         return "the kernel takes one at a time"
+    if settings.name == "auto" and federation.num_clients == 1:
+        return "there is only one"
     obstacle = why_not_batchable(net, federation)
     if obstacle is not None or settings.name == "vectorised":
         return obstacle

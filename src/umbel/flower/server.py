@@ -92,6 +92,13 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
     return folder
 
 
+def _show_in_the_log_of_the_run() -> None:
+    """What umbel says goes where `flwr run --stream` finds it: this process is Flower's own."""
+    logger = logging.getLogger("umbel")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(logging.StreamHandler())
+
+
 def _gather(grid: Grid, folder: RunFolder, settings: Settings) -> tuple[FlowerEngine, Roll]:
     """The clients: of a run that was begun, those it was begun with."""
     file = folder.file("clients.json")

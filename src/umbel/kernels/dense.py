@@ -24,6 +24,10 @@ Slopes: TypeAlias = tuple[Tensor, Tensor]
 """Of a loss by the outputs of a layer (C, B, out), and what went into the layer (C, B, in)."""
 
 
+LARGE = 16_384
+"""From so many values on, the products of several models no longer fit in a cache together."""
+
+
 @dataclass(frozen=True)
 class Layer:
     """A linear layer, and where its parameters begin in theta."""
@@ -211,7 +215,7 @@ def _product(rows: Tensor, matrices: Tensor, bias: Tensor | None = None) -> Tens
 def _put_weight(weight: Tensor, slopes: Slopes) -> None:
     """Make a weight (C, out, in) its gradient."""
     of_outputs, inputs = slopes
-    if weight.is_cuda:
+    if weight.is_cuda or weight[0].numel() < LARGE:
         weight.baddbmm_(of_outputs.transpose(1, 2), inputs, beta=0)
         return
     for into, left, right in zip(weight, of_outputs.transpose(1, 2), inputs, strict=True):
