@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 WORK, HELLO = "query.work", "query.hello"
 """The kinds of messages."""
 
-POLL_SECONDS = 0.2
+POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
