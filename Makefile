@@ -17,7 +17,7 @@ test: .venv/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest --numprocesses auto --maxprocesses 8 $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadgroup $(PYTEST_ARGS)
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and \

@@ -19,10 +19,12 @@ from umbel.data.federation import Federation
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings, make_engine
+from umbel.engines.private import Private
 from umbel.engines.wrappers import Faults, Faulty, Guarded, Metered, QuorumError
 from umbel.flow import Engine, drive
 from umbel.models import Model
 from umbel.net import Net
+from umbel.privacy import Privacy
 from umbel.records import Record, make_record
 from umbel.scores import ClientScores, score
 from umbel.seeds import Stream, generator, seed_of
@@ -42,6 +44,7 @@ class Run:
     engine: EngineSettings | Engine = field(default_factory=EngineSettings)
     limits: Limits = field(default_factory=Limits)
     faults: Faults = field(default_factory=Faults)
+    privacy: Privacy = field(default_factory=Privacy)  # of clients in this process
 
     def __post_init__(self) -> None:
         check(self.seed >= 0, "seed", self.seed, "0 or more")
@@ -51,9 +54,10 @@ class Run:
     @cached_property
     def clients(self) -> Engine:
         """Where the clients work: the engine itself, without metering, checks or faults."""
-        if isinstance(self.engine, EngineSettings):
-            return make_engine(self.net, self.federation, self.engine)
-        return self.engine
+        if not isinstance(self.engine, EngineSettings):
+            return self.engine
+        engine = make_engine(self.net, self.federation, self.engine)
+        return engine if self.privacy.clip is None else Private(engine, self.privacy)
 
     def start(self, num_rounds: int) -> State:
         """The state before the first round."""
@@ -179,6 +183,7 @@ class Experiment:
     engine: EngineSettings = field(default_factory=EngineSettings)
     limits: Limits = field(default_factory=Limits)
     faults: Faults = field(default_factory=Faults)
+    privacy: Privacy = field(default_factory=Privacy)
 
     def __post_init__(self) -> None:
         fine = bool(self.name) and not set(self.name) & set("/\\\0") and self.name[0] != "."
@@ -210,4 +215,5 @@ class Experiment:
             engine,
             self.limits,
             self.faults,
+            self.privacy,
         )

@@ -44,6 +44,8 @@ def pays(run: Run) -> bool:
     """Whether runs like this one are faster side by side than one after another."""
     federation = run.federation
     values = federation.train.x.numel() + federation.test.x.numel()
+    if run.privacy.clip is not None:
+        return False
     return run.net.layout.num_values <= LARGEST_MODEL and values <= LARGEST_FEDERATION
 
 

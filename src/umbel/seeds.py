@@ -22,6 +22,7 @@ class Stream(IntEnum):
     CLUSTERING = 4  # starts of k-means and k-medoids
     FAULT = 5  # simulated faults
     SETUP = 6  # what a method draws before the first round
+    NOISE = 7  # what is added to updates for privacy, in a simulation
 
 
 def seed_of(seed: int, stream: Stream, *more: int) -> int:

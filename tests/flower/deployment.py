@@ -9,7 +9,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,8 +76,8 @@ class Deployment:
         command += ["--node-config", settings, "--host", "127.0.0.1", "--port", str(free_port())]
         self.start(name, command)
 
-    def app(self, name: str, experiment: str, **config: str | int) -> Path:
-        """A new app that runs this experiment; the folder of its run."""
+    def app(self, name: str, experiment: str) -> Path:
+        """A new app that runs this experiment."""
         folder = self.folder / name
         write_app(folder, experiment)
         return folder
@@ -109,19 +110,20 @@ class Deployment:
     def kill(self, name: str) -> None:
         """At once, with all its children."""
         process = self.running.pop(name)
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         process.wait()
 
-    def wait_for(self, holds: object, seconds: float) -> None:
+    def wait_for(self, holds: Callable[[], bool], seconds: float = 240) -> None:
         """Until it holds. Fails with the logs where it does not."""
-        assert callable(holds)
         deadline = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < deadline, self.logs()
             time.sleep(0.1)
+
+    def alive(self, name: str) -> bool:
+        """Whether this process has not ended by itself."""
+        return self.running[name].poll() is None
 
     def logs(self) -> str:
         """The ends of what all processes said."""

@@ -19,6 +19,8 @@ from umbel.folder import RunFolder
 from umbel.models import MLP
 from umbel.work import LocalTraining
 
+pytestmark = pytest.mark.xdist_group("deployment")  # one at a time: they take both cores
+
 LOCAL = LocalTraining(epochs=2, batch_size=8)
 BASE = Experiment(
     Folder("all", num_classes=3),
@@ -55,7 +57,7 @@ def test_methods_over_three_nodes_come_to_what_they_come_to_in_one_process(tmp_p
         for app in apps.values():
             deployed.run(app, clients=6)
         folders = [RunFolder(app / "runs" / f"{name}-seed0") for name, app in apps.items()]
-        deployed.wait_for(lambda: all(folder.finished for folder in folders), 150)
+        deployed.wait_for(lambda: all(folder.finished for folder in folders))
     for folder, experiment in zip(folders, EXPERIMENTS.values(), strict=True):
         expected = in_one_process(experiment, tmp_path / "data")
         for found, other in zip(folder.records(), expected, strict=True):

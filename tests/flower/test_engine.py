@@ -58,8 +58,8 @@ def grid_of(experiment: Experiment, folder: Path, nodes: int = 3) -> MemoryGrid:
 
 
 def engine_of(grid: MemoryGrid, time_limit: float = 0.5) -> FlowerEngine:
-    meeting = Meeting(grid)
-    nodes = meeting.gather(8, 5.0, 5.0)
+    meeting = Meeting(grid, time_limit)
+    nodes = meeting.gather(8, 5.0)
     return FlowerEngine(meeting, Roll.call(list(meeting.sites.values())).names, nodes, time_limit)
 
 
@@ -265,8 +265,9 @@ def test_a_site_of_another_form_is_left_out(
     other = Federation.from_arrays(
         [(rng.random((9, 32), dtype=np.float32), rng.integers(0, 10, 9))], num_classes=10
     )
-    meeting = Meeting(site(tmp_path, clients(["a", "b"]), other))
-    assert set(meeting.gather(3, 0.5, 5.0)) == {"a", "b"}
+    meeting = Meeting(site(tmp_path, clients(["a", "b"]), other), 5.0)
+    assert set(meeting.gather(3, 0.6)) == {"a", "b"}
+    assert meeting.left_out == {2}
     assert "node 2 is left out" in caplog.text
 
 

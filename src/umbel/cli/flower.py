@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, check
 from umbel.config import read, write
 from umbel.shipped import find_experiment
 
@@ -17,15 +22,37 @@ def flower() -> None:
 
 
 @flower.command()
+@click.argument("experiment", type=click.Path(path_type=Path))
+@click.argument("folder", type=click.Path(path_type=Path))
+def spent(experiment: Path, folder: Path) -> None:
+    """Show what each client of a node has spent of its privacy, by the ledger in FOLDER."""
+    with _needing_flower():
+        from umbel.flower.ledger import read_entries
+    privacy, entries = read(experiment).privacy, read_entries(folder)
+    check(bool(entries), "folder", str(folder), "a folder where a node has noted what it released")
+    table = Table("client", "updates", "epsilon", box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    table.caption = f"at delta {privacy.delta:g}, for any other examples of the client"
+    for client, questions in sorted(entries.items()):
+        table.add_row(client, str(len(questions)), f"{privacy.epsilon(len(questions)):.4g}")
+    Console().print(table)
+
+
+@flower.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--experiment", help="What it runs: an experiment by name, or a TOML file.")
 def new(folder: Path, experiment: str | None) -> None:
     """Write a Flower app into a new FOLDER, ready for `flwr run FOLDER`."""
-    try:
+    with _needing_flower():
         from umbel.flower.new import write_app
-    except ModuleNotFoundError as error:
-        raise UsageError(f'{error}: pip install "umbel[flower]" brings it') from None
     text = None if experiment is None else write(read(find_experiment(experiment)))
     for file in write_app(folder, text):
         click.echo(file)
     click.echo(f"run it on this machine with: flwr run {folder}")
+
+
+@contextmanager
+def _needing_flower() -> Iterator[None]:
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise UsageError(f'{error}: pip install "umbel[flower]" brings it') from None

@@ -17,9 +17,11 @@ from torch import Tensor
 from umbel.config import read
 from umbel.data.federation import Federation
 from umbel.engines import make_engine
+from umbel.engines.private import Private
 from umbel.experiment import Experiment
 from umbel.flow import Engine, Request, Rows
 from umbel.flower import wire
+from umbel.flower.ledger import Ledger
 from umbel.flower.memory import memorise, recall
 from umbel.net import Net
 from umbel.work import MEMORY
@@ -51,7 +53,10 @@ class Node:
         """Ready to work for these clients."""
         shape, outputs = federation.input_shape, federation.num_outputs
         net = Net(lambda: experiment.model.build(shape, outputs), federation.objective)
-        engine = make_engine(net, federation, experiment.engine)
+        engine: Engine = make_engine(net, federation, experiment.engine)
+        if experiment.privacy.clip is not None:
+            ledger = Ledger(memory.with_suffix(""), federation.names, experiment.privacy)
+            engine = Private(engine, experiment.privacy, ledger.noise_seeds)
         return cls(experiment, federation, net, engine, memory)
 
     def site(self) -> wire.Site:

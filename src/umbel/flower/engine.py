@@ -41,10 +41,8 @@ class FlowerEngine:
     kept: dict[str, list[str]] = field(default_factory=dict)  # digests of what nodes keep
 
     def send(self, request: Request) -> Replies:
+        self.nodes |= self.meeting.look_around()
         online = self.meeting.online()
-        new = online - set(self.meeting.sites)
-        if new:
-            self.nodes |= self.meeting.meet(sorted(new), self.time_limit)
         groups: dict[int, list[int]] = {}
         for position, client in enumerate(request.clients.tolist()):
             node = self.nodes.get(self.clients[client])

@@ -4,62 +4,71 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from flwr.app import RecordDict
+from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from umbel.flower import wire
-from umbel.flower.exchange import HELLO, Reply, exchange
+from umbel.flower.exchange import HELLO, POLL_SECONDS
 
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class Meeting:
-    """The sites that said who they are."""
+    """The nodes that said who their clients are.
+
+    Nobody is waited for: a node that is busy, or comes later, is met when it has answered.
+    """
 
     grid: Grid
+    time_limit: float  # seconds; a greeting that is not answered by then is said again
     form: wire.Form | None = None  # what all have in common: given, or that of the first
     sites: dict[int, wire.Site] = field(default_factory=dict)  # by node
+    left_out: set[int] = field(default_factory=set)  # nodes that do not fit the others
+    greeted: dict[str, tuple[int, float]] = field(default_factory=dict)  # message: node, until when
 
     def online(self) -> set[int]:
         """The nodes that are connected."""
         return set(self.grid.get_node_ids())
 
-    def meet(self, nodes: Iterable[int], time_limit: float) -> dict[str, int]:
-        """Ask these nodes who their clients are: the node of each client."""
-        hello = {node: (HELLO, RecordDict()) for node in nodes}
+    def look_around(self) -> dict[str, int]:
+        """Greet nodes that are new; the clients of those that answered since, and their nodes."""
+        now = time.monotonic()
+        self.greeted = {name: sent for name, sent in self.greeted.items() if sent[1] > now}
+        waiting = {node for node, _ in self.greeted.values()}
+        new = sorted(self.online() - set(self.sites) - self.left_out - waiting)
+        messages = [Message(RecordDict(), node, HELLO, ttl=self.time_limit) for node in new]
+        for name, node in zip(self.grid.push_messages(messages) if new else (), new, strict=True):
+            if name:
+                self.greeted[name] = node, now + self.time_limit
         found: dict[str, int] = {}
-        for node, reply in exchange(self.grid, hello, time_limit).items():
-            try:
-                self.sites[node] = self._site(reply)
-            except wire.RefusedError as error:
-                log.warning("node %d is left out: %s", node, error)
-                continue
-            found |= dict.fromkeys(self.sites[node].clients, node)
+        for reply in self.grid.pull_messages(list(self.greeted)) if self.greeted else ():
+            sent = self.greeted.pop(reply.metadata.reply_to_message_id, None)
+            if sent is not None and not reply.has_error():
+                found |= dict.fromkeys(self._meet(sent[0], reply.content), sent[0])
         return found
 
-    def gather(self, wanted: int, patience: float, time_limit: float) -> dict[str, int]:
+    def gather(self, wanted: int, patience: float) -> dict[str, int]:
         """Wait until so many clients are there, or for so many seconds; the node of each."""
-        nodes: dict[str, int] = {}
-        asked: set[int] = set()
+        nodes = self.look_around()
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline and not (wanted and len(nodes) >= wanted):
-            new = self.online() - asked
-            asked |= new
-            if new:
-                nodes |= self.meet(sorted(new), time_limit)
-            else:
-                time.sleep(0.2)
+            time.sleep(POLL_SECONDS)
+            nodes |= self.look_around()
         return nodes
 
-    def _site(self, reply: Reply) -> wire.Site:
-        if reply.content is None:
-            raise wire.RefusedError(reply.error or "it did not answer in time")
-        site = wire.site_in(reply.content)
-        self.form = self.form or site.form
-        if site.form != self.form:
-            raise wire.RefusedError(f"{site.form} is not {self.form}, as at the other sites")
-        return site
+    def _meet(self, node: int, content: RecordDict) -> tuple[str, ...]:
+        """The clients of a node, none if it does not fit the others."""
+        try:
+            site = wire.site_in(content)
+            self.form = self.form or site.form
+            if site.form != self.form:
+                raise wire.RefusedError(f"{site.form} is not {self.form}, as at the other sites")
+        except wire.RefusedError as error:
+            log.warning("node %d is left out: %s", node, error)
+            self.left_out.add(node)
+            return ()
+        self.sites[node] = site
+        return tuple(site.clients)

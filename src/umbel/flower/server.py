@@ -29,7 +29,7 @@ class Settings:
     """How the server deals with nodes: the run configuration of the app."""
 
     clients: int = 0  # begin when so many are there; 0: with those who are after `patience`
-    patience: float = 60.0  # seconds to wait for clients before the first round
+    patience: float = 120.0  # seconds to wait for clients before the first round
     time_limit: float = 600.0  # seconds that a node has for a request
     runs_dir: str = "runs"
 
@@ -103,9 +103,9 @@ def _gather(grid: Grid, folder: RunFolder, settings: Settings) -> tuple[FlowerEn
     """The clients: of a run that was begun, those it was begun with."""
     file = folder.file("clients.json")
     known = Roll.read(file) if folder.begun and file.is_file() else None
-    meeting = Meeting(grid, None if known is None else known.form)
+    meeting = Meeting(grid, settings.time_limit, None if known is None else known.form)
     wanted = settings.clients if known is None else len(known.names)
-    nodes = meeting.gather(wanted, settings.patience, settings.time_limit)
+    nodes = meeting.gather(wanted, settings.patience)
     needed = (settings.clients or 1) if known is None else 1
     after = f"at least {needed} after {settings.patience:g} s, as needed to begin"
     check(len(nodes) >= needed, "clients", len(nodes), after)

@@ -1,0 +1,67 @@
+"""Clipping and noise, where clients work: what leaves them is private already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from umbel.checks import UsageError
+from umbel.flow import Engine, Replies, Request
+from umbel.privacy import Privacy
+from umbel.seeds import Stream, seed_of
+from umbel.validation import promises
+
+PROTECTED = {"update", "num_examples"}
+
+NoiseSeeds = Callable[[Request], Sequence[int]]
+"""The seed of each client's noise. Where the server is not to know it, a secret is in it."""
+
+
+def simulated_noise(request: Request) -> list[int]:
+    """A function of the run's seed, as all randomness of a simulation: no secret at all."""
+    return [seed_of(seed, Stream.NOISE) for seed in request.seeds]
+
+
+@dataclass
+class Private:
+    """An engine whose clients send clipped and noised updates, and no number of examples.
+
+    Only works whose replies are updates can be protected so; what evaluation says of test examples
+    is not protected. Raises `UsageError` for any other work.
+    """
+
+    engine: Engine
+    privacy: Privacy
+    noise_seeds: NoiseSeeds = simulated_noise
+
+    def send(self, request: Request) -> Replies:
+        if request.work.split == "test":
+            return self.engine.send(request)
+        unprotected = sorted(set(promises(request)) - PROTECTED)
+        if unprotected:
+            raise UsageError(
+                f"privacy.clip: {self.privacy.clip!r} is not for this method: its clients send "
+                f"{', '.join(unprotected)}, which noise on updates does not protect"
+            )
+        seeds = dict(zip(request.clients.tolist(), self.noise_seeds(request), strict=True))
+        replies = self.engine.send(request)
+        update = replies.columns["update"].clone()
+        for row, client in zip(update, replies.clients.tolist(), strict=True):
+            row.copy_(released(row, self.privacy, seeds[client]))
+        columns = {**replies.columns, "update": update}
+        columns["num_examples"] = torch.ones_like(columns["num_examples"])
+        return replace(replies, columns=columns)
+
+
+def released(update: Tensor, privacy: Privacy, seed: int) -> Tensor:
+    """The update (P,), clipped and with noise."""
+    assert privacy.clip is not None
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(update.shape, generator=generator, dtype=torch.float64)
+    length = update.double().norm()
+    clipped = update.double() * (privacy.clip / length.clamp(min=privacy.clip))
+    noised: Tensor = clipped + privacy.noise_multiplier * privacy.clip * noise
+    return noised.to(update.dtype)

@@ -1,0 +1,51 @@
+"""Differential privacy of each client against the server: what is added, and what is spent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from umbel.checks import UsageError, check
+
+
+@dataclass(frozen=True)
+class Privacy:
+    """Updates leave a client clipped and with Gaussian noise; without `clip`, as they are.
+
+    An update is scaled down to the norm `clip` at most, and noise of standard deviation
+    `noise_multiplier * clip` is added to each of its values. Whatever the client's examples are,
+    two such updates differ by `2 clip` at most: that is the sensitivity for which (epsilon, delta)
+    is given, so neither the server nor anybody after it can tell one set of examples from another.
+    """
+
+    clip: float | None = None  # L2 norm
+    noise_multiplier: float = 1.0
+    delta: float = 1e-5
+    max_epsilon: float | None = None  # a node refuses what would take a client beyond this
+
+    def __post_init__(self) -> None:
+        clip, most = self.clip, self.max_epsilon
+        check(clip is None or clip > 0, "clip", clip, "more than 0")
+        check(self.noise_multiplier > 0, "noise_multiplier", self.noise_multiplier, "more than 0")
+        check(0 < self.delta < 1, "delta", self.delta, "in (0, 1)")
+        check(most is None or most > 0, "max_epsilon", most, "more than 0")
+
+    def epsilon(self, releases: int) -> float:
+        """What a client has spent that released so many updates, at `delta`.
+
+        By the privacy loss distribution of composed Gaussian mechanisms, from dp-accounting.
+        Raises `UsageError` where that package is missing.
+        """
+        return _epsilon(self.noise_multiplier / 2, self.delta, releases) if releases else 0.0
+
+
+@cache
+def _epsilon(noise_multiplier: float, delta: float, releases: int) -> float:
+    try:
+        from dp_accounting import GaussianDpEvent
+        from dp_accounting.pld import PLDAccountant
+    except ModuleNotFoundError as error:
+        raise UsageError(f'{error}: pip install "umbel[privacy]" brings it') from None
+    accountant = PLDAccountant()
+    accountant.compose(GaussianDpEvent(noise_multiplier), releases)
+    return float(accountant.get_epsilon(delta))

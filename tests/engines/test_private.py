@@ -1,0 +1,91 @@
+"""What leaves a client is clipped, noised, and accounted for."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import norm
+
+from tests.algorithms.test_contract import CASES, last_state, make_run
+from umbel.checks import UsageError
+from umbel.engines.private import released
+from umbel.privacy import Privacy
+
+PRIVACY = Privacy(clip=1.0, noise_multiplier=0.5)
+
+
+def test_a_long_update_is_cut_to_the_norm_and_a_short_one_left() -> None:
+    quiet = Privacy(clip=2.0, noise_multiplier=1e-12)
+    long, short = torch.tensor([3.0, 4.0]), torch.tensor([0.6, 0.8])
+    torch.testing.assert_close(released(long, quiet, 1), torch.tensor([1.2, 1.6]))
+    torch.testing.assert_close(released(short, quiet, 1), short)
+
+
+def test_the_noise_has_the_spread_that_is_asked_for() -> None:
+    update = torch.zeros(200_000)
+    noised = released(update, Privacy(clip=3.0, noise_multiplier=0.5), 7)
+    assert float(noised.std()) == pytest.approx(1.5, rel=0.01)
+    assert abs(float(noised.mean())) < 0.02
+    torch.testing.assert_close(noised, released(update, Privacy(3.0, 0.5), 7), rtol=0, atol=0)
+    assert not torch.equal(noised, released(update, Privacy(3.0, 0.5), 8))
+
+
+def exact_delta(epsilon: float, mu: float) -> float:
+    """Of a Gaussian mechanism with sensitivity / standard deviation mu (Balle & Wang 2018)."""
+    return float(
+        norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
+    )
+
+
+@pytest.mark.parametrize(("noise", "releases"), [(4.0, 1), (8.0, 10), (20.0, 100)])
+def test_epsilon_is_that_of_the_gaussian_mechanism(noise: float, releases: int) -> None:
+    privacy = Privacy(clip=1.0, noise_multiplier=noise)
+    # Two updates of norm 1 are 2 apart, and n Gaussian mechanisms are one with sqrt(n) times that.
+    mu = 2 * math.sqrt(releases) / noise
+    found = privacy.epsilon(releases)
+    assert exact_delta(found, mu) <= privacy.delta
+    assert exact_delta(0.98 * found, mu) > privacy.delta
+
+
+def test_nothing_released_is_nothing_spent() -> None:
+    assert PRIVACY.epsilon(0) == 0
+
+
+@pytest.mark.parametrize("name", ["fedavg", "flacc", "sattler", "fl-hc", "local-only", "oracle"])
+def test_methods_that_need_updates_alone_run_with_privacy(name: str) -> None:
+    noisy = last_state(make_run(CASES[name], privacy=PRIVACY), 2)
+    assert noisy.models.isfinite().all()
+    assert not torch.equal(noisy.models, last_state(make_run(CASES[name]), 2).models)
+
+
+@pytest.mark.parametrize("name", ["ifca", "lcfl", "cfl-gp", "joint", "fedem", "pfedme", "pacfl"])
+def test_methods_whose_clients_send_more_are_refused(name: str) -> None:
+    with pytest.raises(
+        UsageError, match=r"privacy\.clip: 1\.0 is not for this method: its clients"
+    ):
+        last_state(make_run(CASES[name], privacy=PRIVACY), 2)
+
+
+def test_the_number_of_examples_is_not_told() -> None:
+    run = make_run(CASES["fedavg"], privacy=replace(PRIVACY, noise_multiplier=1e-9, clip=1e3))
+    weighted, plain = last_state(run, 1), last_state(make_run(CASES["fedavg"]), 1)
+    assert not np.allclose(weighted.models, plain.models)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"clip": 0.0}, "clip: 0.0 is not more than 0"),
+        ({"noise_multiplier": 0.0}, "noise_multiplier: 0.0 is not more than 0"),
+        ({"delta": 1.0}, r"delta: 1.0 is not in \(0, 1\)"),
+        ({"max_epsilon": -1.0}, "max_epsilon: -1.0 is not more than 0"),
+    ],
+)
+def test_bad_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Privacy(**settings)

@@ -1,0 +1,91 @@
+"""A node's noise is its secret, and what it has released is on its ledger."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.flower.test_engine import SMALL, engine_of, grid_of
+from tests.shell import Shell
+from umbel.algorithms import FedAvg
+from umbel.config import write
+from umbel.data.sources import Sources
+from umbel.engines.wrappers import QuorumError
+from umbel.experiment import Experiment
+from umbel.flow import Request
+from umbel.flower.ledger import Ledger, read_entries
+from umbel.flower.wire import RefusedError
+from umbel.privacy import Privacy
+from umbel.work import LocalTraining
+
+PRIVACY = Privacy(clip=1.0, noise_multiplier=8.0)
+LOCAL = LocalTraining(epochs=1, batch_size=8)
+
+
+def question(seed: int = 1, value: float = 0.0) -> Request:
+    return Request(LOCAL, torch.tensor([0]), [seed], {"theta": torch.full((3,), value)})
+
+
+def test_the_same_question_gets_the_same_noise_and_costs_nothing_more(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, ("a", "b"), PRIVACY)
+    first = ledger.noise_seeds(question())
+    assert ledger.noise_seeds(question()) == first
+    assert ledger.noise_seeds(question(seed=2)) != first
+    assert ledger.noise_seeds(question(value=1.0)) != first
+    assert {client: len(asked) for client, asked in read_entries(tmp_path).items()} == {"a": 3}
+
+
+def test_the_noise_of_another_node_is_another(tmp_path: Path) -> None:
+    seeds = [Ledger(tmp_path / n, ("a",), PRIVACY).noise_seeds(question()) for n in ("1", "2")]
+    assert seeds[0] != seeds[1]
+    assert (tmp_path / "1" / "secret").stat().st_mode & 0o077 == 0
+
+
+def test_beyond_its_budget_a_client_releases_nothing(tmp_path: Path) -> None:
+    budget = PRIVACY.epsilon(2)
+    ledger = Ledger(tmp_path, ("a",), replace(PRIVACY, max_epsilon=budget * 1.001))
+    ledger.noise_seeds(question(1))
+    ledger.noise_seeds(question(2))
+    with pytest.raises(RefusedError, match="another update would exceed epsilon"):
+        ledger.noise_seeds(question(3))
+    assert ledger.noise_seeds(question(2))
+
+
+def test_a_damaged_ledger_releases_nothing(tmp_path: Path) -> None:
+    (tmp_path / "released.json").write_text("{")
+    with pytest.raises(ValueError, match="damaged, and so nothing more is released"):
+        Ledger(tmp_path, ("a",), PRIVACY).noise_seeds(question())
+
+
+def private(rounds: int, max_epsilon: float | None = None) -> Experiment:
+    privacy = replace(PRIVACY, max_epsilon=max_epsilon)
+    method = FedAvg(LOCAL)
+    return replace(SMALL, algorithm=method, rounds=rounds, participation=1.0, privacy=privacy)
+
+
+def test_over_flower_clients_spend_what_their_node_notes(tmp_path: Path, umbel: Shell) -> None:
+    experiment = private(rounds=3)
+    grid = grid_of(experiment, tmp_path, nodes=2)
+    run = replace(experiment.open(Sources.default()), engine=engine_of(grid))
+    *_, (state, _) = run.rounds(3)
+    assert state.models.isfinite().all()
+    folder = tmp_path / "small-seed0-0"
+    assert {client: len(q) for client, q in read_entries(folder).items()} == dict.fromkeys(
+        "0246", 3
+    )
+    printed, _ = umbel("flower", "spent", str(tmp_path / "experiment.toml"), str(folder))
+    assert printed.count(f"{PRIVACY.epsilon(3):.4g}") == 4
+    message = umbel.refused("flower", "spent", str(tmp_path / "experiment.toml"), str(tmp_path))
+    assert "a folder where a node has noted what it released" in message
+
+
+def test_a_run_ends_where_the_budget_of_its_clients_does(tmp_path: Path) -> None:
+    experiment = private(rounds=3, max_epsilon=PRIVACY.epsilon(1) * 1.001)
+    assert "max_epsilon" in write(experiment)
+    grid = grid_of(experiment, tmp_path, nodes=2)
+    run = replace(experiment.open(Sources.default()), engine=engine_of(grid))
+    with pytest.raises(QuorumError, match=r"round 1: .* another update would exceed epsilon"):
+        list(run.rounds(3))
