@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -14,12 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import tomli_w
 from cattrs import Converter
-from cattrs.errors import (
-    AttributeValidationNote,
-    BaseValidationError,
-    ForbiddenExtraKeysError,
-    IterableValidationNote,
-)
+from cattrs.errors import BaseValidationError
 from cattrs.gen import make_dict_structure_fn
 
 from umbel.algorithms import ALGORITHMS
@@ -32,6 +26,7 @@ from umbel.data.shifts import SHIFTS, Shift
 from umbel.experiment import Experiment
 from umbel.models import MODELS, Model
 from umbel.optimizers import OPTIMIZERS, Optimizer
+from umbel.problems import nearest, problems
 from umbel.work import WORKS, Work
 
 REGISTRIES: Mapping[type, Mapping[str, Any]] = {
@@ -91,7 +86,7 @@ def structured(table: Mapping[str, Any], kind: type[Any]) -> Any:
     try:
         return _converter().structure(dict(table), kind)
     except BaseValidationError as error:
-        raise UsageError("; ".join(_problems(error))) from None
+        raise UsageError("; ".join(problems(error))) from None
 
 
 def plain(value: Any, declared: Any = None) -> Any:
@@ -167,12 +162,6 @@ def parse_setting(text: str) -> dict[str, Any]:
         table = {name: table}
     result: dict[str, Any] = table
     return result
-
-
-def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """A hint for a name that is not known; if none is like it, all names or what is said here."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]}?" if close else otherwise or f"known: {', '.join(known)}"
 
 
 class _UnfitError(ValueError):
@@ -268,36 +257,3 @@ def _entry(name: Any, kind: type) -> Any:
     expected = f"a dataclass that extends {kind.__name__}"
     check(of_kind and is_dataclass(entry), "name", name, expected)
     return entry
-
-
-def _problems(error: BaseValidationError, path: str = "") -> Iterator[str]:
-    """What is wrong, one sentence each, with the path of the key."""
-    for inner in error.exceptions:
-        where = _joined(path, _place(inner))
-        if isinstance(inner, BaseValidationError):
-            yield from _problems(inner, where)
-        elif isinstance(inner, ForbiddenExtraKeysError):
-            known = [f.name for f in fields(inner.cl)]
-            for key in sorted(inner.extra_fields):
-                yield f"{_joined(where, key)}: unknown key; {nearest(key, known)}"
-        elif isinstance(inner, KeyError):
-            yield f"{where}: missing"
-        elif isinstance(inner, UsageError):  # its message starts with the name of a field
-            yield _joined(where, str(inner))
-        elif isinstance(inner, TypeError):
-            yield f"{where}: not of the right form: {inner}"
-        else:
-            yield f"{where}: {inner}"
-
-
-def _place(error: Exception) -> str:
-    for note in getattr(error, "__notes__", ()):
-        if isinstance(note, AttributeValidationNote):
-            return note.name
-        if isinstance(note, IterableValidationNote):
-            return f"[{note.index}]"
-    return ""
-
-
-def _joined(path: str, name: str) -> str:
-    return f"{path}{name}" if not path or not name or name[0] == "[" else f"{path}.{name}"

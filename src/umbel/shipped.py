@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from umbel.checks import UsageError
-from umbel.config import nearest
+from umbel.problems import nearest
 
 EXPERIMENTS = Path(__file__).parent / "experiments"
 

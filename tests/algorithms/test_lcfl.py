@@ -152,3 +152,26 @@ def test_any_clustering_of_distances_will_do(clusterer: Agglomerative | HDBSCAN)
     *_, (_, record) = Run(method, blobs([40] * 10), mlp()).rounds(2)
     assert record.ari == 1.0
     assert record.num_clusters == 2
+
+
+@pytest.mark.parametrize("metric", ["loss", "loss-gap", "update"])
+def test_a_sample_may_be_clustered_first_and_the_rest_join_it(metric: str) -> None:
+    sizes = [40] * 12
+    local = LocalTraining(epochs=5, batch_size=8)
+    method = LCFL(local, metric=metric, compared=5)  # type: ignore[arg-type]
+    run = Run(method, blobs(sizes), mlp(), seed=1)
+    records = [record for _, record in run.rounds(3)]
+    assert records[-1].ari == 1.0
+    *_, (state, _) = run.rounds(1)
+    assert isinstance(state, LCFLState)
+    assert int(state.assigned.sum()) == 5
+    if metric == "update":
+        return  # nobody gets another's model anyhow
+    full = [record for _, record in replace(run, algorithm=LCFL(local, metric=metric)).rounds(3)]  # type: ignore[arg-type]
+    assert sum(r.bytes_down for r in records) < sum(r.bytes_down for r in full)
+
+
+def test_the_sample_holds_as_many_clients_as_clusters_at_least() -> None:
+    for compared, message in {1: "1 is not in 2 to 3", 4: "4 is not in 2 to 3"}.items():
+        with pytest.raises(UsageError, match=f"algorithm.compared: {message}"):
+            LCFL(compared=compared).init(setup(3))

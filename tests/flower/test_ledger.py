@@ -16,8 +16,8 @@ from umbel.data.sources import Sources
 from umbel.engines.wrappers import QuorumError
 from umbel.experiment import Experiment
 from umbel.flow import Request
+from umbel.flower.arrays import RefusedError
 from umbel.flower.ledger import Ledger, read_entries
-from umbel.flower.wire import RefusedError
 from umbel.privacy import Privacy
 from umbel.work import LocalTraining
 

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from tests.engines.test_equality import WORKS
 from umbel.config import plain
 from umbel.flower import wire
-from umbel.flower.wire import Asked, RefusedError
+from umbel.flower.arrays import RefusedError
+from umbel.flower.wire import Asked
 from umbel.work import LocalTraining, Work
 
 MAX_BYTES = 10_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -60,6 +61,10 @@ class LCFL(Algorithm[LCFLState]):
     participation. A client that misses it counts in the largest cluster; when it is first asked
     later, it warms up too and joins the nearest medoid. A newcomer does the same; as medoids are
     not asked then, its distances are its own half of eq. 2 or eq. 6.
+
+    Every client gets the models of all others, which is M x M models. With `compared`, only so
+    many clients, drawn at random, are clustered by each other's models; the rest join the nearest
+    medoid when they are first asked, as those do that missed the clustering.
     """
 
     local: LocalTraining = field(default_factory=lambda: LocalTraining(lr_decay=0.99))
@@ -69,6 +74,7 @@ class LCFL(Algorithm[LCFLState]):
     warm_up_rounds: int = 5  # of the federated warm-up
     warm_up_training: LocalTraining | None = None  # T iterations alone; default: as `local`
     start: Literal["common", "own"] = "common"  # where the local warm-up starts
+    compared: int | None = None  # how many clients are clustered at first; default: all
     max_examples: int | None = None  # judge models on so many examples a client; default: all
     averaging: Averaging = field(default_factory=Averaging)
 
@@ -76,6 +82,7 @@ class LCFL(Algorithm[LCFLState]):
         check(self.warm_up_rounds >= 1, "warm_up_rounds", self.warm_up_rounds, "1 or more")
         limit = self.max_examples
         check(limit is None or limit >= 1, "max_examples", limit, "1 or more")
+        check(self.compared is None or self.compared >= 1, "compared", self.compared, "1 or more")
         common = self.start == "common" or self.warm_up == "local"
         check(common, "start", self.start, '"common": a federated warm-up has one model')
         alike = self.start == "common" or self.metric not in ("gradient", "update")
@@ -85,6 +92,8 @@ class LCFL(Algorithm[LCFLState]):
         count = getattr(self.clusterer, "num_clusters", None) or 1
         expected = f"at most the number of clients, {setup.num_clients}"
         check(count <= setup.num_clients, "algorithm.clusterer.num_clusters", count, expected)
+        fits = self.compared is None or count <= self.compared <= setup.num_clients
+        check(fits, "algorithm.compared", self.compared, f"in {count} to {setup.num_clients}")
         origin, nobody = setup.new_models(1), torch.zeros(setup.num_clients, dtype=torch.long)
         own = self.start == "own"
         return LCFLState(
@@ -102,7 +111,7 @@ class LCFL(Algorithm[LCFLState]):
         if not state.clustered:
             if ctx.round < self._clustering_round:
                 return (yield from federate(state, ctx, self.local, self.averaging))
-            return (yield from self._cluster(state, ctx.everyone))
+            return (yield from self._cluster(state, ctx.asking(self._compared(ctx))))
         late = ctx.cohort[~state.assigned[ctx.cohort]]
         if len(late):
             state = yield from self._assign_late(state, ctx.asking(late, optional=True))
@@ -122,9 +131,15 @@ class LCFL(Algorithm[LCFLState]):
     def _by_loss(self) -> bool:
         return self.metric in ("loss", "loss-gap")
 
+    def _compared(self, ctx: Context) -> Tensor:
+        """The clients that are clustered by each other's models."""
+        size = ctx.num_clients if self.compared is None else self.compared
+        rng = np.random.default_rng(ctx.clustering_seed)
+        return torch.from_numpy(rng.choice(ctx.num_clients, size, replace=False))
+
     def _cluster(self, state: LCFLState, ctx: Context) -> Flow[LCFLState]:
         """Lines 1 to 16."""
-        warm = yield from self._warm_up(Rows(state.models, state.labels), ctx)
+        warm = yield from self._warm_up(Rows(state.models, state.labels[ctx.cohort]), ctx)
         if self._by_loss:
             judge = MeanLoss(self.max_examples)
             judged = yield from losses(warm.model, ctx.asking(warm.clients), judge)

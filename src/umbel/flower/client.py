@@ -21,6 +21,7 @@ from umbel.engines.private import Private
 from umbel.experiment import Experiment
 from umbel.flow import Engine, Request, Rows
 from umbel.flower import wire
+from umbel.flower.arrays import RefusedError
 from umbel.flower.ledger import Ledger
 from umbel.flower.memory import memorise, recall
 from umbel.net import Net
@@ -81,7 +82,7 @@ class Node:
         number = {name: n for n, name in enumerate(self.federation.names)}
         strangers = [name for name in asked.clients if name not in number]
         if strangers or len(set(asked.clients)) != len(asked.clients):
-            raise wire.RefusedError(f"client {(strangers or asked.clients)[0]!r} is not here, once")
+            raise RefusedError(f"client {(strangers or asked.clients)[0]!r} is not here, once")
         for name, tensor in {**asked.shared, **asked.tables}.items():
             self._check_model(name, tensor)
         clients = torch.tensor([number[name] for name in asked.clients], dtype=torch.long)
@@ -101,7 +102,7 @@ class Node:
         size, dtype = self.net.layout.num_values, self.net.dtype
         if tensor.dim() == 0 or tensor.shape[-1] != size or tensor.dtype != dtype:
             found = f"{tuple(tensor.shape)} of {tensor.dtype}"
-            raise wire.RefusedError(f"{name}: {found}, and a model has {size} values of {dtype}")
+            raise RefusedError(f"{name}: {found}, and a model has {size} values of {dtype}")
 
     def _recalled(self, asked: wire.Asked) -> Tensor:
         rows = []

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from umbel.flow import Replies, Request
 from umbel.flower import wire
+from umbel.flower.arrays import HEADER_BYTES, RefusedError
 from umbel.flower.exchange import WORK, Reply, exchange
 from umbel.flower.meeting import Meeting
 from umbel.flower.memory import KEPT, digest
@@ -72,7 +73,7 @@ class FlowerEngine:
                 forgetful[node] = groups[node]
                 for client in clients:
                     self.kept.pop(self.clients[client], None)
-            except wire.RefusedError as error:
+            except RefusedError as error:
                 log.warning("node %d: %s", node, error)
                 refused |= dict.fromkeys(clients, str(error))
         if forgetful:
@@ -106,17 +107,17 @@ class FlowerEngine:
     def _rows(self, request: Request, clients: Sequence[int], reply: Reply) -> Answers:
         """The row of each client. Raises `RefusedError` if the reply can't be used."""
         if reply.error is not None:
-            raise wire.RefusedError(reply.error)
+            raise RefusedError(reply.error)
         if reply.content is None:
             return []
         sizes = [8 * prod(promise.shape) for promise in promises(request).values()]
-        most = sum(sizes) * len(clients) + wire.HEADER_BYTES * len(sizes)
+        most = sum(sizes) * len(clients) + HEADER_BYTES * len(sizes)
         names, columns = wire.answer_in(reply.content, most)
         number = {self.clients[client]: client for client in clients}
         strangers = [name for name in names if name not in number]
         if strangers or len(set(names)) != len(names):
             found = (strangers or names)[0]
-            raise wire.RefusedError(f"client {found!r} was not asked, or is in the answer twice")
+            raise RefusedError(f"client {found!r} was not asked, or is in the answer twice")
         return [
             (number[name], {column: values[n] for column, values in columns.items()})
             for n, name in enumerate(names)

@@ -11,8 +11,8 @@ from pathlib import Path
 from umbel.checkpoint import replace_durably
 from umbel.checks import UsageError
 from umbel.flow import Request
+from umbel.flower.arrays import RefusedError
 from umbel.flower.memory import digest
-from umbel.flower.wire import RefusedError
 from umbel.privacy import Privacy
 
 RELEASED, SECRET = "released.json", "secret"

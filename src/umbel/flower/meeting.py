@@ -10,6 +10,7 @@ from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
 from umbel.flower import wire
+from umbel.flower.arrays import RefusedError
 from umbel.flower.exchange import HELLO, POLL_SECONDS
 
 log = logging.getLogger(__name__)
@@ -65,8 +66,8 @@ class Meeting:
             site = wire.site_in(content)
             self.form = self.form or site.form
             if site.form != self.form:
-                raise wire.RefusedError(f"{site.form} is not {self.form}, as at the other sites")
-        except wire.RefusedError as error:
+                raise RefusedError(f"{site.form} is not {self.form}, as at the other sites")
+        except RefusedError as error:
             log.warning("node %d is left out: %s", node, error)
             self.left_out.add(node)
             return ()

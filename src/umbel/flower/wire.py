@@ -5,38 +5,21 @@ Everything that comes in is checked here before it is used, on both sides.
 
 from __future__ import annotations
 
-import io
 import json
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import torch
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import ConfigRecord, RecordDict
 from torch import Tensor
 
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError
 from umbel.config import plain, structured
+from umbel.flower.arrays import RefusedError, arrays, tensors
 from umbel.work import Work
 
 VERSION = 1
-DTYPES = {
-    "float16": torch.float16,
-    "float32": torch.float32,
-    "float64": torch.float64,
-    "int32": torch.int32,
-    "int64": torch.int64,
-    "bool": torch.bool,
-}
 LONGEST_REASON = 500
-HEADER_BYTES = 1024
-"""What NumPy's format adds to the values of an array, at most."""
-
-
-class RefusedError(ValueError):
-    """What came in can't be used; the message says why."""
 
 
 class ForgottenError(RefusedError):
@@ -70,8 +53,8 @@ def ask(asked: Asked) -> RecordDict:
         {
             "asked": ConfigRecord(config),
             "index": ConfigRecord(index),
-            "shared": _arrays(asked.shared),
-            "tables": _arrays(asked.tables),
+            "shared": arrays(asked.shared),
+            "tables": arrays(asked.tables),
         }
     )
 
@@ -121,7 +104,7 @@ class _Envelope:
 def answer(clients: Sequence[str], columns: Mapping[str, Tensor]) -> RecordDict:
     """The rows of clients, in this order, as the content of a reply."""
     config = ConfigRecord({"version": VERSION, "clients": list(clients)})
-    return RecordDict({"answer": config, "columns": _arrays(columns)})
+    return RecordDict({"answer": config, "columns": arrays(columns)})
 
 
 def refusal(error: Exception) -> RecordDict:
@@ -213,48 +196,6 @@ def site_in(content: RecordDict) -> Site:
         _text(config, "model"),
     )
     return Site(clients, train, test, groups, form)
-
-
-def _arrays(tensors: Mapping[str, Tensor]) -> ArrayRecord:
-    return ArrayRecord(array_dict={name: _array(name, t) for name, t in tensors.items()})
-
-
-def _array(name: str, tensor: Tensor) -> Array:
-    known = tensor.dtype in DTYPES.values()
-    check(known, name, str(tensor.dtype), f"a type that Flower carries: {', '.join(DTYPES)}")
-    return Array(tensor.detach().cpu().contiguous().numpy())
-
-
-def tensors(content: RecordDict, record: str, max_bytes: int) -> dict[str, Tensor]:
-    """The arrays of a record. Raises `RefusedError` for what is too large, or no plain array."""
-    if record not in content.array_records:
-        raise RefusedError(f"{record}: missing")
-    arrays = content.array_records[record]
-    size = sum(len(array.data) for array in arrays.values())
-    if size > max_bytes:
-        raise RefusedError(f"{record}: {size} bytes, more than the {max_bytes} allowed")
-    return {str(name): _tensor(str(name), array) for name, array in arrays.items()}
-
-
-def _tensor(name: str, array: Array) -> Tensor:
-    if array.stype != "numpy.ndarray":
-        raise RefusedError(f"{name}: serialised as {array.stype!r}, not as a NumPy array")
-    dtype = DTYPES.get(array.dtype)
-    if dtype is None:
-        raise RefusedError(f"{name}: type {array.dtype!r} is not one of {', '.join(DTYPES)}")
-    declared = math.prod(array.shape) * dtype.itemsize
-    if min(array.shape, default=0) < 0 or declared > len(array.data):
-        raise RefusedError(f"{name}: {len(array.data)} bytes for shape {tuple(array.shape)}")
-    try:
-        values = np.load(io.BytesIO(array.data), allow_pickle=False, max_header_size=HEADER_BYTES)
-    except (ValueError, EOFError, OSError, MemoryError, SyntaxError) as error:
-        raise RefusedError(f"{name}: not a NumPy array: {str(error)[:200]}") from None
-    if not isinstance(values, np.ndarray) or values.dtype.name != array.dtype:
-        raise RefusedError(f"{name}: not the {array.dtype} that it says")
-    tensor = torch.from_numpy(np.ascontiguousarray(values).reshape(values.shape))
-    if tensor.is_floating_point() and not tensor.isfinite().all():
-        raise RefusedError(f"{name}: not finite everywhere")
-    return tensor
 
 
 def _config(content: RecordDict, name: str) -> Mapping[str, Any]:

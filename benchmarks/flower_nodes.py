@@ -1,0 +1,82 @@
+"""1,000 clients at 4 nodes, and in one process: `python -m benchmarks.flower_nodes`.
+
+Needs `pip install "umbel[flower]"` and MNIST in `UMBEL_DATA_DIR`. A real SuperLink, and all
+processes on this machine; bytes are those that went through the loopback.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from tests.flower.deployment import Deployment
+
+from umbel.algorithms import FLACC
+from umbel.config import read, write
+from umbel.data.sources import Sources
+from umbel.experiment import Experiment
+from umbel.folder import RunFolder
+from umbel.shipped import find_experiment
+from umbel.work import LocalTraining
+
+NODES, CLIENTS, ROUNDS = 4, 1000, 6
+
+
+def experiment() -> Experiment:
+    """FLACC on rotated MNIST, a tenth of the clients a round."""
+    shipped = read(find_experiment("flacc-mnist"))
+    return replace(
+        shipped,
+        scenario=replace(shipped.scenario, clients=CLIENTS, examples=(60,)),  # type: ignore[call-arg]
+        algorithm=FLACC(LocalTraining(epochs=1, batch_size=32)),
+        name="app",
+        rounds=ROUNDS,
+        participation=0.1,
+        evaluate_every=ROUNDS,
+    )
+
+
+def main() -> None:
+    """Both, and what they took."""
+    asked = experiment()
+    run = asked.open(Sources.default())
+    records = [record for _, record in run.rounds(ROUNDS)]
+    alone = statistics.median(record.seconds for record in records)
+    with tempfile.TemporaryDirectory() as place, Deployment(Path(place)) as deployed:
+        for n in range(NODES):
+            deployed.start_node(
+                f"node{n}", partition_id=n, num_partitions=NODES, memory_dir=f"{place}/{n}"
+            )
+        app = deployed.app("app", write(asked))
+        deployed.run(app, clients=CLIENTS)
+        folder = RunFolder(app / "runs" / "app-seed0")
+        bytes_at: dict[int, int] = {}
+        while not folder.finished:
+            done = len(folder.records()) if folder.file("records.jsonl").is_file() else 0
+            bytes_at.setdefault(done, loopback_bytes())
+            time.sleep(0.1)
+        over_flower = folder.records()
+    seconds = statistics.median(record.seconds for record in over_flower[1:])
+    moved = [bytes_at[n + 1] - bytes_at[n] for n in range(1, ROUNDS - 1)]
+    tensors = statistics.median(r.bytes_down + r.bytes_up for r in over_flower[1:])
+    clusters = [r.num_clusters for r in (records[-1], over_flower[-1])]
+    assert clusters[0] == clusters[1]
+    sys.stdout.write(
+        f"{CLIENTS} clients, {NODES} nodes, {run.net.layout.num_values} parameters, FLACC, "
+        f"100 clients a round: Flower {seconds:.1f} s a round, one process {alone:.2f} s; "
+        f"tensors {tensors / 1e6:.1f} MB a round, through the loopback "
+        f"{statistics.median(moved) / 1e6:.1f} MB\n"
+    )
+
+
+def loopback_bytes() -> int:
+    """Sent through the loopback since this machine started."""
+    return int(Path("/sys/class/net/lo/statistics/tx_bytes").read_text())
+
+
+if __name__ == "__main__":
+    main()
