@@ -10,13 +10,16 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 from tests.flower.deployment import Deployment
 
 from umbel.algorithms import FLACC
 from umbel.config import read, write
+from umbel.data.federation import Federation
 from umbel.data.sources import Sources
 from umbel.experiment import Experiment
 from umbel.folder import RunFolder
@@ -48,9 +51,9 @@ def main() -> None:
     alone = statistics.median(record.seconds for record in records)
     with tempfile.TemporaryDirectory() as place, Deployment(Path(place)) as deployed:
         for n in range(NODES):
-            deployed.start_node(
-                f"node{n}", partition_id=n, num_partitions=NODES, memory_dir=f"{place}/{n}"
-            )
+            site = Path(place) / f"site{n}"
+            write_site(site, run.federation, range(n, CLIENTS, NODES))
+            deployed.start_node(f"node{n}", data=str(site), classes=10, memory_dir=f"{place}/{n}")
         app = deployed.app("app", write(asked))
         deployed.run(app, clients=CLIENTS)
         folder = RunFolder(app / "runs" / "app-seed0")
@@ -71,6 +74,15 @@ def main() -> None:
         f"tensors {tensors / 1e6:.1f} MB a round, through the loopback "
         f"{statistics.median(moved) / 1e6:.1f} MB\n"
     )
+
+
+def write_site(folder: Path, federation: Federation, clients: Iterable[int]) -> None:
+    """A file for each of these clients, as a site has them."""
+    folder.mkdir()
+    for client in clients:
+        (x, y), (x_test, y_test) = federation.train.of(client), federation.test.of(client)
+        arrays = {"x": x, "y": y, "x_test": x_test, "y_test": y_test}
+        np.savez(folder / f"{client}.npz", **{name: a.numpy() for name, a in arrays.items()})  # type: ignore[arg-type]
 
 
 def loopback_bytes() -> int:

@@ -21,6 +21,7 @@ from umbel.engines.wrappers import Faults
 from umbel.experiment import Experiment
 from umbel.models import MODELS
 from umbel.optimizers import OPTIMIZERS
+from umbel.privacy import Privacy
 from umbel.validation import Limits
 from umbel.work import LocalTraining
 
@@ -65,6 +66,7 @@ def test_every_setting_is_documented() -> None:
         Experiment,
         Limits,
         Faults,
+        Privacy,
         EngineSettings,
         LocalTraining,
         Averaging,
