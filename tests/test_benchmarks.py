@@ -1,0 +1,36 @@
+"""What is timed gives equal results, and what the page tells is what was kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from benchmarks.measure import difference
+from benchmarks.report import markdown
+from benchmarks.server import STEPS
+from benchmarks.workloads import contests
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize("name", ["W1", "W2 training", "W2 cross-loss", "W3", "W6, 12 clients"])
+def test_every_way_gives_the_results_of_the_plain_loop(name: str) -> None:
+    contest = contests(short=True, device="cpu")[name]()
+    ways, plain = contest.checked or (contest.ours, contest.plain)
+    expected = plain()
+    for label, way in ways.items():
+        assert max(map(difference, way(), expected)) <= contest.tolerance[label], label
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_the_steps_of_the_server_run(name: str) -> None:
+    set_up, _, _ = STEPS[name]
+    assert set_up(200)() is not None
+
+
+def test_the_page_shows_the_kept_results() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    shown = page.split("<!-- results -->\n")[1].split("<!-- end -->")[0]
+    kept = json.loads((ROOT / "benchmarks" / "results" / "cpu.json").read_text())
+    assert shown == markdown(kept)
