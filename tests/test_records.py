@@ -29,6 +29,7 @@ def test_a_record_sums_up_what_clients_get() -> None:
     record = make_record(
         4,
         scores([0.5, 1.0, 0.0], [10, 10, 20]),
+        np.array([0, 0, 1]),
         np.array([3, 3, 1]),
         Traffic(100, 50, 0.25),
         Absences({7, 2}, {5: "late", 1: "update: nan"}),
@@ -50,20 +51,36 @@ def test_a_record_sums_up_what_clients_get() -> None:
     assert record.measures == {"merges": 2.0, "best_cross": None}
 
 
-def test_without_groups_or_evaluation_nothing_is_made_up() -> None:
-    unknown = make_record(0, scores([0.5], [1]), None, Traffic(), Absences(), 0.0, {})
+def test_without_groups_nothing_is_made_up() -> None:
+    unknown = make_record(
+        0, scores([0.5], [1]), np.array([0]), None, Traffic(), Absences(), 0.0, {}
+    )
     assert unknown.accuracy == 0.5
     assert (unknown.ari, unknown.purity, unknown.nmi) == (None, None, None)
-    skipped = make_record(0, None, np.array([0]), Traffic(), Absences(), 0.0, {})
-    assert (skipped.accuracy, skipped.ari, skipped.num_clusters) == (None, None, None)
+
+
+def test_clusters_are_scored_in_rounds_that_are_not_evaluated_too() -> None:
+    groups, clusters = np.array([0, 0, 1, 1]), np.array([5, 5, 2, 2])
+    record = make_record(0, None, clusters, groups, Traffic(), Absences(), 0.0, {})
+    assert (record.accuracy, record.loss) == (None, None)
+    assert (record.ari, record.purity, record.num_clusters) == (1.0, 1.0, 2)
 
 
 def test_clients_without_test_examples_do_not_count() -> None:
     record = make_record(
-        0, scores([0.5, math.nan, 1.0], [4, 0, 4]), None, Traffic(), Absences(), 0.0, {}
+        0,
+        scores([0.5, math.nan, 1.0], [4, 0, 4]),
+        np.zeros(3),
+        None,
+        Traffic(),
+        Absences(),
+        0.0,
+        {},
     )
     assert record.accuracy == 0.75
-    nobody = make_record(0, scores([math.nan], [0]), None, Traffic(), Absences(), 0.0, {})
+    nobody = make_record(
+        0, scores([math.nan], [0]), np.array([0]), None, Traffic(), Absences(), 0.0, {}
+    )
     assert nobody.accuracy is None
     assert nobody.num_clusters == 1
 

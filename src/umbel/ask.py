@@ -36,6 +36,7 @@ from umbel.work import (
     Feature,
     Gradient,
     JointScore,
+    Judge,
     LocalTraining,
     MeanLoss,
     MetaTraining,
@@ -116,10 +117,14 @@ def train_summed(
 
 
 def train_best(
-    models: Tensor, ctx: Context, local: LocalTraining, reduction: Reduction
+    models: Tensor,
+    ctx: Context,
+    local: LocalTraining,
+    reduction: Reduction,
+    judge: Judge = "all",
 ) -> Flow[SummedBest]:
     """Each client trains the one of `models` (K, P) that has the lowest loss on its data."""
-    work = ChooseByLoss(local.at_round(ctx.round))
+    work = ChooseByLoss(local.at_round(ctx.round), judge)
     replies = yield ctx.request(work, {"models": models}, reduction)
     sums, rest = _summed(reduction, replies)
     return SummedBest(replies.clients, sums, rest["chosen"], rest["losses"])
@@ -181,9 +186,11 @@ def gradients(
     return Gradients(replies.clients, **replies.columns)
 
 
-def best_gradients(models: Tensor, ctx: Context, work: Gradient) -> Flow[BestGradients]:
+def best_gradients(
+    models: Tensor, ctx: Context, work: Gradient, judge: Judge = "all"
+) -> Flow[BestGradients]:
     """Each client's gradient at the one of `models` (K, P) that has the lowest loss."""
-    replies = yield ctx.request(ChooseByLoss(work), {"models": models})
+    replies = yield ctx.request(ChooseByLoss(work, judge), {"models": models})
     return BestGradients(replies.clients, **replies.columns)
 
 

@@ -103,6 +103,7 @@ class Run:
             record = make_record(
                 number,
                 scores,
+                state.labels.numpy() if scores is None else scores.clusters,
                 self.federation.groups,
                 meter.take(),
                 guard.take(),

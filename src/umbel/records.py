@@ -71,17 +71,19 @@ class Record:
 def make_record(
     number: int,
     scores: ClientScores | None,
+    clusters: NDArray[np.int64],
     groups: NDArray[np.int64] | None,
     traffic: Traffic,
     absences: Absences,
     seconds: float,
     measures: Mapping[str, float],
 ) -> Record:
-    """Put together what was measured in a round."""
+    """Put together what was measured in a round, whether it was evaluated (`scores`) or not."""
     return Record(
         round=number,
         **({} if scores is None else _quality(scores)),
-        **({} if scores is None or groups is None else _agreement(groups, scores.clusters)),
+        num_clusters=len(np.unique(clusters)),
+        **({} if groups is None else _agreement(groups, clusters)),
         bytes_down=traffic.bytes_down,
         bytes_up=traffic.bytes_up,
         seconds=seconds,
@@ -95,11 +97,10 @@ def make_record(
 def _quality(scores: ClientScores) -> dict[str, Any]:
     known = ~np.isnan(scores.loss)
     loss, accuracy = scores.loss[known], scores.accuracy[known]
-    quality: dict[str, Any] = {"num_clusters": len(np.unique(scores.clusters))}
     if not known.any():
-        return quality
+        return {}
     weighted = np.average(accuracy, weights=scores.num_examples[known])
-    return quality | {
+    return {
         "loss": _number(loss.mean()),
         "accuracy": _number(accuracy.mean()),
         "worst": _number(accuracy.min()),

@@ -103,6 +103,15 @@ def test_choosing_by_loss_trains_the_best_model() -> None:
     torch.testing.assert_close(reply["update"], alone)
 
 
+def test_choosing_by_a_mini_batch_judges_by_the_one_that_is_trained_on_first() -> None:
+    local = LocalTraining(batch_size=4)
+    rows = local.plan(17, seed=3)[0].tolist()
+    reply = do(ChooseByLoss(local, "mini-batch")).columns
+    losses = torch.stack([loss_of(k, rows) for k in range(4)])
+    torch.testing.assert_close(reply["losses"][0], losses, check_dtype=False)
+    assert reply["chosen"].tolist() == [int(losses.argmin())]
+
+
 def test_training_with_gradient_gives_both() -> None:
     reply = do(TrainAndGradient(LocalTraining())).columns
     torch.testing.assert_close(reply["gradient"][0], gradient_of(0))

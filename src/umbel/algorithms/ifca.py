@@ -15,7 +15,7 @@ from umbel.answers import BestGradients, SummedBest
 from umbel.ask import Context, best_gradients, losses, train_best
 from umbel.checks import check
 from umbel.flow import Flow, Rows
-from umbel.work import Gradient, LocalTraining
+from umbel.work import Gradient, Judge, LocalTraining
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class IFCA(Algorithm[IFCAState]):
     With `restarts` above 1, that many sets of models are trained side by side for the first
     `trial_rounds` rounds, at as many times the cost, and the one that `keep` prefers goes on: the
     lowest training loss, or the largest smallest cluster. A client never asked is in cluster 0
-    until it is served: then, as in every round, it picks the model with the lowest training loss.
+    until it is served: then it picks the model with the lowest loss on all its training examples.
     """
 
     num_clusters: int = 2  # K
@@ -44,6 +44,7 @@ class IFCA(Algorithm[IFCAState]):
     averaging: Averaging = field(default_factory=Averaging)
     send: Literal["update", "gradient"] = "update"  # the paper's option II, or option I
     gradient: Gradient = field(default_factory=Gradient)  # what is sent under option I
+    judge: Judge = "all"  # choose by all training examples, or by the round's first mini-batch
     restarts: int = 1
     trial_rounds: int = 10
     keep: Literal["lowest-loss", "most-balanced"] = "lowest-loss"
@@ -86,10 +87,10 @@ class IFCA(Algorithm[IFCAState]):
     ) -> Flow[tuple[Tensor, SummedBest | BestGradients]]:
         """The step (K, P) of one restart's models, and what the clients answered."""
         if self.send == "gradient":
-            answer = yield from best_gradients(models, ctx, self.gradient)
+            answer = yield from best_gradients(models, ctx, self.gradient, self.judge)
             return self._gradient_step(answer, ctx), answer
         reduction = self.averaging.reduction(self.num_clusters)
-        trained = yield from train_best(models, ctx, self.local, reduction)
+        trained = yield from train_best(models, ctx, self.local, reduction, self.judge)
         return self.averaging.step_of(trained.sums, ctx.layout), trained
 
     def _gradient_step(self, answer: BestGradients, ctx: Context) -> Tensor:

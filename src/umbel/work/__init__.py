@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from umbel.work.base import MEMORY, Promise, Work
-from umbel.work.choose_by_loss import ChooseByLoss
+from umbel.work.choose_by_loss import ChooseByLoss, Judge
 from umbel.work.choose_jointly import ChooseJointly, JointScore
 from umbel.work.evaluation import Evaluation
 from umbel.work.feature import Feature
@@ -48,6 +48,7 @@ __all__ = [
     "Feature",
     "Gradient",
     "JointScore",
+    "Judge",
     "LocalTraining",
     "MeanLoss",
     "MetaTraining",
