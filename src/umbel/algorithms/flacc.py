@@ -116,7 +116,11 @@ class FLACC(Algorithm[FLACCState]):
         return (yield from super().assign(state, ctx))
 
     def measure(self, state: FLACCState) -> Mapping[str, float]:
-        return {"merges": state.merges, "best_cross": state.best_cross}
+        return {
+            "merges": state.merges,
+            "best_cross": state.best_cross,
+            "separated": float(state.separated),
+        }
 
     def _merge(self, state: FLACCState, number: int) -> FLACCState:
         """Lines 13 to 18: up to n_merge merges, each judged after the one before."""

@@ -16,9 +16,11 @@ from umbel import tables
 from umbel.checks import UsageError
 from umbel.cli import looking
 from umbel.cli.flower import flower
+from umbel.cli.options import data_dir_option, runs_dir_option
 from umbel.cli.progress import progress
+from umbel.cli.reproduce import reproduce
 from umbel.config import read
-from umbel.data.sources import DATA_DIR_VARIABLE, Sources
+from umbel.data.sources import Sources
 from umbel.engines.wrappers import QuorumError
 from umbel.execution import execute, execute_together
 from umbel.experiment import Experiment
@@ -31,18 +33,6 @@ BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 LINES = 4
 """Where nobody is watching, a comparison says how it goes so many times a run."""
 
-runs_dir_option = click.option(
-    "--runs-dir",
-    type=click.Path(path_type=Path),
-    default=Path("runs"),
-    show_default=True,
-    help="Where the folders of runs are.",
-)
-data_dir_option = click.option(
-    "--data-dir",
-    type=click.Path(path_type=Path),
-    help=f"Where data sets are, one folder each. Default: {DATA_DIR_VARIABLE}, else the hub.",
-)
 set_option = click.option(
     "--set",
     "settings",
@@ -199,7 +189,7 @@ def _begun_or_new(path: Path, experiment: Experiment) -> RunFolder:
     return folder
 
 
-for command in (*looking.COMMANDS, flower):
+for command in (*looking.COMMANDS, reproduce, flower):
     app.add_command(command)
 
 

@@ -1,0 +1,62 @@
+"""The command that makes a table or figure of a paper again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from umbel.checks import UsageError
+from umbel.cli.options import data_dir_option, runs_dir_option
+from umbel.cli.progress import progress
+from umbel.data.sources import Sources
+from umbel.papers import REPRODUCTIONS, SIZES, Reproduction, Size
+from umbel.papers.making import pieces, results
+from umbel.papers.tables import tables
+from umbel.problems import nearest
+
+LINES = 2
+"""Where nobody is watching, it says how it goes so many times a run."""
+
+
+@click.command()
+@click.argument("name")
+@click.option("--size", type=click.Choice(SIZES), default="reduced", show_default=True)
+@click.option("--seeds", type=click.IntRange(min=1), help="How many; default: as listed.")
+@click.option("--keep", type=click.Path(path_type=Path), help="Folder for the results and figure.")
+@runs_dir_option
+@data_dir_option
+def reproduce(
+    name: str,
+    size: Size,
+    seeds: int | None,
+    keep: Path | None,
+    runs_dir: Path,
+    data_dir: Path | None,
+) -> None:
+    """Make the table or figure NAME of a paper again, and print the paper's numbers beside ours.
+
+    `umbel list` shows the names. Runs that are done are not done again: what was stopped goes on by
+    the same command.
+    """
+    wanted = _find(name)
+    count = seeds or wanted.seeds[size]
+    place = runs_dir / f"reproduce-{size}"
+    for piece in pieces(wanted, size, range(count), place, Sources.default(data_dir)):
+        with progress(piece.title, piece.rounds, LINES) as report:
+            piece.go(report)
+    command = f"umbel reproduce {name} --size {size}" + (f" --seeds {seeds}" if seeds else "")
+    found = results(wanted, size, range(count), place, command)
+    Console().print(*tables(wanted, found), sep="\n")
+    folder = keep or place
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{name}-{size}.json"
+    found.write(file)
+    click.echo(f"kept: {file}")
+
+
+def _find(name: str) -> Reproduction:
+    if name not in REPRODUCTIONS:
+        raise UsageError(f"name: {name!r} is not known; {nearest(name, REPRODUCTIONS)}")
+    return REPRODUCTIONS[name]

@@ -1,0 +1,110 @@
+"""Ours beside the paper's: differences, and whether methods come in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+
+from umbel.papers.base import Published, Reproduction
+from umbel.papers.measures import DIGITS, LOWER_IS_BETTER
+from umbel.papers.results import Found, Results
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A number of ours, and the paper's if it has one."""
+
+    row: str
+    column: str
+    measure: str
+    mean: float | None  # over seeds
+    std: float | None
+    published: Published | None
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus the paper's."""
+        if self.mean is None or self.published is None:
+            return None
+        return self.mean - self.published.mean
+
+    @property
+    def within(self) -> bool | None:
+        """Whether the two lie within their spreads of each other."""
+        if self.difference is None or self.published is None:
+            return None
+        allowed = (self.std or 0.0) + self.published.std
+        # A number printed with so many decimals may be off by half of the last.
+        return abs(self.difference) <= allowed + 0.5 * 10.0 ** -digits(self.measure)
+
+    @property
+    def ours(self) -> str:
+        """Mean and standard deviation; a dash where no seed has a value."""
+        if self.mean is None:
+            return "-"
+        places = digits(self.measure)
+        return f"{self.mean:.{places}f} ± {self.std or 0.0:.{places}f}"
+
+    @property
+    def verdict(self) -> str:
+        """The difference, and whether it is within the spreads."""
+        if self.difference is None:
+            return ""
+        return f"{self.difference:+.{digits(self.measure)}f}" + (" within" if self.within else "")
+
+
+def digits(measure: str) -> int:
+    """Decimals of a measure in tables."""
+    return DIGITS.get(measure.partition("@")[0], 2)
+
+
+def compared(wanted: Reproduction, found: Results, measure: str) -> list[Compared]:
+    """Every cell by one measure, in the order of the table."""
+    places = found.by_place
+    rows = []
+    for cell in wanted.cells(found.size):
+        ours = places.get((cell.row, cell.column))
+        if ours is not None and measure in ours.values:
+            rows.append(_beside(ours, measure, cell.published.get(measure)))
+    return rows
+
+
+def _beside(ours: Found, measure: str, published: Published | None) -> Compared:
+    return Compared(
+        ours.row, ours.column, measure, ours.mean(measure), ours.std(measure), published
+    )
+
+
+def reversals(wanted: Reproduction, found: Results, measure: str) -> Iterator[str]:
+    """Where the paper puts one row clearly above another, and ours are clearly the other way.
+
+    Clearly: the difference is more than both spreads together.
+    """
+    sign = -1 if measure.partition("@")[0] in LOWER_IS_BETTER else 1
+    rows = [row for row in compared(wanted, found, measure) if row.difference is not None]
+    for one, other in combinations(rows, 2):
+        if one.column != other.column:
+            continue
+        theirs = _clearly(_of_paper(one), _of_paper(other))
+        ours = _clearly((one.mean or 0.0, one.std or 0.0), (other.mean or 0.0, other.std or 0.0))
+        if theirs * ours < 0:
+            better, worse = (one, other) if theirs * sign > 0 else (other, one)
+            yield f"{one.column}: the paper has {better.row} before {worse.row}, we the reverse"
+
+
+def _of_paper(row: Compared) -> tuple[float, float]:
+    assert row.published is not None
+    return row.published.mean, row.published.std
+
+
+def _clearly(one: tuple[float, float], other: tuple[float, float]) -> int:
+    """1 or -1 where one is above or below the other by more than both spreads; else 0."""
+    gap = one[0] - other[0]
+    return 0 if abs(gap) <= one[1] + other[1] else (1 if gap > 0 else -1)
+
+
+def has_order(wanted: Reproduction, found: Results, measure: str) -> bool:
+    """Whether the paper says anything of two rows of one column."""
+    known = [c.column for c in compared(wanted, found, measure) if c.difference is not None]
+    return len(known) > len(set(known))

@@ -1,0 +1,143 @@
+"""Doing the runs of a reproduction, as far as they are not done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+
+import numpy as np
+
+from umbel import config
+from umbel.checks import UsageError
+from umbel.cluster_count import count_clusters
+from umbel.data.federation import Federation
+from umbel.data.scenarios.base import Scenario
+from umbel.data.sources import Sources
+from umbel.execution import advance, execute_together, load
+from umbel.experiment import Experiment
+from umbel.folder import RunFolder
+from umbel.papers.base import Cell, Course, Reproduction, Size, Spectrum
+from umbel.papers.measures import measure, series
+from umbel.papers.results import Found, Results, course, made_here
+from umbel.records import Record
+
+Report = Callable[[Record], None]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some runs that are done at one go."""
+
+    title: str
+    rounds: int
+    go: Callable[[Report], None]
+
+
+def pieces(
+    wanted: Reproduction, size: Size, seeds: Sequence[int], runs_dir: Path, sources: Sources
+) -> Iterator[Piece]:
+    """What is left to do.
+
+    Cells of one scenario are done together, so that its federation is built once a seed. Cells may
+    share an experiment, which is then done once. Raises `UsageError` where a folder of that name
+    holds another experiment.
+    """
+    cells = wanted.cells(size)
+    distinct = list({cell.experiment.name: cell.experiment for cell in cells}.values())
+    distinct.sort(key=lambda experiment: repr(experiment.scenario))  # stable: order is kept within
+    for _, group in groupby(distinct, key=lambda experiment: experiment.scenario):
+        alike = list(group)
+        for experiment in alike if wanted.lockstep else ():
+            yield from _side_by_side(experiment, seeds, runs_dir, sources)
+        for seed in seeds:
+            yield from _one_by_one(alike, seed, runs_dir, sources)
+
+
+def _side_by_side(
+    experiment: Experiment, seeds: Sequence[int], runs_dir: Path, sources: Sources
+) -> Iterator[Piece]:
+    folders = [_folder(experiment.with_seed(seed), runs_dir) for seed in seeds]
+    left = [folder for folder in folders if not folder.finished]
+    if len(left) > 1:
+        title = f"{experiment.name}, {len(left)} seeds"
+
+        def go(report: Report) -> None:
+            execute_together(left, sources, report)
+
+        yield Piece(title, experiment.rounds, go)
+
+
+def _one_by_one(
+    experiments: Sequence[Experiment], seed: int, runs_dir: Path, sources: Sources
+) -> Iterator[Piece]:
+    folders = [_folder(experiment.with_seed(seed), runs_dir) for experiment in experiments]
+    left = [folder for folder in folders if not folder.finished]
+    if not left:
+        return
+    scenario: Scenario = experiments[0].scenario
+    built: list[Federation] = []
+
+    def go_on(folder: RunFolder, report: Report) -> None:
+        if not built:
+            built.append(scenario.build(seed, sources))
+        experiment = folder.experiment
+        for record in advance(folder, experiment.run(built[0], experiment.engine)):
+            report(record)
+
+    for folder in left:
+        title = f"{folder.experiment.name} seed {seed}"
+        yield Piece(title, folder.experiment.rounds, partial(go_on, folder))
+
+
+def _folder(experiment: Experiment, runs_dir: Path) -> RunFolder:
+    """The folder of this very experiment, whether it was begun or not."""
+    folder = RunFolder(runs_dir / f"{experiment.name}-seed{experiment.seed}")
+    if not folder.begun:
+        return RunFolder.create(folder.path, experiment)
+    if config.plain(folder.experiment) != config.plain(experiment):
+        raise UsageError(f"{folder.path}: holds another experiment; choose another --runs-dir")
+    return folder
+
+
+def results(
+    wanted: Reproduction, size: Size, seeds: Sequence[int], runs_dir: Path, command: str
+) -> Results:
+    """What the finished runs of a reproduction came to."""
+    cells = wanted.cells(size)
+    found = tuple(_found(wanted, cell, seeds, runs_dir) for cell in cells)
+    names = {cell.experiment.name for cell in cells}
+    spent = sum(_seconds(runs_dir / f"{name}-seed{seed}") for name in names for seed in seeds)
+    return Results(wanted.name, size, tuple(seeds), made_here(command, spent), found)
+
+
+def _found(wanted: Reproduction, cell: Cell, seeds: Sequence[int], runs_dir: Path) -> Found:
+    folders = [RunFolder(runs_dir / f"{cell.experiment.name}-seed{seed}") for seed in seeds]
+    records = [folder.records() for folder in folders]
+    rounds = cell.experiment.rounds
+    drawn = [figure.measure for figure in wanted.figures if isinstance(figure, Course)]
+    spectra = any(isinstance(figure, Spectrum) for figure in wanted.figures)
+    return Found(
+        cell.row,
+        cell.column,
+        rounds,
+        {name: tuple(_short(measure(name, f)) for f in folders) for name in wanted.measures},
+        {name: course(rounds, [series(name, run) for run in records]) for name in drawn},
+        tuple(_spectrum(folder) for folder in folders) if spectra else (),
+    )
+
+
+def _spectrum(folder: RunFolder) -> tuple[float, ...]:
+    values = count_clusters(load(folder.path).profile, folder.experiment.seed).singular_values
+    return tuple(round(float(value), 6) for value in values)
+
+
+def _short(value: float | None) -> float | None:
+    """With as many digits as matter."""
+    return None if value is None else float(np.format_float_positional(value, 6, fractional=False))
+
+
+def _seconds(folder: Path) -> float:
+    return sum(record.seconds for record in RunFolder(folder).records())

@@ -1,0 +1,151 @@
+"""What a reproduction came to, as a small file that anyone can make again."""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from umbel.folder import environment
+from umbel.papers.base import Size
+
+KEPT = Path(__file__).parent / "kept"
+"""Results that come with the package."""
+
+MOST_POINTS = 100
+"""Rounds of a course that are kept."""
+
+
+@dataclass(frozen=True)
+class Course:
+    """A measure after some rounds, over seeds; None where nothing was measured."""
+
+    rounds: tuple[int, ...]  # counted from 1
+    mean: tuple[float | None, ...]
+    std: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one cell came to."""
+
+    row: str
+    column: str
+    rounds: int
+    values: Mapping[str, tuple[float | None, ...]]  # of each measure, a value a seed
+    courses: Mapping[str, Course]  # by measure
+    spectra: tuple[tuple[float, ...], ...] = ()  # singular values, of each seed
+
+    def mean(self, measure: str) -> float | None:
+        """Over seeds; where some never got there, they count with the number of rounds."""
+        return _over_seeds(self.values[measure], self.rounds, np.mean)
+
+    def std(self, measure: str) -> float | None:
+        """Over seeds, likewise."""
+        return _over_seeds(self.values[measure], self.rounds, np.std)
+
+
+@dataclass(frozen=True)
+class Made:
+    """How results were made."""
+
+    command: str
+    versions: Mapping[str, str]
+    hardware: str
+    seconds: float  # of all runs
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a reproduction came to at one size."""
+
+    name: str
+    size: Size
+    seeds: tuple[int, ...]
+    made: Made
+    cells: tuple[Found, ...]
+
+    @cached_property
+    def by_place(self) -> Mapping[tuple[str, str], Found]:
+        """The cells by row and column."""
+        return {(cell.row, cell.column): cell for cell in self.cells}
+
+    def write(self, file: Path) -> None:
+        """As JSON, a line a cell."""
+        cells = [json.dumps(asdict(cell), allow_nan=False) for cell in self.cells]
+        head = {"name": self.name, "size": self.size, "seeds": self.seeds}
+        whole = json.dumps({**head, "made": asdict(self.made)}, indent=1)
+        inner = ",\n  ".join(cells)
+        file.write_text(f'{whole[:-2]},\n "cells": [\n  {inner}\n ]\n}}\n', encoding="utf-8")
+
+    @classmethod
+    def read(cls, file: Path) -> Results:
+        """The inverse of `write`."""
+        table: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        cells = tuple(_found(cell) for cell in table["cells"])
+        made = Made(**table["made"])
+        return cls(table["name"], table["size"], tuple(table["seeds"]), made, cells)
+
+
+def kept(name: str, folder: Path = KEPT) -> Iterator[Results]:
+    """The results of a reproduction that are kept, the largest size first."""
+    for size in ("full", "reduced"):
+        file = folder / f"{name}-{size}.json"
+        if file.is_file():
+            yield Results.read(file)
+
+
+def made_here(command: str, seconds: float) -> Made:
+    """By this command, on this machine."""
+    versions: dict[str, str] = environment()["versions"]
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
+    hardware = f"{_processor()}, {torch.get_num_threads()} threads, {device}"
+    return Made(command, versions, hardware, round(seconds, 1))
+
+
+def course(rounds: int, runs: Sequence[Sequence[float | None]]) -> Course:
+    """Mean and spread over runs of a value a round, of at most `MOST_POINTS` rounds."""
+    known = [n for n in range(rounds) if all(run[n] is not None for run in runs)]
+    step = -(-len(known) // MOST_POINTS) if known else 1
+    kept_rounds = (
+        [*known[::step], *known[-1:]] if known and known[::step][-1] != known[-1] else known[::step]
+    )
+    table = np.array([[run[n] for n in kept_rounds] for run in runs], dtype=float)
+    mean, std = table.mean(0), table.std(0)
+    return Course(
+        tuple(n + 1 for n in kept_rounds),
+        tuple(round(float(v), 5) for v in mean),
+        tuple(round(float(v), 5) for v in std),
+    )
+
+
+def _over_seeds(values: Sequence[float | None], rounds: int, of: Any) -> float | None:
+    if all(value is None for value in values):
+        return None
+    return float(of([rounds if value is None else value for value in values]))
+
+
+def _found(cell: Mapping[str, Any]) -> Found:
+    return Found(
+        cell["row"],
+        cell["column"],
+        cell["rounds"],
+        {name: tuple(values) for name, values in cell["values"].items()},
+        {name: Course(*map(tuple, value.values())) for name, value in cell["courses"].items()},
+        tuple(map(tuple, cell["spectra"])),
+    )
+
+
+def _processor() -> str:
+    """What the machine calls its processor."""
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text().splitlines() if file.is_file() else []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.processor() or platform.machine())
