@@ -62,7 +62,7 @@ class Shifted(Scenario):
         allowed = np.array([_holds(group, arrays.num_classes) for group in of_clients])
         sizes, rows = [], []
         for deal in self._deals(counts):
-            sizes.append(client_sizes(len(allowed[deal]), self.examples, len(arrays.y), rng))
+            sizes.append(client_sizes(self.examples, allowed[deal], arrays.y, rng))
             rows += draw(arrays.y, sizes[-1], allowed[deal], rng, self.label_alpha)
         test = None
         if self.test_split is not None:
@@ -70,10 +70,10 @@ class Shifted(Scenario):
             check(even, "test_split", self.test_split, "None, as some clients lack some labels")
             tests = sources.load(self.source, self.test_split)
             tests = replace(tests, centre=arrays.centre, spread=arrays.spread)
-            test = _shards(tests, _dealt_evenly(tests, sizes, rng), of_clients)
+            test = _shards(tests, _dealt_evenly(tests, sizes, rng), of_clients, (seed, 2))
         numbers = [n if group.number is None else group.number for n, group in enumerate(planted)]
         return Federation.from_arrays(
-            _shards(arrays, rows, of_clients),
+            _shards(arrays, rows, of_clients, (seed, 1)),
             test,
             groups=np.repeat(numbers, counts).tolist(),
             num_classes=arrays.num_classes,
@@ -115,10 +115,17 @@ def _dealt_evenly(
 
 
 def _shards(
-    arrays: Arrays, rows: Sequence[Labels], groups: Sequence[Group]
+    arrays: Arrays, rows: Sequence[Labels], groups: Sequence[Group], seeds: tuple[int, int]
 ) -> list[tuple[Images, Labels]]:
-    """The examples in these rows, as the group of each client has them."""
+    """The examples in these rows, as the group of each client has them.
+
+    What a group does at random depends on the client alone; `seeds` are the scenario's, and one
+    that differs between training and test examples.
+    """
+    seed, part = seeds
     return [
-        group.transform(arrays.images(mine), arrays.y[mine])
-        for group, mine in zip(groups, rows, strict=True)
+        group.transform(
+            arrays.images(mine), arrays.y[mine], generator(seed, Stream.DATA, client, part)
+        )
+        for client, (group, mine) in enumerate(zip(groups, rows, strict=True))
     ]
