@@ -1,8 +1,9 @@
 """Recipes for federations, by the names that experiments call them."""
 
 from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.few_labels import FewLabels
 from umbel.data.scenarios.folder import Folder
-from umbel.data.scenarios.gu import ROTATED_CIFAR10, ROTATED_MNIST_LCFL
+from umbel.data.scenarios.gu import LETTERS, ROTATED_CIFAR10, ROTATED_MNIST_LCFL
 from umbel.data.scenarios.kim import (
     EMNIST_DIRICHLET,
     MIXTURE_MNIST,
@@ -10,7 +11,7 @@ from umbel.data.scenarios.kim import (
     ROTATED_MNIST_4,
     ROTATED_MNIST_8,
 )
-from umbel.data.scenarios.lin import LIN_CIFAR10, LIN_FASHION_MNIST, LIN_MNIST
+from umbel.data.scenarios.lin import LIN_CIFAR10, LIN_EMNIST, LIN_FASHION_MNIST, LIN_MNIST
 from umbel.data.scenarios.linear_regressions import LinearRegressions
 from umbel.data.scenarios.mehta import (
     GROUPED_CIFAR10,
@@ -42,11 +43,14 @@ SCENARIOS: dict[str, Scenario | type[Scenario]] = {
     "emnist-dirichlet": EMNIST_DIRICHLET,
     "rotated-mnist-lcfl": ROTATED_MNIST_LCFL,
     "rotated-cifar10": ROTATED_CIFAR10,
+    "letters": LETTERS,
     "lin-mnist": LIN_MNIST,
     "lin-fashion-mnist": LIN_FASHION_MNIST,
     "lin-cifar10": LIN_CIFAR10,
+    "lin-emnist": LIN_EMNIST,
     "shifted": Shifted,
     "overlapping-labels": OverlappingLabels,
+    "few-labels": FewLabels,
     "linear-regressions": LinearRegressions,
     "folder": Folder,
 }
@@ -58,7 +62,9 @@ __all__ = [
     "GROUPED_ROTATED_EMNIST",
     "LABEL_SWAPPED_CIFAR10",
     "LABEL_SWAPPED_DIGITS",
+    "LETTERS",
     "LIN_CIFAR10",
+    "LIN_EMNIST",
     "LIN_FASHION_MNIST",
     "LIN_MNIST",
     "MIXTURE_MNIST",
@@ -70,6 +76,7 @@ __all__ = [
     "ROTATED_MNIST_8",
     "ROTATED_MNIST_LCFL",
     "SCENARIOS",
+    "FewLabels",
     "Folder",
     "LinearRegressions",
     "OverlappingLabels",
