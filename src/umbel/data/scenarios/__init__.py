@@ -1,12 +1,14 @@
 """Recipes for federations, by the names that experiments call them."""
 
 from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.bearing_faults import BearingFaults
 from umbel.data.scenarios.few_labels import FewLabels
 from umbel.data.scenarios.folder import Folder
 from umbel.data.scenarios.gu import LETTERS, ROTATED_CIFAR10, ROTATED_MNIST_LCFL
 from umbel.data.scenarios.kim import (
     EMNIST_DIRICHLET,
     MIXTURE_MNIST,
+    MNIST_AND_FASHION,
     PERMUTED_CIFAR10,
     ROTATED_MNIST_4,
     ROTATED_MNIST_8,
@@ -21,6 +23,7 @@ from umbel.data.scenarios.mehta import (
 )
 from umbel.data.scenarios.overlapping_labels import OverlappingLabels
 from umbel.data.scenarios.shifted import Shifted
+from umbel.data.scenarios.together import Together
 from umbel.data.shifts import SwapLabels
 
 ROTATED_DIGITS = Shifted()
@@ -36,9 +39,11 @@ SCENARIOS: dict[str, Scenario | type[Scenario]] = {
     "grouped-cifar10": GROUPED_CIFAR10,
     "label-swapped-cifar10": LABEL_SWAPPED_CIFAR10,
     "grouped-rotated-emnist": GROUPED_ROTATED_EMNIST,
+    "bearing-faults": BearingFaults,
     "rotated-mnist-8": ROTATED_MNIST_8,
     "rotated-mnist-4": ROTATED_MNIST_4,
     "mixture-mnist": MIXTURE_MNIST,
+    "mnist-and-fashion": MNIST_AND_FASHION,
     "permuted-cifar10": PERMUTED_CIFAR10,
     "emnist-dirichlet": EMNIST_DIRICHLET,
     "rotated-mnist-lcfl": ROTATED_MNIST_LCFL,
@@ -51,6 +56,7 @@ SCENARIOS: dict[str, Scenario | type[Scenario]] = {
     "shifted": Shifted,
     "overlapping-labels": OverlappingLabels,
     "few-labels": FewLabels,
+    "together": Together,
     "linear-regressions": LinearRegressions,
     "folder": Folder,
 }
@@ -68,6 +74,7 @@ __all__ = [
     "LIN_FASHION_MNIST",
     "LIN_MNIST",
     "MIXTURE_MNIST",
+    "MNIST_AND_FASHION",
     "PERMUTED_CIFAR10",
     "ROTATED_CIFAR10",
     "ROTATED_DIGITS",
@@ -76,10 +83,12 @@ __all__ = [
     "ROTATED_MNIST_8",
     "ROTATED_MNIST_LCFL",
     "SCENARIOS",
+    "BearingFaults",
     "FewLabels",
     "Folder",
     "LinearRegressions",
     "OverlappingLabels",
     "Scenario",
     "Shifted",
+    "Together",
 ]
