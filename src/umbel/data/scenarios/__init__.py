@@ -2,10 +2,12 @@
 
 from umbel.data.scenarios.base import Scenario
 from umbel.data.scenarios.bearing_faults import BearingFaults
+from umbel.data.scenarios.channel_state import ChannelState
 from umbel.data.scenarios.few_labels import FewLabels
 from umbel.data.scenarios.folder import Folder
 from umbel.data.scenarios.gu import LETTERS, ROTATED_CIFAR10, ROTATED_MNIST_LCFL
 from umbel.data.scenarios.kim import (
+    CHANNEL_STATE_5,
     EMNIST_DIRICHLET,
     MIXTURE_MNIST,
     MNIST_AND_FASHION,
@@ -44,6 +46,8 @@ SCENARIOS: dict[str, Scenario | type[Scenario]] = {
     "rotated-mnist-4": ROTATED_MNIST_4,
     "mixture-mnist": MIXTURE_MNIST,
     "mnist-and-fashion": MNIST_AND_FASHION,
+    "channel-state": ChannelState,
+    "channel-state-5": CHANNEL_STATE_5,
     "permuted-cifar10": PERMUTED_CIFAR10,
     "emnist-dirichlet": EMNIST_DIRICHLET,
     "rotated-mnist-lcfl": ROTATED_MNIST_LCFL,
@@ -63,6 +67,7 @@ SCENARIOS: dict[str, Scenario | type[Scenario]] = {
 """A value stands for itself with some fields changed, a type for its defaults."""
 
 __all__ = [
+    "CHANNEL_STATE_5",
     "EMNIST_DIRICHLET",
     "GROUPED_CIFAR10",
     "GROUPED_ROTATED_EMNIST",
@@ -84,6 +89,7 @@ __all__ = [
     "ROTATED_MNIST_LCFL",
     "SCENARIOS",
     "BearingFaults",
+    "ChannelState",
     "FewLabels",
     "Folder",
     "LinearRegressions",
