@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from math import prod
+
 import pytest
 import torch
 
 from umbel.checks import UsageError
-from umbel.models import CNN, CNN1D, MLP, MODELS, CNNLin, LeNet, Linear
+from umbel.models import CNN, CNN1D, MLP, MODELS, CNNLin, CSIAutoencoder, LeNet, Linear
 
 
 def parameters(module: torch.nn.Module) -> int:
@@ -56,6 +58,31 @@ def test_the_network_for_signals_has_the_papers_layers() -> None:
     assert parameters(CNN1D().build((1, 256), 12)) == convolutions + dense
 
 
+def test_the_autoencoder_has_the_papers_parameters_and_a_part_to_share() -> None:
+    large = CSIAutoencoder().build((2, 32, 32), 2048)
+    small = CSIAutoencoder(code=16).build((2, 32, 32), 2048)
+    assert parameters(large) == pytest.approx(4.2e6, rel=0.01)
+    assert parameters(small) == pytest.approx(72e3, rel=0.01)
+    names = {name.partition(".")[0] for name, _ in small.named_parameters()}
+    assert names == {"encoder", "decoder"}
+    x = torch.randn(3, 2, 32, 32, generator=torch.manual_seed(0))
+    code = small.get_submodule("encoder")(x)
+    assert code.shape == (3, 16)
+    assert small.get_submodule("decoder")(code).shape == x.shape
+
+
+def test_the_autoencoder_starts_with_xavier_weights_and_neutral_norms() -> None:
+    for norm in ("batch", "group"):
+        module = CSIAutoencoder(code=64, norm=norm).build((2, 32, 32), 2048)
+        for part in module.modules():
+            if isinstance(part, torch.nn.Linear):
+                bound = (6 / (part.in_features + part.out_features)) ** 0.5
+                assert 0.99 * bound < part.weight.abs().max() <= bound
+            elif isinstance(part, torch.nn.BatchNorm2d | torch.nn.GroupNorm):
+                assert part.weight.eq(1).all()
+                assert part.bias.eq(0).all()
+
+
 SHAPES: dict[str, list[tuple[int, ...]]] = {
     "cnn-1d": [(1, 256), (3, 21)],
     "lenet": [(1, 16, 16), (3, 21, 18)],
@@ -66,8 +93,9 @@ SHAPES: dict[str, list[tuple[int, ...]]] = {
 @pytest.mark.parametrize("number", [0, 1])
 def test_every_model_maps_inputs_to_outputs(name: str, number: int) -> None:
     shape = SHAPES.get(name, [(1, 8, 8), (3, 13, 10)])[number]
-    module = MODELS[name]().build(shape, 4)
-    assert module(torch.zeros(2, *shape)).shape == (2, 4)
+    outputs = prod(shape) if name == "csi-autoencoder" else 4
+    module = MODELS[name]().build(shape, outputs)
+    assert module(torch.zeros(2, *shape)).flatten(1).shape == (2, outputs)
 
 
 def test_inputs_that_do_not_fit_are_refused() -> None:
@@ -96,3 +124,9 @@ def test_settings_out_of_range_are_refused(settings: dict[str, object]) -> None:
         MLP((0,))
     with pytest.raises(UsageError, match="kernel: 0 is not 1 or more"):
         CNNLin(kernel=0)
+    with pytest.raises(UsageError, match="code: 0 is not 1 or more"):
+        CSIAutoencoder(code=0)
+    with pytest.raises(UsageError, match="norm: 'layer' is not \"batch\" or"):
+        CSIAutoencoder(norm="layer")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"model: \(2, 4, 4\) is not as many values as the 10 to"):
+        CSIAutoencoder().build((2, 4, 4), 10)

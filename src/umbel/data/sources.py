@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,6 +24,8 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check
+from umbel.data.arrays import Arrays
+from umbel.data.views import VIEWS
 
 log = logging.getLogger(__name__)
 
@@ -37,33 +39,6 @@ HUB: Mapping[str, str] = {
     "emnist": "flwrlabs/femnist",  # the 62 classes of EMNIST, by writer, in one split
 }
 """Where the hub keeps the data sets that need no folder of yours."""
-
-
-@dataclass(frozen=True)
-class Arrays:
-    """Decoded examples."""
-
-    x: NDArray[Any]  # (n, channels, height, width): uint8 in 0 to 255, or floats in 0 to 1
-    y: NDArray[np.int64]  # (n,)
-    num_classes: int
-    centre: float = 0.0  # what images have taken off,
-    spread: float = 1.0  # and are divided by
-
-    def images(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The images of these rows as floats: in 0 to 1, unless they are standardised."""
-        picked = np.asarray(self.x[rows], dtype=np.float32) / np.float32(self._white)
-        if (self.centre, self.spread) == (0.0, 1.0):
-            return picked
-        return (picked - np.float32(self.centre)) / np.float32(self.spread)
-
-    def standardised(self, like: Arrays) -> Arrays:
-        """These with the values of all images `like` at mean 0 and standard deviation 1."""
-        centre, spread = float(like.x.mean()), float(like.x.std())
-        return replace(self, centre=centre / like._white, spread=spread / like._white)
-
-    @property
-    def _white(self) -> float:
-        return 255.0 if self.x.dtype == np.uint8 else 1.0
 
 
 @dataclass(frozen=True)
@@ -89,9 +64,12 @@ class Sources:
     def load(self, name: str, split: str = "train") -> Arrays:
         """All examples of a split, or of several put together, such as "train+test".
 
-        `digits` has one split only, and needs neither disk nor net. Raises `ValueError` if there
-        is no such data set or split.
+        `digits` has one split only, and needs neither disk nor net; `emnist-merged` and
+        `emnist-a-to-j` are views of `emnist`. Raises `ValueError` if there is no such data set or
+        split.
         """
+        if name in VIEWS:
+            return self.load(VIEWS[name].source, split).relabelled(VIEWS[name].names)
         names = split.split("+")
         check(len(set(names)) == len(names), "split", split, "of splits named once each")
         parts = [self._split(name, part) for part in names]
@@ -102,7 +80,7 @@ class Sources:
             check(split == "train", "split", split, '"train", the only split of digits')
             return _digits()
         if self.data_dir is None:
-            known = ", ".join(["digits", *HUB])
+            known = ", ".join(["digits", *HUB, *VIEWS])
             expected = f"any of {known}; for a data set of your own, set {DATA_DIR_VARIABLE}"
             check(name in HUB, "source", name, expected)
             return self._decoded(f"{name}-{split}-hub", _Hub(HUB[name], split))

@@ -1,5 +1,6 @@
 """Networks by name."""
 
+from umbel.models.autoencoder import CSIAutoencoder
 from umbel.models.base import Model
 from umbel.models.convolutional import CNN, CNN1D, CNNLin, LeNet
 from umbel.models.dense import MLP, Linear
@@ -12,7 +13,19 @@ MODELS: dict[str, type[Model]] = {
     "cnn-lin": CNNLin,
     "cnn-1d": CNN1D,
     "lenet": LeNet,
+    "csi-autoencoder": CSIAutoencoder,
     "resnet18": ResNet18,
 }
 
-__all__ = ["CNN", "CNN1D", "MLP", "MODELS", "CNNLin", "LeNet", "Linear", "Model", "ResNet18"]
+__all__ = [
+    "CNN",
+    "CNN1D",
+    "MLP",
+    "MODELS",
+    "CNNLin",
+    "CSIAutoencoder",
+    "LeNet",
+    "Linear",
+    "Model",
+    "ResNet18",
+]

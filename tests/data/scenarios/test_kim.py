@@ -8,16 +8,20 @@ import numpy as np
 import pytest
 import torch
 
+from umbel.checks import UsageError
 from umbel.config import structured
 from umbel.data.federation import Federation
 from umbel.data.scenarios import (
     EMNIST_DIRICHLET,
     MIXTURE_MNIST,
+    MNIST_AND_FASHION,
     PERMUTED_CIFAR10,
     ROTATED_MNIST_4,
 )
 from umbel.data.scenarios.base import Scenario
 from umbel.data.scenarios.shifted import Shifted
+from umbel.data.scenarios.together import Together
+from umbel.data.shifts import Rotate, SwapLabels
 from umbel.data.sources import Sources
 
 
@@ -104,3 +108,42 @@ def test_a_small_federation_is_a_function_of_its_seed(
     assert federation.train.sizes.tolist() == [21] * 12
     assert torch.equal(federation.train.x, again.train.x)
     assert not torch.equal(federation.train.x, other.train.x)
+
+
+def test_half_of_the_clients_have_mnist_at_eight_angles_and_half_fashion_mnist(
+    real_data: Sources,
+) -> None:
+    federation = MNIST_AND_FASHION.build(0, real_data)
+    check_split(federation, [4, 4, 4, 4, 16], 4375)
+    assert federation.num_classes == 10
+    mnist, fashion = (upright(real_data, name) for name in ("mnist", "fashion_mnist"))
+    for client, turn in ((0, 0), (4, 1), (13, 3)):
+        assert set(images(federation, client, turn)) <= set(mnist)
+    assert not set(images(federation, 2)) & set(mnist)  # 15 degrees
+    for client in (16, 31):
+        x, y = federation.train.of(client)
+        assert [fashion[image.tobytes()] for image in x.numpy()] == y.tolist()
+
+
+def test_parts_are_drawn_independently_and_any_number_of_clients_is_divided(
+    sources: Sources,
+) -> None:
+    named = structured({"name": "mnist-and-fashion", "clients": 64}, Scenario)
+    assert named == replace(MNIST_AND_FASHION, clients=64)
+    digits = Shifted(examples=(30,), shift=Rotate(angles=(0.0, 90.0)))
+    both = Together(parts=(digits, replace(digits, shift=SwapLabels(groups=1))), clients=7)
+    federation = both.build(0, sources)
+    assert federation.groups is not None
+    assert federation.groups.tolist() == [0, 0, 1, 1, 2, 2, 2]
+    assert not torch.equal(federation.train.of(0)[0], federation.train.of(4)[0])
+    assert torch.equal(federation.train.x, both.build(0, sources).train.x)
+    with pytest.raises(UsageError, match="clients: 1 is not at least one for each of 2 parts"):
+        replace(both, clients=1)
+    with pytest.raises(UsageError, match=r"parts: \(\) is not a list with at least one scenario"):
+        Together(parts=())
+
+
+def test_parts_with_other_shapes_are_refused(real_data: Sources) -> None:
+    parts = (Shifted(), Shifted(source="mnist", examples=(20,)))
+    with pytest.raises(UsageError, match=r"parts: .*\(1, 28, 28\), 10\).* is not of one input"):
+        Together(parts=parts).build(0, real_data)

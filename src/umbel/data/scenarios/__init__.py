@@ -1,16 +1,21 @@
 """Recipes for federations, by the names that experiments call them."""
 
 from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.bearing_faults import BearingFaults
+from umbel.data.scenarios.channel_state import ChannelState
+from umbel.data.scenarios.few_labels import FewLabels
 from umbel.data.scenarios.folder import Folder
-from umbel.data.scenarios.gu import ROTATED_CIFAR10, ROTATED_MNIST_LCFL
+from umbel.data.scenarios.gu import LETTERS, ROTATED_CIFAR10, ROTATED_MNIST_LCFL
 from umbel.data.scenarios.kim import (
+    CHANNEL_STATE_5,
     EMNIST_DIRICHLET,
     MIXTURE_MNIST,
+    MNIST_AND_FASHION,
     PERMUTED_CIFAR10,
     ROTATED_MNIST_4,
     ROTATED_MNIST_8,
 )
-from umbel.data.scenarios.lin import LIN_CIFAR10, LIN_FASHION_MNIST, LIN_MNIST
+from umbel.data.scenarios.lin import LIN_CIFAR10, LIN_EMNIST, LIN_FASHION_MNIST, LIN_MNIST
 from umbel.data.scenarios.linear_regressions import LinearRegressions
 from umbel.data.scenarios.mehta import (
     GROUPED_CIFAR10,
@@ -20,6 +25,7 @@ from umbel.data.scenarios.mehta import (
 )
 from umbel.data.scenarios.overlapping_labels import OverlappingLabels
 from umbel.data.scenarios.shifted import Shifted
+from umbel.data.scenarios.together import Together
 from umbel.data.shifts import SwapLabels
 
 ROTATED_DIGITS = Shifted()
@@ -35,33 +41,45 @@ SCENARIOS: dict[str, Scenario | type[Scenario]] = {
     "grouped-cifar10": GROUPED_CIFAR10,
     "label-swapped-cifar10": LABEL_SWAPPED_CIFAR10,
     "grouped-rotated-emnist": GROUPED_ROTATED_EMNIST,
+    "bearing-faults": BearingFaults,
     "rotated-mnist-8": ROTATED_MNIST_8,
     "rotated-mnist-4": ROTATED_MNIST_4,
     "mixture-mnist": MIXTURE_MNIST,
+    "mnist-and-fashion": MNIST_AND_FASHION,
+    "channel-state": ChannelState,
+    "channel-state-5": CHANNEL_STATE_5,
     "permuted-cifar10": PERMUTED_CIFAR10,
     "emnist-dirichlet": EMNIST_DIRICHLET,
     "rotated-mnist-lcfl": ROTATED_MNIST_LCFL,
     "rotated-cifar10": ROTATED_CIFAR10,
+    "letters": LETTERS,
     "lin-mnist": LIN_MNIST,
     "lin-fashion-mnist": LIN_FASHION_MNIST,
     "lin-cifar10": LIN_CIFAR10,
+    "lin-emnist": LIN_EMNIST,
     "shifted": Shifted,
     "overlapping-labels": OverlappingLabels,
+    "few-labels": FewLabels,
+    "together": Together,
     "linear-regressions": LinearRegressions,
     "folder": Folder,
 }
 """A value stands for itself with some fields changed, a type for its defaults."""
 
 __all__ = [
+    "CHANNEL_STATE_5",
     "EMNIST_DIRICHLET",
     "GROUPED_CIFAR10",
     "GROUPED_ROTATED_EMNIST",
     "LABEL_SWAPPED_CIFAR10",
     "LABEL_SWAPPED_DIGITS",
+    "LETTERS",
     "LIN_CIFAR10",
+    "LIN_EMNIST",
     "LIN_FASHION_MNIST",
     "LIN_MNIST",
     "MIXTURE_MNIST",
+    "MNIST_AND_FASHION",
     "PERMUTED_CIFAR10",
     "ROTATED_CIFAR10",
     "ROTATED_DIGITS",
@@ -70,9 +88,13 @@ __all__ = [
     "ROTATED_MNIST_8",
     "ROTATED_MNIST_LCFL",
     "SCENARIOS",
+    "BearingFaults",
+    "ChannelState",
+    "FewLabels",
     "Folder",
     "LinearRegressions",
     "OverlappingLabels",
     "Scenario",
     "Shifted",
+    "Together",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from umbel.data.scenarios.few_labels import FewLabels
 from umbel.data.scenarios.shifted import Shifted
 from umbel.data.shifts import Rotate
 
@@ -20,3 +21,9 @@ ROTATED_CIFAR10 = Shifted(
 )
 """Fig. 5: the 100 clients of each of two angles share the 50,000 images, and the 10,000 of the
 published test split."""
+
+LETTERS = FewLabels(source="emnist-a-to-j", split="train+test", clients=200, labels_per_client=3)
+"""The paper's "FEMNIST": 200 devices hold three of the lower case letters a to j each.
+
+The paper does not say how many images a device has. Here the devices that hold a letter share all
+its images."""

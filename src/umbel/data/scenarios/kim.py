@@ -1,4 +1,4 @@
-"""The federations of Kim et al. 2024 (CFL-GP), made of image data sets: 5.2, F.5, F.7 and F.8.
+"""The federations of Kim et al. 2024 (CFL-GP): 5.2 and F.5 to F.8.
 
 Where the paper names a data set and no split of it, all its images are used, and 30% of each
 client's are for the test, as F.5 says.
@@ -6,7 +6,9 @@ client's are for the test, as F.5 says.
 
 from __future__ import annotations
 
+from umbel.data.scenarios.channel_state import ChannelState
 from umbel.data.scenarios.shifted import Shifted
+from umbel.data.scenarios.together import Together
 from umbel.data.shifts import MixedTurns, PermuteLabels, Rotate
 
 EIGHT_ANGLES = Rotate(
@@ -31,6 +33,31 @@ MIXTURE_MNIST = Shifted(
     source="mnist", split="train+test", clients=12, test_fraction=0.3, shift=MixedTurns()
 )
 """F.5.2: four clients at 0 degrees, four at 180, and four that have some images of either."""
+
+MNIST_AND_FASHION = Together(
+    clients=32,
+    parts=(
+        Shifted(source="mnist", split="train+test", test_fraction=0.3, shift=EIGHT_ANGLES),
+        Shifted(
+            source="fashion_mnist",
+            split="train+test",
+            test_fraction=0.3,
+            shift=Rotate(angles=(0.0,)),
+        ),
+    ),
+)
+"""F.5.3: MNIST at eight angles on half of 32 clients, upright Fashion-MNIST on the other half.
+
+The paper does not say how the clients are divided, nor what the truth is for the ARI: here, four
+pairs of neighbouring angles as in `ROTATED_MNIST_8`, and Fashion-MNIST as the fifth group."""
+
+CHANNEL_STATE_5 = ChannelState(
+    environments=("indoor", "hall", "street", "outdoor", "rural"), clients=20
+)
+"""F.6, CD2: five distributions of channels over 20 clients.
+
+The paper generates them by a model of the 3GPP, with settings that it does not print, 100,000 in
+all: 5,000 a client."""
 
 PERMUTED_CIFAR10 = Shifted(
     source="cifar10",

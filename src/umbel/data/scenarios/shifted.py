@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.checks import check
+from umbel.data.arrays import Arrays
 from umbel.data.federation import Federation
 from umbel.data.partition import Labels, apportioned, client_sizes, draw
-from umbel.data.scenarios.base import Scenario, check_splits
+from umbel.data.scenarios.base import Scenario, check_examples, check_splits
 from umbel.data.shifts import Group, Images, Rotate, Shift
-from umbel.data.sources import Arrays, Sources
+from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
 
 
@@ -42,11 +43,7 @@ class Shifted(Scenario):
         check_splits(self.split, self.test_split)
         check(self.clients >= 1, "clients", self.clients, "1 or more")
         check(all(s > 0 for s in self.shares), "shares", self.shares, "positive numbers")
-        check(len(self.examples) <= 2, "examples", self.examples, "(), (n,) or (low, high)")
-        check(
-            sorted(self.examples) == list(self.examples), "examples", self.examples, "low to high"
-        )
-        check(all(n >= 1 for n in self.examples), "examples", self.examples, "numbers of 1 or more")
+        check_examples(self.examples)
         check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "in (0, 1)")
         alpha = self.label_alpha
         check(alpha is None or alpha > 0, "label_alpha", alpha, "more than 0")
