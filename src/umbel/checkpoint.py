@@ -20,7 +20,7 @@ from torch import Tensor
 from umbel.algorithms.base import S
 from umbel.checks import UsageError
 
-FORMAT = 1
+FORMAT = 2
 
 
 def save(file: Path, state: S, next_round: int) -> None:

@@ -25,6 +25,7 @@ from umbel import checkpoint, config
 from umbel.algorithms.base import State
 from umbel.checks import UsageError, check
 from umbel.client_rows import read_rows, write_rows
+from umbel.evidence import EvidenceFolder
 from umbel.experiment import Experiment, Run
 from umbel.records import Record
 from umbel.scores import ClientScores
@@ -87,6 +88,11 @@ class RunFolder:
     def file(self, name: str) -> Path:
         """Where this file of the run is."""
         return self.path / name
+
+    @property
+    def evidence(self) -> EvidenceFolder:
+        """What the method's clusters rested on."""
+        return EvidenceFolder(self.file("evidence"))
 
     @property
     def experiment(self) -> Experiment:
@@ -167,6 +173,7 @@ class RunFolder:
             )
         lines = "".join(record.to_json() + "\n" for record in records[:next_round])
         _write_text(self.file("records.jsonl"), lines)
+        self.evidence.cut(next_round)
         return state, next_round
 
     def finish(self, run: Run, scores: ClientScores) -> None:
