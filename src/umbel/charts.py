@@ -81,8 +81,8 @@ class Heatmap:
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     tree: tuple[Branch, ...] = ()  # the dendrogram of the rows
-    limits: tuple[float, float] | None = None  # the values at both ends of the colours
-    note: str = ""
+    breaks: tuple[int, ...] = ()  # rows, and columns of a square matrix, where clusters begin
+    details: tuple[str, ...] = ()  # more to know about each row
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,6 @@ class Scatter:
     group_title: str = ""  # what the groups of dots are; nothing: they have no legend
     labels: tuple[Label, ...] = ()
     is_map: bool = False  # places mean nothing: no axes, and the same scale on both
-    note: str = ""
 
     @property
     def groups(self) -> tuple[str, ...]:

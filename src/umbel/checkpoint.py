@@ -59,6 +59,16 @@ def load(file: Path, template: S) -> tuple[S, int]:
     return replace(template, **tensors, **header["numbers"]), int(header["next_round"])
 
 
+def labels(file: Path) -> Tensor:
+    """(M,) the cluster of each client, whatever the method. Raises `UsageError` as `load` does."""
+    try:
+        with safe_open(file, framework="pt") as opened:
+            found: Tensor = opened.get_tensor("labels")
+            return found
+    except (OSError, SafetensorError, ValueError) as error:
+        raise UsageError(f"{file}: not a readable checkpoint: {error}") from None
+
+
 def replace_durably(beside: Path, file: Path) -> None:
     """Rename a finished file over another, on disk before anybody sees it."""
     with beside.open("rb") as written:

@@ -110,6 +110,13 @@ class RunFolder:
         """Whether all rounds are done and the results written."""
         return self.file("clusters.csv").is_file()
 
+    @property
+    def num_clients(self) -> int:
+        """M. Raises `UsageError` where no round is done."""
+        if self.finished:
+            return len(self.clients())
+        return len(checkpoint.labels(self.file("checkpoint.safetensors")))
+
     def records(self) -> list[Record]:
         """The records of all whole rounds so far.
 

@@ -16,7 +16,7 @@ from umbel.cluster_count import ClusterCount
 
 FORMATS = (".png", ".svg", ".pdf")
 
-MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # one fewer than colours: few looks are the same
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))  # of the lines after the first few colours
 GREY = "#767676"
 
@@ -157,13 +157,16 @@ def _marked(y: NDArray[np.float64], look: int) -> list[int]:
 
 
 def _draw_heatmap(figure: Any, axes: Any, chart: Heatmap) -> None:
-    low, high = chart.limits or (None, None)
-    image = axes.imshow(chart.values, cmap="cividis", vmin=low, vmax=high, aspect="auto")
+    image = axes.imshow(chart.values, cmap="cividis", aspect="auto")
     figure.colorbar(image, ax=axes, label=chart.value_title)
     few = 30
     for names, put in ((chart.rows, axes.set_yticks), (chart.columns, axes.set_xticks)):
         put(range(len(names)), names, fontsize=6) if len(names) <= few else put([])
     axes.tick_params("x", rotation=90)
+    for place in chart.breaks:
+        axes.axhline(place - 0.5, color="white", linewidth=0.8)
+        if len(chart.rows) == len(chart.columns):
+            axes.axvline(place - 0.5, color="white", linewidth=0.8)
     if chart.tree:
         side = axes.inset_axes((-0.02 - 0.22, 0, 0.2, 1), sharey=axes)
         for branch in chart.tree:
