@@ -96,7 +96,7 @@ def test_a_damaged_checkpoint_is_refused(file: Path, damage: str) -> None:
 
 def test_the_state_of_another_method_is_refused(file: Path) -> None:
     other = State(torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
-    with pytest.raises(UsageError, match="of FLACCState, and format 1 of State is needed"):
+    with pytest.raises(UsageError, match="of FLACCState, and format 2 of State is needed"):
         checkpoint.load(file, other)
 
 

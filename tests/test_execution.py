@@ -64,11 +64,12 @@ def assert_same_end(found: RunFolder, expected: RunFolder) -> None:
     assert untimed(found) == untimed(expected)
     for name in ("clusters.csv", "checkpoint.safetensors"):
         assert found.file(name).read_bytes() == expected.file(name).read_bytes()
-    models = sorted(path.name for path in expected.file("models").iterdir())
-    assert sorted(path.name for path in found.file("models").iterdir()) == models
-    for name in models:
-        found_file, expected_file = found.file("models") / name, expected.file("models") / name
-        assert found_file.read_bytes() == expected_file.read_bytes()
+    for kind in ("models", "evidence"):
+        names = sorted(path.name for path in expected.file(kind).iterdir())
+        assert sorted(path.name for path in found.file(kind).iterdir()) == names
+        for name in names:
+            found_file, expected_file = found.file(kind) / name, expected.file(kind) / name
+            assert found_file.read_bytes() == expected_file.read_bytes()
     assert not list(found.path.glob("*.partial"))
 
 

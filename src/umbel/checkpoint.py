@@ -20,7 +20,7 @@ from torch import Tensor
 from umbel.algorithms.base import S
 from umbel.checks import UsageError
 
-FORMAT = 1
+FORMAT = 2
 
 
 def save(file: Path, state: S, next_round: int) -> None:
@@ -57,6 +57,16 @@ def load(file: Path, template: S) -> tuple[S, int]:
     if header["checksum"] != _checksum(tensors):
         raise UsageError(f"{file}: damaged: its checksum does not match")
     return replace(template, **tensors, **header["numbers"]), int(header["next_round"])
+
+
+def labels(file: Path) -> Tensor:
+    """(M,) the cluster of each client, whatever the method. Raises `UsageError` as `load` does."""
+    try:
+        with safe_open(file, framework="pt") as opened:
+            found: Tensor = opened.get_tensor("labels")
+            return found
+    except (OSError, SafetensorError, ValueError) as error:
+        raise UsageError(f"{file}: not a readable checkpoint: {error}") from None
 
 
 def replace_durably(beside: Path, file: Path) -> None:

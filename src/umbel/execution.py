@@ -81,10 +81,12 @@ def _rounds(folder: RunFolder, run: Run, sharing: int) -> Iterator[Record]:
     state = start if restored is None else restored
     scores: ClientScores | None = None
     for after, whole, found in run.scored_rounds(experiment.rounds, state, first):
-        state, scores, record = after, found, whole.sharing_time(sharing)
+        before, state, scores, record = state, after, found, whole.sharing_time(sharing)
         folder.append(record)
         done = record.round + 1
-        if done % experiment.checkpoint_every == 0 or done == experiment.rounds:
+        is_last = done == experiment.rounds
+        folder.evidence.note(run.algorithm, before, state, record.round, is_last)
+        if done % experiment.checkpoint_every == 0 or is_last:
             folder.save(state, done)
         yield record
     last = run.context(experiment.rounds - 1, experiment.rounds)

@@ -109,6 +109,7 @@ class Run:
                 guard.take(),
                 seconds,
                 self.algorithm.measure(state),
+                len(state.models),
             )
             yield state, record, scores
 

@@ -25,6 +25,7 @@ from umbel import checkpoint, config
 from umbel.algorithms.base import State
 from umbel.checks import UsageError, check
 from umbel.client_rows import read_rows, write_rows
+from umbel.evidence import EvidenceFolder
 from umbel.experiment import Experiment, Run
 from umbel.records import Record
 from umbel.scores import ClientScores
@@ -89,6 +90,11 @@ class RunFolder:
         return self.path / name
 
     @property
+    def evidence(self) -> EvidenceFolder:
+        """What the method's clusters rested on."""
+        return EvidenceFolder(self.file("evidence"))
+
+    @property
     def experiment(self) -> Experiment:
         """What is run here."""
         return config.read(self.file("experiment.toml"))
@@ -103,6 +109,13 @@ class RunFolder:
     def finished(self) -> bool:
         """Whether all rounds are done and the results written."""
         return self.file("clusters.csv").is_file()
+
+    @property
+    def num_clients(self) -> int:
+        """M. Raises `UsageError` where no round is done."""
+        if self.finished:
+            return len(self.clients())
+        return len(checkpoint.labels(self.file("checkpoint.safetensors")))
 
     def records(self) -> list[Record]:
         """The records of all whole rounds so far.
@@ -167,6 +180,7 @@ class RunFolder:
             )
         lines = "".join(record.to_json() + "\n" for record in records[:next_round])
         _write_text(self.file("records.jsonl"), lines)
+        self.evidence.cut(next_round)
         return state, next_round
 
     def finish(self, run: Run, scores: ClientScores) -> None:

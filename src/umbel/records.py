@@ -31,6 +31,7 @@ class Record:
     accuracy_std: float | None = None  # standard deviation over clients
     weighted_accuracy: float | None = None  # mean over all test examples
     num_clusters: int | None = None
+    num_models: int | None = None  # that the method trains; it changes when clients are clustered
     ari: float | None = None  # against the planted groups, where they are known
     purity: float | None = None
     nmi: float | None = None
@@ -77,12 +78,14 @@ def make_record(
     absences: Absences,
     seconds: float,
     measures: Mapping[str, float],
+    num_models: int | None = None,
 ) -> Record:
     """Put together what was measured in a round, whether it was evaluated (`scores`) or not."""
     return Record(
         round=number,
         **({} if scores is None else _quality(scores)),
         num_clusters=len(np.unique(clusters)),
+        num_models=num_models,
         **({} if groups is None else _agreement(groups, clusters)),
         bytes_down=traffic.bytes_down,
         bytes_up=traffic.bytes_up,

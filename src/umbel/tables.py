@@ -3,52 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
 from numbers import Real
 
-import numpy as np
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from umbel.checks import check
 from umbel.cluster_count import ClusterCount
-from umbel.folder import RunFolder
+from umbel.outcomes import Outcome, average, by_method, mean, spread
 from umbel.records import Record
 from umbel.result import Assignment
-
-MEGABYTE = 1e6
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one finished run came to."""
-
-    method: str
-    seed: int
-    records: Sequence[Record]
-    megabytes_down: float  # per client of the federation
-    megabytes_up: float
-    seconds: float
-
-    @property
-    def last(self) -> Record:
-        """The record of the last round."""
-        return self.records[-1]
-
-    @classmethod
-    def of(cls, folder: RunFolder) -> Outcome:
-        """Read from the folder of a finished run."""
-        experiment, records = folder.experiment, folder.records()
-        num_clients = len(folder.clients())
-        return cls(
-            experiment.name,
-            experiment.seed,
-            records,
-            sum(record.bytes_down for record in records) / num_clients / MEGABYTE,
-            sum(record.bytes_up for record in records) / num_clients / MEGABYTE,
-            sum(record.seconds for record in records),
-        )
 
 
 def comparison(outcomes: Sequence[Outcome]) -> Table:
@@ -80,19 +44,19 @@ def comparison(outcomes: Sequence[Outcome]) -> Table:
     qualities = ["loss"] if by_loss else ["accuracy", "worst"]
     for name in (*qualities, "ARI", "purity", "K", "MB\ndown", "MB\nup", "s"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name, runs in _by_method(outcomes):
-        accuracy = _spread([run.last.accuracy for run in runs], 3)
-        worst = _average([run.last.worst for run in runs], 2)
-        loss = _spread([run.last.loss for run in runs], 4)
+    for name, runs in by_method(outcomes):
+        accuracy = spread([run.last.accuracy for run in runs], 3)
+        worst = average([run.last.worst for run in runs], 2)
+        loss = spread([run.last.loss for run in runs], 4)
         table.add_row(
             name,
             *([loss] if by_loss else [accuracy, worst]),
-            _spread([run.last.ari for run in runs], 2),
-            _average([run.last.purity for run in runs], 2),
-            _average([run.last.num_clusters for run in runs], 1),
-            _average([run.megabytes_down for run in runs], 1),
-            _average([run.megabytes_up for run in runs], 1),
-            _average([run.seconds for run in runs], 1),
+            spread([run.last.ari for run in runs], 2),
+            average([run.last.purity for run in runs], 2),
+            average([run.last.num_clusters for run in runs], 1),
+            average([run.megabytes_down for run in runs], 1),
+            average([run.megabytes_up for run in runs], 1),
+            average([run.seconds for run in runs], 1),
         )
     return table
 
@@ -102,11 +66,11 @@ def course(outcomes: Sequence[Outcome], rounds: Sequence[int]) -> Table:
     table = Table("method", box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for number in rounds:
         table.add_column(f"round {number}", justify="right", no_wrap=True)
-    for name, runs in _by_method(outcomes):
+    for name, runs in by_method(outcomes):
         cells = []
         for number in rounds:
             found = [run.records[number - 1 : number] for run in runs]
-            cells.append(_spread([after[0].accuracy for after in found if after], 4))
+            cells.append(spread([after[0].accuracy for after in found if after], 4))
         table.add_row(name, *cells)
     return table
 
@@ -116,9 +80,9 @@ def reached(outcomes: Sequence[Outcome], measure: str, goal: float) -> Table:
     table = Table("method", box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.add_column(f"rounds to {measure} {goal:g}", justify="right")
     table.add_column("seeds that reached it", justify="right")
-    for name, runs in _by_method(outcomes):
+    for name, runs in by_method(outcomes):
         found = [_first_round(run, measure, goal) for run in runs]
-        table.add_row(name, _spread(found, 1), f"{len(found) - found.count(None)} of {len(runs)}")
+        table.add_row(name, spread(found, 1), f"{len(found) - found.count(None)} of {len(runs)}")
     return table
 
 
@@ -199,7 +163,7 @@ def clusters(rows: Sequence[Mapping[str, str]], limit: int = 20) -> Table:
             cluster,
             str(len(members)),
             str(sum(int(row["examples"]) for row in members)),
-            _value(_mean(accuracies) if accuracies else None, 3),
+            _value(mean(accuracies) if accuracies else None, 3),
             " ".join(sorted({row["group"] for row in members})) or "-",
             " ".join(names[:12]) + (" ..." if len(names) > 12 else ""),
         )
@@ -223,35 +187,6 @@ def one_line(record: Record, rounds: int) -> str:
     if absent:
         parts.append(f"absent {absent}")
     return "  ".join(parts)
-
-
-def _by_method(outcomes: Sequence[Outcome]) -> list[tuple[str, list[Outcome]]]:
-    """The runs of each method, named without what all names end in; the best last."""
-    ordered = sorted(outcomes, key=lambda outcome: (outcome.method, outcome.seed))
-    methods = [list(group) for _, group in groupby(ordered, key=lambda o: o.method)]
-    methods.sort(key=lambda runs: -_mean([run.last.loss for run in runs]))
-    methods.sort(key=lambda runs: _mean([run.last.accuracy for run in runs]))
-    words = [runs[0].method.split("-") for runs in methods]
-    while len(words) > 1 and len({parts[-1] for parts in words}) == 1 and min(map(len, words)) > 1:
-        words = [parts[:-1] for parts in words]
-    return [("-".join(parts), runs) for parts, runs in zip(words, methods, strict=True)]
-
-
-def _mean(values: Sequence[float | None]) -> float:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if known else -np.inf
-
-
-def _average(values: Sequence[float | None], digits: int) -> str:
-    mean = _mean(values)
-    return f"{mean:.{digits}f}" if np.isfinite(mean) else "-"
-
-
-def _spread(values: Sequence[float | None], digits: int) -> str:
-    """Mean and, over several seeds, standard deviation."""
-    known = [value for value in values if value is not None]
-    spread = f"±{np.std(known):.{digits}f}" if len(known) > 1 else ""
-    return _average(values, digits) + spread
 
 
 def _value(value: float | None, digits: int) -> str:

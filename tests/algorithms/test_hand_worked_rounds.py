@@ -72,8 +72,8 @@ def replies_of(clients: list[int], update: list[list[float]], **columns: object)
 def ifca_state(*models: float, num_clients: int) -> IFCAState:
     nobody = torch.full((1, num_clients), -1)
     labels = torch.zeros(num_clients, dtype=torch.long)
-    fits = torch.full((1, num_clients), torch.nan).double()
-    return IFCAState(torch.tensor(models)[:, None], labels, nobody, fits)
+    unknown = torch.full((1, num_clients, len(models)), torch.nan).double()
+    return IFCAState(torch.tensor(models)[:, None], labels, nobody, unknown)
 
 
 def test_ifca_moves_each_model_by_the_mean_update_of_the_clients_that_chose_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -17,7 +18,8 @@ from umbel.work import ChooseJointly, JointScore, LocalTraining
 
 def state() -> JointState:
     models = torch.tensor([[1.0], [2.0], [3.0]])
-    return JointState(models, torch.tensor([0, 1, 2, 0]), torch.zeros_like(models), False)
+    labels, unknown = torch.tensor([0, 1, 2, 0]), torch.full((4, 3), math.nan).double()
+    return JointState(models, labels, torch.zeros_like(models), False, unknown)
 
 
 def test_clients_that_chose_a_model_move_it_by_their_mean_update() -> None:

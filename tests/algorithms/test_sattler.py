@@ -26,7 +26,8 @@ OPPOSED = [[2.0, 0.0], [2.0, 0.4], [-2.0, 0.0], [-2.0, 0.4]]
 
 def start(num_clients: int, models: Sequence[Sequence[float]] = ((1.0, 1.0),)) -> SattlerState:
     labels = torch.zeros(num_clients, dtype=torch.long)
-    return SattlerState(torch.tensor(models), labels, 0, 0.0, 0.0)
+    nothing = torch.zeros(0, 0)
+    return SattlerState(torch.tensor(models), labels, 0, 0.0, 0.0, labels[:0], nothing)
 
 
 def play(

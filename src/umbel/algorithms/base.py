@@ -17,6 +17,9 @@ from umbel.flow import Flow, Rows
 from umbel.layout import Layout
 from umbel.work import LocalTraining
 
+KEPT = 200
+"""Of more clients than these, a method's evidence is about so many."""
+
 
 @dataclass(frozen=True)
 class State:
@@ -108,6 +111,21 @@ class Algorithm(ABC, Generic[S]):
     def measure(self, state: S) -> Mapping[str, float]:  # noqa: ARG002
         """What this method adds to the record of a round."""
         return {}
+
+    def evidence(self, state: S) -> Mapping[str, Tensor]:  # noqa: ARG002
+        """What the clusters rest on, for a run's folder and its report; nothing if there is none.
+
+        `clients` (N,) are those it is about, `spread` over all where there are many, and there
+        may be: `similarity` or `distance` (N, N), NaN where unknown; `losses`, `scores` or
+        `weights` (N, K), a column a model; `features` (N, D), whose nearness counts;
+        `singular_values` (R,).
+        """
+        return {}
+
+
+def spread(count: int) -> Tensor:
+    """(N,) places from 0 to count - 1: all, or `KEPT` of them, evenly spread."""
+    return torch.linspace(0, count - 1, min(count, KEPT), dtype=torch.double).round().long()
 
 
 def one_model(setup: Setup) -> State:

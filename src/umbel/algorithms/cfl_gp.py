@@ -13,14 +13,17 @@ import torch
 from torch import Tensor
 
 from umbel.aggregation import Averaging
-from umbel.algorithms.base import Algorithm, Assigned, Setup, State, check_num_clusters
+from umbel.algorithms.base import Algorithm, Assigned, Setup, State, check_num_clusters, spread
 from umbel.answers import Features
 from umbel.ask import Context, features, gradients, train
 from umbel.checks import check
-from umbel.clustering import match_labels, spectral
+from umbel.clustering import leading_projection, match_labels, spectral
 from umbel.flow import Flow, Rows
 from umbel.layout import Layout
 from umbel.work import Gradient, LocalTraining
+
+SHOWN_VALUES = 20
+"""So many singular values are evidence."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +118,19 @@ class CFLGP(Algorithm[CFLGPState]):
 
     def profile(self, state: CFLGPState) -> Tensor:
         return state.features.flatten(1)
+
+    def evidence(self, state: CFLGPState) -> Mapping[str, Tensor]:
+        """The clients' projections that Algorithm 3 runs k-means on, and more singular values."""
+        whole = torch.nonzero(_complete(state))[:, 0]
+        clients = whole[spread(len(whole))]
+        if not len(clients):
+            return {}
+        projected = leading_projection(state.features[clients].flatten(1), SHOWN_VALUES, seed=0)
+        return {
+            "clients": clients,
+            "features": projected[:, : self.num_clusters].float(),
+            "singular_values": projected.norm(dim=0),
+        }
 
     def measure(self, state: CFLGPState) -> Mapping[str, float]:
         return {"queries": state.queries, "last_change": state.last_change}

@@ -3,13 +3,14 @@ NeurIPS 2021, Algorithm 1."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from umbel.aggregation import Averaging
-from umbel.algorithms.base import Algorithm, Served, Setup, State, check_no_pull
+from umbel.algorithms.base import Algorithm, Served, Setup, State, check_no_pull, spread
 from umbel.answers import TrainedWithMemory
 from umbel.ask import Context, mixture_weights, train_mixture
 from umbel.checks import check
@@ -62,6 +63,10 @@ class FedEM(Algorithm[FedEMState]):
         weights = state.weights.index_copy(0, fit.clients, fit.memory)[ctx.cohort]
         labels = weights.argmax(1)
         return Served(Rows(state.models, labels), labels, weights)
+
+    def evidence(self, state: FedEMState) -> Mapping[str, Tensor]:
+        clients = spread(len(state.labels))
+        return {"clients": clients, "weights": state.weights[clients]}
 
     def _step(self, trained: TrainedWithMemory, ctx: Context) -> Tensor:
         """The mean update of each component: (N, K, P) -> (K, P)."""

@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from umbel.aggregation import Averaging
-from umbel.algorithms.base import Algorithm, Assigned, Served, Setup, State, federate, one_model
+from umbel.algorithms.base import (
+    Algorithm,
+    Assigned,
+    Served,
+    Setup,
+    State,
+    federate,
+    one_model,
+    spread,
+)
 from umbel.answers import Trained
 from umbel.ask import Context, train, train_with_gradient
 from umbel.checks import UsageError, check
@@ -121,6 +130,18 @@ class FLACC(Algorithm[FLACCState]):
             "best_cross": state.best_cross,
             "separated": float(state.separated),
         }
+
+    def evidence(self, state: FLACCState) -> Mapping[str, Tensor]:
+        if state.separated or not len(state.pairs):
+            return {}
+        clients = spread(len(state.labels))
+        place = torch.full_like(state.labels, -1)
+        place[clients] = torch.arange(len(clients))
+        shown = (place[state.pairs] >= 0).all(1)
+        i, j = place[state.pairs[shown]].T
+        similarity = torch.full((len(clients), len(clients)), torch.nan)
+        similarity[i, j] = similarity[j, i] = state.similarity[shown].float()
+        return {"clients": clients, "similarity": similarity.fill_diagonal_(1)}
 
     def _merge(self, state: FLACCState, number: int) -> FLACCState:
         """Lines 13 to 18: up to n_merge merges, each judged after the one before."""

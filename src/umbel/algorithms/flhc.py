@@ -3,6 +3,7 @@ improve training on non-IID data, IJCNN 2020, Algorithm 1."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -10,7 +11,15 @@ import torch
 from torch import Tensor
 
 from umbel.aggregation import Averaging, cluster_mean
-from umbel.algorithms.base import Algorithm, Assigned, Setup, State, check_num_clusters, one_model
+from umbel.algorithms.base import (
+    Algorithm,
+    Assigned,
+    Setup,
+    State,
+    check_num_clusters,
+    one_model,
+    spread,
+)
 from umbel.ask import Context, train
 from umbel.checks import check
 from umbel.clustering import agglomerate, check_cut, distances
@@ -25,6 +34,8 @@ class FLHCState(State):
     placed: Tensor  # (M,) bool, whose cluster is known; before the clustering round everyone's
     joint: Tensor  # (1, P) the model that was clustered on; empty (0, P) before
     means: Tensor  # (K, W) mean update of each cluster in the clustering round; (0, W) before
+    compared: Tensor  # (N,) clients of whom is known, from the clustering round,
+    distance: Tensor  # (N, N) how far apart their updates were
 
 
 @dataclass(frozen=True)
@@ -65,6 +76,8 @@ class FLHC(Algorithm[FLHCState]):
             placed=torch.ones(setup.num_clients, dtype=torch.bool),
             joint=first.models[:0],
             means=first.models[:0, : setup.layout.num_weights],
+            compared=first.labels[:0],
+            distance=first.models.new_zeros(0, 0),
         )
 
     def round(self, state: FLHCState, ctx: Context) -> Flow[FLHCState]:
@@ -80,6 +93,11 @@ class FLHC(Algorithm[FLHCState]):
         apart = distances(update, state.means, self.metric)
         return Assigned(trained.clients, apart, f"{self.metric} distance to the mean update")
 
+    def evidence(self, state: FLHCState) -> Mapping[str, Tensor]:
+        if not len(state.compared):
+            return {}
+        return {"clients": state.compared, "distance": state.distance}
+
     def _cluster(self, state: FLHCState, ctx: Context) -> Flow[FLHCState]:
         """Ask everyone for an update of the one model, and cluster those who answer."""
         trained = yield from train(Rows(state.models, state.labels), ctx, self.local)
@@ -87,18 +105,20 @@ class FLHC(Algorithm[FLHCState]):
         rows = trained.update[:, : ctx.layout.num_weights]
         # Of fewer clients than clusters, each is one.
         number = self.num_clusters and min(self.num_clusters, len(rows))
-        found = agglomerate(
-            distances(rows, rows, self.metric), self.linkage, number, self.threshold
-        )
+        apart = distances(rows, rows, self.metric)
+        found = agglomerate(apart, self.linkage, number, self.threshold)
         sizes = torch.bincount(found)
         placed = torch.zeros_like(state.placed).index_fill(0, trained.clients, True)
         largest = sizes.argmax().expand(ctx.num_clients)
+        shown = spread(len(rows))
         return FLHCState(
             models=state.models.repeat(len(sizes), 1),
             labels=largest.index_copy(0, trained.clients, found),
             placed=placed,
             joint=state.models,
             means=cluster_mean(rows, found, torch.ones_like(found), len(sizes)),
+            compared=trained.clients[shown],
+            distance=apart[shown][:, shown].float(),
         )
 
     def _train(self, state: FLHCState, ctx: Context) -> Flow[FLHCState]:

@@ -3,6 +3,7 @@ Algorithm 1."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from umbel.aggregation import Averaging
-from umbel.algorithms.base import Algorithm, Served, Setup, State, check_num_clusters
+from umbel.algorithms.base import Algorithm, Served, Setup, State, check_num_clusters, spread
 from umbel.answers import BestGradients, SummedBest
 from umbel.ask import Context, best_gradients, losses, train_best
 from umbel.checks import check
@@ -26,7 +27,12 @@ class IFCAState(State):
     """
 
     choices: Tensor  # (R, M) int64: what each client chose last, -1 before its first round
-    fits: Tensor  # (R, M): the training loss of that choice, NaN before the first round
+    losses: Tensor  # (R, M, K): the training loss of every model then, NaN before
+
+    @property
+    def fits(self) -> Tensor:
+        """(R, M) the training loss of each choice, NaN before the first round."""
+        return self.losses.gather(2, self.choices.clamp(min=0)[..., None])[..., 0]
 
 
 @dataclass(frozen=True)
@@ -60,16 +66,17 @@ class IFCA(Algorithm[IFCAState]):
         models = setup.new_models(self.restarts * self.num_clusters)
         nobody = torch.full((self.restarts, setup.num_clients), -1)
         labels = torch.zeros(setup.num_clients, dtype=torch.long)
-        return IFCAState(models, labels, nobody, torch.full(nobody.shape, torch.nan).double())
+        unknown = torch.full((*nobody.shape, self.num_clusters), torch.nan)
+        return IFCAState(models, labels, nobody, unknown.double())
 
     def round(self, state: IFCAState, ctx: Context) -> Flow[IFCAState]:
-        models, choices, fits = [], state.choices.clone(), state.fits.clone()
+        models, choices, found = [], state.choices.clone(), state.losses.clone()
         for restart, rivals in enumerate(torch.split(state.models, self.num_clusters)):
             step, answer = yield from self._improve(rivals, ctx)
             models.append(rivals + step)
             choices[restart, answer.clients] = answer.chosen
-            fits[restart, answer.clients] = _chosen_loss(answer)
-        state = replace(state, models=torch.cat(models), choices=choices, fits=fits)
+            found[restart, answer.clients] = answer.losses.double()
+        state = replace(state, models=torch.cat(models), choices=choices, losses=found)
         if ctx.round + 1 == self.trial_rounds:
             state = self._end_race(state)
         return replace(state, labels=state.choices[self._leader(state)].clamp(min=0))
@@ -89,6 +96,10 @@ class IFCA(Algorithm[IFCAState]):
             fit = yield from losses(models, asked)
             labels = labels.index_copy(0, fit.clients, fit.losses.argmin(1))
         return Served(Rows(models, labels[ctx.cohort]), labels[ctx.cohort])
+
+    def evidence(self, state: IFCAState) -> Mapping[str, Tensor]:
+        clients = spread(len(state.labels))
+        return {"clients": clients, "losses": state.losses[self._leader(state)][clients]}
 
     def _improve(
         self, models: Tensor, ctx: Context
@@ -123,12 +134,8 @@ class IFCA(Algorithm[IFCAState]):
             state,
             models=self._models_of(state, leader),
             choices=state.choices[leader : leader + 1],
-            fits=state.fits[leader : leader + 1],
+            losses=state.losses[leader : leader + 1],
         )
 
     def _models_of(self, state: IFCAState, restart: int) -> Tensor:
         return state.models[restart * self.num_clusters : (restart + 1) * self.num_clusters]
-
-
-def _chosen_loss(answer: SummedBest | BestGradients) -> Tensor:
-    return answer.losses.gather(1, answer.chosen[:, None])[:, 0]

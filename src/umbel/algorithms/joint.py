@@ -3,6 +3,7 @@ design, 2024, Algorithm 1."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from umbel.aggregation import Averaging
-from umbel.algorithms.base import Algorithm, Assigned, Setup, State, check_num_clusters
+from umbel.algorithms.base import Algorithm, Assigned, Setup, State, check_num_clusters, spread
 from umbel.ask import Context, joint_scores, train_jointly
 from umbel.checks import check
 from umbel.flow import Flow, Rows
@@ -22,6 +23,7 @@ from umbel.work import JointScore, LocalTraining
 class JointState(State):
     moves: Tensor  # (K, P) the last change of each model, eq. 2; zero for a cluster left empty
     some_empty: bool  # whether some cluster was empty in the last round
+    scores: Tensor  # (M, K) of each model when the client was last asked, NaN before
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,10 @@ class Joint(Algorithm[JointState]):
         identities = np.random.default_rng(setup.seed).integers(
             0, self.num_clusters, setup.num_clients
         )
-        return JointState(models, torch.from_numpy(identities), torch.zeros_like(models), False)
+        unknown = torch.full((setup.num_clients, self.num_clusters), torch.nan)
+        return JointState(
+            models, torch.from_numpy(identities), torch.zeros_like(models), False, unknown.double()
+        )
 
     def round(self, state: JointState, ctx: Context) -> Flow[JointState]:
         given = Rows(self._given(state, ctx), torch.arange(len(ctx.cohort)))
@@ -73,11 +78,16 @@ class Joint(Algorithm[JointState]):
             labels=state.labels.index_copy(0, trained.clients, trained.chosen),
             moves=step,
             some_empty=bool((members == 0).any()),
+            scores=state.scores.index_copy(0, trained.clients, trained.scores.double()),
         )
 
     def assign(self, state: JointState, ctx: Context) -> Flow[Assigned]:
         fit = yield from joint_scores(state.models, state.moves, ctx, self._score(ctx.round))
         return Assigned(fit.clients, -fit.scores, "(1 - lambda) loss - lambda similarity")
+
+    def evidence(self, state: JointState) -> Mapping[str, Tensor]:
+        clients = spread(len(state.labels))
+        return {"clients": clients, "scores": state.scores[clients]}
 
     def _given(self, state: JointState, ctx: Context) -> Tensor:
         """(N,) the identities that the cohort is given, -1 for a client that decides."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 
 from umbel.aggregation import Averaging
-from umbel.algorithms.base import Algorithm, Assigned, Setup, State, federate
+from umbel.algorithms.base import Algorithm, Assigned, Setup, State, federate, spread
 from umbel.answers import Trained
 from umbel.ask import Context, losses, own_loss, train, train_with_gradient
 from umbel.checks import check
@@ -33,6 +34,8 @@ class LCFLState(State):
     medoids: Tensor  # (K,) int64: the client in the middle of each cluster
     evidence: Tensor  # (K, P) of each medoid: its warm-up model, or gradient, or update
     medoid_loss: Tensor  # (K,) of each medoid's warm-up model on its own data
+    shown: Tensor  # (N,) clients of whom is known, from the clustering round,
+    distance: Tensor  # (N, N) how far apart they were
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,8 @@ class LCFL(Algorithm[LCFLState]):
             medoids=nobody[:0],
             evidence=origin[:0],
             medoid_loss=origin.double()[:0, 0],
+            shown=nobody[:0],
+            distance=origin.new_zeros(0, 0),
         )
 
     def round(self, state: LCFLState, ctx: Context) -> Flow[LCFLState]:
@@ -122,6 +127,11 @@ class LCFL(Algorithm[LCFLState]):
         clients, distance = yield from self._to_medoids(state, ctx, ask_medoids=False)
         half = "half of the " if self._by_loss else ""
         return Assigned(clients, distance, f"{half}{self.metric} distance to the medoid")
+
+    def evidence(self, state: LCFLState) -> Mapping[str, Tensor]:
+        if not len(state.shown):
+            return {}
+        return {"clients": state.shown, "distance": state.distance}
 
     @property
     def _clustering_round(self) -> int:
@@ -152,7 +162,7 @@ class LCFL(Algorithm[LCFLState]):
             own = torch.zeros(len(warm.clients), dtype=torch.double)
             distance = self._between(warm.evidence, warm.evidence, ctx.layout)
         found = self.clusterer(distance, ctx.clustering_seed)
-        middle = medoids(distance, found)
+        middle, shown = medoids(distance, found), spread(len(found))
         largest = torch.full_like(state.labels, int(torch.bincount(found).argmax()))
         return LCFLState(
             models=self._starts(warm, found, ctx.layout),
@@ -163,6 +173,8 @@ class LCFL(Algorithm[LCFLState]):
             medoids=warm.clients[middle],
             evidence=warm.evidence[middle],
             medoid_loss=own[middle],
+            shown=warm.clients[shown],
+            distance=distance[shown][:, shown].float(),
         )
 
     def _starts(self, warm: Warm, found: Tensor, layout: Layout) -> Tensor:

@@ -3,6 +3,7 @@ learning via principal angles between client data subspaces, AAAI 2023, Algorith
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -19,6 +20,7 @@ from umbel.algorithms.base import (
     check_num_clusters,
     federate,
     one_model,
+    spread,
 )
 from umbel.ask import Context, principal_vectors
 from umbel.checks import check
@@ -86,6 +88,14 @@ class PACFL(Algorithm[PACFLState]):
         sent = yield from principal_vectors(ctx, self.num_vectors, self.per_class)
         angles = self._to_clusters(state, orthonormal_bases(sent.vectors))
         return Assigned(sent.clients, angles, "mean angle to members in degrees")
+
+    def evidence(self, state: PACFLState) -> Mapping[str, Tensor]:
+        placed = torch.nonzero(state.placed)[:, 0]
+        if not len(placed):
+            return {}
+        clients = placed[spread(len(placed))]
+        bases = state.bases[clients]
+        return {"clients": clients, "distance": principal_angles(bases, bases, self.angle).float()}
 
     def _cluster(self, state: PACFLState, ctx: Context) -> Flow[PACFLState]:
         """Before training: everyone's subspace, their angles, and a model for each cluster."""

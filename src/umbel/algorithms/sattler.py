@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from umbel.aggregation import Averaging
-from umbel.algorithms.base import Algorithm, Setup, State, one_model
+from umbel.algorithms.base import Algorithm, Setup, State, one_model, spread
 from umbel.answers import Gradients, Trained
 from umbel.ask import Context, gradients, train
 from umbel.checks import check
@@ -28,6 +28,8 @@ class SattlerState(State):
     splits: int  # in the last round
     max_norm: float  # the largest |delta_i| of the last round
     mean_norm: float  # |weighted mean delta| in the cluster of that client
+    compared: Tensor  # (N,) clients of whom is known, from the last round with a settled cluster,
+    similarity: Tensor  # (N, N) how alike their directions were
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,10 @@ class Sattler(Algorithm[SattlerState]):
         expected = "1, and everyone takes part in every round of this method"
         check(setup.participation == 1, "participation", setup.participation, expected)
         first = one_model(setup)
-        return SattlerState(first.models, first.labels, 0, 0.0, 0.0)
+        nobody = first.labels[:0]
+        return SattlerState(
+            first.models, first.labels, 0, 0.0, 0.0, nobody, first.models.new_zeros(0, 0)
+        )
 
     def round(self, state: SattlerState, ctx: Context) -> Flow[SattlerState]:
         theta = Rows(state.models, state.labels[ctx.cohort])
@@ -96,21 +101,31 @@ class Sattler(Algorithm[SattlerState]):
             "mean_norm": state.mean_norm,
         }
 
+    def evidence(self, state: SattlerState) -> Mapping[str, Tensor]:
+        if not len(state.compared):
+            return {}
+        return {"clients": state.compared, "similarity": state.similarity}
+
     def _split(
         self, state: SattlerState, clients: Tensor, rows: Tensor, mean: Tensor
     ) -> SattlerState:
         """Cut every cluster that may be cut, by the directions `rows` (N, W) of its clients."""
         labels, models = state.labels.clone(), [state.models]
-        num_clusters = len(state.models)
+        num_clusters, considered = len(state.models), False
         for cluster in range(num_clusters):
             here = state.labels[clients] == cluster
             members, directions = clients[here], rows[here]
             if len(members) < 2 or not self._may_split(directions, mean[cluster]):
                 continue
+            considered = True
             leaving = self._bipartition(directions)
             if leaving.any():
                 labels[members[leaving]] = num_clusters + len(models) - 1
                 models.append(state.models[cluster : cluster + 1])
+        if considered:
+            shown = spread(len(clients))
+            alike = cosine_similarity(rows[shown]).float()
+            state = replace(state, compared=clients[shown], similarity=alike)
         return replace(state, models=torch.cat(models), labels=labels, splits=len(models) - 1)
 
     def _may_split(self, directions: Tensor, mean: Tensor) -> bool:

@@ -25,6 +25,7 @@ from umbel.engines.wrappers import QuorumError
 from umbel.execution import execute, execute_together
 from umbel.experiment import Experiment
 from umbel.folder import RunFolder
+from umbel.outcomes import Outcome
 from umbel.shipped import experiments_in, find_comparison, find_experiment
 from umbel.version import __version__
 
@@ -117,7 +118,7 @@ def compare(
                 path = runs_dir / source.resolve().name / _folder_name(seeded)
                 folders.append(_begun_or_new(path, seeded))
         _advance_all(folders, sources)
-        outcomes += [tables.Outcome.of(folder) for folder in folders]
+        outcomes += [Outcome.of(folder) for folder in folders]
     Console().print(tables.comparison(outcomes))
 
 

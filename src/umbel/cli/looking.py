@@ -19,6 +19,7 @@ from umbel.data.scenarios.folder import read_clients
 from umbel.execution import load
 from umbel.folder import RunFolder
 from umbel.models import MODELS
+from umbel.outcomes import Outcome
 from umbel.plots import FORMATS, check_format, draw_singular_values
 from umbel.shipped import experiments_in, shipped_comparisons, shipped_experiments
 
@@ -56,7 +57,7 @@ def show(run: Path, at: str | None, reach: str | None) -> None:
         folders = [folder]
     finished = [folder for folder in folders if folder.finished]
     check(bool(finished), "run", str(run), "a folder with a finished run in it")
-    outcomes = [tables.Outcome.of(folder) for folder in finished]
+    outcomes = [Outcome.of(folder) for folder in finished]
     wanted = [tables.comparison(outcomes)] if at is None and reach is None else []
     if at is not None:
         wanted.append(tables.course(outcomes, _rounds(at, outcomes)))
@@ -67,7 +68,7 @@ def show(run: Path, at: str | None, reach: str | None) -> None:
     Console().print(*wanted, sep="")
 
 
-def _rounds(at: str, outcomes: Sequence[tables.Outcome]) -> list[int]:
+def _rounds(at: str, outcomes: Sequence[Outcome]) -> list[int]:
     """The rounds that a list such as 5,10,30 names."""
     numbers = at.replace(" ", "").split(",")
     check(all(map(str.isdecimal, numbers)), "--at", at, "of the form 5,10,30")

@@ -1,0 +1,76 @@
+"""What runs came to, and what the seeds of a method came to together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+
+from umbel.folder import RunFolder
+from umbel.records import Record
+
+MEGABYTE = 1e6
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run came to, or has come to so far."""
+
+    method: str
+    seed: int
+    records: Sequence[Record]
+    megabytes_down: float  # per client of the federation
+    megabytes_up: float
+    seconds: float
+
+    @property
+    def last(self) -> Record:
+        """The record of the last round."""
+        return self.records[-1]
+
+    @classmethod
+    def of(cls, folder: RunFolder) -> Outcome:
+        """Read from the folder of a run that was begun."""
+        experiment, records = folder.experiment, folder.records()
+        num_clients = folder.num_clients
+        return cls(
+            experiment.name,
+            experiment.seed,
+            records,
+            sum(record.bytes_down for record in records) / num_clients / MEGABYTE,
+            sum(record.bytes_up for record in records) / num_clients / MEGABYTE,
+            sum(record.seconds for record in records),
+        )
+
+
+def by_method(outcomes: Sequence[Outcome]) -> list[tuple[str, list[Outcome]]]:
+    """The runs of each method, named without what all names end in; the best last."""
+    ordered = sorted(outcomes, key=lambda outcome: (outcome.method, outcome.seed))
+    methods = [list(group) for _, group in groupby(ordered, key=lambda o: o.method)]
+    methods.sort(key=lambda runs: -mean([run.last.loss for run in runs]))
+    methods.sort(key=lambda runs: mean([run.last.accuracy for run in runs]))
+    words = [runs[0].method.split("-") for runs in methods]
+    while len(words) > 1 and len({parts[-1] for parts in words}) == 1 and min(map(len, words)) > 1:
+        words = [parts[:-1] for parts in words]
+    return [("-".join(parts), runs) for parts, runs in zip(words, methods, strict=True)]
+
+
+def mean(values: Sequence[float | None]) -> float:
+    """The mean of those that are known, minus infinity if none is."""
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else -np.inf
+
+
+def average(values: Sequence[float | None], digits: int) -> str:
+    """The mean as text, a dash if nothing is known."""
+    found = mean(values)
+    return f"{found:.{digits}f}" if np.isfinite(found) else "-"
+
+
+def spread(values: Sequence[float | None], digits: int) -> str:
+    """Mean and, over several seeds, standard deviation."""
+    known = [value for value in values if value is not None]
+    deviation = f"±{np.std(known):.{digits}f}" if len(known) > 1 else ""
+    return average(values, digits) + deviation
