@@ -84,6 +84,7 @@ class Reproduction:
     baseline: str = ""  # the row that measures such as "saved_pure_round" compare with
     lockstep: bool = False  # whether its models are so small that seeds go faster side by side
     needs: tuple[str, ...] = ()  # data sets, by their name in the data directory
+    absent: str = ""  # why no result is kept, where none is
     remarks: str = ""  # where ours differs from the paper's, and why
 
     def cells(self, size: Size) -> Sequence[Cell]:

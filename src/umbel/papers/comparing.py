@@ -122,3 +122,12 @@ def has_order(wanted: Reproduction, found: Results, measure: str) -> bool:
     """Whether the paper says anything of two rows of one column."""
     known = [c.column for c in compared(wanted, found, measure) if c.difference is not None]
     return len(known) > len(set(known))
+
+
+def summary(wanted: Reproduction, found: Results) -> str:
+    """How many numbers are within the spreads, and how many places are in another order."""
+    cells = [cell for name in wanted.measures for cell in compared(wanted, found, name)]
+    known = [cell for cell in cells if cell.within is not None]
+    against = sum(len(list(reversals(wanted, found, name))) for name in wanted.measures)
+    inside = sum(bool(cell.within) for cell in known)
+    return f"{inside} of {len(known)} numbers within the spreads, {against} reversed"
