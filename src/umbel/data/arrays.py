@@ -19,6 +19,7 @@ class Arrays:
     num_classes: int
     centre: float = 0.0  # what images have taken off,
     spread: float = 1.0  # and are divided by
+    owners: NDArray[np.str_] | None = None  # (n,) whose each example is, where that is known
 
     def images(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The images of these rows as floats: in 0 to 1, unless they are standardised."""
@@ -36,7 +37,8 @@ class Arrays:
         """These with label y called names[y], without those whose name is -1."""
         y = np.asarray(names)[self.y]
         kept = y >= 0
-        return replace(self, x=self.x[kept], y=y[kept], num_classes=max(names) + 1)
+        owners = None if self.owners is None else self.owners[kept]
+        return replace(self, x=self.x[kept], y=y[kept], num_classes=max(names) + 1, owners=owners)
 
     @property
     def _white(self) -> float:

@@ -1,8 +1,8 @@
 """Examples by name: scikit-learn's digits, or image data sets as the Hugging Face hub keeps them.
 
 A data set of the hub is read from a data directory that the user names, one folder a data set and
-one Parquet file a split (`mnist/train.parquet`), or without one from the hub itself. It is decoded
-once, and kept as arrays in the cache directory.
+one Parquet file a split (`mnist/train.parquet`), or without one from the hub itself; `femnist` also
+from the files of LEAF. It is decoded once, and kept as arrays in the cache directory.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check
 from umbel.data.arrays import Arrays
+from umbel.data.leaf import Leaf
 from umbel.data.views import VIEWS
 
 log = logging.getLogger(__name__)
@@ -37,8 +38,11 @@ HUB: Mapping[str, str] = {
     "fashion_mnist": "zalando-datasets/fashion_mnist",
     "cifar10": "uoft-cs/cifar10",
     "emnist": "flwrlabs/femnist",  # the 62 classes of EMNIST, by writer, in one split
+    "femnist": "flwrlabs/femnist",
 }
 """Where the hub keeps the data sets that need no folder of yours."""
+
+OWNER = "writer_id"  # the column that says whose an example is
 
 
 @dataclass(frozen=True)
@@ -85,30 +89,43 @@ class Sources:
             check(name in HUB, "source", name, expected)
             return self._decoded(f"{name}-{split}-hub", _Hub(HUB[name], split))
         file = self.data_dir / name / f"{split}.parquet"
-        check(file.is_file(), "source", name, f"in the data directory: there is no file {file}")
-        state = file.stat()
-        key = f"{file.resolve()} {state.st_size} {state.st_mtime_ns}"
-        digest = hashlib.sha256(key.encode()).hexdigest()[:16]
-        return self._decoded(f"{name}-{split}-{digest}", _Parquet(file))
+        leaf = sorted(file.parent.glob("*.json")) if (name, split) == ("femnist", "train") else []
+        if leaf and not file.is_file():
+            return self._decoded(f"{name}-{split}-{_digest(leaf)}", Leaf(tuple(leaf)))
+        expected = f"in the data directory: there is no file {file}"
+        expected += ", and no .json files of LEAF beside it" * (name == "femnist")
+        check(file.is_file(), "source", name, expected)
+        return self._decoded(f"{name}-{split}-{_digest([file])}", _Parquet(file))
 
-    def _decoded(self, key: str, origin: _Hub | _Parquet) -> Arrays:
+    def _decoded(self, key: str, origin: _Hub | _Parquet | Leaf) -> Arrays:
         folder = self.cache_dir / key
         self.cache_dir.mkdir(parents=True, exist_ok=True)
         with FileLock(self.cache_dir / f"{key}.lock"):
             if not folder.is_dir():
                 log.info("decoding %s into %s", origin, folder)
                 with tempfile.TemporaryDirectory(dir=self.cache_dir) as scratch:
-                    _save(_decode(origin.open(scratch)), folder)
+                    _save(origin.arrays(scratch), folder)
         x = np.load(folder / "x.npy", mmap_mode="r")
         y = np.load(folder / "y.npy")
-        return Arrays(x, y, int(np.load(folder / "num_classes.npy")))
+        owned = (folder / "owners.npy").is_file()
+        owners = np.load(folder / "owners.npy") if owned else None
+        return Arrays(x, y, int(np.load(folder / "num_classes.npy")), owners=owners)
+
+
+def _digest(files: Sequence[Path]) -> str:
+    """Another one when a file changes."""
+    states = [(file.resolve(), file.stat()) for file in files]
+    key = " ".join(f"{path} {state.st_size} {state.st_mtime_ns}" for path, state in states)
+    return hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
 def _together(parts: Sequence[Arrays], split: str) -> Arrays:
     kinds = {(part.x.shape[1:], part.num_classes) for part in parts}
     check(len(kinds) == 1, "split", split, f"of splits with equal shapes and classes: {kinds}")
     x, y = (np.concatenate(arrays) for arrays in zip(*((p.x, p.y) for p in parts), strict=True))
-    return Arrays(x, y, parts[0].num_classes)
+    owners = [part.owners for part in parts if part.owners is not None]
+    whose = np.concatenate(owners) if len(owners) == len(parts) else None
+    return Arrays(x, y, parts[0].num_classes, owners=whose)
 
 
 @dataclass(frozen=True)
@@ -117,11 +134,13 @@ class _Parquet:
 
     file: Path
 
-    def open(self, scratch: str) -> Any:
-        """The data set; what it writes on the way goes to the folder `scratch`."""
+    def arrays(self, scratch: str) -> Arrays:
+        """All examples; what is written on the way goes to the folder `scratch`."""
         files = {"examples": str(self.file)}
-        return _datasets().load_dataset(
-            "parquet", data_files=files, split="examples", cache_dir=scratch
+        return _decode(
+            _datasets().load_dataset(
+                "parquet", data_files=files, split="examples", cache_dir=scratch
+            )
         )
 
 
@@ -132,16 +151,17 @@ class _Hub:
     name: str
     split: str
 
-    def open(self, scratch: str) -> Any:  # noqa: ARG002
-        """The data set; the hub's own cache keeps what was downloaded."""
+    def arrays(self, scratch: str) -> Arrays:  # noqa: ARG002
+        """All examples; the hub's own cache keeps what was downloaded."""
         try:
-            return _datasets().load_dataset(self.name, split=self.split)
+            dataset = _datasets().load_dataset(self.name, split=self.split)
         except (OSError, ValueError) as error:  # what it raises offline, or without that split
             reason = str(error).splitlines()[0]
             raise UsageError(
                 f"source: the split {self.split!r} of {self.name!r} can't be read from the Hugging "
                 f"Face hub ({reason}); with a copy on disk, set {DATA_DIR_VARIABLE}"
             ) from error
+        return _decode(dataset)
 
 
 def _datasets() -> ModuleType:
@@ -159,20 +179,26 @@ def _datasets() -> ModuleType:
 
 
 def _decode(dataset: Any) -> Arrays:
-    """Find the image and the label column by their features, and decode all rows."""
+    """Find the image and the label column by their features, and decode all rows.
+
+    A column `writer_id` says whose each example is.
+    """
     datasets = _datasets()
     kinds = {name: type(feature) for name, feature in dataset.features.items()}
     image = next((n for n, kind in kinds.items() if kind is datasets.Image), None)
     label = next((n for n, kind in kinds.items() if kind is datasets.ClassLabel), None)
     columns = ", ".join(f"{name} ({kind.__name__})" for name, kind in kinds.items())
     check(None not in (image, label), "source", columns, "an Image and a ClassLabel column")
-    rows = dataset.select_columns([image, label]).with_format("numpy")
-    x, y = [], []
+    owned = [OWNER] if OWNER in kinds else []
+    rows = dataset.select_columns([image, label, *owned]).with_format("numpy")
+    x, y, owners = [], [], []
     for batch in rows.iter(batch_size=1000):
         x.append(np.stack([_channels_first(picture) for picture in batch[image]]))
         y.append(batch[label])
+        owners += [np.asarray(batch[column], dtype=np.str_) for column in owned]
     labels = np.concatenate(y).astype(np.int64)
-    return Arrays(np.concatenate(x), labels, dataset.features[label].num_classes)
+    whose = np.concatenate(owners) if owners else None
+    return Arrays(np.concatenate(x), labels, dataset.features[label].num_classes, owners=whose)
 
 
 def _channels_first(picture: NDArray[Any]) -> NDArray[np.uint8]:
@@ -187,6 +213,8 @@ def _save(arrays: Arrays, folder: Path) -> None:
         np.save(beside / "x.npy", arrays.x)
         np.save(beside / "y.npy", arrays.y)
         np.save(beside / "num_classes.npy", arrays.num_classes)
+        if arrays.owners is not None:
+            np.save(beside / "owners.npy", arrays.owners)
         beside.rename(folder)
     finally:
         shutil.rmtree(beside, ignore_errors=True)

@@ -23,6 +23,7 @@ from umbel.data.scenarios.mehta import (
     LABEL_SWAPPED_CIFAR10,
     ROTATED_MNIST,
 )
+from umbel.data.scenarios.natural import Natural
 from umbel.data.scenarios.overlapping_labels import OverlappingLabels
 from umbel.data.scenarios.shifted import Shifted
 from umbel.data.scenarios.together import Together
@@ -41,6 +42,7 @@ SCENARIOS: dict[str, Scenario | type[Scenario]] = {
     "grouped-cifar10": GROUPED_CIFAR10,
     "label-swapped-cifar10": LABEL_SWAPPED_CIFAR10,
     "grouped-rotated-emnist": GROUPED_ROTATED_EMNIST,
+    "femnist": Natural,
     "bearing-faults": BearingFaults,
     "rotated-mnist-8": ROTATED_MNIST_8,
     "rotated-mnist-4": ROTATED_MNIST_4,
@@ -93,6 +95,7 @@ __all__ = [
     "FewLabels",
     "Folder",
     "LinearRegressions",
+    "Natural",
     "OverlappingLabels",
     "Scenario",
     "Shifted",
