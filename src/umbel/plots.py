@@ -20,6 +20,9 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # one fewer than colours: few loo
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))  # of the lines after the first few colours
 GREY = "#767676"
 
+FEW_PLACES = 12
+"""On a logarithmic axis so many values of x are named, and no others."""
+
 ALL_MARKED = 25
 """A line of more points has markers on so many of them, or fewer."""
 
@@ -110,6 +113,10 @@ def _draw_chart(axes: Any, chart: Chart) -> None:
     axes.set(xlabel=chart.x_title, ylabel=chart.y_title)
     if chart.log_x:
         axes.set_xscale("log")
+        values = sorted({x for line in chart.lines for x in line.x})
+        if len(values) <= FEW_PLACES:
+            axes.set_xticks(values, [f"{x:g}" for x in values])
+            axes.minorticks_off()
     if chart.categories:
         places = range(len(chart.categories))
         turned = sum(map(len, chart.categories)) > 45

@@ -1,21 +1,27 @@
-"""The page of fidelity, from the results that are kept: `python -m umbel.papers.page > page.md`."""
+"""The page of fidelity and its figures, from the results that are kept.
+
+`python -m umbel.papers.page docs` writes `docs/fidelity.md` and `docs/figures/NAME.svg`.
+"""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
 from itertools import islice
+from pathlib import Path
 
 from umbel.papers.base import Reproduction
 from umbel.papers.catalogue import REPRODUCTIONS
 from umbel.papers.comparing import Compared, compared, has_order, reversals
+from umbel.papers.figures import charts
 from umbel.papers.measures import title
 from umbel.papers.results import Results, duration, kept
+from umbel.plots import draw
 
 HEAD = """# Fidelity
 
 What the papers print, beside what umbel finds. This page is written by
-`python -m umbel.papers.page` from the results that are kept in `src/umbel/papers/kept`;
+`python -m umbel.papers.page docs` from the results that are kept in `src/umbel/papers/kept`;
 `umbel reproduce NAME` makes each again, and `umbel list` says how long it takes.
 
 In the tables stands the mean and standard deviation over seeds, and below it *the paper's*.
@@ -107,5 +113,15 @@ def _order(wanted: Reproduction, found: Results, measure: str) -> str:
     return f"{title(measure)}, reversed: {listed}{f'; and {more} more' if more > 0 else ''}."
 
 
+def write(folder: Path) -> None:
+    """The page and its figures. Raises `UsageError` without the plotting library."""
+    (folder / "figures").mkdir(parents=True, exist_ok=True)
+    for wanted in REPRODUCTIONS.values():
+        best = next(kept(wanted.name), None)
+        if best is not None:
+            draw(charts(wanted, best), folder / "figures" / f"{wanted.name}.svg")
+    (folder / "fidelity.md").write_text(page(), encoding="utf-8")
+
+
 if __name__ == "__main__":
-    sys.stdout.write(page())
+    write(Path(sys.argv[1]))

@@ -1,0 +1,132 @@
+"""Doing the runs of a reproduction: once each, with the federation that their scenario builds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from umbel.algorithms import FLACC, FedAvg
+from umbel.checks import UsageError
+from umbel.data.scenarios import ROTATED_DIGITS
+from umbel.data.sources import Sources
+from umbel.experiment import Experiment
+from umbel.folder import RunFolder
+from umbel.models import MLP
+from umbel.papers.base import Cell, Course, Reproduction, Size
+from umbel.papers.making import pieces, results
+from umbel.records import Record
+from umbel.work import LocalTraining
+
+SMALL = replace(ROTATED_DIGITS, clients=8, examples=(20,))
+LOCAL = LocalTraining(epochs=1)
+
+
+def experiment(name: str, rounds: int = 2) -> Experiment:
+    method = FLACC(LOCAL) if name == "flacc" else FedAvg(LOCAL)
+    return Experiment(SMALL, MLP((8,)), method, name=name, rounds=rounds)
+
+
+def reproduction(cells: Sequence[Cell], lockstep: bool = False) -> Reproduction:
+    def make(size: Size) -> Sequence[Cell]:  # noqa: ARG001
+        return cells
+
+    return Reproduction(
+        "digits",
+        "Somebody",
+        "Something",
+        make,
+        ("accuracy", "ari", "clusters"),
+        {"smoke": 2, "reduced": 2, "full": 2},
+        (Course("accuracy"),),
+        "a setting",
+        lockstep=lockstep,
+    )
+
+
+BOTH = reproduction(
+    [
+        Cell("FLACC", "digits", experiment("flacc")),
+        Cell("FedAvg", "digits", experiment("fedavg")),
+        Cell("FedAvg again", "digits", experiment("fedavg")),
+    ]
+)
+
+
+def do(wanted: Reproduction, runs: Path, sources: Sources) -> list[str]:
+    """The titles of what was done."""
+    done: list[str] = []
+    seen: list[Record] = []
+    for piece in pieces(wanted, "smoke", (0, 1), runs, sources):
+        piece.go(seen.append)
+        done.append(piece.title)
+    return done
+
+
+def test_an_experiment_that_cells_share_is_done_once(tmp_path: Path, sources: Sources) -> None:
+    assert do(BOTH, tmp_path, sources) == [
+        "flacc seed 0",
+        "fedavg seed 0",
+        "flacc seed 1",
+        "fedavg seed 1",
+    ]
+    assert do(BOTH, tmp_path, sources) == []  # all is done
+
+
+def test_a_run_is_the_one_that_umbel_run_makes(tmp_path: Path, sources: Sources) -> None:
+    do(BOTH, tmp_path, sources)
+    alone = [record.untimed() for _, record in experiment("flacc").open(sources).rounds(2)]
+    there = [record.untimed() for record in RunFolder(tmp_path / "flacc-seed0").records()]
+    assert there == alone
+
+
+def test_results_have_a_value_a_seed_and_the_courses_that_are_drawn(
+    tmp_path: Path, sources: Sources
+) -> None:
+    do(BOTH, tmp_path, sources)
+    found = results(BOTH, "smoke", (0, 1), tmp_path, "umbel reproduce digits")
+    assert [cell.row for cell in found.cells] == ["FLACC", "FedAvg", "FedAvg again"]
+    first, second, same = found.cells
+    assert second.values == same.values
+    records = [RunFolder(tmp_path / f"flacc-seed{seed}").records() for seed in (0, 1)]
+    last = [100 * (run[-1].accuracy or 0.0) for run in records]
+    assert first.values["accuracy"] == pytest.approx(last, abs=1e-3)
+    assert first.courses["accuracy"].rounds == (1, 2)
+    # FedAvg's runs are counted once, although two cells show them.
+    spent = [record.seconds for run in tmp_path.iterdir() for record in RunFolder(run).records()]
+    assert found.made.seconds == pytest.approx(sum(spent), abs=0.06)
+
+
+def test_side_by_side_is_the_same_as_one_after_another(tmp_path: Path, sources: Sources) -> None:
+    do(BOTH, tmp_path / "one", sources)
+    together = replace(BOTH, lockstep=True)
+    assert do(together, tmp_path / "two", sources) == ["flacc, 2 seeds", "fedavg, 2 seeds"]
+    for name in ("flacc-seed0", "fedavg-seed1"):
+        one, two = (RunFolder(tmp_path / place / name).records() for place in ("one", "two"))
+        assert [r.accuracy for r in one] == pytest.approx([r.accuracy for r in two])
+
+
+def test_another_experiment_of_that_name_is_not_taken_for_it(
+    tmp_path: Path, sources: Sources
+) -> None:
+    do(BOTH, tmp_path, sources)
+    longer = reproduction([Cell("FLACC", "digits", experiment("flacc", rounds=3))])
+    with pytest.raises(UsageError, match="holds another experiment"):
+        do(longer, tmp_path, sources)
+
+
+def test_what_was_stopped_goes_on(tmp_path: Path, sources: Sources) -> None:
+    (first, *_) = pieces(BOTH, "smoke", (0,), tmp_path, sources)
+
+    def stop(record: object) -> None:  # noqa: ARG001
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        first.go(stop)
+    folder = RunFolder(tmp_path / "flacc-seed0")
+    assert len(folder.records()) == 1
+    do(BOTH, tmp_path, sources)
+    alone = [record.untimed() for _, record in experiment("flacc").open(sources).rounds(2)]
+    assert [record.untimed() for record in folder.records()] == alone
