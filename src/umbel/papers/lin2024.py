@@ -67,7 +67,7 @@ def _fig_4_mlp(size: Size) -> list[Cell]:
         reduced=replace(LIN_MNIST, clients=40),
         full=LIN_MNIST,
     )
-    rounds = pick(size, smoke=(2, 2), reduced=(100, 300), full=(150, 1000))
+    rounds = pick(size, smoke=(2, 2), reduced=(100, 300), full=(150, 500))
     lams = pick(size, smoke=(0.2,), reduced=(0.1, 0.2, 0.5), full=(0.1, 0.2, 0.5))
     published = {
         "λ = 0.2": {"saved_pure_round": Published(99), "saved_accurate_round": Published(14)}
@@ -82,7 +82,7 @@ def _fig_4_cnn(size: Size) -> list[Cell]:
         reduced=replace(LIN_MNIST, clients=16),
         full=LIN_MNIST,
     )
-    rounds = pick(size, smoke=(1, 1), reduced=(60, 200), full=(150, 1000))
+    rounds = pick(size, smoke=(1, 1), reduced=(60, 200), full=(150, 500))
     lams = pick(size, smoke=(0.2,), reduced=(0.2, 0.5), full=(0.1, 0.2, 0.5))
     batch = pick(size, smoke=4, reduced=16, full=64)
     every = pick(size, smoke=1, reduced=20, full=1)
@@ -104,7 +104,7 @@ def _fig_5(size: Size) -> list[Cell]:
             full=scenario,
         )
         model = pick(size, smoke=MLP((32,)), reduced=MLP((512, 128)), full=full_model)
-        rounds = pick(size, smoke=(2, 2), reduced=(100, 400), full=(200, 1000))
+        rounds = pick(size, smoke=(2, 2), reduced=(100, 400), full=(200, 500))
         lams = pick(size, smoke=(0.2,), reduced=(0.2,), full=(0.1, 0.2, 0.5))
         published = {"λ = 0.2": {"saved_pure_round": Published(SAVED[key])}}
         every = pick(size, smoke=1, reduced=10, full=1)
