@@ -93,7 +93,6 @@ def _experiment(
     rounds: int,
     participation: float,
 ) -> Experiment:
-    everyone = isinstance(method, Sattler | LocalOnly)
     return Experiment(
         scenario,
         model,
@@ -101,7 +100,7 @@ def _experiment(
         name=name,
         description="Mehta & Shao 2023",
         rounds=rounds,
-        participation=1.0 if everyone else participation,
+        participation=1.0 if isinstance(method, Sattler) else participation,
         evaluate_every=2 if rounds > 2 else 1,
         checkpoint_every=25,
     )

@@ -174,9 +174,9 @@ REPRODUCTIONS = (
         SEEDS,
         (Sweep("accuracy", "federation"),),
         SETTING
-        + ". IFCA and FL+HC with the paper's k and d, one too low, one right and one too high; "
-        "local-only training and CFL have all clients in every round",
-        REDUCED,
+        + ". IFCA and FL+HC with the paper's k and d, one too low, one right and one too high; CFL "
+        "has all clients in every round",
+        REDUCED + "; only the right k and d",
         needs=NEEDS,
     ),
     _table("table4", "IV", "The smallest similarity at which entities merge, α₀", _table_4, ""),
