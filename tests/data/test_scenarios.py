@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
@@ -7,10 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tomli_w
 import torch
 
 import umbel
 from umbel.checks import UsageError
+from umbel.config import plain, structured
 from umbel.data.federation import Federation
 from umbel.data.scenarios import (
     LABEL_SWAPPED_DIGITS,
@@ -18,7 +21,9 @@ from umbel.data.scenarios import (
     ROTATED_MNIST,
     ROTATED_MNIST_8,
     ROTATED_MNIST_LCFL,
+    SCENARIOS,
 )
+from umbel.data.scenarios.base import Scenario
 from umbel.data.scenarios.folder import Folder
 from umbel.data.scenarios.shifted import Shifted
 from umbel.data.shifts import LabelGroups, Rotate
@@ -90,6 +95,13 @@ def test_scenarios_are_called_by_name_with_some_settings_changed() -> None:
         umbel.scenario("rotated-digits", client=6)
     with pytest.raises(UsageError, match="name: 'rotated-digit' is not known; did you mean"):
         umbel.scenario("rotated-digit")
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_named_scenario_is_the_same_when_read_back_from_toml(name: str) -> None:
+    scenario = structured({"name": name}, Scenario)
+    written = tomli_w.dumps(plain(scenario))
+    assert structured(tomllib.loads(written), Scenario) == scenario
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,8 @@ def test_parts_are_drawn_independently_and_any_number_of_clients_is_divided(
     assert federation.groups.tolist() == [0, 0, 1, 1, 2, 2, 2]
     assert not torch.equal(federation.train.of(0)[0], federation.train.of(4)[0])
     assert torch.equal(federation.train.x, both.build(0, sources).train.x)
+    smaller = replace(both, examples=(20,)).build(0, sources)
+    assert set((smaller.train.sizes + smaller.test.sizes).tolist()) == {20}
     with pytest.raises(UsageError, match="clients: 1 is not at least one for each of 2 parts"):
         replace(both, clients=1)
     with pytest.raises(UsageError, match=r"parts: \(\) is not a list with at least one scenario"):

@@ -14,7 +14,9 @@ from umbel.data.scenarios import (
     GROUPED_ROTATED_EMNIST,
     LABEL_SWAPPED_CIFAR10,
 )
+from umbel.data.shifts import LabelGroups
 from umbel.data.sources import Sources
+from umbel.seeds import Stream, generator
 
 
 def labels(federation: Federation, client: int) -> set[int]:
@@ -49,12 +51,16 @@ def test_grouped_cifar10_has_five_groups_of_20_with_two_labels_each(real_data: S
     assert federation.num_classes == 10
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_grouped_cifar10_can_be_built_with_any_seed(seed: int, real_data: Sources) -> None:
-    # Of these seeds some draw more than 10,000 images for a group, and must draw again.
-    sizes = GROUPED_CIFAR10.build(seed, real_data)
-    total = (sizes.train.sizes + sizes.test.sizes).reshape(5, 20).sum(1)
-    assert total.max() <= 10_000
+@pytest.mark.parametrize("seed", [39, 60])
+def test_sizes_are_drawn_again_where_a_group_has_too_few_images(
+    seed: int, real_data: Sources
+) -> None:
+    rng = generator(seed, Stream.DATA)
+    LabelGroups(groups=5).make(10, rng)
+    assert rng.integers(300, 601, 100).reshape(5, 20).sum(1).max() > 10_000
+    federation = GROUPED_CIFAR10.build(seed, real_data)
+    sizes = federation.train.sizes + federation.test.sizes
+    assert sizes.reshape(5, 20).sum(1).max() <= 10_000
 
 
 def test_label_swapped_cifar10_swaps_one_pair_in_each_of_five_groups(real_data: Sources) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from umbel.checks import check
 from umbel.data.federation import Federation
 from umbel.data.partition import apportioned
-from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.base import Scenario, check_examples
 from umbel.data.scenarios.shifted import Shifted
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, seed_of
@@ -23,16 +23,20 @@ class Together(Scenario):
 
     parts: tuple[Shifted, ...] = (Shifted(),)
     clients: int = 20  # M, divided equally among the parts, in place of what they say
+    examples: tuple[int, ...] = ()  # a client's, in place of what the parts say; (): as they say
 
     def __post_init__(self) -> None:
         check(bool(self.parts), "parts", self.parts, "a list with at least one scenario")
         expected = f"at least one for each of {len(self.parts)} parts"
         check(self.clients >= len(self.parts), "clients", self.clients, expected)
+        check_examples(self.examples)
 
     def build(self, seed: int, sources: Sources) -> Federation:
         counts = apportioned(self.clients, (1.0,) * len(self.parts)).tolist()
         built = [
-            replace(part, clients=count).build(seed_of(seed, Stream.DATA, number, 1), sources)
+            replace(part, clients=count, examples=self.examples or part.examples).build(
+                seed_of(seed, Stream.DATA, number, 1), sources
+            )
             for number, (part, count) in enumerate(zip(self.parts, counts, strict=True))
         ]
         kinds = {(part.input_shape, part.num_classes) for part in built}
