@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from math import prod
+
 import pytest
 import torch
 
 from umbel.checks import UsageError
-from umbel.models import CNN, MLP, MODELS, Linear
+from umbel.models import CNN, CNN1D, MLP, MODELS, CNNLin, CSIAutoencoder, LeNet, Linear
 
 
 def parameters(module: torch.nn.Module) -> int:
@@ -38,11 +40,62 @@ def test_a_linear_model_starts_with_weights_in_the_range_given_and_no_bias() -> 
         Linear(0.0)
 
 
+def test_the_networks_of_lin_are_those_of_figure_3() -> None:
+    hidden = 64 * 12 * 12 * 128 + 128
+    convolutions = 32 * 9 + 32 + 64 * 32 * 9 + 64
+    assert parameters(CNNLin().build((1, 28, 28), 8)) == convolutions + hidden + 128 * 8 + 8
+    wider = 32 * 25 + 32 + 64 * 32 * 9 + 64 + 64 * 11 * 11 * 128 + 128 + 128 * 40 + 40
+    assert parameters(CNNLin(kernel=5).build((1, 28, 28), 40)) == wider
+    # The layers of LeNet-5 on 32x32 images in colour, as in PyTorch's tutorial: 62,006 with 10.
+    assert parameters(LeNet().build((3, 32, 32), 10)) == 62_006
+    emnist = (25 + 1) * 6 + (6 * 25 + 1) * 16 + 257 * 120 + 121 * 84 + 85 * 62
+    assert parameters(LeNet().build((1, 28, 28), 62)) == emnist
+
+
+def test_the_network_for_signals_has_the_papers_layers() -> None:
+    convolutions = 5 * 64 + 64 + 5 * 64 * 128 + 128 + 5 * 128 * 256 + 256
+    dense = 32 * 256 * 128 + 128 + 128 * 64 + 64 + 64 * 12 + 12
+    assert parameters(CNN1D().build((1, 256), 12)) == convolutions + dense
+
+
+def test_the_autoencoder_has_the_papers_parameters_and_a_part_to_share() -> None:
+    large = CSIAutoencoder().build((2, 32, 32), 2048)
+    small = CSIAutoencoder(code=16).build((2, 32, 32), 2048)
+    assert parameters(large) == pytest.approx(4.2e6, rel=0.01)
+    assert parameters(small) == pytest.approx(72e3, rel=0.01)
+    names = {name.partition(".")[0] for name, _ in small.named_parameters()}
+    assert names == {"encoder", "decoder"}
+    x = torch.randn(3, 2, 32, 32, generator=torch.manual_seed(0))
+    code = small.get_submodule("encoder")(x)
+    assert code.shape == (3, 16)
+    assert small.get_submodule("decoder")(code).shape == x.shape
+
+
+def test_the_autoencoder_starts_with_xavier_weights_and_neutral_norms() -> None:
+    for norm in ("batch", "group"):
+        module = CSIAutoencoder(code=64, norm=norm).build((2, 32, 32), 2048)
+        for part in module.modules():
+            if isinstance(part, torch.nn.Linear):
+                bound = (6 / (part.in_features + part.out_features)) ** 0.5
+                assert 0.99 * bound < part.weight.abs().max() <= bound
+            elif isinstance(part, torch.nn.BatchNorm2d | torch.nn.GroupNorm):
+                assert part.weight.eq(1).all()
+                assert part.bias.eq(0).all()
+
+
+SHAPES: dict[str, list[tuple[int, ...]]] = {
+    "cnn-1d": [(1, 256), (3, 21)],
+    "lenet": [(1, 16, 16), (3, 21, 18)],
+}
+
+
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 13, 10)])
-def test_every_model_maps_images_to_outputs(name: str, shape: tuple[int, ...]) -> None:
-    module = MODELS[name]().build(shape, 4)
-    assert module(torch.zeros(2, *shape)).shape == (2, 4)
+@pytest.mark.parametrize("number", [0, 1])
+def test_every_model_maps_inputs_to_outputs(name: str, number: int) -> None:
+    shape = SHAPES.get(name, [(1, 8, 8), (3, 13, 10)])[number]
+    outputs = prod(shape) if name == "csi-autoencoder" else 4
+    module = MODELS[name]().build(shape, outputs)
+    assert module(torch.zeros(2, *shape)).flatten(1).shape == (2, outputs)
 
 
 def test_inputs_that_do_not_fit_are_refused() -> None:
@@ -50,6 +103,14 @@ def test_inputs_that_do_not_fit_are_refused() -> None:
         CNN().build((64,), 10)
     with pytest.raises(UsageError, match=r"model: \(1, 3, 8\) is not at least 4 pixels"):
         CNN().build((1, 3, 8), 10)
+    with pytest.raises(UsageError, match=r"model: \(1, 15, 20\) is not at least 16 pixels"):
+        LeNet().build((1, 15, 20), 10)
+    with pytest.raises(UsageError, match=r"model: \(1, 5, 8\) is not at least 6 pixels"):
+        CNNLin().build((1, 5, 8), 10)
+    with pytest.raises(UsageError, match=r"model: \(1, 8, 8\) is not the shape of a signal"):
+        CNN1D().build((1, 8, 8), 10)
+    with pytest.raises(UsageError, match=r"model: \(1, 7\) is not at least 8 long"):
+        CNN1D().build((1, 7), 10)
 
 
 @pytest.mark.parametrize(
@@ -61,3 +122,11 @@ def test_settings_out_of_range_are_refused(settings: dict[str, object]) -> None:
         CNN(**settings)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="hidden"):
         MLP((0,))
+    with pytest.raises(UsageError, match="kernel: 0 is not 1 or more"):
+        CNNLin(kernel=0)
+    with pytest.raises(UsageError, match="code: 0 is not 1 or more"):
+        CSIAutoencoder(code=0)
+    with pytest.raises(UsageError, match="norm: 'layer' is not \"batch\" or"):
+        CSIAutoencoder(norm="layer")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"model: \(2, 4, 4\) is not as many values as the 10 to"):
+        CSIAutoencoder().build((2, 4, 4), 10)

@@ -64,6 +64,7 @@ def cases(local: LocalTraining) -> dict[str, Algorithm[Any]]:
         "ifca, restarts": IFCA(num_clusters=2, local=local, restarts=2, trial_rounds=3),
         "ifca, shared trunk": IFCA(num_clusters=2, local=local, averaging=shared),
         "flacc": FLACC(local=local, n_sep=2),
+        "ifca, mini-batch": IFCA(local=local, judge="mini-batch"),
         "flacc, gradients": FLACC(local=local, n_sep=2, similarity="gradient"),
         "cfl-gp": CFLGP(local=local, gradient=Gradient(8)),
         "cfl-gp, updates": CFLGP(

@@ -11,6 +11,11 @@ from umbel.data.partition import apportioned, client_sizes, deal_alike, draw
 ALL = np.ones((5, 3), dtype=bool)
 
 
+def one_pool(clients: int, examples: int) -> tuple[np.ndarray, np.ndarray]:
+    """Clients that may hold the only label there is, and the examples' labels."""
+    return np.ones((clients, 1), dtype=bool), np.zeros(examples, dtype=np.int64)
+
+
 def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
 
@@ -33,27 +38,48 @@ def test_the_groups_of_rotated_mnist_have_10_to_40_clients() -> None:
 
 
 def test_sizes_are_equal_fixed_or_drawn_from_both_ends_of_a_range() -> None:
-    assert client_sizes(3, (), 100, rng()).tolist() == [33, 33, 33]
-    assert client_sizes(3, (7,), 100, rng()).tolist() == [7, 7, 7]
-    sizes = client_sizes(300, (2, 5), 10**6, rng())
+    assert client_sizes((), *one_pool(3, 100), rng()).tolist() == [33, 33, 33]
+    assert client_sizes((7,), *one_pool(3, 100), rng()).tolist() == [7, 7, 7]
+    sizes = client_sizes((2, 5), *one_pool(300, 10**5), rng())
     assert set(sizes.tolist()) == {2, 3, 4, 5}
 
 
 def test_sizes_drawn_from_a_range_fit_what_there_is() -> None:
     for seed in range(50):
-        assert client_sizes(20, (50, 120), 1797, rng(seed)).sum() <= 1797
+        assert client_sizes((50, 120), *one_pool(20, 1797), rng(seed)).sum() <= 1797
+
+
+def test_sizes_fit_those_who_share_labels_and_are_the_first_drawn_that_do() -> None:
+    y = np.repeat([0, 1, 2], [500, 20, 100])
+    allowed = np.array([[False, True, False]] * 2 + [[False, False, True]] * 2)
+    drawn = rng()
+    while True:
+        expected = drawn.integers(5, 61, 4)
+        if expected[:2].sum() <= 20 and expected[2:].sum() <= 100:
+            break
+    assert client_sizes((5, 60), allowed, y, rng()).tolist() == expected.tolist()
+    assert client_sizes((), allowed[:2], y, rng()).tolist() == [10, 10]  # of 20, not of 620
+
+
+def test_sizes_that_do_not_fit_those_who_share_labels_are_refused() -> None:
+    y = np.repeat([0, 1], [1000, 100])
+    allowed = np.array([[True, False]] * 2 + [[False, True]] * 2)
+    with pytest.raises(UsageError, match="examples: 60 is not few enough: 2 clients share 100"):
+        client_sizes((60,), allowed, y, rng())
+    with pytest.raises(UsageError, match="for each of 2 clients takes more than the 100 examples"):
+        client_sizes((50, 300), allowed, y, rng())
 
 
 @pytest.mark.parametrize("examples", [(60,), (60, 70)])
 def test_sizes_that_can_not_fit_are_refused(examples: tuple[int, ...]) -> None:
     with pytest.raises(UsageError, match=r"examples: \d+ is not few enough: 2 clients share 100"):
-        client_sizes(2, examples, 100, rng())
+        client_sizes(examples, *one_pool(2, 100), rng())
     with pytest.raises(UsageError, match=r"examples: \[1, 10000\] for each of 50 clients"):
-        client_sizes(50, (1, 10_000), 100, rng())
+        client_sizes((1, 10_000), *one_pool(50, 100), rng())
     with pytest.raises(UsageError, match="examples: 0 is not 1 or more"):
-        client_sizes(2, (0,), 100, rng())
+        client_sizes((0,), *one_pool(2, 100), rng())
     with pytest.raises(UsageError, match="clients: 101 is not few enough: they share 100 examples"):
-        client_sizes(101, (), 100, rng())
+        client_sizes((), *one_pool(101, 100), rng())
 
 
 @given(seed=st.integers(0, 500), alpha=st.none() | st.floats(0.05, 10))

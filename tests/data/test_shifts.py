@@ -6,15 +6,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from umbel.checks import UsageError
-from umbel.data.shifts import LabelGroups, PermuteLabels, Rotate, Shift, SwapLabels, turned
+from umbel.data.shifts import (
+    LabelGroups,
+    LabelsAndTurns,
+    MixedTurns,
+    PermuteLabels,
+    Rotate,
+    Shift,
+    SwapLabels,
+    turned,
+)
 
 IMAGE = np.arange(9, dtype=np.float32).reshape(1, 1, 3, 3)
 LABELS = np.arange(10)
 
 
 def relabelled(shift: Shift, seed: int = 0) -> list[list[int]]:
-    groups = shift.make(10, np.random.default_rng(seed))
-    return [group.transform(IMAGE, LABELS)[1].tolist() for group in groups]
+    rng = np.random.default_rng(seed)
+    groups = shift.make(10, rng)
+    return [group.transform(IMAGE, LABELS, rng)[1].tolist() for group in groups]
 
 
 def test_quarter_turns_are_exact_and_counter_clockwise() -> None:
@@ -41,8 +51,9 @@ def test_other_angles_turn_the_same_way_and_keep_the_size(angle: float) -> None:
 
 
 def test_rotation_leaves_labels_alone_and_makes_a_group_an_angle() -> None:
-    groups = Rotate((0.0, 90.0)).make(10, np.random.default_rng(0))
-    x, y = groups[1].transform(IMAGE, LABELS[:1])
+    rng = np.random.default_rng(0)
+    groups = Rotate((0.0, 90.0)).make(10, rng)
+    x, y = groups[1].transform(IMAGE, LABELS[:1], rng)
     assert x.tolist() == turned(IMAGE, 90).tolist()
     assert y.tolist() == [0]
     assert groups[1].labels is None
@@ -73,6 +84,38 @@ def test_label_groups_are_disjoint(seed: int) -> None:
     assert sorted(held) == list(range(10))
 
 
+def test_lists_of_labels_are_crossed_with_angles() -> None:
+    rng = np.random.default_rng(0)
+    groups = LabelsAndTurns(((0, 1), (2,)), (0.0, 90.0)).make(10, rng)
+    assert [group.labels for group in groups] == [(0, 1), (0, 1), (2,), (2,)]
+    found = [group.transform(IMAGE, LABELS[:1], rng)[0].tolist() for group in groups]
+    assert found == [turned(IMAGE, angle).tolist() for angle in (0, 90, 0, 90)]
+    with pytest.raises(UsageError, match=r"labels: .* is not below 2, the number of classes"):
+        LabelsAndTurns(((0,), (2,))).make(2, rng)
+
+
+def test_of_the_third_group_each_image_is_turned_by_the_first_angle_with_probability_kappa() -> (
+    None
+):
+    x, y = np.repeat(IMAGE, 2000, axis=0), np.arange(2000)
+
+    def group(kappa: float, number: int) -> np.ndarray:
+        rng = np.random.default_rng(3)
+        turns, labels = MixedTurns(kappa=kappa).make(10, rng)[number].transform(x, y, rng)
+        assert labels.tolist() == y.tolist()
+        assert {image.tobytes() for image in turns} <= {
+            IMAGE.tobytes(),
+            turned(IMAGE, 180).tobytes(),
+        }
+        upright: np.ndarray = (turns == IMAGE).all((1, 2, 3))
+        return upright
+
+    assert [group(0.3, number).mean() for number in (0, 1)] == [1, 0]
+    assert group(0.3, 2).mean() == pytest.approx(0.3, abs=0.03)
+    assert [group(kappa, 2).mean() for kappa in (0.0, 1.0)] == [0, 1]
+    assert group(0.3, 2).tolist() == group(0.3, 2).tolist()
+
+
 def test_the_groups_are_a_function_of_the_seed() -> None:
     assert relabelled(SwapLabels(4), 1) == relabelled(SwapLabels(4), 1)
     assert relabelled(SwapLabels(4), 1) != relabelled(SwapLabels(4), 2)
@@ -93,6 +136,12 @@ def test_impossible_groups_are_refused() -> None:
         lambda: PermuteLabels(offsets=()),
         lambda: LabelGroups(0),
         lambda: LabelGroups(labels_per_group=0),
+        lambda: LabelsAndTurns(()),
+        lambda: LabelsAndTurns(((0,), ())),
+        lambda: LabelsAndTurns(((0, 1), (1,))),
+        lambda: LabelsAndTurns(angles=()),
+        lambda: MixedTurns((0.0,)),
+        lambda: MixedTurns(kappa=1.1),
     ):
         with pytest.raises(UsageError, match="is not"):
             make()

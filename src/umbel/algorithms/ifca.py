@@ -82,12 +82,20 @@ class IFCA(Algorithm[IFCAState]):
         return replace(state, labels=state.choices[self._leader(state)].clamp(min=0))
 
     def serve(self, state: IFCAState, ctx: Context) -> Flow[Served]:
-        """The model with the lowest training loss, newcomers included."""
-        models = self._models_of(state, self._leader(state))
-        fit = yield from losses(models, ctx)
-        # A client that does not answer keeps what it chose last.
-        labels = state.labels.index_copy(0, fit.clients, fit.losses.argmin(1))[ctx.cohort]
-        return Served(Rows(models, labels), labels)
+        """The model with the lowest training loss, newcomers included.
+
+        Who is judged by a mini-batch keeps the model it chose last.
+        """
+        leader = self._leader(state)
+        models = self._models_of(state, leader)
+        undecided = ctx.cohort[state.choices[leader][ctx.cohort] < 0]
+        asked = ctx if self.judge == "all" else ctx.asking(undecided, optional=True)
+        labels = state.labels
+        if len(asked.cohort):
+            # A client that does not answer keeps what it chose last.
+            fit = yield from losses(models, asked)
+            labels = labels.index_copy(0, fit.clients, fit.losses.argmin(1))
+        return Served(Rows(models, labels[ctx.cohort]), labels[ctx.cohort])
 
     def evidence(self, state: IFCAState) -> Mapping[str, Tensor]:
         clients = spread(len(state.labels))

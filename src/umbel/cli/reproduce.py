@@ -12,8 +12,11 @@ from umbel.cli.options import data_dir_option, runs_dir_option
 from umbel.cli.progress import progress
 from umbel.data.sources import Sources
 from umbel.papers import REPRODUCTIONS, SIZES, Reproduction, Size
+from umbel.papers.comparing import summary
+from umbel.papers.figures import charts
 from umbel.papers.making import pieces, results
 from umbel.papers.tables import tables
+from umbel.plots import draw
 from umbel.problems import nearest
 
 LINES = 2
@@ -53,7 +56,13 @@ def reproduce(
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{name}-{size}.json"
     found.write(file)
-    click.echo(f"kept: {file}")
+    click.echo(f"{summary(wanted, found)}; kept: {file}")
+    drawn = folder / f"{name}.svg"
+    try:
+        draw(charts(wanted, found), drawn)
+        click.echo(f"drawn: {drawn}")
+    except UsageError as error:  # the table is what was asked for: a figure is a bonus
+        click.echo(f"not drawn: {error}", err=True)
 
 
 def _find(name: str) -> Reproduction:

@@ -24,27 +24,43 @@ def apportioned(total: int, shares: Sequence[float] | Labels) -> Labels:
 
 
 def client_sizes(
-    num_clients: int, examples: Sequence[int], available: int, rng: np.random.Generator
+    examples: Sequence[int], allowed: NDArray[np.bool_], y: Labels, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """(M,) sizes: all examples shared equally for (), n each for (n,), random for (low, high).
 
-    Random sizes are uniform with both ends possible, drawn again until they fit together.
+    y (n,) are the labels of all examples, allowed (M, C) what each client may hold. Random sizes
+    are uniform with both ends possible, drawn again until clients that hold the same labels fit
+    together.
     """
+    pools = _pools(allowed, y)
+    num_clients, available = len(allowed), pools[0][1]
     expected = f"few enough: they share {available} examples"
     check(num_clients <= available, "clients", num_clients, expected)
     equal = available // num_clients
     low, high = (tuple(examples) * 2)[:2] if examples else (equal, equal)
-    expected = f"few enough: {num_clients} clients share {available} examples"
     check(low >= 1, "examples", low, "1 or more")
-    check(low * num_clients <= available, "examples", low, expected)
+    for clients, number in pools:
+        expected = f"few enough: {clients.sum()} clients share {number} examples"
+        check(low * clients.sum() <= number, "examples", low, expected)
+    overflows = [0] * len(pools)
     for _ in range(MAX_DRAWS):
         sizes = rng.integers(low, high + 1, num_clients)
-        if sizes.sum() <= available:
+        fits = [sizes[clients].sum() <= number for clients, number in pools]
+        if all(fits):
             return sizes
+        overflows = [count + (not fit) for count, fit in zip(overflows, fits, strict=True)]
+    clients, number = pools[int(np.argmax(overflows))]
     raise UsageError(
-        f"examples: [{low}, {high}] for each of {num_clients} clients takes more than the "
-        f"{available} examples there are, nearly always; lower the upper end"
+        f"examples: [{low}, {high}] for each of {clients.sum()} clients takes more than the "
+        f"{number} examples there are for them, nearly always; lower the upper end"
     )
+
+
+def _pools(allowed: NDArray[np.bool_], y: Labels) -> list[tuple[NDArray[np.bool_], int]]:
+    """Clients (M,) and how many examples they share: first all, then who holds the same labels."""
+    counts = np.bincount(y, minlength=allowed.shape[1])
+    sets = [allowed.any(0), *np.unique(allowed, axis=0)]
+    return [(~(allowed & ~labels).any(1), int(counts[labels].sum())) for labels in sets]
 
 
 def draw(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, product
 from typing import TypeAlias
 
 import numpy as np
@@ -21,10 +21,11 @@ Labels: TypeAlias = NDArray[np.int64]  # (n,)
 class Group:
     """One planted group: which labels its clients hold, and what is done to their examples.
 
-    Groups of one `number` count as one when clusters are scored.
+    `transform` takes the examples of one client, with a generator of that client's own. Groups of
+    one `number` count as one when clusters are scored.
     """
 
-    transform: Callable[[Images, Labels], tuple[Images, Labels]]
+    transform: Callable[[Images, Labels, np.random.Generator], tuple[Images, Labels]]
     labels: tuple[int, ...] | None = None  # None: all
     number: int | None = None  # None: its place among the groups
 
@@ -117,7 +118,55 @@ class LabelGroups(Shift):
         expected = f"at most {num_classes // self.labels_per_group}: there are {num_classes} labels"
         check(wanted <= num_classes, "groups", self.groups, expected)
         drawn = rng.permutation(num_classes)[:wanted].reshape(self.groups, -1)
-        return [Group(lambda x, y: (x, y), tuple(map(int, labels))) for labels in drawn]
+        return [Group(lambda x, y, _: (x, y), tuple(map(int, labels))) for labels in drawn]
+
+
+@dataclass(frozen=True)
+class LabelsAndTurns(Shift):
+    """A group for each list of labels and each angle: it holds those labels, turned so.
+
+    All angles of the first list come first. Angles are as in `Rotate`.
+    """
+
+    labels: tuple[tuple[int, ...], ...] = ((0, 1, 2, 3, 4), (5, 6, 7, 8, 9))
+    angles: tuple[float, ...] = (0.0, 90.0)
+
+    def __post_init__(self) -> None:
+        held = [label for mine in self.labels for label in mine]
+        fine = bool(held) and all(self.labels) and min(held) >= 0 and len(set(held)) == len(held)
+        check(fine, "labels", self.labels, "lists of labels that have none in common")
+        check(bool(self.angles), "angles", self.angles, "a list with at least one angle")
+
+    def make(self, num_classes: int, rng: np.random.Generator) -> Sequence[Group]:  # noqa: ARG002
+        expected = f"below {num_classes}, the number of classes"
+        check(max(map(max, self.labels)) < num_classes, "labels", self.labels, expected)
+        pairs = product(self.labels, self.angles)
+        return [replace(rotated(angle), labels=mine) for mine, angle in pairs]
+
+
+@dataclass(frozen=True)
+class MixedTurns(Shift):
+    """Two groups are turned by an angle each, a third mixes them.
+
+    Of the third each image is turned by the first angle with probability kappa, else by the
+    second (Kim et al. 2024, F.5.2): the nearer kappa is to 0 or 1, the harder it is to tell from
+    one of the others. Angles are as in `Rotate`.
+    """
+
+    angles: tuple[float, ...] = (0.0, 180.0)
+    kappa: float = 0.5
+
+    def __post_init__(self) -> None:
+        check(len(self.angles) == 2, "angles", self.angles, "two angles")
+        check(0 <= self.kappa <= 1, "kappa", self.kappa, "in [0, 1]")
+
+    def make(self, num_classes: int, rng: np.random.Generator) -> Sequence[Group]:  # noqa: ARG002
+        return [rotated(self.angles[0]), rotated(self.angles[1]), Group(self._mixed)]
+
+    def _mixed(self, x: Images, y: Labels, rng: np.random.Generator) -> tuple[Images, Labels]:
+        first, second = (turned(x, angle) for angle in self.angles)
+        chosen = rng.random(len(x)) < self.kappa
+        return np.where(chosen[:, None, None, None], first, second), y
 
 
 SHIFTS: dict[str, type[Shift]] = {
@@ -125,6 +174,8 @@ SHIFTS: dict[str, type[Shift]] = {
     "swap-labels": SwapLabels,
     "permute-labels": PermuteLabels,
     "label-groups": LabelGroups,
+    "labels-and-turns": LabelsAndTurns,
+    "mixed-turns": MixedTurns,
 }
 
 
@@ -141,12 +192,12 @@ def turned(x: Images, angle: float) -> Images:
 
 def rotated(angle: float) -> Group:
     """The group whose images are turned by this angle."""
-    return Group(lambda x, y: (turned(x, angle), y))
+    return Group(lambda x, y, _: (turned(x, angle), y))
 
 
 def relabelled(table: NDArray[np.int64]) -> Group:
     """The group in which label y is called table[y]."""
-    return Group(lambda x, y: (x, table[y]))
+    return Group(lambda x, y, _: (x, table[y]))
 
 
 def _swap(num_classes: int, first: int, second: int) -> NDArray[np.int64]:

@@ -1,8 +1,8 @@
 """Examples by name: scikit-learn's digits, or image data sets as the Hugging Face hub keeps them.
 
 A data set of the hub is read from a data directory that the user names, one folder a data set and
-one Parquet file a split (`mnist/train.parquet`), or without one from the hub itself. It is decoded
-once, and kept as arrays in the cache directory.
+one Parquet file a split (`mnist/train.parquet`), or without one from the hub itself; `femnist` also
+from the files of LEAF. It is decoded once, and kept as arrays in the cache directory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -24,6 +24,9 @@ from filelock import FileLock
 from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check
+from umbel.data.arrays import Arrays
+from umbel.data.leaf import Leaf
+from umbel.data.views import VIEWS
 
 log = logging.getLogger(__name__)
 
@@ -35,35 +38,11 @@ HUB: Mapping[str, str] = {
     "fashion_mnist": "zalando-datasets/fashion_mnist",
     "cifar10": "uoft-cs/cifar10",
     "emnist": "flwrlabs/femnist",  # the 62 classes of EMNIST, by writer, in one split
+    "femnist": "flwrlabs/femnist",
 }
 """Where the hub keeps the data sets that need no folder of yours."""
 
-
-@dataclass(frozen=True)
-class Arrays:
-    """Decoded examples."""
-
-    x: NDArray[Any]  # (n, channels, height, width): uint8 in 0 to 255, or floats in 0 to 1
-    y: NDArray[np.int64]  # (n,)
-    num_classes: int
-    centre: float = 0.0  # what images have taken off,
-    spread: float = 1.0  # and are divided by
-
-    def images(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The images of these rows as floats: in 0 to 1, unless they are standardised."""
-        picked = np.asarray(self.x[rows], dtype=np.float32) / np.float32(self._white)
-        if (self.centre, self.spread) == (0.0, 1.0):
-            return picked
-        return (picked - np.float32(self.centre)) / np.float32(self.spread)
-
-    def standardised(self, like: Arrays) -> Arrays:
-        """These with the values of all images `like` at mean 0 and standard deviation 1."""
-        centre, spread = float(like.x.mean()), float(like.x.std())
-        return replace(self, centre=centre / like._white, spread=spread / like._white)
-
-    @property
-    def _white(self) -> float:
-        return 255.0 if self.x.dtype == np.uint8 else 1.0
+OWNER = "writer_id"  # the column that says whose an example is
 
 
 @dataclass(frozen=True)
@@ -89,9 +68,12 @@ class Sources:
     def load(self, name: str, split: str = "train") -> Arrays:
         """All examples of a split, or of several put together, such as "train+test".
 
-        `digits` has one split only, and needs neither disk nor net. Raises `ValueError` if there
-        is no such data set or split.
+        `digits` has one split only, and needs neither disk nor net; `emnist-merged` and
+        `emnist-a-to-j` are views of `emnist`. Raises `ValueError` if there is no such data set or
+        split.
         """
+        if name in VIEWS:
+            return self.load(VIEWS[name].source, split).relabelled(VIEWS[name].names)
         names = split.split("+")
         check(len(set(names)) == len(names), "split", split, "of splits named once each")
         parts = [self._split(name, part) for part in names]
@@ -102,35 +84,48 @@ class Sources:
             check(split == "train", "split", split, '"train", the only split of digits')
             return _digits()
         if self.data_dir is None:
-            known = ", ".join(["digits", *HUB])
+            known = ", ".join(["digits", *HUB, *VIEWS])
             expected = f"any of {known}; for a data set of your own, set {DATA_DIR_VARIABLE}"
             check(name in HUB, "source", name, expected)
             return self._decoded(f"{name}-{split}-hub", _Hub(HUB[name], split))
         file = self.data_dir / name / f"{split}.parquet"
-        check(file.is_file(), "source", name, f"in the data directory: there is no file {file}")
-        state = file.stat()
-        key = f"{file.resolve()} {state.st_size} {state.st_mtime_ns}"
-        digest = hashlib.sha256(key.encode()).hexdigest()[:16]
-        return self._decoded(f"{name}-{split}-{digest}", _Parquet(file))
+        leaf = sorted(file.parent.glob("*.json")) if (name, split) == ("femnist", "train") else []
+        if leaf and not file.is_file():
+            return self._decoded(f"{name}-{split}-{_digest(leaf)}", Leaf(tuple(leaf)))
+        expected = f"in the data directory: there is no file {file}"
+        expected += ", and no .json files of LEAF beside it" * (name == "femnist")
+        check(file.is_file(), "source", name, expected)
+        return self._decoded(f"{name}-{split}-{_digest([file])}", _Parquet(file))
 
-    def _decoded(self, key: str, origin: _Hub | _Parquet) -> Arrays:
+    def _decoded(self, key: str, origin: _Hub | _Parquet | Leaf) -> Arrays:
         folder = self.cache_dir / key
         self.cache_dir.mkdir(parents=True, exist_ok=True)
         with FileLock(self.cache_dir / f"{key}.lock"):
             if not folder.is_dir():
                 log.info("decoding %s into %s", origin, folder)
                 with tempfile.TemporaryDirectory(dir=self.cache_dir) as scratch:
-                    _save(_decode(origin.open(scratch)), folder)
+                    _save(origin.arrays(scratch), folder)
         x = np.load(folder / "x.npy", mmap_mode="r")
         y = np.load(folder / "y.npy")
-        return Arrays(x, y, int(np.load(folder / "num_classes.npy")))
+        owned = (folder / "owners.npy").is_file()
+        owners = np.load(folder / "owners.npy") if owned else None
+        return Arrays(x, y, int(np.load(folder / "num_classes.npy")), owners=owners)
+
+
+def _digest(files: Sequence[Path]) -> str:
+    """Another one when a file changes."""
+    states = [(file.resolve(), file.stat()) for file in files]
+    key = " ".join(f"{path} {state.st_size} {state.st_mtime_ns}" for path, state in states)
+    return hashlib.sha256(key.encode()).hexdigest()[:16]
 
 
 def _together(parts: Sequence[Arrays], split: str) -> Arrays:
     kinds = {(part.x.shape[1:], part.num_classes) for part in parts}
     check(len(kinds) == 1, "split", split, f"of splits with equal shapes and classes: {kinds}")
     x, y = (np.concatenate(arrays) for arrays in zip(*((p.x, p.y) for p in parts), strict=True))
-    return Arrays(x, y, parts[0].num_classes)
+    owners = [part.owners for part in parts if part.owners is not None]
+    whose = np.concatenate(owners) if len(owners) == len(parts) else None
+    return Arrays(x, y, parts[0].num_classes, owners=whose)
 
 
 @dataclass(frozen=True)
@@ -139,11 +134,13 @@ class _Parquet:
 
     file: Path
 
-    def open(self, scratch: str) -> Any:
-        """The data set; what it writes on the way goes to the folder `scratch`."""
+    def arrays(self, scratch: str) -> Arrays:
+        """All examples; what is written on the way goes to the folder `scratch`."""
         files = {"examples": str(self.file)}
-        return _datasets().load_dataset(
-            "parquet", data_files=files, split="examples", cache_dir=scratch
+        return _decode(
+            _datasets().load_dataset(
+                "parquet", data_files=files, split="examples", cache_dir=scratch
+            )
         )
 
 
@@ -154,16 +151,17 @@ class _Hub:
     name: str
     split: str
 
-    def open(self, scratch: str) -> Any:  # noqa: ARG002
-        """The data set; the hub's own cache keeps what was downloaded."""
+    def arrays(self, scratch: str) -> Arrays:  # noqa: ARG002
+        """All examples; the hub's own cache keeps what was downloaded."""
         try:
-            return _datasets().load_dataset(self.name, split=self.split)
+            dataset = _datasets().load_dataset(self.name, split=self.split)
         except (OSError, ValueError) as error:  # what it raises offline, or without that split
             reason = str(error).splitlines()[0]
             raise UsageError(
                 f"source: the split {self.split!r} of {self.name!r} can't be read from the Hugging "
                 f"Face hub ({reason}); with a copy on disk, set {DATA_DIR_VARIABLE}"
             ) from error
+        return _decode(dataset)
 
 
 def _datasets() -> ModuleType:
@@ -181,20 +179,26 @@ def _datasets() -> ModuleType:
 
 
 def _decode(dataset: Any) -> Arrays:
-    """Find the image and the label column by their features, and decode all rows."""
+    """Find the image and the label column by their features, and decode all rows.
+
+    A column `writer_id` says whose each example is.
+    """
     datasets = _datasets()
     kinds = {name: type(feature) for name, feature in dataset.features.items()}
     image = next((n for n, kind in kinds.items() if kind is datasets.Image), None)
     label = next((n for n, kind in kinds.items() if kind is datasets.ClassLabel), None)
     columns = ", ".join(f"{name} ({kind.__name__})" for name, kind in kinds.items())
     check(None not in (image, label), "source", columns, "an Image and a ClassLabel column")
-    rows = dataset.select_columns([image, label]).with_format("numpy")
-    x, y = [], []
+    owned = [OWNER] if OWNER in kinds else []
+    rows = dataset.select_columns([image, label, *owned]).with_format("numpy")
+    x, y, owners = [], [], []
     for batch in rows.iter(batch_size=1000):
         x.append(np.stack([_channels_first(picture) for picture in batch[image]]))
         y.append(batch[label])
+        owners += [np.asarray(batch[column], dtype=np.str_) for column in owned]
     labels = np.concatenate(y).astype(np.int64)
-    return Arrays(np.concatenate(x), labels, dataset.features[label].num_classes)
+    whose = np.concatenate(owners) if owners else None
+    return Arrays(np.concatenate(x), labels, dataset.features[label].num_classes, owners=whose)
 
 
 def _channels_first(picture: NDArray[Any]) -> NDArray[np.uint8]:
@@ -209,6 +213,8 @@ def _save(arrays: Arrays, folder: Path) -> None:
         np.save(beside / "x.npy", arrays.x)
         np.save(beside / "y.npy", arrays.y)
         np.save(beside / "num_classes.npy", arrays.num_classes)
+        if arrays.owners is not None:
+            np.save(beside / "owners.npy", arrays.owners)
         beside.rename(folder)
     finally:
         shutil.rmtree(beside, ignore_errors=True)

@@ -81,8 +81,10 @@ class Reproduction:
     figures: tuple[Figure, ...]
     setting: str  # what is done, at full size
     reduced: str = ""  # what the reduced size changes
+    baseline: str = ""  # the row that measures such as "saved_pure_round" compare with
     lockstep: bool = False  # whether its models are so small that seeds go faster side by side
     needs: tuple[str, ...] = ()  # data sets, by their name in the data directory
+    absent: str = ""  # why no result is kept, where none is
     remarks: str = ""  # where ours differs from the paper's, and why
 
     def cells(self, size: Size) -> Sequence[Cell]:
@@ -100,3 +102,8 @@ def slug(*parts: str) -> str:
     text = "-".join(parts).lower()
     kept = "".join(c if c.isalnum() or c in ".+-" else "-" for c in text)
     return "-".join(filter(None, kept.split("-")))
+
+
+def number_of(column: str) -> float:
+    """The number in the name of a column such as "C = 32"."""
+    return float(column.rpartition(" = ")[2])

@@ -4,9 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from umbel.papers import kim2024
+from umbel.papers import (
+    gu2024,
+    kim2024_angles,
+    kim2024_four_angles,
+    kim2024_mixtures,
+    kim2024_regressions,
+    lin2024,
+    mehta2023_settings,
+)
 from umbel.papers.base import Reproduction
 
 REPRODUCTIONS: Mapping[str, Reproduction] = {
-    reproduction.name: reproduction for reproduction in (*kim2024.REPRODUCTIONS,)
+    reproduction.name: reproduction
+    for reproduction in (
+        *mehta2023_settings.REPRODUCTIONS,
+        *kim2024_regressions.REPRODUCTIONS,
+        *kim2024_angles.REPRODUCTIONS,
+        *kim2024_four_angles.REPRODUCTIONS,
+        *kim2024_mixtures.REPRODUCTIONS,
+        *gu2024.REPRODUCTIONS,
+        *lin2024.REPRODUCTIONS,
+    )
 }

@@ -10,6 +10,9 @@ from umbel.papers.base import Published, Reproduction
 from umbel.papers.measures import DIGITS, LOWER_IS_BETTER
 from umbel.papers.results import Found, Results
 
+SAVED = "saved_"
+"""Measures of this prefix are the rounds that a row saves of the baseline's, in percent."""
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -44,7 +47,8 @@ class Compared:
         if self.mean is None:
             return "-"
         places = digits(self.measure)
-        return f"{self.mean:.{places}f} ± {self.std or 0.0:.{places}f}"
+        spread = "" if self.std is None else f" ± {self.std:.{places}f}"
+        return f"{self.mean:.{places}f}{spread}"
 
     @property
     def verdict(self) -> str:
@@ -64,16 +68,26 @@ def compared(wanted: Reproduction, found: Results, measure: str) -> list[Compare
     places = found.by_place
     rows = []
     for cell in wanted.cells(found.size):
-        ours = places.get((cell.row, cell.column))
-        if ours is not None and measure in ours.values:
-            rows.append(_beside(ours, measure, cell.published.get(measure)))
+        ours, published = places.get((cell.row, cell.column)), cell.published.get(measure)
+        if ours is None:
+            continue
+        if measure.startswith(SAVED):
+            saved = _saved(ours, places.get((wanted.baseline, cell.column)), measure)
+            if saved is not None:
+                rows.append(Compared(ours.row, ours.column, measure, saved, None, published))
+        elif measure in ours.values:
+            mean, std = ours.mean(measure), ours.std(measure)
+            rows.append(Compared(ours.row, ours.column, measure, mean, std, published))
     return rows
 
 
-def _beside(ours: Found, measure: str, published: Published | None) -> Compared:
-    return Compared(
-        ours.row, ours.column, measure, ours.mean(measure), ours.std(measure), published
-    )
+def _saved(ours: Found, baseline: Found | None, measure: str) -> float | None:
+    """How many percent fewer rounds than the baseline a row took, on average."""
+    kind = measure.removeprefix(SAVED)
+    if baseline is None or ours is baseline:
+        return None
+    spent, most = ours.mean(kind), baseline.mean(kind) or float(baseline.rounds)
+    return 100 * (1 - (float(ours.rounds) if spent is None else spent) / most)
 
 
 def reversals(wanted: Reproduction, found: Results, measure: str) -> Iterator[str]:
@@ -108,3 +122,12 @@ def has_order(wanted: Reproduction, found: Results, measure: str) -> bool:
     """Whether the paper says anything of two rows of one column."""
     known = [c.column for c in compared(wanted, found, measure) if c.difference is not None]
     return len(known) > len(set(known))
+
+
+def summary(wanted: Reproduction, found: Results) -> str:
+    """How many numbers are within the spreads, and how many places are in another order."""
+    cells = [cell for name in wanted.measures for cell in compared(wanted, found, name)]
+    known = [cell for cell in cells if cell.within is not None]
+    against = sum(len(list(reversals(wanted, found, name))) for name in wanted.measures)
+    inside = sum(bool(cell.within) for cell in known)
+    return f"{inside} of {len(known)} numbers within the spreads, {against} reversed"

@@ -20,6 +20,7 @@ from umbel.execution import advance, execute_together, load
 from umbel.experiment import Experiment
 from umbel.folder import RunFolder
 from umbel.papers.base import Cell, Course, Reproduction, Size, Spectrum
+from umbel.papers.comparing import SAVED
 from umbel.papers.measures import measure, series
 from umbel.papers.results import Found, Results, course, made_here
 from umbel.records import Record
@@ -123,7 +124,11 @@ def _found(wanted: Reproduction, cell: Cell, seeds: Sequence[int], runs_dir: Pat
         cell.row,
         cell.column,
         rounds,
-        {name: tuple(_short(measure(name, f)) for f in folders) for name in wanted.measures},
+        {
+            name: tuple(_short(measure(name, folder)) for folder in folders)
+            for name in wanted.measures
+            if not name.startswith(SAVED)
+        },
         {name: course(rounds, [series(name, run) for run in records]) for name in drawn},
         tuple(_spectrum(folder) for folder in folders) if spectra else (),
     )

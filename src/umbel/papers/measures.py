@@ -115,10 +115,20 @@ TITLES: Mapping[str, str] = {
     "pure_round": "rounds to purity 0.9",
     "accurate_round": "rounds to accuracy 0.8",
     "separation": "round of separation",
+    "saved_pure_round": "rounds to purity 0.9 saved, %",
+    "saved_accurate_round": "rounds to accuracy 0.8 saved, %",
     "rank": "singular values before the largest gap",
 }
 
-DIGITS: Mapping[str, int] = {"accuracy": 1, "worst": 1, "loss": 4, "nmse": 2, "best_cross": 3}
+DIGITS: Mapping[str, int] = {
+    "saved_pure_round": 0,
+    "saved_accurate_round": 0,
+    "accuracy": 1,
+    "worst": 1,
+    "loss": 4,
+    "nmse": 2,
+    "best_cross": 3,
+}
 """Decimals of a mean in tables; two for the rest."""
 
 LOWER_IS_BETTER = {

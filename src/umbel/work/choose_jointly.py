@@ -8,7 +8,6 @@ from typing import Literal
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cosine_similarity
 
 from umbel.checks import check
 from umbel.net import Net
@@ -66,17 +65,18 @@ class JointScore(Work):
 
     def _score(self, net: Net, batch: Batch, model: Tensor, move: Tensor) -> Tensor:
         gradient, loss = net.gradient_and_loss(model, batch)
-        if self.reduction == "sum":
-            size = batch.size().to(loss.dtype)
-            gradient, loss = gradient * size, loss * size
-        own = gradient if self.sign == "literal" else -self.local.lr * gradient
+        size = batch.size().to(loss.dtype) if self.reduction == "sum" else 1.0
         move = move[: net.layout.num_weights]
+        # Of the client's own step only the direction matters to a cosine: it is -gradient.
+        toward = 1.0 if self.sign == "literal" else -1.0
         if self.similarity == "cosine":
-            alike = cosine_similarity(own.double(), move.double(), dim=0, eps=1e-30)
+            lengths = gradient.norm().double() * move.norm().double()
+            alike = toward * torch.dot(gradient, move).double() / lengths.clamp(min=1e-30)
         else:
+            own = gradient * size if self.sign == "literal" else -self.local.lr * size * gradient
             alike = -(own - move).double().norm()
         alike = torch.where((move != 0).any(), alike, 0.0)
-        return self.lam * alike - (1 - self.lam) * loss.double()
+        return self.lam * alike - (1 - self.lam) * (size * loss).double()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import umbel
 from umbel.checks import UsageError
 from umbel.config import plain, structured
 from umbel.data.federation import Federation
-from umbel.data.scenarios import LIN_CIFAR10, LIN_FASHION_MNIST, LIN_MNIST
+from umbel.data.scenarios import LIN_CIFAR10, LIN_EMNIST, LIN_FASHION_MNIST, LIN_MNIST
 from umbel.data.scenarios.base import Scenario
 from umbel.data.scenarios.overlapping_labels import FIG_2_MNIST, OverlappingLabels
 from umbel.data.sources import Sources
@@ -148,7 +148,6 @@ def test_settings_out_of_range_are_refused(change: dict[str, Any]) -> None:
             {"images_per_label": 174},
             "images_per_label: 174 is not at most 173: there are 174 images of label 8, and some",
         ),
-        ({"images_per_label": None}, "images_per_label: None is not at most 177"),
     ],
 )
 def test_what_can_not_be_built_is_refused(
@@ -156,3 +155,49 @@ def test_what_can_not_be_built_is_refused(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         replace(GLOBAL, **change).build(0, sources)
+
+
+def test_without_a_number_all_images_but_a_share_of_each_label_are_for_training(
+    sources: Sources,
+) -> None:
+    scenario = replace(GLOBAL, images_per_label=None, test_fraction=0.25)
+    federation = scenario.build(0, sources)
+    whole = np.bincount(sources.load("digits").y)
+    assert table(federation).sum(0).tolist() == [n - round(n * 0.25) for n in whole]
+    total = len(federation.train.y) + len(federation.test.y)
+    assert 1797 - 20 < total <= 1797
+    with pytest.raises(UsageError, match=r"test_fraction: 1\.0 is not in \(0, 1\)"):
+        replace(GLOBAL, test_fraction=1.0)
+
+
+def test_lin_emnist_has_eight_groups_of_25_with_40_of_47_classes_each(real_data: Sources) -> None:
+    federation = LIN_EMNIST.build(0, real_data)
+    assert federation.groups is not None
+    assert np.bincount(federation.groups).tolist() == [25] * 8
+    assert federation.num_classes == 40
+    held = [set(mine) for mine in LIN_EMNIST.labels]
+    assert {len(mine) for mine in held} == {40}
+    assert {len(one & other) for one in held for other in held if one != other} == {33, 34, 35}
+    assert set().union(*held) == set(range(47))
+    glob = replace(LIN_EMNIST, local_labels=False).build(0, real_data)
+    assert glob.num_classes == 47
+    counts = table(glob, 47)
+    whole = np.bincount(real_data.load("emnist-merged", "train+test").y)
+    np.testing.assert_allclose(counts.sum(0), 0.85 * whole, atol=0.51)
+    for label in range(47):
+        shares = counts[counts[:, label] > 0, label]
+        assert len(shares) in (6, 7)
+        assert shares.max() - shares.min() <= 1
+    assert set(np.flatnonzero(counts[3] == 0)) == {3, 4, 11, 19, 27, 35, 43}
+    # Test examples have the label mix of the training examples, as many as are left.
+    assert len(federation.test.y) > 0.14 * whole.sum()
+    assert federation.test.sizes.min() > 0
+
+
+def test_both_cases_of_fifteen_letters_are_one_class(real_data: Sources) -> None:
+    full, merged = (real_data.load(name, "test").y for name in ("emnist", "emnist-merged"))
+    names = {int(y): int(z) for y, z in zip(full, merged, strict=True)}
+    assert len(set(names.values())) == 47
+    upper = {y: y + 26 for y in range(10, 36)}
+    one = {chr(y + 55) for y, z in upper.items() if names[y] == names[z]}
+    assert one == set("CIJKLMOPSUVWXYZ")

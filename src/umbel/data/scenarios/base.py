@@ -23,3 +23,10 @@ def check_splits(split: str, test_split: str | None) -> None:
     """Raise `ValueError` where some split is to be for training and for testing."""
     both = set(split.split("+")) & set((test_split or "").split("+"))
     check(not both, "test_split", test_split, f"of other splits than split: {split!r}")
+
+
+def check_examples(examples: tuple[int, ...]) -> None:
+    """Raise `ValueError` unless these say how many examples a client has."""
+    check(len(examples) <= 2, "examples", examples, "(), (n,) or (low, high)")
+    check(sorted(examples) == list(examples), "examples", examples, "low to high")
+    check(all(n >= 1 for n in examples), "examples", examples, "numbers of 1 or more")

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from umbel.checks import check
+from umbel.data.arrays import Arrays
 from umbel.data.federation import Federation
 from umbel.data.partition import Labels, apportioned, deal_alike
 from umbel.data.scenarios.base import Scenario, check_splits
 from umbel.data.shifts import Images
-from umbel.data.sources import Arrays, Sources
+from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
 
 FIG_2_MNIST = (
@@ -40,7 +41,8 @@ class OverlappingLabels(Scenario):
     test_split: str | None = None  # None: test images are those that training leaves of `split`
     clients: int = 20  # M, divided equally among the groups
     labels: tuple[tuple[int, ...], ...] = FIG_2_MNIST  # of each group
-    images_per_label: int | None = 144  # for training, in all groups together; None: all
+    images_per_label: int | None = 144  # for training, in all groups together; None: all there are,
+    test_fraction: float = 0.15  # but for this share of each label, where there is no test_split
     local_labels: bool = True  # False: labels have one meaning in all groups
 
     def __post_init__(self) -> None:
@@ -53,6 +55,7 @@ class OverlappingLabels(Scenario):
         check(self.clients >= len(self.labels), "clients", self.clients, expected)
         limit = self.images_per_label
         check(limit is None or limit >= 1, "images_per_label", limit, "1 or more")
+        check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "in (0, 1)")
 
     def build(self, seed: int, sources: Sources) -> Federation:
         rng = generator(seed, Stream.DATA)
@@ -84,14 +87,18 @@ class OverlappingLabels(Scenario):
         self, pools: Sequence[Labels], held: Sequence[int]
     ) -> tuple[list[Labels], list[Labels]]:
         """Rows of each label for training, and what they leave."""
+        cuts = []
         must_stay = 1 if self.test_split is None else 0
         for label, pool in zip(held, pools, strict=True):
-            most, wanted = len(pool) - must_stay, self.images_per_label or len(pool)
+            most, wanted = len(pool) - must_stay, self.images_per_label
+            if wanted is None:
+                wanted = len(pool) - must_stay * max(1, round(self.test_fraction * len(pool)))
             expected = f"at most {most}: there are {len(pool)} images of label {label}"
             expected += ", and some must be left for the test; or set test_split" * must_stay
             check(0 < wanted <= most, "images_per_label", self.images_per_label, expected)
-        cut = self.images_per_label
-        return [pool[:cut] for pool in pools], [pool[len(pool[:cut]) :] for pool in pools]
+            cuts.append(wanted)
+        used = [pool[:cut] for pool, cut in zip(pools, cuts, strict=True)]
+        return used, [pool[cut:] for pool, cut in zip(pools, cuts, strict=True)]
 
     def _piles(self, pools: Sequence[Labels], held: Sequence[int]) -> list[Labels]:
         """Rows of each group: those of a label divided equally among the groups that hold it."""

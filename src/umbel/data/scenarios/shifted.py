@@ -9,11 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.checks import check
+from umbel.data.arrays import Arrays
 from umbel.data.federation import Federation
 from umbel.data.partition import Labels, apportioned, client_sizes, draw
-from umbel.data.scenarios.base import Scenario, check_splits
+from umbel.data.scenarios.base import Scenario, check_examples, check_splits
 from umbel.data.shifts import Group, Images, Rotate, Shift
-from umbel.data.sources import Arrays, Sources
+from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
 
 
@@ -42,11 +43,7 @@ class Shifted(Scenario):
         check_splits(self.split, self.test_split)
         check(self.clients >= 1, "clients", self.clients, "1 or more")
         check(all(s > 0 for s in self.shares), "shares", self.shares, "positive numbers")
-        check(len(self.examples) <= 2, "examples", self.examples, "(), (n,) or (low, high)")
-        check(
-            sorted(self.examples) == list(self.examples), "examples", self.examples, "low to high"
-        )
-        check(all(n >= 1 for n in self.examples), "examples", self.examples, "numbers of 1 or more")
+        check_examples(self.examples)
         check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "in (0, 1)")
         alpha = self.label_alpha
         check(alpha is None or alpha > 0, "label_alpha", alpha, "more than 0")
@@ -62,7 +59,7 @@ class Shifted(Scenario):
         allowed = np.array([_holds(group, arrays.num_classes) for group in of_clients])
         sizes, rows = [], []
         for deal in self._deals(counts):
-            sizes.append(client_sizes(len(allowed[deal]), self.examples, len(arrays.y), rng))
+            sizes.append(client_sizes(self.examples, allowed[deal], arrays.y, rng))
             rows += draw(arrays.y, sizes[-1], allowed[deal], rng, self.label_alpha)
         test = None
         if self.test_split is not None:
@@ -70,10 +67,10 @@ class Shifted(Scenario):
             check(even, "test_split", self.test_split, "None, as some clients lack some labels")
             tests = sources.load(self.source, self.test_split)
             tests = replace(tests, centre=arrays.centre, spread=arrays.spread)
-            test = _shards(tests, _dealt_evenly(tests, sizes, rng), of_clients)
+            test = _shards(tests, _dealt_evenly(tests, sizes, rng), of_clients, (seed, 2))
         numbers = [n if group.number is None else group.number for n, group in enumerate(planted)]
         return Federation.from_arrays(
-            _shards(arrays, rows, of_clients),
+            _shards(arrays, rows, of_clients, (seed, 1)),
             test,
             groups=np.repeat(numbers, counts).tolist(),
             num_classes=arrays.num_classes,
@@ -115,10 +112,17 @@ def _dealt_evenly(
 
 
 def _shards(
-    arrays: Arrays, rows: Sequence[Labels], groups: Sequence[Group]
+    arrays: Arrays, rows: Sequence[Labels], groups: Sequence[Group], seeds: tuple[int, int]
 ) -> list[tuple[Images, Labels]]:
-    """The examples in these rows, as the group of each client has them."""
+    """The examples in these rows, as the group of each client has them.
+
+    What a group does at random depends on the client alone; `seeds` are the scenario's, and one
+    that differs between training and test examples.
+    """
+    seed, part = seeds
     return [
-        group.transform(arrays.images(mine), arrays.y[mine])
-        for group, mine in zip(groups, rows, strict=True)
+        group.transform(
+            arrays.images(mine), arrays.y[mine], generator(seed, Stream.DATA, client, part)
+        )
+        for client, (group, mine) in enumerate(zip(groups, rows, strict=True))
     ]

@@ -1,0 +1,45 @@
+"""Decoded examples of a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Decoded examples."""
+
+    x: NDArray[Any]  # (n, channels, height, width): uint8 in 0 to 255, or floats in 0 to 1
+    y: NDArray[np.int64]  # (n,)
+    num_classes: int
+    centre: float = 0.0  # what images have taken off,
+    spread: float = 1.0  # and are divided by
+    owners: NDArray[np.str_] | None = None  # (n,) whose each example is, where that is known
+
+    def images(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+        """The images of these rows as floats: in 0 to 1, unless they are standardised."""
+        picked = np.asarray(self.x[rows], dtype=np.float32) / np.float32(self._white)
+        if (self.centre, self.spread) == (0.0, 1.0):
+            return picked
+        return (picked - np.float32(self.centre)) / np.float32(self.spread)
+
+    def standardised(self, like: Arrays) -> Arrays:
+        """These with the values of all images `like` at mean 0 and standard deviation 1."""
+        centre, spread = float(like.x.mean()), float(like.x.std())
+        return replace(self, centre=centre / like._white, spread=spread / like._white)
+
+    def relabelled(self, names: Sequence[int]) -> Arrays:
+        """These with label y called names[y], without those whose name is -1."""
+        y = np.asarray(names)[self.y]
+        kept = y >= 0
+        owners = None if self.owners is None else self.owners[kept]
+        return replace(self, x=self.x[kept], y=y[kept], num_classes=max(names) + 1, owners=owners)
+
+    @property
+    def _white(self) -> float:
+        return 255.0 if self.x.dtype == np.uint8 else 1.0

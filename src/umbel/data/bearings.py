@@ -1,0 +1,104 @@
+"""Vibration of faulty bearings: the drive end recordings of Case Western Reserve University."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.checks import UsageError
+from umbel.data.arrays import Arrays
+from umbel.data.sources import DATA_DIR_VARIABLE, Sources
+
+FOLDER, FILE = "cwru_bearing", "drive_end_12k.npz"
+
+RECORDINGS: Mapping[str, tuple[int, int]] = {
+    "B_7": (118, 119),
+    "B_14": (185, 186),
+    "B_21": (222, 223),
+    "B_28": (48, 49),
+    "IR_7": (105, 106),
+    "IR_14": (169, 170),
+    "IR_21": (209, 210),
+    "IR_28": (56, 57),
+    "ORat6_7": (130, 131),
+    "ORat6_14": (197, 198),
+    "ORat6_21": (234, 235),
+    "ORat12_21": (258, 259),
+}
+"""The 12 conditions in the order of their labels, and the numbers of their recordings.
+
+A condition is the faulty part (ball, inner race, outer race at 6 or 12 o'clock) and the fault's
+size in thousandths of an inch. The first recording is at 1797 rpm without load, the second at
+1772 rpm with 1 hp, both at 12 kHz. A number is that of the variable: X105_DE_time.
+"""
+
+SPEEDS = (1797, 1772)  # rpm
+
+
+def windows(sources: Sources, length: int) -> Arrays:
+    """All recordings cut into windows (n, 1, length) that do not overlap, labelled by condition.
+
+    They are read from `cwru_bearing/drive_end_12k.npz` in the data directory, with an array
+    `B_7__1797rpm` and so on, or from the original `.mat` files in that folder, at any depth and
+    under any names. Raises `ValueError` where some are missing.
+    """
+    if sources.data_dir is None:
+        raise UsageError(
+            f"source: bearing recordings are read from the folder {FOLDER} of a data directory; "
+            f"set {DATA_DIR_VARIABLE} or --data-dir"
+        )
+    folder = sources.data_dir / FOLDER
+    packed = folder / FILE
+    signals = _of_npz(packed) if packed.is_file() else _of_mat(folder)
+    x, y = [], []
+    for label, condition in enumerate(RECORDINGS):
+        for speed in SPEEDS:
+            signal = signals[f"{condition}__{speed}rpm"]
+            count = len(signal) // length
+            x.append(signal[: count * length].reshape(count, 1, length))
+            y.append(np.full(count, label))
+    return Arrays(np.concatenate(x), np.concatenate(y), len(RECORDINGS))
+
+
+def _names() -> dict[int, str]:
+    """What the packed file calls the recording of each number."""
+    return {
+        number: f"{condition}__{speed}rpm"
+        for condition, numbers in RECORDINGS.items()
+        for number, speed in zip(numbers, SPEEDS, strict=True)
+    }
+
+
+def _of_npz(file: Path) -> dict[str, NDArray[np.float32]]:
+    with np.load(file) as arrays:
+        missing = sorted(set(_names().values()) - set(arrays))
+        if missing:
+            raise UsageError(f"{file}: lacks {', '.join(missing)}")
+        return {name: arrays[name].astype(np.float32).ravel() for name in _names().values()}
+
+
+def _of_mat(folder: Path) -> dict[str, NDArray[np.float32]]:
+    from scipy.io import loadmat  # slow to import
+
+    names, found = _names(), {}
+    for file in sorted(folder.rglob("*.mat")):
+        try:
+            variables: dict[str, Any] = loadmat(file)
+        except Exception as error:  # scipy raises what its parsers happen to
+            raise UsageError(f"{file}: not a MATLAB file: {error}") from None
+        for key, values in variables.items():
+            number = re.fullmatch(r"X(\d+)_DE_time", key)
+            if number and int(number[1]) in names:
+                found[names[int(number[1])]] = np.asarray(values, dtype=np.float32).ravel()
+    missing = [f"X{n:03}_DE_time" for n, name in names.items() if name not in found]
+    if missing:
+        raise UsageError(
+            f"source: {folder} has neither the file {FILE} nor all of the original .mat files "
+            f"(12k drive end): missing are the variables {', '.join(missing)}"
+        )
+    return found

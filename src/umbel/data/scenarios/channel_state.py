@@ -1,0 +1,70 @@
+"""Clients in different radio environments, whose models compress what their channels do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from umbel.checks import check
+from umbel.data.channels import ENVIRONMENTS, Channels, cost2100, generated
+from umbel.data.federation import Federation
+from umbel.data.partition import apportioned
+from umbel.data.scenarios.base import Scenario
+from umbel.data.sources import Sources
+from umbel.problems import nearest
+from umbel.seeds import Stream, generator
+
+
+@dataclass(frozen=True)
+class ChannelState(Scenario):
+    """Channel state matrices (2, 32, 32) to be compressed and restored: y = x.
+
+    Kim et al. 2024, F.6: half of the clients are indoors, half outdoors. Each matrix has a mean
+    square of 1, so that the mean squared error, which records call loss, is the paper's normalised
+    error. Theirs are COST2100's 200,000 (`source = "cost2100"`, where the user has them): 12,500 a
+    client. By default channels are generated here, from random paths.
+    """
+
+    environments: tuple[str, ...] = ("indoor", "outdoor")  # of each group
+    source: Literal["generated", "cost2100"] = "generated"
+    clients: int = 16  # C, divided equally among the environments
+    examples: int = 1000  # a client's
+    test_fraction: float = 0.15  # of each client's examples
+
+    def __post_init__(self) -> None:
+        names = self.environments
+        check(bool(names), "environments", names, "a list with at least one")
+        for name in names:
+            known = f"known; {nearest(name, ENVIRONMENTS)}"
+            check(name in ENVIRONMENTS, "environments", name, known)
+        expected = f"at least one for each of {len(names)} environments"
+        check(self.clients >= len(names), "clients", self.clients, expected)
+        check(self.examples >= 1, "examples", self.examples, "1 or more")
+        check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "in (0, 1)")
+
+    def build(self, seed: int, sources: Sources) -> Federation:
+        counts = apportioned(self.clients, (1.0,) * len(self.environments)).tolist()
+        groups = np.repeat(np.arange(len(counts)), counts).tolist()
+        x: list[Channels] = []
+        for name, count in zip(self.environments, counts, strict=True):
+            x += self._of(name, range(len(x), len(x) + count), seed, sources)
+        return Federation.from_arrays(
+            [(mine, mine) for mine in x],
+            groups=groups,
+            test_fraction=self.test_fraction,
+            seed=seed,
+        )
+
+    def _of(self, name: str, clients: Sequence[int], seed: int, sources: Sources) -> list[Channels]:
+        """What these clients hold, all of one environment."""
+        rngs = [generator(seed, Stream.DATA, client, 1) for client in clients]
+        if self.source == "generated":
+            return [generated(ENVIRONMENTS[name], self.examples, rng) for rng in rngs]
+        channels, wanted = cost2100(name, sources), self.examples * len(clients)
+        expected = f"few enough: {len(clients)} clients share {len(channels)} channels"
+        check(wanted <= len(channels), "examples", self.examples, expected)
+        rows = rngs[0].permutation(len(channels))[:wanted]
+        return [channels[mine] for mine in rows.reshape(len(clients), self.examples)]

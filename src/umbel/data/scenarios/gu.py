@@ -1,0 +1,29 @@
+"""The federations of Gu et al. 2024 (LCFL), V."""
+
+from __future__ import annotations
+
+from umbel.data.scenarios.few_labels import FewLabels
+from umbel.data.scenarios.shifted import Shifted
+from umbel.data.shifts import Rotate
+
+ROTATED_MNIST_LCFL = Shifted(
+    source="mnist", test_split="test", clients=1200, per_group=True, examples=(200,), shift=Rotate()
+)
+"""Table II: 300 clients an angle share the 60,000 images, and the 10,000 of the published test
+split. With 2,400 clients (Table III) they have 100 training examples each."""
+
+ROTATED_CIFAR10 = Shifted(
+    source="cifar10",
+    test_split="test",
+    clients=200,
+    per_group=True,
+    shift=Rotate(angles=(0.0, 180.0)),
+)
+"""Fig. 5: the 100 clients of each of two angles share the 50,000 images, and the 10,000 of the
+published test split."""
+
+LETTERS = FewLabels(source="emnist-a-to-j", split="train+test", clients=200, labels_per_client=3)
+"""The paper's "FEMNIST": 200 devices hold three of the lower case letters a to j each.
+
+The paper does not say how many images a device has. Here the devices that hold a letter share all
+its images."""

@@ -1,0 +1,49 @@
+"""Federations of several scenarios side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from umbel.checks import check
+from umbel.data.federation import Federation
+from umbel.data.partition import apportioned
+from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.shifted import Shifted
+from umbel.data.sources import Sources
+from umbel.seeds import Stream, seed_of
+
+
+@dataclass(frozen=True)
+class Together(Scenario):
+    """The clients of several `shifted` scenarios in one federation, with groups of their own.
+
+    Inputs must have one shape, and there must be as many classes in all: a label means one thing
+    in one part and another in the next. Parts draw from their sources independently.
+    """
+
+    parts: tuple[Shifted, ...] = (Shifted(),)
+    clients: int = 20  # M, divided equally among the parts, in place of what they say
+
+    def __post_init__(self) -> None:
+        check(bool(self.parts), "parts", self.parts, "a list with at least one scenario")
+        expected = f"at least one for each of {len(self.parts)} parts"
+        check(self.clients >= len(self.parts), "clients", self.clients, expected)
+
+    def build(self, seed: int, sources: Sources) -> Federation:
+        counts = apportioned(self.clients, (1.0,) * len(self.parts)).tolist()
+        built = [
+            replace(part, clients=count).build(seed_of(seed, Stream.DATA, number, 1), sources)
+            for number, (part, count) in enumerate(zip(self.parts, counts, strict=True))
+        ]
+        kinds = {(part.input_shape, part.num_classes) for part in built}
+        check(len(kinds) == 1, "parts", sorted(kinds, key=str), "of one input shape and classes")
+        groups: list[int] = []
+        for part in built:
+            assert part.groups is not None
+            groups += (part.groups + max(groups, default=-1) + 1).tolist()
+        return Federation.from_arrays(
+            [part.train.of(client) for part in built for client in range(part.num_clients)],
+            [part.test.of(client) for part in built for client in range(part.num_clients)],
+            groups=groups,
+            num_classes=built[0].num_classes,
+        )

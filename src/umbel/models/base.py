@@ -1,0 +1,29 @@
+"""What a model is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import nn
+
+from umbel.checks import check
+
+
+@dataclass(frozen=True)
+class Model(ABC):
+    """A recipe for a module."""
+
+    @abstractmethod
+    def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
+        """A freshly initialised module for inputs (B, *input_shape) and outputs (B, num_outputs).
+
+        Raises `ValueError` where the inputs have the wrong number of dimensions.
+        """
+
+
+def check_image(shape: Sequence[int]) -> None:
+    """Raise `ValueError` unless inputs have the shape of images."""
+    expected = "the shape of an image: (channels, height, width)"
+    check(len(shape) == 3, "model", tuple(shape), expected)

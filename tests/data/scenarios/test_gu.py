@@ -1,0 +1,74 @@
+"""Gu et al. 2024, V: the federations as the paper states them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+from umbel.checks import UsageError
+from umbel.data.arrays import Arrays
+from umbel.data.scenarios import LETTERS, ROTATED_CIFAR10
+from umbel.data.scenarios.few_labels import FewLabels
+from umbel.data.sources import Sources
+
+
+def test_each_angle_of_rotated_cifar10_has_100_clients_that_share_all_images(
+    real_data: Sources,
+) -> None:
+    federation = ROTATED_CIFAR10.build(0, real_data)
+    assert federation.groups is not None
+    assert np.bincount(federation.groups).tolist() == [100, 100]
+    assert set(federation.train.sizes.tolist()) == {500}
+    assert set(federation.test.sizes.tolist()) == {100}
+    expected = np.sort(real_data.load("cifar10").y)
+    x, y = federation.train.x.numpy(), federation.train.y.numpy()
+    for group in (0, 1):
+        assert np.array_equal(np.sort(y[group * 50_000 :][:50_000]), expected)
+    sums = [np.sort(half.sum((1, 2, 3))) for half in np.split(x.astype(np.float64), 2)]
+    np.testing.assert_allclose(sums[0], sums[1], rtol=1e-12)
+    turned = np.rot90(x[50_000], 2, axes=(1, 2))
+    assert any(np.array_equal(turned, image) for image in x[:50_000])
+
+
+def test_200_devices_hold_three_of_ten_letters_each_and_share_them_all(real_data: Sources) -> None:
+    federation = LETTERS.build(0, real_data)
+    assert federation.groups is None
+    assert federation.num_clients == 200
+    assert federation.num_classes == 10
+    held = [set(federation.train.of(client)[1].tolist()) for client in range(200)]
+    assert {len(labels) for labels in held} == {3}
+    assert len({frozenset(labels) for labels in held}) > 60  # of 120
+    emnist = real_data.load("emnist", "train+test")
+    letters = np.flatnonzero((emnist.y >= 36) & (emnist.y < 46))
+    sizes = federation.train.sizes + federation.test.sizes
+    assert sizes.sum() == len(letters)
+    np.testing.assert_allclose(federation.test.sizes, 0.15 * sizes, atol=0.51)
+    true = {image.tobytes(): int(emnist.y[row]) - 36 for row, image in enumerate_images(emnist)}
+    for client in (0, 199):
+        x, y = federation.train.of(client)
+        assert [true[image.tobytes()] for image in x.numpy()] == y.tolist()
+
+
+def enumerate_images(arrays: Arrays) -> Iterator[tuple[int, np.ndarray]]:
+    rows = np.arange(len(arrays.y))
+    return zip(rows.tolist(), arrays.images(rows), strict=True)
+
+
+def test_clients_with_few_labels_are_a_function_of_the_seed_and_may_be_small(
+    sources: Sources,
+) -> None:
+    small = FewLabels(clients=6, labels_per_client=2, examples=(10, 20))
+    federation, again, other = (small.build(seed, sources) for seed in (0, 0, 1))
+    assert torch.equal(federation.train.x, again.train.x)
+    assert not torch.equal(federation.train.y, other.train.y)
+    sizes = federation.train.sizes + federation.test.sizes
+    assert 10 <= sizes.min() <= sizes.max() <= 20
+    assert all(len(set(federation.train.of(client)[1].tolist())) <= 2 for client in range(6))
+    with pytest.raises(UsageError, match="labels_per_client: 11 is not at most 10"):
+        FewLabels(labels_per_client=11).build(0, sources)
+    for change in ({"clients": 0}, {"labels_per_client": 0}, {"examples": (3, 2)}):
+        with pytest.raises(UsageError, match=f"{next(iter(change))}: .* is not"):
+            FewLabels(**change)

@@ -1,0 +1,149 @@
+"""Kim et al. 2024, F.5, F.7 and F.8: groups, sizes and splits as the paper states them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from umbel.checks import UsageError
+from umbel.config import structured
+from umbel.data.federation import Federation
+from umbel.data.scenarios import (
+    EMNIST_DIRICHLET,
+    MIXTURE_MNIST,
+    MNIST_AND_FASHION,
+    PERMUTED_CIFAR10,
+    ROTATED_MNIST_4,
+)
+from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.shifted import Shifted
+from umbel.data.scenarios.together import Together
+from umbel.data.shifts import Rotate, SwapLabels
+from umbel.data.sources import Sources
+
+
+def upright(sources: Sources, name: str) -> dict[bytes, int]:
+    """The label of each image of a source."""
+    arrays = sources.load(name, "train+test")
+    images = arrays.images(np.arange(len(arrays.y)))
+    return {image.tobytes(): int(y) for image, y in zip(images, arrays.y, strict=True)}
+
+
+def images(federation: Federation, client: int, turn: int = 0) -> list[bytes]:
+    """Training and test images of a client, turned back by so many quarters."""
+    both = torch.cat([federation.train.of(client)[0], federation.test.of(client)[0]])
+    back = np.ascontiguousarray(np.rot90(both.numpy(), -turn, axes=(2, 3)))
+    return [image.tobytes() for image in back]
+
+
+def check_split(federation: Federation, groups: list[int], size: int) -> None:
+    assert federation.groups is not None
+    assert np.bincount(federation.groups).tolist() == groups
+    sizes = federation.train.sizes + federation.test.sizes
+    assert set(sizes.tolist()) == {size}
+    np.testing.assert_allclose(federation.test.sizes / sizes, 0.3, atol=0.001)
+
+
+def test_rotated_mnist_4_is_all_of_mnist_over_40_clients(real_data: Sources) -> None:
+    federation = ROTATED_MNIST_4.build(0, real_data)
+    check_split(federation, [10] * 4, 1750)
+    held = [image for client in range(40) for image in images(federation, client, client // 10)]
+    assert set(held) == set(upright(real_data, "mnist"))
+
+
+def test_the_third_group_of_mixture_mnist_mixes_the_two_others(real_data: Sources) -> None:
+    whole = upright(real_data, "mnist")
+
+    def shares(federation: Federation) -> list[float]:
+        return [
+            float(np.mean([image in whole for image in images(federation, client)]))
+            for client in range(12)
+        ]
+
+    federation = MIXTURE_MNIST.build(0, real_data)
+    check_split(federation, [4, 4, 4], 70_000 // 12)
+    found = shares(federation)  # few images of the second group are symmetric
+    assert found[:4] == [1] * 4
+    assert max(found[4:8]) < 0.001
+    np.testing.assert_allclose(found[8:], 0.5, atol=0.03)
+    named = {"name": "mixture-mnist", "shift": {"name": "mixed-turns", "kappa": 0.9}}
+    other = structured(named, Scenario).build(0, real_data)
+    np.testing.assert_allclose(shares(other)[8:], 0.9, atol=0.03)
+    assert shares(other)[8] != shares(other)[9]  # each client draws for itself
+
+
+def test_half_of_the_clients_of_permuted_cifar10_add_five_to_labels(real_data: Sources) -> None:
+    federation = PERMUTED_CIFAR10.build(0, real_data)
+    check_split(federation, [10, 10], 3000)
+    true = upright(real_data, "cifar10")
+    for client, offset in ((0, 0), (9, 0), (10, 5), (19, 5)):
+        x, y = federation.train.of(client)
+        expected = [(true[image.tobytes()] + offset) % 10 for image in x.numpy()]
+        assert y.tolist() == expected
+
+
+def test_labels_of_emnist_dirichlet_are_uneven_and_half_are_upside_down(real_data: Sources) -> None:
+    federation = EMNIST_DIRICHLET.build(0, real_data)
+    size = len(real_data.load("emnist", "train+test").y) // 80
+    check_split(federation, [40, 40], size)
+    assert federation.num_classes == 62
+    true = upright(real_data, "emnist")
+    assert all(image in true for image in images(federation, 0))
+    assert all(image in true for image in images(federation, 79, 2))
+    mixes = [np.bincount(federation.train.of(c)[1], minlength=62) for c in range(80)]
+    even = replace(EMNIST_DIRICHLET, label_alpha=None, clients=2).build(0, real_data)
+    expected = np.bincount(even.train.of(0)[1], minlength=62) * len(even.test.sizes) / 80
+    assert np.std(mixes, axis=0).mean() > 2 * np.sqrt(expected).mean()
+
+
+@pytest.mark.parametrize("scenario", [ROTATED_MNIST_4, MIXTURE_MNIST], ids=["4", "mixture"])
+def test_a_small_federation_is_a_function_of_its_seed(
+    scenario: Shifted, real_data: Sources
+) -> None:
+    small = replace(scenario, clients=12, examples=(30,))
+    federation, again, other = (small.build(seed, real_data) for seed in (0, 0, 1))
+    assert federation.train.sizes.tolist() == [21] * 12
+    assert torch.equal(federation.train.x, again.train.x)
+    assert not torch.equal(federation.train.x, other.train.x)
+
+
+def test_half_of_the_clients_have_mnist_at_eight_angles_and_half_fashion_mnist(
+    real_data: Sources,
+) -> None:
+    federation = MNIST_AND_FASHION.build(0, real_data)
+    check_split(federation, [4, 4, 4, 4, 16], 4375)
+    assert federation.num_classes == 10
+    mnist, fashion = (upright(real_data, name) for name in ("mnist", "fashion_mnist"))
+    for client, turn in ((0, 0), (4, 1), (13, 3)):
+        assert set(images(federation, client, turn)) <= set(mnist)
+    assert not set(images(federation, 2)) & set(mnist)  # 15 degrees
+    for client in (16, 31):
+        x, y = federation.train.of(client)
+        assert [fashion[image.tobytes()] for image in x.numpy()] == y.tolist()
+
+
+def test_parts_are_drawn_independently_and_any_number_of_clients_is_divided(
+    sources: Sources,
+) -> None:
+    named = structured({"name": "mnist-and-fashion", "clients": 64}, Scenario)
+    assert named == replace(MNIST_AND_FASHION, clients=64)
+    digits = Shifted(examples=(30,), shift=Rotate(angles=(0.0, 90.0)))
+    both = Together(parts=(digits, replace(digits, shift=SwapLabels(groups=1))), clients=7)
+    federation = both.build(0, sources)
+    assert federation.groups is not None
+    assert federation.groups.tolist() == [0, 0, 1, 1, 2, 2, 2]
+    assert not torch.equal(federation.train.of(0)[0], federation.train.of(4)[0])
+    assert torch.equal(federation.train.x, both.build(0, sources).train.x)
+    with pytest.raises(UsageError, match="clients: 1 is not at least one for each of 2 parts"):
+        replace(both, clients=1)
+    with pytest.raises(UsageError, match=r"parts: \(\) is not a list with at least one scenario"):
+        Together(parts=())
+
+
+def test_parts_with_other_shapes_are_refused(real_data: Sources) -> None:
+    parts = (Shifted(), Shifted(source="mnist", examples=(20,)))
+    with pytest.raises(UsageError, match=r"parts: .*\(1, 28, 28\), 10\).* is not of one input"):
+        Together(parts=parts).build(0, real_data)
