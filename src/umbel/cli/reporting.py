@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from umbel import exporting
+from umbel.folder import RunFolder
 from umbel.report import write_report
 
 
@@ -29,4 +31,19 @@ def report(runs: Path, out: Path | None, figures: Path | None) -> None:
         click.echo(f"{figures}: {len(written) - 1} files")
 
 
-COMMANDS = (report,)
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--to", type=click.Choice(["tensorboard", "mlflow"]), required=True)
+@click.option("--out", help="A folder for TensorBoard, or a tracking URI of MLflow.")
+def export(run: Path, to: str, out: str | None) -> None:
+    """Write the course of a RUN for TensorBoard, or log it to MLflow."""
+    folder = RunFolder.open(run)
+    if to == "tensorboard":
+        where = exporting.to_tensorboard(folder, None if out is None else Path(out))
+        click.echo(f"{where}: see it by tensorboard --logdir {where.parent}")
+    else:
+        found = exporting.to_mlflow(folder, out)
+        click.echo(f"experiment {folder.experiment.name}: run {found}")
+
+
+COMMANDS = (report, export)

@@ -11,7 +11,7 @@ from umbel.report.comparing import Methods, Sheet
 from umbel.report.markup import Markup, Part, element, join, table
 from umbel.report.page import Section, figures, page
 from umbel.report.panels import Panel
-from umbel.report.reading import made_with, sessions_of
+from umbel.report.reading import made_with
 
 
 def comparison_page(name: str, folders: Sequence[RunFolder]) -> tuple[str, list[Panel]]:
@@ -77,7 +77,7 @@ def _again(name: str, folders: Sequence[RunFolder]) -> Iterator[Part]:
     yield element("p", "If these runs are of umbel compare, this command makes them again:")
     yield element("pre", command, id="command")
     yield element("button", "copy the command", type="button", class_="copy", data_copy="command")
-    for session in sessions_of(folders[0])[:1]:
+    for session in folders[0].sessions()[:1]:
         yield element("p", f"Begun: {made_with(session)}", class_="quiet")
     yield element("p", "Each by itself, with this text in a file, by umbel run FILE --seed N:")
     named: dict[str, str] = {}

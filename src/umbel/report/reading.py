@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -61,7 +60,7 @@ class Known:
             folder.records(),
             _clients(folder) if finished else _clients_so_far(folder),
             finished,
-            sessions_of(folder),
+            folder.sessions(),
             folder.evidence.read(),
         )
 
@@ -100,13 +99,6 @@ class Known:
         if self.by_loss:
             return sorted(self.clients, key=lambda c: -(-np.inf if c.loss is None else c.loss))
         return sorted(self.clients, key=lambda c: np.inf if c.accuracy is None else c.accuracy)
-
-
-def sessions_of(folder: RunFolder) -> list[dict[str, Any]]:
-    """The entries of the environment file, none while the first session goes on."""
-    file = folder.file("environment.json")
-    found: list[dict[str, Any]] = json.loads(file.read_text("utf-8")) if file.is_file() else []
-    return found
 
 
 def made_with(session: Mapping[str, Any]) -> str:
