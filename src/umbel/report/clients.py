@@ -43,7 +43,7 @@ def cluster_map(known: Known) -> Panel | None:
     for whole, few, (x, y) in zip(shown, thinned, places, strict=True):
         dots += _head(few, x, y)
         name = f"cluster {whole[0].cluster}: {len(whole)}"
-        labels.append(Label(x, y - 0.56 * sqrt(len(few)) - 0.8, name))
+        labels.append(Label(x, y - 0.56 * sqrt(len(few)) - 0.5, name))
     grouped = any(client.group for client in known.clients)
     figure = Scatter(
         "Who is in which cluster",
@@ -54,7 +54,7 @@ def cluster_map(known: Known) -> Panel | None:
         tuple(labels) if len(shown) <= 24 else (),
         is_map=True,
     )
-    notes = ["Each dot is a client"]
+    notes = ["Each dot is a client; below each cluster its number, and of how many clients"]
     notes += ["colour and shape its planted group"] if grouped else []
     notes += ["area its training examples"] if known.finished else []
     sentence = "; ".join(notes) + "."

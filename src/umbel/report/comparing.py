@@ -138,7 +138,7 @@ def _price(methods: Methods, by_loss: bool, what: str) -> Panel:
         lines.append(_dots(name, [(x, y) for x, y in found if y is not None]))
     known = tuple(line for line in lines if line.x)
     wide = [x for line in known for x in line.x]
-    log = bool(wide) and min(wide) > 0 and max(wide) > 10 * min(wide)
+    log = bool(wide) and min(wide) > 0 and max(wide) > 4 * min(wide)
     return Panel(
         Chart("What it costs", "MB to and from each client", what, known, log_x=log),
         "The whole run; a marker a seed.",

@@ -26,10 +26,10 @@ MEASURES: Mapping[str, tuple[str, str]] = {
 LIMITS: Mapping[str, tuple[str, ...]] = {"best_cross": ("alpha_0",)}
 """The settings that a measure is compared with."""
 
-TABLES: Mapping[str, tuple[str, str]] = {
-    "losses": ("Loss of every model on each client", "training loss; the lowest wins"),
-    "scores": ("Score of every model on each client", "score; the highest wins"),
-    "weights": ("Weight of every model for each client", "weight in the client's mixture"),
+TABLES: Mapping[str, tuple[str, str, str]] = {
+    "losses": ("Loss of every model on each client", "loss", "A client takes the lowest."),
+    "scores": ("Score of every model on each client", "score", "A client takes the highest."),
+    "weights": ("Weight of every model for each client", "weight", "A client mixes by these."),
 }
 
 MATRICES: Mapping[str, tuple[str, str]] = {
@@ -95,7 +95,7 @@ def _table(known: Known, snapshot: Snapshot, kind: str) -> Panel:
     order = sorted(range(len(clients)), key=lambda n: (clients[n].cluster, clients[n].group))
     ordered = [clients[place] for place in order]
     clusters = [client.cluster for client in ordered]
-    title, what = TABLES[kind]
+    title, what, rule = TABLES[kind]
     figure = Heatmap(
         f"{title} after round {snapshot.round + 1}",
         what,
@@ -105,7 +105,7 @@ def _table(known: Known, snapshot: Snapshot, kind: str) -> Panel:
         breaks=tuple(n for n in range(1, len(order)) if clusters[n] != clusters[n - 1]),
         details=tuple(said(client) for client in ordered),
     )
-    note = "Clients in the order of the clusters they are in; gaps: never asked."
+    note = f"{rule} Clients in the order of the clusters they are in; gaps: never asked."
     return Panel(figure, note + _share(known, clients))
 
 

@@ -130,7 +130,7 @@ def _bands(line: Line, look: int) -> list[Spec]:
 def _heatmap(figure: Heatmap) -> Spec:
     rows, columns = figure.values.shape
     details = figure.details or figure.rows
-    title = {"text": escape(figure.value_title), "side": "right"}
+    title = {"text": escape(figure.value_title), "side": "top"}
     trace: Spec = {
         "type": "heatmap",
         "z": [[_value(float(f"{value:.4g}")) for value in row] for row in figure.values],
@@ -203,9 +203,8 @@ def _scatter(figure: Scatter) -> Spec:
                 "meta": {"relative": relative} if figure.is_map else {},
             }
         )
-    labels = [
-        _note(label.x, label.y, label.text) | {"xanchor": "center"} for label in figure.labels
-    ]
+    below = {"xanchor": "center", "yanchor": "top", "yshift": -3}
+    labels = [_note(label.x, label.y, label.text) | below for label in figure.labels]
     layout: Spec = {
         "xaxis": _axis(figure.x_title),
         "yaxis": _axis(figure.y_title),

@@ -65,11 +65,13 @@
     const width = div.clientWidth;
     if (meta.map) {
       const scale = Math.min(60, (width - 20) / meta.map.width);
-      div.style.height = `${Math.max(160, scale * meta.map.height + (layout.showlegend ? 50 : 12))}px`;
+      div.style.height = `${Math.max(160, scale * meta.map.height + (layout.showlegend ? 60 : 22))}px`;
       div.figure.data.forEach((trace) => {
-        trace.marker.size = trace.meta.relative.map((each) => Math.max(4, Math.min(40, 0.98 * scale * each)));
+        trace.marker.size = trace.meta.relative.map((each) => Math.max(4, Math.min(40, 0.86 * scale * each)));
       });
-      layout.margin = { l: 10, r: 10, t: 6, b: layout.showlegend ? 44 : 6 };
+      // "cluster 3: 12" takes more room than there is on a phone.
+      if (width < 500) layout.annotations.forEach((note) => { note.text = note.text.replace("cluster ", ""); });
+      layout.margin = { l: 10, r: 10, t: 6, b: layout.showlegend ? 54 : 16 };
     }
     if (meta.heatmap) layout.xaxis.showticklabels = layout.xaxis.showticklabels !== false && 14 * meta.heatmap.columns.length < 0.6 * width;
     if (meta.heatmap && meta.heatmap.square) div.style.height = `${Math.max(260, Math.min(620, 0.8 * width))}px`;
