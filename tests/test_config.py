@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -55,6 +55,23 @@ def test_an_experiment_is_read_with_its_defaults_and_named_after_its_file(file: 
     assert experiment.model == MLP()
     assert experiment.algorithm == IFCA(num_clusters=3, local=LocalTraining(batch_size=10))
     assert experiment.scenario == SCENARIOS["rotated-digits"]
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_scenario_reads_back_the_same(name: str) -> None:
+    entry = SCENARIOS[name]
+    scenario = entry() if isinstance(entry, type) else entry
+    assert structured(plain(scenario), Scenario) == scenario
+
+
+def test_what_toml_can_t_say_is_refused_when_it_is_written() -> None:
+    @dataclass(frozen=True)
+    class Limited:
+        most: int | None = 5
+
+    assert plain(Limited()) == {"most": 5}
+    with pytest.raises(UsageError, match="most: None is not a value that TOML has"):
+        plain(Limited(None))
 
 
 def test_what_is_written_reads_back_the_same(file: Path, tmp_path: Path) -> None:

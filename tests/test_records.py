@@ -70,7 +70,7 @@ def test_clients_without_test_examples_do_not_count() -> None:
     record = make_record(
         0,
         scores([0.5, math.nan, 1.0], [4, 0, 4]),
-        np.zeros(3, np.int64),
+        np.array([0, 0, 0]),
         None,
         Traffic(),
         Absences(),

@@ -6,6 +6,7 @@ which has a process of its own for each message, never needs it.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Literal
 
 import numpy as np
@@ -103,11 +104,18 @@ def principal_angles(bases: Tensor, others: Tensor, measure: Literal["smallest",
 
 
 def k_means(rows: Tensor, num_clusters: int, seed: int) -> Tensor:
-    """k-means on rows (N, D), the best of ten starts: labels (N,)."""
+    """k-means on rows (N, D), the best of ten starts: labels (N,).
+
+    Where fewer rows differ, there are fewer clusters.
+    """
     from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
 
     check(1 <= num_clusters <= len(rows), "num_clusters", num_clusters, f"in 1 to {len(rows)}")
-    found = KMeans(num_clusters, n_init=10, random_state=seed % 2**32).fit(rows.double().numpy())
+    fit = KMeans(num_clusters, n_init=10, random_state=seed % 2**32).fit
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = fit(rows.double().numpy())
     return torch.from_numpy(found.labels_).long()
 
 

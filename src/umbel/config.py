@@ -90,7 +90,7 @@ def structured(table: Mapping[str, Any], kind: type[Any]) -> Any:
 
 
 def plain(value: Any, declared: Any = None) -> Any:
-    """A dataclass as a table of plain values, without what is None.
+    """A dataclass as a table of plain values, without what is None, which must then be the default.
 
     It says its `name` where the type that is declared for it leaves open which dataclass it is.
     """
@@ -100,6 +100,9 @@ def plain(value: Any, declared: Any = None) -> Any:
         return value
     hints = get_type_hints(type(value))
     members = {f.name: plain(getattr(value, f.name), hints[f.name]) for f in fields(value)}
+    for f in fields(value):
+        unsaid = members[f.name] is None and f.default is not None
+        check(not unsaid, f.name, None, "a value that TOML has: what is left out is the default")
     table = {name: member for name, member in members.items() if member is not None}
     open_types = [_bare(kind) for kind in (declared, *get_args(declared))]
     if declared is None:

@@ -20,6 +20,8 @@ from umbel.execution import load
 from umbel.folder import RunFolder
 from umbel.models import MODELS
 from umbel.outcomes import Outcome
+from umbel.papers import REPRODUCTIONS, Reproduction
+from umbel.papers.results import duration, kept
 from umbel.plots import FORMATS, check_format, draw_singular_values
 from umbel.shipped import experiments_in, shipped_comparisons, shipped_experiments
 
@@ -28,7 +30,7 @@ PLOT_HELP = f"Draw it too, to a file that ends in {', '.join(FORMATS)}."
 
 @click.command(name="list")
 def list_() -> None:
-    """List algorithms, scenarios, models, experiments and comparisons."""
+    """List algorithms, scenarios, models, experiments, comparisons and reproductions."""
     console = Console()
     console.print(_named("algorithms", _summaries(ALGORITHMS)))
     console.print(_named("scenarios", _summaries(SCENARIOS)))
@@ -40,6 +42,7 @@ def list_() -> None:
         for name, path in shipped_comparisons().items()
     }
     console.print(_named("comparisons", comparisons))
+    console.print(_named("reproductions", {n: _made(r) for n, r in REPRODUCTIONS.items()}))
 
 
 @click.command()
@@ -126,6 +129,12 @@ def _named(title: str, entries: Mapping[str, str]) -> Table:
     for name, text in entries.items():
         table.add_row(name, text)
     return table
+
+
+def _made(wanted: Reproduction) -> str:
+    """What a reproduction is of, and how long each size took where its result is kept."""
+    times = [f"{found.size} {duration(found.made.seconds)}" for found in kept(wanted.name)]
+    return f"{wanted.source}; smoke: seconds{''.join(f', {time}' for time in times)}"
 
 
 def _summaries(registry: Mapping[str, object]) -> dict[str, str]:

@@ -90,15 +90,23 @@ class CNN1D(Model):
     The paper does not speak of padding; here convolutions keep the signal's length, as in `cnn`.
     """
 
+    channels: tuple[int, ...] = (64, 128, 256)
+
+    def __post_init__(self) -> None:
+        fine = len(self.channels) == 3 and all(c >= 1 for c in self.channels)
+        check(fine, "channels", self.channels, "three numbers of 1 or more")
+
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
         shape = tuple(input_shape)
         check(len(shape) == 2, "model", shape, "the shape of a signal: (channels, length)")
         check(shape[1] >= 8, "model", shape, "at least 8 long, to be halved three times")
         layers: list[nn.Module] = []
-        for channels_in, channels_out in pairwise((shape[0], 64, 128, 256)):
+        for channels_in, channels_out in pairwise((shape[0], *self.channels)):
             convolution = nn.Conv1d(channels_in, channels_out, 5, padding="same")
             layers += [convolution, nn.ReLU(), nn.MaxPool1d(2)]
-        return nn.Sequential(*layers, *_head(256 * (shape[1] // 8), (128, 64), num_outputs))
+        return nn.Sequential(
+            *layers, *_head(self.channels[-1] * (shape[1] // 8), (128, 64), num_outputs)
+        )
 
 
 def _image(shape: Sequence[int], smallest: int) -> Sequence[int]:

@@ -150,7 +150,7 @@ def _by_round(rows: Mapping[str, Sequence[Published]]) -> dict[str, dict[str, Pu
     }
 
 
-def _clusters(size: Size) -> int:
+def clusters_at(size: Size) -> int:
     """k, for k-medoids and IFCA."""
     return pick(size, smoke=4, reduced=10, full=10)
 
@@ -160,11 +160,11 @@ def _table_2(size: Size) -> list[Cell]:
         "LCFL (k = 4)": lcfl(4, LOCAL),
         "IFCA (k = 4)": IFCA(4, LOCAL),
     }
-    return _cells(size, 1200, {**_methods(_clusters(size)), **planted}, _by_round(TABLE_2))
+    return _cells(size, 1200, {**_methods(clusters_at(size)), **planted}, _by_round(TABLE_2))
 
 
 def _table_3(size: Size) -> list[Cell]:
-    return _cells(size, 2400, _methods(_clusters(size)), _by_round(TABLE_3))
+    return _cells(size, 2400, _methods(clusters_at(size)), _by_round(TABLE_3))
 
 
 FIG_3 = {
@@ -175,7 +175,7 @@ FIG_3 = {
 
 
 def _fig_3(size: Size) -> list[Cell]:
-    clusters = _clusters(size)
+    clusters = clusters_at(size)
     metrics = {"LCFL": "loss", "DiffNorm": "parameters", "Gradcos": "gradient"}
     methods = {row: lcfl(clusters, LOCAL, metric) for row, metric in metrics.items()}
     return _cells(size, 1200, methods, FIG_3)

@@ -11,7 +11,7 @@ from umbel.algorithms.base import Algorithm
 from umbel.data.scenarios.base import Scenario
 from umbel.experiment import Experiment
 from umbel.models import MLP
-from umbel.papers.base import Size, pick
+from umbel.papers.base import Published, Size, pick
 from umbel.work import Gradient, LocalTraining
 
 Methods = Mapping[str, Algorithm[Any]]
@@ -48,3 +48,8 @@ def mnist(name: str, size: Size, scenario: Scenario, algorithm: Algorithm[Any]) 
         evaluate_every=50,
         checkpoint_every=100,
     )
+
+
+def pair(mean: float, spread: float, ari: float, ari_spread: float) -> tuple[Published, Published]:
+    """Accuracy, or NMSE in decibels, and ARI, as a table prints them."""
+    return Published(mean, spread), Published(ari, ari_spread)

@@ -8,7 +8,7 @@ from typing import Any
 from umbel.aggregation import Averaging
 from umbel.algorithms import IFCA, Joint
 from umbel.algorithms.base import Algorithm
-from umbel.data.scenarios import LIN_CIFAR10, LIN_FASHION_MNIST, LIN_MNIST
+from umbel.data.scenarios import LIN_CIFAR10, LIN_EMNIST, LIN_FASHION_MNIST, LIN_MNIST
 from umbel.data.scenarios.overlapping_labels import OverlappingLabels
 from umbel.experiment import Experiment
 from umbel.models import MLP, CNNLin, Model
@@ -95,6 +95,7 @@ def _fig_5(size: Size) -> list[Cell]:
     for column, key, scenario, full_model in (
         ("FashionMNIST", "fashion", LIN_FASHION_MNIST, MLP((512, 128))),
         ("CIFAR10", "cifar10", LIN_CIFAR10, wide),
+        ("EMNIST", "emnist", LIN_EMNIST, MLP((512, 128))),
     ):
         chosen = pick(
             size,
@@ -163,6 +164,6 @@ REPRODUCTIONS = (
         "40 clients, an MLP of 512 and 128 hidden units for CIFAR-10 too, "
         "λ = 0.2 alone, fewer rounds, 2 seeds",
         baseline=BASELINE,
-        needs=("fashion_mnist", "cifar10"),
+        needs=("fashion_mnist", "cifar10", "emnist"),
     ),
 )

@@ -134,3 +134,6 @@ DIGITS: Mapping[str, int] = {
 LOWER_IS_BETTER = {
     *("loss", "nmse", "peak_round", "optimal_round", "pure_round", "accurate_round"),
 }
+
+KNOWN = frozenset({*OF_RECORDS, *OF_COURSES, *OF_RUNS, *(n for n in TITLES if n[:6] == "saved_")})
+"""All measures by name."""

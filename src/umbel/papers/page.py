@@ -10,7 +10,7 @@ from umbel.papers.base import Reproduction
 from umbel.papers.catalogue import REPRODUCTIONS
 from umbel.papers.comparing import Compared, compared, has_order, reversals
 from umbel.papers.measures import title
-from umbel.papers.results import Results, kept
+from umbel.papers.results import Results, duration, kept
 
 HEAD = """# Fidelity
 
@@ -62,7 +62,7 @@ def _result(wanted: Reproduction, found: Results) -> Iterator[str]:
     if found.size == "reduced":
         yield f"*Reduced.* {wanted.reduced}.\n"
     yield (
-        f"`{made.command}`: {len(found.seeds)} seeds, {_time(made.seconds)} on {made.hardware}; "
+        f"`{made.command}`: {len(found.seeds)} seeds, {duration(made.seconds)} on {made.hardware}; "
         f"umbel {made.versions['umbel']}, PyTorch {made.versions['torch']}.\n"
     )
     yield f"![{wanted.title}](figures/{wanted.name}.svg)\n"
@@ -105,10 +105,6 @@ def _order(wanted: Reproduction, found: Results, measure: str) -> str:
     listed = "; ".join(islice(against, MOST_REVERSALS))
     more = len(against) - MOST_REVERSALS
     return f"{title(measure)}, reversed: {listed}{f'; and {more} more' if more > 0 else ''}."
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{seconds:.0f} seconds"
 
 
 if __name__ == "__main__":

@@ -102,6 +102,11 @@ def kept(name: str, folder: Path = KEPT) -> Iterator[Results]:
             yield Results.read(file)
 
 
+def duration(seconds: float) -> str:
+    """In words."""
+    return f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{seconds:.0f} seconds"
+
+
 def made_here(command: str, seconds: float) -> Made:
     """By this command, on this machine."""
     versions: dict[str, str] = environment()["versions"]

@@ -160,7 +160,7 @@ def test_what_can_not_be_built_is_refused(
 def test_without_a_number_all_images_but_a_share_of_each_label_are_for_training(
     sources: Sources,
 ) -> None:
-    scenario = replace(GLOBAL, images_per_label=None, test_fraction=0.25)
+    scenario = replace(GLOBAL, images_per_label="all", test_fraction=0.25)
     federation = scenario.build(0, sources)
     whole = np.bincount(sources.load("digits").y)
     assert table(federation).sum(0).tolist() == [n - round(n * 0.25) for n in whole]

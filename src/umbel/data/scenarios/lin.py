@@ -48,7 +48,7 @@ LIN_EMNIST = OverlappingLabels(
         tuple(sorted(set(range(47)) - {(group + 8 * n) % 47 for n in range(7)}))
         for group in range(8)
     ),
-    images_per_label=None,
+    images_per_label="all",
 )
 """III-A.1: 200 devices in eight groups, which hold 40 of 47 classes each.
 

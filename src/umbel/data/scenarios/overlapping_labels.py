@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -41,8 +42,8 @@ class OverlappingLabels(Scenario):
     test_split: str | None = None  # None: test images are those that training leaves of `split`
     clients: int = 20  # M, divided equally among the groups
     labels: tuple[tuple[int, ...], ...] = FIG_2_MNIST  # of each group
-    images_per_label: int | None = 144  # for training, in all groups together; None: all there are,
-    test_fraction: float = 0.15  # but for this share of each label, where there is no test_split
+    images_per_label: int | Literal["all"] = 144  # for training, in all groups together; "all" but
+    test_fraction: float = 0.15  # for this share of each label, where there is no test_split
     local_labels: bool = True  # False: labels have one meaning in all groups
 
     def __post_init__(self) -> None:
@@ -54,7 +55,7 @@ class OverlappingLabels(Scenario):
         expected = f"at least one for each of {len(self.labels)} groups"
         check(self.clients >= len(self.labels), "clients", self.clients, expected)
         limit = self.images_per_label
-        check(limit is None or limit >= 1, "images_per_label", limit, "1 or more")
+        check(limit == "all" or limit >= 1, "images_per_label", limit, "1 or more")
         check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "in (0, 1)")
 
     def build(self, seed: int, sources: Sources) -> Federation:
@@ -91,7 +92,7 @@ class OverlappingLabels(Scenario):
         must_stay = 1 if self.test_split is None else 0
         for label, pool in zip(held, pools, strict=True):
             most, wanted = len(pool) - must_stay, self.images_per_label
-            if wanted is None:
+            if wanted == "all":
                 wanted = len(pool) - must_stay * max(1, round(self.test_fraction * len(pool)))
             expected = f"at most {most}: there are {len(pool)} images of label {label}"
             expected += ", and some must be left for the test; or set test_split" * must_stay

@@ -1,0 +1,130 @@
+"""Ours beside the paper's: spreads, order, and rounds saved, against numbers worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from umbel.algorithms import FedAvg
+from umbel.data.scenarios import ROTATED_DIGITS
+from umbel.experiment import Experiment
+from umbel.models import MLP
+from umbel.papers.base import Cell, Course, Published, Reproduction, Sweep, number_of, slug
+from umbel.papers.comparing import compared, has_order, reversals, summary
+from umbel.papers.figures import charts
+from umbel.papers.results import Found, Made, Results, course
+
+ANY = Experiment(ROTATED_DIGITS, MLP(), FedAvg(), rounds=100)
+
+
+def reproduction(published: dict[str, Published], measure: str = "accuracy") -> Reproduction:
+    cells = [Cell(row, "C = 8", ANY, {measure: value}) for row, value in published.items()]
+    return Reproduction(
+        "any",
+        "Somebody",
+        "Something",
+        lambda _: cells,
+        (measure,),
+        {"smoke": 1, "reduced": 2, "full": 2},
+        (Sweep(measure, "clients", True, number_of), Sweep(measure, "clients")),
+        "a setting",
+        baseline="base",
+    )
+
+
+def results(values: dict[str, tuple[float | None, ...]], measure: str = "accuracy") -> Results:
+    cells = tuple(Found(row, "C = 8", 100, {measure: v}, {}) for row, v in values.items())
+    made = Made("umbel reproduce any", {"umbel": "0", "torch": "0"}, "a machine", 60.0)
+    return Results("any", "full", (0, 1), made, cells)
+
+
+def test_a_number_is_within_where_the_two_spreads_touch() -> None:
+    wanted = reproduction({"near": Published(90.0, 1.0), "far": Published(90.0, 0.1)})
+    found = results({"near": (91.0, 92.0), "far": (91.0, 92.0)})
+    near, far = compared(wanted, found, "accuracy")
+    assert (near.mean, near.std) == (91.5, 0.5)
+    assert near.difference == 1.5
+    assert near.within  # 1.5 <= 0.5 + 1.0
+    assert not far.within  # 1.5 > 0.5 + 0.1, and the half of the last decimal
+    assert near.ours == "91.5 ± 0.5"
+    assert far.verdict == "+1.5"
+
+
+def test_what_the_paper_rounds_off_is_not_held_against_us() -> None:
+    wanted = reproduction({"a": Published(90.0)})
+    assert compared(wanted, results({"a": (90.04, 90.04)}), "accuracy")[0].within
+    assert not compared(wanted, results({"a": (90.06, 90.06)}), "accuracy")[0].within
+
+
+def test_an_order_is_reversed_only_where_both_sides_are_clear() -> None:
+    wanted = reproduction({"good": Published(90.0, 1.0), "bad": Published(80.0, 1.0)})
+    assert not list(
+        reversals(wanted, results({"good": (85.0, 85.0), "bad": (60.0, 60.0)}), "accuracy")
+    )
+    unclear = results({"good": (80.0, 84.0), "bad": (82.0, 86.0)})
+    assert not list(reversals(wanted, unclear, "accuracy"))
+    against = list(
+        reversals(wanted, results({"good": (60.0, 60.0), "bad": (85.0, 85.0)}), "accuracy")
+    )
+    assert against == ["C = 8: the paper has good before bad, we the reverse"]
+    assert summary(wanted, unclear) == "0 of 2 numbers within the spreads, 0 reversed"
+
+
+def test_fewer_rounds_come_first() -> None:
+    wanted = reproduction({"quick": Published(1.0), "slow": Published(50.0)}, "optimal_round")
+    found = results({"quick": (90.0, 90.0), "slow": (2.0, 2.0)}, "optimal_round")
+    assert list(reversals(wanted, found, "optimal_round")) == [
+        "C = 8: the paper has quick before slow, we the reverse"
+    ]
+
+
+def test_one_row_has_no_order() -> None:
+    found = results({"good": (1.0, 1.0)})
+    assert not has_order(reproduction({"good": Published(1.0)}), found, "accuracy")
+
+
+def test_a_seed_that_never_gets_there_counts_with_all_its_rounds() -> None:
+    found = results({"some": (10.0, None), "none": (None, None)}, "optimal_round").cells
+    assert found[0].mean("optimal_round") == 55.0
+    assert found[1].mean("optimal_round") is None
+
+
+def test_rounds_saved_are_of_the_baseline_s() -> None:
+    wanted = reproduction({"method": Published(90.0), "base": Published(0.0)}, "saved_pure_round")
+    found = results({"method": (5.0, 15.0), "base": (None, 100.0)}, "pure_round")
+    (saved,) = compared(wanted, found, "saved_pure_round")
+    assert (saved.row, saved.mean, saved.difference) == ("method", 90.0, 0.0)
+
+
+def test_results_read_back_the_same(tmp_path: Path) -> None:
+    found = results({"a": (1.0, None)})
+    found.write(tmp_path / "any-full.json")
+    assert Results.read(tmp_path / "any-full.json") == found
+
+
+def test_a_course_keeps_the_rounds_that_were_measured() -> None:
+    kept = course(5, [[None, 1.0, None, 3.0, 5.0], [None, 3.0, 9.0, 3.0, 7.0]])
+    assert kept.rounds == (2, 4, 5)
+    assert kept.mean == (2.0, 3.0, 6.0)
+    assert kept.std == (1.0, 0.0, 1.0)
+    long = course(1000, [[float(n) for n in range(1000)]])
+    assert len(long.rounds) <= 101
+    assert (long.rounds[0], long.rounds[-1]) == (1, 1000)
+
+
+def test_figures_show_ours_and_the_paper_s() -> None:
+    wanted = reproduction({"a": Published(2.0, 0.5), "b": Published(1.0, about=True)})
+    by_number, by_name = charts(wanted, results({"a": (1.0, 3.0), "b": (4.0, 4.0)}))
+    ours, paper, other = by_number.lines
+    assert (ours.x, ours.y, ours.low, ours.high) == ((8.0,), (2.0,), (1.0,), (3.0,))
+    assert (paper.name, paper.y, paper.published) == ("a", (2.0,), True)
+    assert other.name == "b"  # what a paper only says in words is not drawn
+    assert by_name.categories == ("C = 8",)
+    assert by_name.lines[0].points
+
+
+@pytest.mark.parametrize(("parts", "name"), [(("C = 8", "CFL-GP (K=4)"), "c-8-cfl-gp-k-4")])
+def test_names_of_folders_are_plain(parts: tuple[str, ...], name: str) -> None:
+    assert slug(*parts) == name
+    assert Course("ari").measure == "ari"

@@ -1,0 +1,91 @@
+"""Every table and figure runs at smoke size, and what is kept belongs to what is listed."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.shell import Shell
+from umbel.config import plain, structured
+from umbel.experiment import Experiment
+from umbel.papers import REPRODUCTIONS, SIZES, Reproduction, Size
+from umbel.papers.measures import KNOWN
+from umbel.papers.page import page
+from umbel.papers.results import KEPT, Results
+
+HEADLINES = {
+    *("flacc-table1", "flacc-table4", "flacc-table5", "flacc-table6", "flacc-fig8"),
+    *("cflgp-fig1", "cflgp-table10", "cflgp-table3", "cflgp-table7"),
+    *("cflgp-fig3", "cflgp-fig4", "cflgp-fig19"),
+    *("lcfl-table2", "lcfl-fig3", "lin-fig4", "lin-fig5"),
+}
+ALL = list(REPRODUCTIONS.values())
+PAGE = Path(__file__).parents[2] / "docs" / "fidelity.md"
+
+
+def name(wanted: Reproduction) -> str:
+    return wanted.name
+
+
+def missing(wanted: Reproduction) -> list[str]:
+    folder = Path(os.environ.get("UMBEL_DATA_DIR", "/nowhere"))
+    return [needed for needed in wanted.needs if not (folder / needed).is_dir()]
+
+
+def test_every_headline_of_the_papers_is_there() -> None:
+    assert set(REPRODUCTIONS) >= HEADLINES
+
+
+@pytest.mark.parametrize("wanted", ALL, ids=name)
+@pytest.mark.parametrize("size", SIZES)
+def test_its_experiments_have_names_of_their_own(wanted: Reproduction, size: Size) -> None:
+    cells = wanted.cells(size)
+    places = [(cell.row, cell.column) for cell in cells]
+    assert len(set(places)) == len(places)
+    by_name: dict[str, Experiment] = {}
+    for cell in cells:
+        assert by_name.setdefault(cell.experiment.name, cell.experiment) == cell.experiment
+        assert structured(plain(cell.experiment), Experiment) == cell.experiment
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_reproductions_that_share_a_name_share_the_experiment(size: Size) -> None:
+    by_name: dict[str, Experiment] = {}
+    for cell in (cell for wanted in ALL for cell in wanted.cells(size)):
+        assert by_name.setdefault(cell.experiment.name, cell.experiment) == cell.experiment
+
+
+@pytest.mark.parametrize("wanted", ALL, ids=name)
+def test_its_measures_are_known(wanted: Reproduction) -> None:
+    asked = {*wanted.measures, *(m for c in wanted.cells("full") for m in c.published)}
+    assert {measure.partition("@")[0] for measure in asked} <= KNOWN
+
+
+@pytest.mark.parametrize("wanted", ALL, ids=name)
+def test_it_runs_at_smoke_size(wanted: Reproduction, tmp_path: Path, umbel: Shell) -> None:
+    if missing(wanted):
+        pytest.skip(f"needs {', '.join(missing(wanted))} in UMBEL_DATA_DIR")
+    printed, _ = umbel("reproduce", wanted.name, "--size", "smoke", "--runs-dir", str(tmp_path))
+    assert wanted.source in printed.replace("\n", " ")
+    file = tmp_path / "reproduce-smoke" / f"{wanted.name}-smoke.json"
+    found = Results.read(file)
+    assert len(found.cells) == len(wanted.cells("smoke"))
+    assert file.with_name(f"{wanted.name}.svg").is_file()
+
+
+def test_a_name_that_is_not_known_is_refused(umbel: Shell) -> None:
+    assert "did you mean flacc-table1?" in umbel.refused("reproduce", "flacc-tabel1")
+
+
+@pytest.mark.parametrize("file", sorted(KEPT.glob("*.json")), ids=lambda file: file.stem)
+def test_kept_results_are_of_the_experiments_that_are_listed(file: Path) -> None:
+    found = Results.read(file)
+    assert file.stem == f"{found.name}-{found.size}"
+    wanted = {(cell.row, cell.column) for cell in REPRODUCTIONS[found.name].cells(found.size)}
+    assert {(cell.row, cell.column) for cell in found.cells} == wanted
+
+
+def test_the_page_of_fidelity_is_what_the_kept_results_say() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page()
