@@ -61,6 +61,7 @@ class Chart:
     marks: tuple[Mark, ...] = ()
     log_x: bool = False
     categories: tuple[str, ...] = ()  # names of x = 0, 1, 2, ... where x are no numbers
+    from_zero: bool = False  # whether the vertical axis begins at 0
 
 
 @dataclass(frozen=True)

@@ -247,10 +247,15 @@ class RunFolder:
 
     def note_session(self, began: datetime, seconds: float) -> None:
         """Add to the environment file what ran here, on what, and for how long."""
-        file = self.file("environment.json")
-        before = json.loads(file.read_text()) if file.is_file() else []
         session = {"began": began.isoformat(timespec="seconds"), "seconds": round(seconds, 3)}
-        _write_text(file, json.dumps([*before, session | environment()], indent=2) + "\n")
+        sessions = [*self.sessions(), session | environment()]
+        self.write("environment.json", json.dumps(sessions, indent=2) + "\n")
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """What ran here, on what, and for how long; nothing while the first session goes on."""
+        file = self.file("environment.json")
+        found: list[dict[str, Any]] = json.loads(file.read_text("utf-8")) if file.is_file() else []
+        return found
 
 
 def environment() -> dict[str, Any]:

@@ -111,6 +111,8 @@ def _draw_chart(axes: Any, chart: Chart) -> None:
         text = f" {mark.text}"
         axes.text(mark.x, 0.02, text, transform=axes.get_xaxis_transform(), fontsize=7, color=GREY)
     axes.set(xlabel=chart.x_title, ylabel=chart.y_title)
+    if chart.from_zero:
+        axes.set_ylim(bottom=0)
     if chart.log_x:
         axes.set_xscale("log")
         values = sorted({x for line in chart.lines for x in line.x})

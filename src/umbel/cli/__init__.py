@@ -14,7 +14,7 @@ from rich.logging import RichHandler
 
 from umbel import tables
 from umbel.checks import UsageError
-from umbel.cli import looking
+from umbel.cli import looking, reporting
 from umbel.cli.flower import flower
 from umbel.cli.options import data_dir_option, runs_dir_option
 from umbel.cli.progress import progress
@@ -190,7 +190,7 @@ def _begun_or_new(path: Path, experiment: Experiment) -> RunFolder:
     return folder
 
 
-for command in (*looking.COMMANDS, reproduce, flower):
+for command in (*looking.COMMANDS, *reporting.COMMANDS, reproduce, flower):
     app.add_command(command)
 
 

@@ -1,0 +1,140 @@
+"""Figures of a run's clients: who is in which cluster, and how each one fares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, cos, pi, sin, sqrt
+
+from umbel.charts import Dot, Label, Scatter
+from umbel.report.panels import Panel
+from umbel.report.reading import Client, Known
+
+MOST_CLUSTERS, MOST_DOTS = 60, 1500
+"""The map shows so many clusters, the largest; figures show so many clients."""
+
+GOLDEN = pi * (3 - sqrt(5))
+"""The angle from one floret of an umbel or sunflower to the next."""
+
+
+def said(client: Client, grouped: bool = True) -> str:
+    """What is known of a client."""
+    parts = [f"client {client.name}", f"cluster {client.cluster}"]
+    if grouped and client.group:
+        parts.append(f"planted group {client.group}")
+    if client.examples is not None:
+        parts.append(f"{client.examples} training examples")
+    if client.accuracy is not None:
+        parts.append(f"accuracy {client.accuracy:.3f}")
+    elif client.loss is not None:
+        parts.append(f"loss {client.loss:.4g}")
+    return "\n".join(parts)
+
+
+def cluster_map(known: Known) -> Panel | None:
+    """Each client a dot, the clusters apart, as Mehta & Shao 2023, Fig. 4; None of nobody."""
+    if not known.clients:
+        return None
+    clusters = members(known.clients)
+    shown = clusters[:MOST_CLUSTERS]
+    thinned = [_thinned(each, sum(map(len, shown))) for each in shown]
+    dots: list[Dot] = []
+    labels: list[Label] = []
+    places = _places([sqrt(len(each)) for each in thinned])
+    for whole, few, (x, y) in zip(shown, thinned, places, strict=True):
+        dots += _head(few, x, y)
+        name = f"cluster {whole[0].cluster}: {len(whole)}"
+        labels.append(Label(x, y - 0.56 * sqrt(len(few)) - 0.5, name))
+    grouped = any(client.group for client in known.clients)
+    figure = Scatter(
+        "Who is in which cluster",
+        "",
+        "",
+        tuple(dots),
+        "planted group" if grouped else "",
+        tuple(labels) if len(shown) <= 24 else (),
+        is_map=True,
+    )
+    notes = ["Each dot is a client; below each cluster its number, and of how many clients"]
+    notes += ["colour and shape its planted group"] if grouped else []
+    notes += ["area its training examples"] if known.finished else []
+    sentence = "; ".join(notes) + "."
+    if len(clusters) > len(shown):
+        sentence += f" The {len(shown)} largest of {len(clusters)} clusters are shown."
+    if sum(map(len, thinned)) < sum(map(len, shown)):
+        total = sum(map(len, shown))
+        sentence += f" {len(dots)} of their {total} clients are drawn, a share of each cluster."
+    return Panel(figure, sentence, wide=True)
+
+
+def members(clients: Sequence[Client]) -> list[list[Client]]:
+    """The clients of each cluster, the largest first."""
+    by_cluster: dict[int, list[Client]] = {}
+    for client in clients:
+        by_cluster.setdefault(client.cluster, []).append(client)
+    return sorted(by_cluster.values(), key=lambda each: (-len(each), each[0].cluster))
+
+
+def fortunes(known: Known) -> Panel | None:
+    """The clients from the worst to the best; None where nothing is known of them."""
+    ranked = [c for c in known.worst_first if _value(c, known.by_loss) is not None]
+    if not ranked:
+        return None
+    worst = ranked[:100]
+    rest = ranked[100:]
+    step = max(1, ceil(len(rest) / MOST_DOTS))
+    grouped = len({client.cluster for client in ranked}) <= 8
+    dots = []
+    for rank, client in [*enumerate(worst), *list(enumerate(rest, start=100))[::step]]:
+        value = _value(client, known.by_loss)
+        assert value is not None
+        group = str(client.cluster) if grouped else ""
+        dots.append(Dot(rank + 1, value, 1, group, said(client)))
+    what = "test loss" if known.by_loss else "test accuracy"
+    figure = Scatter(
+        "Client by client",
+        "clients, the worst first",
+        what,
+        tuple(dots),
+        "cluster" if grouped else "",
+    )
+    note = f"The worst: {', '.join(client.name for client in ranked[:3])}."
+    if step > 1:
+        note += f" Of {len(ranked)} clients the 100 worst are drawn, and one in {step} others."
+    return Panel(figure, note, wide=True)
+
+
+def _value(client: Client, by_loss: bool) -> float | None:
+    return client.loss if by_loss else client.accuracy
+
+
+def _thinned(clients: Sequence[Client], total: int) -> list[Client]:
+    """So many of a cluster's clients that about `MOST_DOTS` of all are left."""
+    step = max(1, ceil(total / MOST_DOTS))
+    return list(clients[::step])
+
+
+def _head(clients: Sequence[Client], x: float, y: float) -> list[Dot]:
+    """Clients as the florets of a flower head: evenly dense, neighbours about 1 apart."""
+    by_group = sorted(clients, key=lambda client: client.group)
+    dots = []
+    for place, client in enumerate(by_group):
+        radius = 0.0 if len(clients) == 1 else 0.56 * sqrt(place + 0.5)
+        angle = place * GOLDEN
+        size = float(client.examples or 1)
+        at = (x + radius * cos(angle), y + radius * sin(angle))
+        dots.append(Dot(*at, size, client.group, said(client)))
+    return dots
+
+
+def _places(radii: Sequence[float]) -> list[tuple[float, float]]:
+    """Centres of discs that are 1.1 of these wide, and room for a name, in rows of like width."""
+    cells = [max(3.4, 1.2 * radius + 1.2) for radius in radii]
+    width = sum(cells) / max(1, round(sqrt(len(cells) / 3)))
+    places, x, y, height = [], 0.0, 0.0, 0.0
+    for cell in cells:
+        if x and x + cell / 2 > width:
+            x, y, height = 0.0, y - height, 0.0
+        height = max(height, cell + 0.6)
+        places.append((x + cell / 2, y - cell / 2))
+        x += cell
+    return places

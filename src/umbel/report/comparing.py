@@ -1,0 +1,178 @@
+"""Figures and the table of several methods side by side."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from umbel.charts import Chart, Line
+from umbel.outcomes import Outcome, average, spread
+from umbel.records import Record
+from umbel.report.panels import Panel
+
+Methods = Sequence[tuple[str, Sequence[Outcome]]]
+Measure = Callable[[Record], float | None]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """A table as text, in the forms that papers and spreadsheets take."""
+
+    heads: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    @property
+    def markdown(self) -> str:
+        """With pipes."""
+        rule = ["---", *("---:" for _ in self.heads[1:])]
+        return "".join(f"| {' | '.join(row)} |\n" for row in (self.heads, rule, *self._piped))
+
+    @property
+    def csv(self) -> str:
+        """Means and deviations in columns of their own."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        parted = [
+            place for place in range(len(self.heads)) if any("±" in r[place] for r in self.rows)
+        ]
+        heads: list[str] = []
+        for place, head in enumerate(self.heads):
+            heads += [head, f"{head} std"] if place in parted else [head]
+        writer.writerow(heads)
+        for row in self.rows:
+            cells: list[str] = []
+            for place, cell in enumerate(row):
+                mean, _, deviation = cell.partition("±")
+                cells += [_known(mean), deviation] if place in parted else [_known(cell)]
+            writer.writerow(cells)
+        return text.getvalue()
+
+    @property
+    def latex(self) -> str:
+        """For booktabs."""
+        body = [" & ".join(map(_latex, row)) + r" \\" for row in (self.heads, *self.rows)]
+        lines = [
+            rf"\begin{{tabular}}{{l{'r' * (len(self.heads) - 1)}}}",
+            r"\toprule",
+            body[0],
+            r"\midrule",
+            *body[1:],
+            r"\bottomrule",
+            r"\end{tabular}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    @property
+    def _piped(self) -> list[list[str]]:
+        return [[cell.replace("|", r"\|") for cell in row] for row in self.rows]
+
+
+def sheet(methods: Methods) -> Sheet:
+    """A row a method, the best last; columns that nothing is known for are left out."""
+    small = all(run.megabytes_down + run.megabytes_up < 1 for _, runs in methods for run in runs)
+    digits = 4 if small else 2
+    columns: list[tuple[str, Callable[[Sequence[Outcome]], str]]] = [
+        ("accuracy", lambda runs: spread([run.last.accuracy for run in runs], 3)),
+        ("worst client", lambda runs: spread([run.last.worst for run in runs], 3)),
+        ("loss", lambda runs: spread([run.last.loss for run in runs], 4)),
+        ("ARI", lambda runs: spread([run.last.ari for run in runs], 2)),
+        ("purity", lambda runs: spread([run.last.purity for run in runs], 2)),
+        ("clusters", lambda runs: average([run.last.num_clusters for run in runs], 1)),
+        ("MB to a client", lambda runs: average([run.megabytes_down for run in runs], digits)),
+        ("MB from a client", lambda runs: average([run.megabytes_up for run in runs], digits)),
+        ("seconds", lambda runs: average([run.seconds for run in runs], 1)),
+    ]
+    cells = [(head, [of(runs) for _, runs in methods]) for head, of in columns]
+    known = [(head, column) for head, column in cells if set(column) != {"-"}]
+    names = [name for name, _ in methods]
+    rows = tuple(zip(names, *(column for _, column in known), strict=True))
+    return Sheet(("method", *(head for head, _ in known)), rows)
+
+
+def courses(methods: Methods) -> Iterator[Panel]:
+    """Measures round by round, a line a method."""
+    measures: list[tuple[str, str, Measure]] = [
+        ("Accuracy", "test accuracy, mean over clients", lambda r: r.accuracy),
+        ("Worst client", "test accuracy", lambda r: r.worst),
+        ("Loss", "test loss, mean over clients", lambda r: r.loss),
+        ("Agreement with the planted groups", "ARI", lambda r: r.ari),
+        ("Clusters", "clusters", lambda r: r.num_clusters),
+    ]
+    seeds = max(len(runs) for _, runs in methods)
+    for title, what, measure in measures:
+        lines = [_course(name, runs, measure) for name, runs in methods]
+        known = tuple(line for line in lines if line.x)
+        if known:
+            note = "Lines: mean over seeds; bands: standard deviation." if seeds > 1 else ""
+            yield Panel(Chart(title, "round", what, known), note, wide=title == "Accuracy")
+
+
+def ends(methods: Methods) -> Iterator[Panel]:
+    """What each seed came to, and what it cost."""
+    by_loss = all(run.last.accuracy is None for _, runs in methods for run in runs)
+    what = "test loss" if by_loss else "test accuracy"
+    names = tuple(name for name, _ in methods)
+    mean, worst = [], []
+    for place, (_, runs) in enumerate(methods):
+        values = [run.last.loss if by_loss else run.last.accuracy for run in runs]
+        mean += [(float(place), value) for value in values if value is not None]
+        worst += [(float(place), run.last.worst) for run in runs if run.last.worst is not None]
+    lines = [_dots("mean over clients", mean), *([_dots("worst client", worst)] if worst else [])]
+    chart = Chart("Every seed", "", what, tuple(lines), categories=names)
+    yield Panel(chart, "A marker a seed, after the last round.")
+    yield _price(methods, by_loss, what)
+
+
+def _price(methods: Methods, by_loss: bool, what: str) -> Panel:
+    """Traffic against quality, a marker a seed."""
+    lines = []
+    for name, runs in methods:
+        found = [
+            (run.megabytes_down + run.megabytes_up, run.last.loss if by_loss else run.last.accuracy)
+            for run in runs
+        ]
+        lines.append(_dots(name, [(x, y) for x, y in found if y is not None]))
+    known = tuple(line for line in lines if line.x)
+    wide = [x for line in known for x in line.x]
+    log = bool(wide) and min(wide) > 0 and max(wide) > 4 * min(wide)
+    return Panel(
+        Chart("What it costs", "MB to and from each client", what, known, log_x=log),
+        "The whole run; a marker a seed.",
+    )
+
+
+def _dots(name: str, found: Sequence[tuple[float, float]]) -> Line:
+    return Line(name, tuple(x for x, _ in found), tuple(y for _, y in found), points=True)
+
+
+def _course(name: str, runs: Sequence[Outcome], measure: Measure) -> Line:
+    """Mean and deviation over the seeds that measured it, after each round."""
+    rounds: list[float] = []
+    table: list[list[float]] = []
+    for number in range(max(len(run.records) for run in runs)):
+        found = [measure(run.records[number]) for run in runs if number < len(run.records)]
+        known = [value for value in found if value is not None]
+        if known:
+            rounds.append(number + 1.0)
+            table.append(known)
+    mean = tuple(float(np.mean(values)) for values in table)
+    if len(runs) < 2:
+        return Line(name, tuple(rounds), mean)
+    deviation = [float(np.std(values)) for values in table]
+    low = tuple(m - d for m, d in zip(mean, deviation, strict=True))
+    high = tuple(m + d for m, d in zip(mean, deviation, strict=True))
+    return Line(name, tuple(rounds), mean, low, high)
+
+
+def _known(cell: str) -> str:
+    return "" if cell == "-" else cell
+
+
+def _latex(cell: str) -> str:
+    for sign in "&%$#_{}":
+        cell = cell.replace(sign, f"\\{sign}")
+    return cell.replace("±", r" $\pm$ ")

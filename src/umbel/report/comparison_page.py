@@ -1,0 +1,88 @@
+"""The report of several runs, method by method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from umbel.folder import RunFolder
+from umbel.outcomes import Outcome, by_method
+from umbel.report import comparing
+from umbel.report.comparing import Methods, Sheet
+from umbel.report.markup import Markup, Part, element, join, table
+from umbel.report.page import Section, figures, page
+from umbel.report.panels import Panel
+from umbel.report.reading import made_with
+
+
+def comparison_page(name: str, folders: Sequence[RunFolder]) -> tuple[str, list[Panel]]:
+    """The page about runs of which a round is done, and the figures in it."""
+    finished = [folder for folder in folders if folder.finished]
+    shown = finished or list(folders)
+    methods = by_method([Outcome.of(folder) for folder in shown])
+    ends, courses = list(comparing.ends(methods)), list(comparing.courses(methods))
+    sections = [
+        Section("Methods side by side", (_table(comparing.sheet(methods)), figures(ends))),
+        Section("Round by round", (figures(courses),)),
+        Section("Run it again", tuple(_again(name, shown))),
+    ]
+    head = _head(methods, folders, finished)
+    return page(f"{name}: {len(methods)} methods", head, sections), [*ends, *courses]
+
+
+def _head(
+    methods: Methods, folders: Sequence[RunFolder], finished: Sequence[RunFolder]
+) -> list[Part]:
+    seeds = sorted({run.seed for _, runs in methods for run in runs})
+    best, runs = methods[-1]
+    value = runs[0].last.accuracy
+    by = "lowest loss" if value is None else "highest accuracy"
+    said = f"{len(methods)} methods, {len(seeds)} seeds ({', '.join(map(str, seeds))}). "
+    parts: list[Part] = [element("p", f"{said}The {by} is that of {best}.")]
+    left = [folder.path.name for folder in folders if folder not in finished]
+    if left:
+        what = "so they are left out" if finished else "so what follows is so far"
+        text = f"Not finished, {what}: {', '.join(left)}."
+        parts.append(element("p", element("strong", text), class_="notice", role="note"))
+    return parts
+
+
+def _table(sheet: Sheet) -> Markup:
+    """The table, and the same as text in three forms."""
+    texts = {"Markdown": sheet.markdown, "CSV": sheet.csv, "LaTeX": sheet.latex}
+    buttons = [
+        element("button", f"copy as {kind}", type="button", data_copy=f"table-{kind.lower()}")
+        for kind in texts
+    ]
+    areas = []
+    for kind, text in texts.items():
+        name = f"table-{kind.lower()}"
+        box = element("textarea", text, id=name, readonly=True, spellcheck="false")
+        areas.append(element("div", element("label", kind, for_=name), box))
+    caption = (
+        "Mean ± standard deviation over seeds, after the last round; the best last. Accuracy is "
+        "the mean over clients of each one's test accuracy; MB and seconds are of the whole run."
+    )
+    return join(
+        table(sheet.heads, sheet.rows, id="methods"),
+        element("p", caption, class_="quiet"),
+        element("div", *buttons, class_="tools"),
+        element("details", element("summary", "the table as text"), *areas),
+    )
+
+
+def _again(name: str, folders: Sequence[RunFolder]) -> Iterator[Part]:
+    seeds = sorted({folder.experiment.seed for folder in folders})
+    first = f" --first-seed {seeds[0]}" if seeds[0] else ""
+    command = f"umbel compare {name} --seeds {len(seeds)}{first}"
+    yield element("p", "If these runs are of umbel compare, this command makes them again:")
+    yield element("pre", command, id="command")
+    yield element("button", "copy the command", type="button", class_="copy", data_copy="command")
+    for session in folders[0].sessions()[:1]:
+        yield element("p", f"Begun: {made_with(session)}", class_="quiet")
+    yield element("p", "Each by itself, with this text in a file, by umbel run FILE --seed N:")
+    named: dict[str, str] = {}
+    for folder in folders:
+        text = folder.file("experiment.toml").read_text(encoding="utf-8")
+        named.setdefault(folder.experiment.name, text)
+    for method, text in named.items():
+        yield element("details", element("summary", f"{method}.toml"), element("pre", text))

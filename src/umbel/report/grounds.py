@@ -1,0 +1,208 @@
+"""Figures of what a method's clusters rest on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from umbel.charts import Chart, Dot, Heatmap, Line, Mark, Scatter
+from umbel.evidence import Snapshot
+from umbel.report.clients import said
+from umbel.report.panels import Panel
+from umbel.report.reading import Client, Known
+from umbel.report.rounds import course
+from umbel.report.trees import brackets, ordered_tree
+
+MEASURES: Mapping[str, tuple[str, str]] = {
+    "best_cross": ("Smallest cross-similarity of the best pair", "alpha-min-cross"),
+    "merges": ("Merges", "merges a round"),
+}
+"""Titles of what methods add to their records."""
+
+LIMITS: Mapping[str, tuple[str, ...]] = {"best_cross": ("alpha_0",)}
+"""The settings that a measure is compared with."""
+
+TABLES: Mapping[str, tuple[str, str, str]] = {
+    "losses": ("Loss of every model on each client", "loss", "A client takes the lowest."),
+    "scores": ("Score of every model on each client", "score", "A client takes the highest."),
+    "weights": ("Weight of every model for each client", "weight", "A client mixes by these."),
+}
+
+MATRICES: Mapping[str, tuple[str, str]] = {
+    "similarity": ("Similarity of clients", "similarity"),
+    "distance": ("Distance of clients", "distance"),
+}
+
+UNDRAWN = ("queries", "last_change", "separated")
+"""What is seen elsewhere, or tells little."""
+
+VIEWS = 4
+"""Features are shown after so many rounds at most."""
+
+
+def grounds(known: Known) -> Iterator[Panel]:
+    """All that is known of why the clusters are what they are."""
+    if known.snapshots:
+        last = known.snapshots[-1]
+        for kind in last.tensors:
+            if kind in MATRICES:
+                yield _matrix(known, last, kind)
+            elif kind in TABLES:
+                yield _table(known, last, kind)
+        if "singular_values" in last.tensors:
+            yield _spectrum(last)
+        if "features" in last.tensors:
+            yield from _features(known)
+    yield from _measures(known)
+
+
+def _matrix(known: Known, snapshot: Snapshot, kind: str) -> Panel:
+    """Clients against clients, ordered by cluster, with a tree of each cluster and of all."""
+    clients = _whose(known, snapshot)
+    values = snapshot.tensors[kind].double().numpy()
+    clusters = np.array([client.cluster for client in clients])
+    tree = ordered_tree(1 - values if kind == "similarity" else values, clusters)
+    order = [int(place) for place in tree.order]
+    ordered = [clients[place] for place in order]
+    title, what = MATRICES[kind]
+    breaks = [n for n in range(1, len(order)) if clusters[order[n]] != clusters[order[n - 1]]]
+    names = tuple(client.name for client in ordered)
+    figure = Heatmap(
+        f"{title} after round {snapshot.round + 1}",
+        what,
+        values[np.ix_(order, order)],
+        names,
+        names,
+        brackets(tree),
+        tuple(breaks),
+        tuple(said(client) for client in ordered),
+    )
+    note = (
+        "Clients in the order of the clusters they are in; gaps: not known. "
+        "The tree joins clients, and then clusters, by their mean distance."
+    )
+    return Panel(figure, note + _share(known, clients), wide=True)
+
+
+def _table(known: Known, snapshot: Snapshot, kind: str) -> Panel:
+    """Clients against models, ordered by cluster."""
+    clients = _whose(known, snapshot)
+    values = snapshot.tensors[kind].double().numpy()
+    order = sorted(range(len(clients)), key=lambda n: (clients[n].cluster, clients[n].group))
+    ordered = [clients[place] for place in order]
+    clusters = [client.cluster for client in ordered]
+    title, what, rule = TABLES[kind]
+    figure = Heatmap(
+        f"{title} after round {snapshot.round + 1}",
+        what,
+        values[order],
+        tuple(client.name for client in ordered),
+        tuple(f"model {number}" for number in range(values.shape[1])),
+        breaks=tuple(n for n in range(1, len(order)) if clusters[n] != clusters[n - 1]),
+        details=tuple(said(client) for client in ordered),
+    )
+    note = f"{rule} Clients in the order of the clusters they are in; gaps: never asked."
+    return Panel(figure, note + _share(known, clients))
+
+
+def _spectrum(snapshot: Snapshot) -> Panel:
+    """Singular values and their largest gap, as Kim et al. 2024, Fig. 19."""
+    values = snapshot.tensors["singular_values"].tolist()
+    numbers = tuple(float(number + 1) for number in range(len(values)))
+    gaps = [a - b for a, b in pairwise(values)]
+    marks: tuple[Mark, ...] = ()
+    if gaps:
+        after = int(np.argmax(gaps)) + 1
+        marks = (Mark(after + 0.5, f"largest gap: after {after}"),)
+    line = Line("singular values", numbers, tuple(values), points=True)
+    title = f"Singular values after round {snapshot.round + 1}"
+    return Panel(
+        Chart(title, "number", "singular value", (line,), marks),
+        "Of the clients' vectors; the largest gap is a hint of how many clusters there are.",
+    )
+
+
+def _features(known: Known) -> Iterator[Panel]:
+    """Where clients are in two dimensions, over time, as Kim et al. 2024, Fig. 12."""
+    snapshots: list[Snapshot] = []
+    for each in known.snapshots:
+        # A clustering that is settled for good has the same features ever after.
+        new = not snapshots or not _same(each, snapshots[-1])
+        snapshots += [each] if new and len(each.tensors["features"]) > 1 else []
+    picked = np.unique(np.linspace(0, len(snapshots) - 1, VIEWS).round().astype(int))
+    before: dict[int, NDArray[np.float64]] = {}
+    for place in picked if snapshots else ():
+        snapshot = snapshots[place]
+        numbers = snapshot.tensors["clients"].tolist()
+        flat = _turned(_flat(snapshot.tensors["features"].double().numpy()), numbers, before)
+        before = dict(zip(numbers, flat, strict=True))
+        clients = _whose(known, snapshot)
+        grouped = any(client.group for client in clients)
+        dots = tuple(
+            Dot(float(x), float(y), 1, c.group if grouped else str(c.cluster), said(c))
+            for (x, y), c in zip(flat, clients, strict=True)
+        )
+        kind = "planted group" if grouped else "cluster"
+        title = f"Clients' features after round {snapshot.round + 1}"
+        yield Panel(
+            Scatter(title, "first direction", "second direction", dots, kind),
+            "The two directions in which they differ most." + _share(known, clients),
+        )
+
+
+def _same(one: Snapshot, other: Snapshot) -> bool:
+    """Whether the features are the same."""
+    return torch.equal(one.tensors["features"], other.tensors["features"])
+
+
+def _flat(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rows (N, D) in the two directions in which they differ most: (N, 2)."""
+    centred = rows - rows.mean(0)
+    _, _, directions = np.linalg.svd(centred, full_matrices=False)
+    found = np.zeros((len(rows), 2))
+    found[:, : len(directions[:2])] = centred @ directions[:2].T
+    return found
+
+
+def _turned(
+    rows: NDArray[np.float64], clients: Sequence[int], before: Mapping[int, NDArray[np.float64]]
+) -> NDArray[np.float64]:
+    """The same rows (N, 2), turned or mirrored so that clients stay near where they were."""
+    both = [place for place, client in enumerate(clients) if client in before]
+    if len(both) < 2:
+        return rows
+    old = np.stack([before[clients[place]] for place in both])
+    left, _, right = np.linalg.svd(rows[both].T @ old)
+    turned: NDArray[np.float64] = rows @ left @ right
+    return turned
+
+
+def _measures(known: Known) -> Iterator[Panel]:
+    """What the method adds to its records, where it varies."""
+    names = dict.fromkeys(name for record in known.records for name in record.measures)
+    for name in names:
+        line = course(known, name, lambda r, name=name: r.measures.get(name))  # type: ignore[misc]
+        if name in UNDRAWN or len(set(line.y)) < 2:
+            continue
+        title, what = MEASURES.get(name, (name.replace("_", " ").capitalize(), name))
+        settings = [(key, getattr(known.experiment.algorithm, key)) for key in LIMITS.get(name, ())]
+        limits = [Line(key, (line.x[0], line.x[-1]), (at, at)) for key, at in settings]
+        zero = not limits and min(line.y) >= 0
+        lines = (line, *limits)
+        yield Panel(Chart(title, "round", what, lines, known.marks, from_zero=zero))
+
+
+def _whose(known: Known, snapshot: Snapshot) -> list[Client]:
+    """The clients that a snapshot is about, those of rows too if nothing is known of them."""
+    numbers = snapshot.tensors["clients"].tolist()
+    return [known.clients[n] if n < len(known.clients) else Client(str(n), n, 0) for n in numbers]
+
+
+def _share(known: Known, clients: Sequence[Client]) -> str:
+    if len(clients) >= len(known.clients):
+        return ""
+    return f" Of {len(known.clients)} clients {len(clients)} are shown."

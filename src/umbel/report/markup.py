@@ -1,0 +1,61 @@
+"""HTML that is put together from parts; text is escaped unless it says that it is HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+EMPTY = ("input", "link", "meta")
+"""Elements without an end."""
+
+
+@dataclass(frozen=True)
+class Markup:
+    """HTML, to be taken as it is."""
+
+    text: str
+
+
+Part = str | Markup
+
+
+def element(name: str, /, *parts: Part, **attributes: str | bool) -> Markup:
+    """An element; `class_` is its class, `data_sort` its data-sort, True an attribute alone."""
+    said = []
+    for key, value in attributes.items():
+        written = key.rstrip("_").replace("_", "-")
+        if value is True:
+            said.append(f" {written}")
+        elif value is not False:
+            said.append(f' {written}="{escape(value)}"')
+    start = f"<{name}{''.join(said)}>"
+    return Markup(start if name in EMPTY else f"{start}{join(*parts).text}</{name}>")
+
+
+def join(*parts: Part) -> Markup:
+    """The parts, one after another."""
+    return Markup("".join(p.text if isinstance(p, Markup) else escape(p) for p in parts))
+
+
+def table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, **attributes: str
+) -> Markup:
+    """A table whose first column heads its rows, and whose first few are words, not numbers."""
+    sides = ["" if place < left else "number" for place in range(len(heads))]
+    top = [element("th", h, scope="col", class_=s) for h, s in zip(heads, sides, strict=True)]
+    body = []
+    for row in rows:
+        first, *others = row
+        cells = [
+            element("td", cell, class_=side) for cell, side in zip(others, sides[1:], strict=True)
+        ]
+        body.append(element("tr", element("th", first, scope="row"), *cells))
+    whole = element(
+        "table",
+        element("thead", element("tr", *top)),
+        element("tbody", *body),
+        **attributes,
+    )
+    # What is wider than the page is scrolled by itself, by keyboard too.
+    return element("div", whole, class_="wide", tabindex="0", role="region", aria_label="table")

@@ -1,0 +1,52 @@
+"""A figure of a report with what is to be said about it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from umbel.charts import Chart, Figure, Heatmap, Line, Scatter
+
+
+@dataclass(frozen=True)
+class Panel:
+    """A figure, and a sentence under it."""
+
+    figure: Figure
+    note: str = ""
+    wide: bool = False  # takes the whole width of the page
+
+    @property
+    def file_name(self) -> str:
+        """What its files are called."""
+        return re.sub(r"[^a-z0-9]+", "-", self.figure.title.lower()).strip("-")
+
+
+def described(figure: Figure) -> str:
+    """What there is to see, in words, for those who do not see it."""
+    if isinstance(figure, Chart):
+        marks = [f"{mark.text} at {mark.x:g}" for mark in figure.marks]
+        said = [_line(figure, line) for line in figure.lines]
+        what = f"{figure.y_title} against {figure.x_title}" if figure.x_title else figure.y_title
+        return f"Chart, {what}. {'; '.join([*said, *marks])}."
+    if isinstance(figure, Heatmap):
+        rows, columns = figure.values.shape
+        return f"Heat map of {figure.value_title}: {rows} rows, {columns} columns."
+    assert isinstance(figure, Scatter)
+    kinds = f" in {len(figure.groups)} kinds ({figure.group_title})" if figure.group_title else ""
+    axes = "" if figure.is_map else f": {figure.y_title} against {figure.x_title}"
+    labels = f" {'; '.join(label.text for label in figure.labels[:12])}." if figure.labels else ""
+    return f"{len(figure.dots)} dots{kinds}{axes}.{labels}"
+
+
+def _line(figure: Chart, line: Line) -> str:
+    known = [(x, y) for x, y in zip(line.x, line.y, strict=True) if y is not None and y == y]
+    if not known:
+        return f"{line.name}: nothing known"
+    if figure.categories:
+        values = [f"{figure.categories[round(x)]} {y:.3g}" for x, y in known]
+        return f"{line.name}: {', '.join(values)}"
+    (first, begin), (last, end) = known[0], known[-1]
+    if first == last:
+        return f"{line.name}: {end:.3g} at {last:g}"
+    return f"{line.name}: {begin:.3g} at {first:g}, {end:.3g} at {last:g}"

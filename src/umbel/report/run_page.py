@@ -1,0 +1,177 @@
+"""The report of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from umbel.outcomes import MEGABYTE
+from umbel.report import clients, rounds
+from umbel.report.grounds import grounds
+from umbel.report.markup import Markup, Part, element, join, table
+from umbel.report.page import Section, data, figures, lines, page
+from umbel.report.panels import Panel
+from umbel.report.reading import Client, Known, made_with
+
+MOST_ROWS = 300
+"""A table shows so many clients at once; the rest are found by searching and sorting."""
+
+
+def run_page(known: Known) -> tuple[str, list[Panel]]:
+    """The page, and the figures in it."""
+    quality, cost = list(rounds.quality(known)), list(rounds.cost(known))
+    whole_map, fortunes = clients.cluster_map(known), clients.fortunes(known)
+    reasons, absences = list(grounds(known)), rounds.absences(known)
+    sections = [Section("Round by round", (figures(quality),))]
+    shown = [panel for panel in (whole_map, fortunes) if panel is not None]
+    if known.clients:
+        sections.append(Section("Clusters and clients", _clients(known, shown)))
+    if reasons:
+        sections.append(Section("What the clusters rest on", (figures(reasons),)))
+    sections.append(Section("Traffic and time", (figures(cost),)))
+    if absences is not None:
+        sections.append(Section("Absent clients", (figures([absences]), _absent(known))))
+    sections.append(Section("Run it again", tuple(_again(known))))
+    panels = [*quality, *shown, *reasons, *cost, *([absences] if absences else [])]
+    title = f"{known.experiment.name}, seed {known.experiment.seed}"
+    return page(title, _head(known), sections), panels
+
+
+def _head(known: Known) -> list[Part]:
+    """What was run, whether it is finished, and what it came to."""
+    experiment, done = known.experiment, len(known.records)
+    parts: list[Part] = []
+    if experiment.description:
+        parts.append(element("p", experiment.description))
+    if not known.finished:
+        text = (
+            f"This run is not finished: {done} of {experiment.rounds} rounds are done. "
+            f"What follows is so far; umbel resume goes on with it. What clients get, one by one, "
+            "is known at the end."
+        )
+        parts.append(element("p", element("strong", text), class_="notice", role="note"))
+    tiles = [
+        element(
+            "div",
+            element("dt", name),
+            element(
+                "dd", element("div", value, class_="value"), element("div", more, class_="more")
+            ),
+        )
+        for name, value, more in _headline(known)
+    ]
+    return [*parts, element("dl", *tiles, class_="tiles")]
+
+
+def _headline(known: Known) -> Iterator[tuple[str, str, str]]:
+    """Names, values, and what more is to be said."""
+    last, worst = known.last, next(iter(known.worst_first), None)
+    named = worst is not None and (worst.accuracy if not known.by_loss else worst.loss) is not None
+    whose = f"client {worst.name}" if named and worst is not None else "over all clients"
+    if not known.by_loss:
+        yield "Accuracy", _number(last.accuracy, 3), "mean over clients, on their test examples"
+        yield "Worst client", _number(last.worst, 3), whose
+    else:
+        yield "Loss", _number(last.loss, 4), "mean over clients, on their test examples"
+        if named and worst is not None:
+            yield "Worst client's loss", _number(worst.loss, 4), whose
+    yield "Clusters", _number(last.num_clusters, 0), f"of {len(known.clients)} clients"
+    if known.has_groups:
+        yield "ARI", _number(last.ari, 2), f"purity {_number(last.purity, 2)}; 1 is perfect"
+    down = sum(record.bytes_down for record in known.records) / MEGABYTE
+    up = sum(record.bytes_up for record in known.records) / MEGABYTE
+    yield "Traffic", f"{_three(down + up)} MB", f"{_three(down)} to clients, {_three(up)} from them"
+    seconds = sum(record.seconds for record in known.records)
+    yield "Time", f"{_three(seconds)} s", f"{len(known.records)} rounds, without evaluation"
+
+
+def _clients(known: Known, panels: Sequence[Panel]) -> tuple[Part, ...]:
+    """The figures of clients, a table of clusters, and a table of clients to search."""
+    parts: list[Part] = [figures(panels), element("h3", "Every cluster")]
+    several = clients.members(known.clients)[:100]
+    heads = ["cluster", "clients", "training examples", *([_what(known)] if known.finished else [])]
+    heads += ["planted groups"] if known.has_groups and known.finished else []
+    parts.append(table(heads, [_cluster_row(known, each, len(heads)) for each in several]))
+    if not known.finished:
+        return tuple(parts)
+    heads = [
+        "client",
+        "cluster",
+        "planted group",
+        "training examples",
+        "test accuracy",
+        "test loss",
+    ]
+    rows = [_row(client) for client in known.worst_first]
+    dropped = {place for place, _ in enumerate(heads) if not any(row[place] for row in rows)}
+    heads = [head for place, head in enumerate(heads) if place not in dropped]
+    rows = [[cell for place, cell in enumerate(row) if place not in dropped] for row in rows]
+    some = rows[:MOST_ROWS]
+    listed = table(heads, some, id="clients", data_sortable="yes")
+    search = element("input", type="search", id="clients-search", autocomplete="off")
+    label = element("label", "Find a client ", search, for_="clients-search")
+    note = f"{len(some)} of {len(rows)} clients shown"
+    status = element("span", note, id="clients-status", role="status", class_="quiet")
+    parts.append(element("h3", "Every client, the worst first"))
+    parts.append(element("div", label, status, class_="tools"))
+    # Only what is not on the page already is sent along.
+    more = data(rows, id="clients-all") if len(rows) > len(some) else Markup("")
+    return (*parts, element("div", listed, class_="tall", tabindex="0"), more)
+
+
+def _row(client: Client) -> list[str]:
+    return [
+        client.name,
+        str(client.cluster),
+        client.group,
+        "" if client.examples is None else str(client.examples),
+        "" if client.accuracy is None else f"{client.accuracy:.4f}",
+        "" if client.loss is None else f"{client.loss:.4f}",
+    ]
+
+
+def _cluster_row(known: Known, members: Sequence[Client], width: int) -> list[str]:
+    values = [c.loss if known.by_loss else c.accuracy for c in members]
+    sure = [value for value in values if value is not None]
+    row = [
+        str(members[0].cluster),
+        str(len(members)),
+        str(sum(c.examples or 0 for c in members)) if known.finished else "not known yet",
+        f"{sum(sure) / len(sure):.4f}" if sure else "-",
+        " ".join(sorted({client.group for client in members})),
+    ]
+    return [*row[:3], *(row[3:] if known.finished else [])][:width]
+
+
+def _absent(known: Known) -> Markup:
+    heads = ["client", "times missing", "times refused", "why refused last"]
+    rows = [[n, str(m), str(r), why] for n, m, r, why in rounds.absent_most(known)]
+    return join(element("h3", "Absent most often"), table(heads, rows))
+
+
+def _again(known: Known) -> Iterator[Part]:
+    """What to type, and on what it was run."""
+    file = "experiment.toml"
+    yield lines(
+        f"With umbel, the text below in a file {file}, and the same versions, this command makes "
+        "the same run. On other processors and versions the last digits may differ."
+    )
+    yield element("pre", f"umbel run {file}", id="command")
+    yield element("button", "copy the command", type="button", class_="copy", data_copy="command")
+    inside = element("pre", known.toml, id="experiment")
+    yield element("details", element("summary", f"{file}: all settings"), inside)
+    yield element("button", f"copy {file}", type="button", class_="copy", data_copy="experiment")
+    yield element("h3", "Made with")
+    yield element("ul", *(element("li", made_with(session)) for session in known.sessions))
+
+
+def _what(known: Known) -> str:
+    return "mean test loss" if known.by_loss else "mean test accuracy"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _three(value: float) -> str:
+    """Three digits, and no powers of ten."""
+    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"

@@ -1,0 +1,42 @@
+"""Writing the report of a run or of a folder of runs."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from umbel.checks import UsageError, check
+from umbel.folder import RunFolder
+from umbel.plots import draw
+from umbel.report.comparison_page import comparison_page
+from umbel.report.reading import Known
+from umbel.report.run_page import run_page
+
+
+def write_report(path: Path, out: Path | None = None, figures: Path | None = None) -> list[Path]:
+    """Write the page, and its figures too if a folder for them is given: the files written.
+
+    The page is `report.html` in the folder itself unless `out` says where. Raises `UsageError`
+    where `path` holds no run of which a round is done, or a library is missing.
+    """
+    if importlib.util.find_spec("plotly") is None:
+        raise UsageError('report: needs an extra: pip install "umbel[report]"')
+    if (path / "experiment.toml").is_file():
+        text, panels = run_page(Known.of(RunFolder.open(path)))
+    else:
+        folders = [RunFolder(file.parent) for file in sorted(path.glob("*/experiment.toml"))]
+        begun = [folder for folder in folders if folder.begun]
+        check(bool(begun), "report", str(path), "the folder of a run, or of runs, that were begun")
+        text, panels = comparison_page(path.resolve().name, begun)
+    page = path / "report.html" if out is None else out
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(text, encoding="utf-8")
+    written = [page]
+    if figures is not None:
+        figures.mkdir(parents=True, exist_ok=True)
+        for panel in panels:
+            for suffix in (".png", ".svg"):
+                file = figures / f"{panel.file_name}{suffix}"
+                draw([panel.figure], file)
+                written.append(file)
+    return written

@@ -1,0 +1,197 @@
+"""What a reader meets: pages opened in a browser without a screen."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.report.pages import NASTY, compared, made, many, own
+from umbel.report import write_report
+
+pytest.importorskip("plotly", reason="the extra umbel[report] is not installed")
+pytest.importorskip("selenium", reason="selenium is not installed")
+
+from selenium.webdriver import ActionChains, Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.ui import WebDriverWait
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+
+pytestmark = [
+    pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium or chromedriver is not there"),
+    # One browser for all of these.
+    pytest.mark.xdist_group("browser"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+MARKS = "path.point, .heatmaplayer image, .scatterlayer path.js-line"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chrome]:
+    options = ChromeOptions()
+    options.binary_location = str(CHROMIUM)
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    found = Chrome(options=options, service=Service(str(DRIVER)))
+    yield found
+    found.quit()
+
+
+class Reader:
+    """Opens a report as wide as wished, and looks at it."""
+
+    def __init__(self, browser: Chrome, folder: Path) -> None:
+        self.browser, self.folder = browser, folder
+
+    def open(self, path: Path, width: int = 1280, scheme: str = "light") -> None:
+        (file,) = write_report(path, self.folder / "report.html")
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        colours = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", colours)
+        self.browser.get(file.as_uri())
+        WebDriverWait(self.browser, 60).until(
+            lambda _: self.do("return document.documentElement.dataset.drawn") == "yes"
+        )
+
+    def do(self, script: str, *arguments: object) -> Any:
+        return self.browser.execute_script(script, *arguments)
+
+    def all(self, selector: str) -> list[WebElement]:
+        return self.browser.find_elements(By.CSS_SELECTOR, selector)
+
+    def one(self, selector: str) -> WebElement:
+        return self.browser.find_element(By.CSS_SELECTOR, selector)
+
+    def rows(self) -> list[str]:
+        cells = "#clients tbody tr"
+        script = "return [...document.querySelectorAll(arguments[0])].map((row) => row.innerText)"
+        found: list[str] = self.do(script, cells)
+        return found
+
+
+@pytest.fixture
+def reader(browser: Chrome, tmp_path: Path) -> Reader:
+    return Reader(browser, tmp_path)
+
+
+def paths() -> dict[str, Path]:
+    return {"run": made("flacc-digits", "rounds=25"), "own": own(), "comparison": compared()}
+
+
+@pytest.mark.parametrize("name", ["run", "own", "comparison", "many"])
+def test_every_figure_is_drawn_without_an_error(name: str, reader: Reader) -> None:
+    reader.open(paths().get(name) or many())
+    drawings = reader.all(".drawing")
+    assert len(drawings) >= 6
+    counts = reader.do(
+        "return [...document.querySelectorAll('.drawing')]"
+        ".map((each) => each.querySelectorAll(arguments[0]).length)",
+        MARKS,
+    )
+    assert all(count > 0 for count in counts), counts
+    assert not reader.browser.get_log("browser")  # type: ignore[no-untyped-call]
+
+
+@pytest.mark.parametrize("name", ["run", "own", "comparison"])
+def test_on_a_phone_nothing_is_wider_than_the_page(name: str, reader: Reader) -> None:
+    reader.open(paths()[name], width=375)
+    assert reader.do("return document.documentElement.scrollWidth") == 375
+    assert reader.do("return innerWidth") == 375
+    wide = reader.do(
+        "return [...document.querySelectorAll(arguments[0])]"
+        ".filter((each) => each.getBoundingClientRect().right > 376).map((each) => each.outerHTML)",
+        ".drawing svg, h1, h2, p, .tools button, .copy, input",
+    )
+    assert not wide
+
+
+def test_hovering_shows_who_it_is(reader: Reader) -> None:
+    reader.open(own())
+    place = 3  # the map
+    dot = reader.all(".drawing")[place].find_elements(By.CSS_SELECTOR, "path.point")[0]
+    reader.do("arguments[0].scrollIntoView({block: 'center'})", dot)
+    ActionChains(reader.browser).move_to_element(dot).perform()
+    WebDriverWait(reader.browser, 10).until(lambda _: reader.all(".hoverlayer text"))
+    words = " ".join(each.text for each in reader.all(".hoverlayer text"))
+    assert "training examples" in words
+    assert "accuracy" in words
+    assert NASTY in words or "site <b>" in words  # as it is, and not as HTML
+
+
+def test_the_table_is_searched_and_sorted_by_keyboard(reader: Reader) -> None:
+    reader.open(own())
+    assert len(reader.rows()) == 12
+    search = reader.one("#clients-search")
+    search.send_keys("<SCRIPT")
+    assert [row.split("\t")[0] for row in reader.rows()] == [NASTY]
+    assert reader.one("#clients-status").text == "1 of 12 clients shown"
+    search.send_keys(Keys.CONTROL, "a", Keys.DELETE)
+    head = reader.one("#clients th:last-child")
+    head.find_element(By.TAG_NAME, "button").send_keys(Keys.ENTER)
+    assert head.get_attribute("aria-sort") == "ascending"
+    losses = [float(row.split("\t")[-1]) for row in reader.rows()]
+    assert losses == sorted(losses)
+    head.find_element(By.TAG_NAME, "button").send_keys(Keys.SPACE)
+    assert [float(row.split("\t")[-1]) for row in reader.rows()] == losses[::-1]
+    assert not reader.browser.get_log("browser")  # type: ignore[no-untyped-call]
+
+
+def test_clients_that_are_not_shown_are_found(reader: Reader) -> None:
+    reader.open(many())
+    assert len(reader.rows()) == 300
+    reader.one("#clients-search").send_keys("2999")
+    assert any(row.startswith("2999\t") for row in reader.rows())
+
+
+def _until_it_says(reader: Reader, button: WebElement, words: str) -> None:
+    WebDriverWait(reader.browser, 10).until(lambda _: button.text == words)
+
+
+def test_the_table_of_methods_is_copied_as_text(reader: Reader) -> None:
+    reader.open(compared())
+    grant = {"permissions": ["clipboardReadWrite", "clipboardSanitizedWrite"]}
+    reader.browser.execute_cdp_cmd("Browser.grantPermissions", grant)
+    for kind, begins in (("markdown", "| method |"), ("csv", "method,"), ("latex", "\\begin{tab")):
+        button = reader.one(f"button[data-copy=table-{kind}]")
+        reader.do("arguments[0].scrollIntoView({block: 'center'})", button)
+        button.click()
+        _until_it_says(reader, button, "copied")
+        copied = reader.browser.execute_async_script(
+            "const done = arguments[0]; navigator.clipboard.readText().then(done, done)"
+        )
+        expected = reader.one(f"#table-{kind}").get_attribute("value")
+        assert str(copied).startswith(begins)
+        assert copied == expected
+
+
+def test_where_copying_is_forbidden_the_text_is_shown(reader: Reader) -> None:
+    reader.open(compared())
+    reader.do(
+        "Object.defineProperty(navigator, 'clipboard', {value: undefined});"
+        "document.execCommand = () => false"
+    )
+    button = reader.one("button[data-copy=table-csv]")
+    assert not reader.one("#table-csv").is_displayed()
+    button.send_keys(Keys.ENTER)
+    _until_it_says(reader, button, "marked: press Ctrl+C")
+    assert reader.one("#table-csv").is_displayed()
+
+
+def test_dark_pages_have_light_words_and_lines(reader: Reader) -> None:
+    shades = {}
+    for scheme in ("light", "dark"):
+        reader.open(made("flacc-digits", "rounds=25"), scheme=scheme)
+        style = "const s = getComputedStyle(document.body); return [s.color, s.backgroundColor]"
+        tick = "return getComputedStyle(document.querySelector('.xtick text')).fill"
+        shades[scheme] = [*reader.do(style), reader.do(tick)]
+    assert not set(shades["light"]) & set(shades["dark"])

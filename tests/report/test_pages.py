@@ -1,0 +1,230 @@
+"""What is on the pages, read without a browser."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.report.pages import NASTY, Page, compared, made, many, own
+from tests.shell import Shell
+from umbel.checks import UsageError
+from umbel.folder import RunFolder
+from umbel.report import write_report
+
+graph_objects = pytest.importorskip(
+    "plotly.graph_objects", reason="the extra umbel[report] is not installed"
+)
+
+SECTIONS = ["Round by round", "Clusters and clients", "What the clusters rest on"]
+LAST = ["Traffic and time", "Run it again"]
+
+
+def report(path: Path, tmp_path: Path) -> Page:
+    (file,) = write_report(path, tmp_path / "report.html")
+    return Page(file.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(params=["run", "own", "many", "comparison"])
+def page(request: pytest.FixtureRequest, tmp_path: Path) -> Page:
+    """Reports of every kind."""
+    paths = {"run": made("flacc-digits", "rounds=25"), "own": own(), "many": many()}
+    return report(paths.get(request.param, compared()), tmp_path)
+
+
+def test_a_page_loads_nothing(page: Page) -> None:
+    for element in page.elements:
+        for name in ("src", "href", "srcset", "action", "data"):
+            value = element.attributes.get(name)
+            assert value is None or value.startswith(("#", "data:,")), element
+    style = re.findall(r"<style>(.*?)</style>", page.text, re.DOTALL)
+    assert "url(" not in "".join(style)
+    assert "@import" not in "".join(style)
+    assert len(page.text) < 8e6
+
+
+def test_every_figure_says_what_it_shows_and_is_one_that_plotly_accepts(page: Page) -> None:
+    drawings = [e for e in page.elements if e.attributes.get("class") == "drawing"]
+    assert len(drawings) == len(page.titles) == len(page.figures)
+    assert len(page.figures) >= 6
+    assert all(len(e.attributes["aria-label"] or "") > 20 for e in drawings)
+    for figure in page.figures:
+        text = json.dumps(figure)
+        for word in ("paper", "mark", "currentColor"):  # colours of the page
+            text = text.replace(f'"color": "{word}"', '"color": "#123456"')
+        graph_objects.Figure(json.loads(text))
+
+
+def test_headings_are_in_order_and_links_lead_somewhere(page: Page) -> None:
+    levels = [int(e.name[1]) for e in page.elements if re.fullmatch("h[1-6]", e.name)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+    names = [e.attributes["id"] for e in page.elements if "id" in e.attributes]
+    assert len(names) == len(set(names))
+    for element in page.elements:
+        if element.name == "a":
+            assert str(element.attributes["href"])[1:] in names
+        if element.name == "label":
+            assert element.attributes["for"] in names
+
+
+def test_a_run_with_groups_has_everything(tmp_path: Path) -> None:
+    page = report(made("flacc-digits", "rounds=25"), tmp_path)
+    assert page.headings == [*SECTIONS, *LAST]
+    assert page.titles == [
+        *("Accuracy", "Loss", "Agreement with the planted groups", "Clusters"),
+        *("Who is in which cluster", "Client by client", "Similarity of clients after round 18"),
+        *("Merges", "Smallest cross-similarity of the best pair", "Traffic", "Time"),
+    ]
+    for words in ("ARI", "purity", "umbel run experiment.toml", "n_merge = 2", "torch 2", "1.00"):
+        assert words in page.said
+    assert "not finished" not in page.said
+    notes = [n["text"] for f in page.figures for n in f["layout"].get("annotations", [])]
+    assert "1 → 4 models" in notes
+    assert notes.count("cluster 0: 5") == 1
+    cells = next(f for f in page.figures if "heatmap" in f["layout"].get("meta", {}))
+    assert len(cells["data"][0]["z"]) == 20
+    assert "planted group" in cells["layout"]["meta"]["heatmap"]["rows"][0]
+
+
+def test_a_run_without_groups_says_nothing_of_agreement(tmp_path: Path) -> None:
+    page = report(own(), tmp_path)
+    assert page.headings == [*SECTIONS, "Traffic and time", "Absent clients", "Run it again"]
+    for word in ("ARI", "purity", "planted"):
+        assert word not in page.said
+        assert word not in json.dumps(page.figures)
+    assert "times refused" in page.said
+
+
+def test_names_are_words_and_never_programs(tmp_path: Path) -> None:
+    page = report(own(), tmp_path)
+    assert NASTY in page.said  # as a parser reads it, after unescaping
+    assert NASTY not in page.text
+    # The page's data, plotly, and the page's own script; nothing that came with a name.
+    scripts = [e for e in page.elements if e.name == "script"]
+    assert len(scripts) == len(page.figures) + 2
+    assert "alert(1)" not in [e.name for e in page.elements]
+    assert not [e for e in page.elements if e.name in ("i", "b")]
+    for figure in page.figures:
+        assert "<script" not in json.dumps(figure)
+        assert "<b>" not in json.dumps(figure)
+
+
+def test_of_many_clients_a_share_is_drawn_and_the_page_says_so(tmp_path: Path) -> None:
+    page = report(many(), tmp_path)
+    assert "of their 3000 clients are drawn" in page.said
+    assert "300 of 3000 clients shown" in page.said
+    assert re.search(r"Of \d+ clients the 100 worst are drawn", page.said)
+    assert max(len(trace["x"]) for f in page.figures for trace in f["data"] if "x" in trace) < 2000
+    assert "Of 3000 clients 200 are shown." in page.said
+    (rows,) = re.findall(r'id="clients-all">(.*?)</script>', page.text)
+    assert len(json.loads(rows)) == 3000
+    page = report(many(num_clusters=None), tmp_path)
+    assert re.search(r"The 60 largest of 2\d{3} clusters are shown", page.said)
+
+
+def test_a_run_that_is_not_finished_says_so(tmp_path: Path) -> None:
+    page = report(own(rounds=9, stop=5), tmp_path)
+    assert "This run is not finished: 5 of 9 rounds are done." in page.said
+    assert page.headings[0] == "Round by round"
+    assert "Who is in which cluster" in page.titles
+    assert "Client by client" not in page.titles
+    folder = RunFolder(tmp_path / "nothing")
+    folder.path.mkdir()
+    folder.write("experiment.toml", RunFolder(own()).file("experiment.toml").read_text())
+    with pytest.raises(UsageError, match="a run of which a round is done"):
+        write_report(folder.path)
+
+
+def test_a_regression_is_told_by_its_loss(tmp_path: Path) -> None:
+    page = report(made("cfl-gp-linear", "rounds=5", "scenario.examples=40"), tmp_path)
+    assert "accuracy" not in page.said.lower()
+    assert "Worst client's loss" in page.said
+    assert page.titles[0] == "Loss"
+    assert "Singular values after round 5" in page.titles
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("lcfl-digits", "Distance of clients after round 3"),
+        ("cfl-gp-digits", "Clients' features after round 1"),
+        ("ifca-digits", "Loss of every model on each client after round 3"),
+        ("joint-digits", "Score of every model on each client after round 3"),
+        ("fedem-digits", "Weight of every model for each client after round 3"),
+        ("pacfl-digits", "Distance of clients after round 3"),
+    ],
+)
+def test_what_clusters_rest_on_is_shown_for_each_method(
+    name: str, title: str, tmp_path: Path
+) -> None:
+    page = report(made(name, "rounds=3"), tmp_path)
+    assert title.replace("'", "&#x27;") in page.titles
+
+
+def test_a_method_without_evidence_has_no_such_section(tmp_path: Path) -> None:
+    page = report(made("fedavg-digits", "rounds=2"), tmp_path)
+    assert "What the clusters rest on" not in page.headings
+
+
+def test_a_comparison_has_methods_side_by_side_and_a_table_in_three_forms(tmp_path: Path) -> None:
+    page = report(compared(), tmp_path)
+    assert page.headings == ["Methods side by side", "Round by round", "Run it again"]
+    assert "2 methods, 2 seeds (0, 1)." in page.said
+    assert "umbel compare two-methods --seeds 2" in page.said
+    accuracy = page.figures[page.titles.index("Accuracy")]
+    lines = [trace for trace in accuracy["data"] if trace.get("name")]
+    assert sorted(line["name"] for line in lines) == ["fedavg", "ifca"]
+    assert sum(trace.get("fill") == "toself" for trace in accuracy["data"]) == 2
+    markdown, sheet, latex = texts(page.text)
+    assert markdown.splitlines()[0].startswith("| method | accuracy | worst client | loss |")
+    assert markdown.splitlines()[1] == "| --- |" + " ---: |" * (
+        markdown.split("\n")[0].count("|") - 2
+    )
+    assert sheet.splitlines()[0].startswith("method,accuracy,accuracy std,worst client,")
+    assert len({line.count(",") for line in sheet.splitlines()}) == 1
+    assert latex.startswith("\\begin{tabular}{lrrr")
+    assert r"$\pm$" in latex
+
+
+def texts(page: str) -> list[str]:
+    return re.findall(r"<textarea[^>]*>(.*?)</textarea>", page, re.DOTALL)
+
+
+def test_a_comparison_with_a_run_that_is_not_finished_names_it(tmp_path: Path) -> None:
+    path = compared(1, "scenario.clients=8")
+    (path / "ifca-digits-seed0" / "clusters.csv").unlink()
+    page = report(path, tmp_path)
+    assert "Not finished, so they are left out: ifca-digits-seed0." in page.said
+    (path / "fedavg-digits-seed0" / "clusters.csv").unlink()
+    page = report(path, tmp_path)
+    assert "so what follows is so far" in page.said
+    assert "ifca" in texts(page.text)[0]
+
+
+def test_the_command_writes_the_page_and_its_figures(umbel: Shell) -> None:
+    pytest.importorskip("matplotlib", reason="the extra umbel[plot] is not installed")
+    umbel("compare", "both", "--seeds", "1")
+    printed, _ = umbel("report", "runs/both/flacc-seed0", "--figures", "pictures")
+    assert printed.splitlines()[0].startswith("runs/both/flacc-seed0/report.html: ")
+    names = {file.name for file in (umbel.folder / "pictures").iterdir()}
+    assert {"accuracy.png", "accuracy.svg", "who-is-in-which-cluster.png"} <= names
+    assert (umbel.folder / "runs/both/flacc-seed0/report.html").is_file()
+    umbel("report", "runs/both", "--out", "elsewhere/page.html")
+    assert (umbel.folder / "elsewhere" / "page.html").is_file()
+    assert "is not the folder of a run, or of runs" in umbel.refused("report", "both")
+    assert "is not the folder of a run, or of runs" in umbel.refused("report", "gone")
+
+
+def test_without_the_library_the_extra_is_named(
+    umbel: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing: Any = None
+    monkeypatch.setitem(sys.modules, "plotly", missing)
+    assert 'pip install "umbel[report]"' in umbel.refused("report", "both")
