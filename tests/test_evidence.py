@@ -103,6 +103,11 @@ def test_a_long_run_keeps_few_files_and_the_same_after_a_kill(killed: int, tmp_p
     whole, stopped = EvidenceFolder(tmp_path / "whole"), EvidenceFolder(tmp_path / "stopped")
     go(whole, 0, rounds)
     go(stopped, 0, killed)
+    for name in (
+        "round-00007.partial",
+        ".tmpA1b2C3",
+    ):  # of a process that was killed while it wrote
+        (stopped.path / name).write_bytes(b"half")
     stopped.cut(max(0, killed - 7))
     go(stopped, max(0, killed - 7), rounds)
     kept = {file.name: file.read_bytes() for file in whole.path.iterdir()}

@@ -52,9 +52,10 @@ class EvidenceFolder:
             self._thin(number + 1)
 
     def cut(self, next_round: int) -> None:
-        """Remove what is of rounds that are to be done again."""
-        for number, file in self._files():
-            if number >= next_round:
+        """Remove what is of rounds that are to be done again, and what a kill left half written."""
+        kept = {file for number, file in self._files() if number < next_round}
+        for file in self.path.glob("*"):
+            if file not in kept:
                 file.unlink()
 
     def read(self) -> list[Snapshot]:
