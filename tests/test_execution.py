@@ -264,7 +264,7 @@ def test_a_process_interrupted_from_the_keyboard_says_how_to_go_on(tmp_path: Pat
     )
     wait_for_records(process, folder, 2)  # type: ignore[arg-type]
     process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=180)
     assert process.returncode == 130
     assert errors.strip() == f"stopped; go on with: umbel resume {folder.path}"
     assert RunFolder.open(folder.path).records()
