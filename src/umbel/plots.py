@@ -41,7 +41,8 @@ def draw(charts: Sequence[Figure], file: Path, columns: int = 2) -> None:
     blank = _blank()
     columns = min(columns, len(charts))
     rows = ceil(len(charts) / columns)
-    figure = blank(figsize=(4.6 * columns, 3.4 * rows), layout="constrained")
+    width = 4.6 + 1.6 * any(map(_crowded, charts))
+    figure = blank(figsize=(width * columns, 3.4 * rows), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False).flatten()
     for axes, chart in zip(grid, charts, strict=False):
         if isinstance(chart, Chart):
@@ -128,10 +129,15 @@ def _draw_chart(axes: Any, chart: Chart) -> None:
             label.set_horizontalalignment("right")
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    if len(chart.lines) > 1:
-        many = len(chart.lines) > 5
-        size, columns = (6.5, 2) if many else (8, 1)
-        axes.legend(fontsize=size, ncols=columns, framealpha=0.7, edgecolor="none")
+    if _crowded(chart):
+        axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
+    elif len(chart.lines) > 1:
+        axes.legend(fontsize=8, framealpha=0.7, edgecolor="none")
+
+
+def _crowded(figure: Figure) -> bool:
+    """Whether the names of its lines would hide some of them: they then stand beside."""
+    return isinstance(figure, Chart) and len(figure.lines) > 5
 
 
 def _draw_line(axes: Any, line: Line, look: int, shift: float) -> None:

@@ -104,7 +104,7 @@ def _fig_5(size: Size) -> list[Cell]:
             full=scenario,
         )
         model = pick(size, smoke=MLP((32,)), reduced=MLP((512, 128)), full=full_model)
-        rounds = pick(size, smoke=(2, 2), reduced=(100, 400), full=(200, 500))
+        rounds = pick(size, smoke=(2, 2), reduced=(80, 200), full=(200, 500))
         lams = pick(size, smoke=(0.2,), reduced=(0.2,), full=(0.1, 0.2, 0.5))
         published = {"λ = 0.2": {"saved_pure_round": Published(SAVED[key])}}
         every = pick(size, smoke=1, reduced=10, full=1)
@@ -138,6 +138,11 @@ REPRODUCTIONS = (
         "40 clients, fewer rounds, 3 seeds",
         baseline=BASELINE,
         needs=("mnist",),
+        remarks="The more weight the direction of gradients has, the sooner purity first reaches "
+        "0.9, as in the paper. What is saved is less than the paper's 99%: the baseline here, "
+        "whose clients judge by the mini-batch they train on, finds the groups within tens of "
+        "rounds, where 99% would mean hundreds or thousands. With λ = 0.5 two groups come to share "
+        "a model later on, and stay there.",
     ),
     Reproduction(
         "lin-fig4-cnn",
