@@ -12,7 +12,7 @@ import numpy as np
 
 from umbel import config
 from umbel.checks import UsageError
-from umbel.cluster_count import count_clusters
+from umbel.cluster_count import singular_values
 from umbel.data.federation import Federation
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
@@ -135,7 +135,7 @@ def _found(wanted: Reproduction, cell: Cell, seeds: Sequence[int], runs_dir: Pat
 
 
 def _spectrum(folder: RunFolder) -> tuple[float, ...]:
-    values = count_clusters(load(folder.path).profile, folder.experiment.seed).singular_values
+    values = singular_values(load(folder.path).profile, folder.experiment.seed)
     return tuple(round(float(value), 6) for value in values)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import log10
 
-from umbel.cluster_count import count_clusters
+from umbel.cluster_count import largest_gap, singular_values
 from umbel.execution import load
 from umbel.folder import RunFolder
 from umbel.records import Record
@@ -77,7 +77,7 @@ def _separation(records: Sequence[Record]) -> float | None:
 
 def _rank(folder: RunFolder) -> float:
     """How many singular values come before the largest gap."""
-    return float(count_clusters(load(folder.path).profile, folder.experiment.seed).rank)
+    return float(largest_gap(singular_values(load(folder.path).profile, folder.experiment.seed)))
 
 
 OF_RECORDS: Mapping[str, Callable[[Record], float | None]] = {

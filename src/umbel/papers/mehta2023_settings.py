@@ -191,7 +191,16 @@ REPRODUCTIONS = (
         "A larger α₀ leaves more clusters and a smaller one fewer, as in the paper, but by less: "
         "of 40 clients fewer are left over than of 100.",
     ),
-    _table("table5", "V", "How many rounds similarities are remembered, T", _table_5, ""),
+    _table(
+        "table5",
+        "V",
+        "How many rounds similarities are remembered, T",
+        _table_5,
+        "",
+        "As in the paper, T = 10 and 25 do equally well, and a short memory does worse. That a "
+        "memory without end makes wrong merges, of old similarities, is not seen here: all merges "
+        "of 40 clients are made within some twenty rounds, and nothing grows old.",
+    ),
     _table(
         "table6",
         "VI",
