@@ -41,7 +41,7 @@ def count_clusters(profile: Tensor, seed: int = 0) -> ClusterCount:
     size = len(profile)
     check(size >= 3, "clients", size, "3 or more, to count clusters among them")
     projected = leading_projection(profile, LARGEST + 1, seed).numpy()
-    values = np.linalg.norm(projected, axis=0)
+    values = _lengths(projected)
     rank = largest_gap(values)
     rows = projected[:, :rank]
     largest = min(LARGEST, size - 1)
@@ -51,13 +51,19 @@ def count_clusters(profile: Tensor, seed: int = 0) -> ClusterCount:
 
 def singular_values(profile: Tensor, seed: int = 0) -> NDArray[np.float64]:
     """Those of the clients' vectors (M, D), in falling order, LARGEST + 1 at most."""
-    return np.linalg.norm(leading_projection(profile, LARGEST + 1, seed).numpy(), axis=0)
+    return _lengths(leading_projection(profile, LARGEST + 1, seed).numpy())
 
 
 def largest_gap(values: NDArray[np.float64]) -> int:
     """How many of the singular values come before their largest gap."""
     gaps = values[:-1] - values[1:] if len(values) > 1 else np.ones(1)
     return int(gaps.argmax()) + 1
+
+
+def _lengths(projected: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Of the columns, which are the singular values."""
+    lengths: NDArray[np.float64] = np.linalg.norm(projected, axis=0)
+    return lengths
 
 
 def _inertia(rows: NDArray[np.float64], largest: int, seed: int) -> NDArray[np.float64]:

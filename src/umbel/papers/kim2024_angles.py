@@ -192,8 +192,8 @@ TABLE_3_REPRODUCTION = Reproduction(
     needs=("mnist",),
     remarks="CFL-GP needs one clustering, as in the paper, and with batches of 32 a second or "
     "third, where the paper's needs 66 rounds; MADMO finds no clusters with batches of 128 and "
-    "256, as in the paper. Where IFCA is not caught in a poor start, it finds the groups in about as "
-    "many rounds as the paper says.",
+    "256, as in the paper. Where IFCA is not caught in a poor start, it finds the groups in about "
+    "as many rounds as the paper says.",
 )
 
 FIG_19 = Reproduction(
