@@ -187,7 +187,7 @@ SETTING = (
     "the paper names none; LCFL starts with five rounds of FedAvg, as the authors' code does"
 )
 
-REDUCED = "a tenth of the clients, hence of the images; an MLP 784-200-10; 30 rounds; 2 seeds"
+REDUCED = "a tenth of the clients, hence of the images; an MLP 784-200-10; 30 rounds"
 
 SEEDS: Mapping[Size, int] = {"smoke": 1, "reduced": 2, "full": 5}
 
@@ -203,6 +203,13 @@ REPRODUCTIONS = (
         "1,200 clients at " + SETTING.format(examples=200),
         REDUCED,
         needs=("mnist",),
+        remarks="At round 5 LCFL is FedAvg to the last digit, in the paper and here: clients are "
+        "clustered there. FedAvg is behind the paper's, and behind local training, because an MLP "
+        "does not serve four angles, where a CNN does. With k = 10 LCFL divides the clients into "
+        "ten clusters of about a dozen, while IFCA leaves some of its ten models to nobody: of a "
+        "tenth of the paper's clients larger clusters are an advantage, so that IFCA comes before "
+        "LCFL from round 15 on, by less than a point. With k = 4 both find the four groups, and "
+        "are equal.",
     ),
     Reproduction(
         "lcfl-table3",

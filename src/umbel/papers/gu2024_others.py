@@ -92,7 +92,7 @@ OTHERS = (
     "are not printed"
 )
 
-OTHERS_REDUCED = "{}, an MLP 784-200-10, 60 rounds, 2 seeds"
+OTHERS_REDUCED = "{}, an MLP 784-200-10, 60 rounds"
 
 REPRODUCTIONS = (
     Reproduction(

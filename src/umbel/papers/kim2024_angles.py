@@ -168,7 +168,7 @@ TABLE_10_REPRODUCTION = Reproduction(
     (Sweep("accuracy", "clients C", True, number_of), Sweep("ari", "clients C", True, number_of)),
     "All of MNIST, 30% of each client's images for its test, MLP 784-200-10, 200 rounds of one "
     "step on 64 images, learning rate 0.1, P = 2",
-    "three numbers of clients and 2 seeds",
+    "three numbers of clients",
     needs=("mnist",),
     remarks="IFCA's clients judge the models by the mini-batch of the round, as its sensitivity to "
     "the batch size in Fig. 2 suggests; judged by all its training examples it is caught in poor "
@@ -188,7 +188,7 @@ TABLE_3_REPRODUCTION = Reproduction(
     (Course("ari"),),
     "As Table 10, with 32 clients and four batch sizes besides. Rounds are counted from "
     "0; a seed that never gets there counts with 200, and where none does there is no number",
-    "2 seeds",
+    "",
     needs=("mnist",),
     remarks="CFL-GP needs one clustering, as in the paper, and with batches of 32 a second or "
     "third, where the paper's needs 66 rounds; MADMO finds no clusters with batches of 128 and "
@@ -205,7 +205,7 @@ FIG_19 = Reproduction(
     {"smoke": 1, "reduced": 1, "full": 10},
     (Spectrum(),),
     "CFL-GP as in Table 10, stopped after 10, 20 and 40 rounds",
-    "two numbers of rounds and 1 seed",
+    "two numbers of rounds",
     needs=("mnist",),
 )
 

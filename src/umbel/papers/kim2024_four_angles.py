@@ -132,7 +132,7 @@ REPRODUCTIONS = (
         "All of MNIST over 80 clients, MLP 784-200-10, 200 rounds of one step on 100 images, "
         "learning rate 0.1, P = 2; gradients for the step and for the features are cut after n_d "
         "decimals",
-        "40 clients and 2 seeds",
+        "40 clients",
         needs=("mnist",),
         remarks="The paper's row for MADMO and the global model contradicts its Table 9, which has "
         "67.4 and 61.2 for what should be the same experiment; 58.4 is its figure for eight "
@@ -151,7 +151,7 @@ REPRODUCTIONS = (
         ),
         "As Table 7, with 20 to 160 clients; FedEM has four components, and takes one step a round "
         "as the others do",
-        "two numbers of clients and 2 seeds",
+        "two numbers of clients",
         needs=("mnist",),
     ),
     Reproduction(
@@ -167,7 +167,7 @@ REPRODUCTIONS = (
         ),
         "CFL-GP as in Table 7, with features of one value in 1 to 100,000 of a gradient; the ARI "
         "at t = 1, 10 and 20",
-        "3 seeds",
+        "",
         needs=("mnist",),
     ),
 )

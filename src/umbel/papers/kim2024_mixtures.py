@@ -86,7 +86,7 @@ REPRODUCTIONS = (
         "12 clients, four of each kind; the third kind's images are at 0 degrees with probability "
         "κ, else at 180; MLP 784-200-10, K = 3, 400 rounds of one step on 64 images, learning rate "
         "0.1; CFL-GP clusters to the end (T_cl = T)",
-        "five ratios and 2 seeds",
+        "five ratios",
         needs=("mnist",),
     ),
     Reproduction(
@@ -103,7 +103,7 @@ REPRODUCTIONS = (
         "Half of 32 to 128 clients hold MNIST at eight angles, half Fashion-MNIST upright; K = 5, "
         "MLP 784-200-10, 200 rounds of one step on 256 images, learning rate 0.1. How clients are "
         "divided, K and the truth of the ARI are not in the paper",
-        "32 clients, 2 seeds",
+        "32 clients",
         needs=("mnist", "fashion_mnist"),
     ),
 )

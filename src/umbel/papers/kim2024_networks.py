@@ -213,7 +213,7 @@ REPRODUCTIONS = (
         "generated, so that numbers can't be the paper's, only their order. The learning rate does "
         "not follow the paper's cosine schedule",
         "8 clients with 200 matrices, codes of 64 numbers, groups of channels normalised in place "
-        "of batches, batches of 20, 40 rounds, 1 seed",
+        "of batches, batches of 20, 40 rounds",
     ),
     Reproduction(
         "cflgp-table1-resnet",
@@ -226,7 +226,7 @@ REPRODUCTIONS = (
         "20 to 80 clients, half of which call label y (y + 5) mod 10; ResNet18 whose last layer "
         "alone is a cluster's own, and what features are made of; 300 rounds of an epoch of Adam "
         "with 0.01 in batches of 100",
-        "20 clients with 600 images, LeNet, Adam with 0.001, 60 rounds, 1 seed",
+        "20 clients with 600 images, LeNet, Adam with 0.001, 60 rounds",
         needs=("cifar10",),
     ),
     Reproduction(
@@ -239,7 +239,7 @@ REPRODUCTIONS = (
         (Course("accuracy"), Course("ari")),
         "10 to 160 clients share EMNIST, half of it turned by 180 degrees; LeNet, 100 rounds of an "
         "epoch in batches of 200, learning rate 0.1, P = 2",
-        "10 and 80 clients share 16,000 images, batches of 50, 60 rounds, 1 seed",
+        "10 and 80 clients share 16,000 images, batches of 50, 60 rounds",
         needs=("emnist",),
     ),
 )

@@ -72,7 +72,7 @@ FIG_1 = Reproduction(
     ),
     "Three lines through noise, 200 rounds of one step, learning rate 0.1; C = 12, b = 10 and "
     "φ = 20 degrees unless said otherwise; θ₁ starts from U(-0.8, 0.8), (i), or U(-1.6, 1.6), (ii)",
-    "fewer values of C, b and φ, and 5 seeds",
+    "fewer values of C, b and φ,",
     lockstep=True,
 )
 

@@ -135,7 +135,7 @@ REPRODUCTIONS = (
         (Course("purity"), Course("accuracy")),
         "80 clients in four groups of eight digits each (Fig. 2), MLP 784-512-128-8, one step on "
         f"64 images a round, learning rate 0.1. {RECORDED}",
-        "40 clients, fewer rounds, 3 seeds",
+        "40 clients, fewer rounds",
         baseline=BASELINE,
         needs=("mnist",),
         remarks="The more weight the direction of gradients has, the sooner purity first reaches "
@@ -153,7 +153,7 @@ REPRODUCTIONS = (
         {"smoke": 1, "reduced": 2, "full": 5},
         (Course("purity"), Course("accuracy")),
         f"As Fig. 4 (a), with the CNN of Fig. 3. {RECORDED}",
-        "16 clients, mini-batches of 16, fewer rounds, 2 seeds",
+        "16 clients, mini-batches of 16, fewer rounds",
         baseline=BASELINE,
         needs=("mnist",),
     ),
@@ -167,7 +167,7 @@ REPRODUCTIONS = (
         (Course("purity"),),
         f"As Fig. 4 (a), with the data sets and the MLPs of Figs. 2 and 3. {RECORDED}",
         "40 clients, an MLP of 512 and 128 hidden units for CIFAR-10 too, "
-        "λ = 0.2 alone, fewer rounds, 2 seeds",
+        "λ = 0.2 alone, fewer rounds",
         baseline=BASELINE,
         needs=("fashion_mnist", "cifar10", "emnist"),
     ),

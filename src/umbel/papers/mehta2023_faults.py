@@ -119,7 +119,7 @@ REPRODUCTIONS = (
         "100 rounds of five local epochs, Adam with 0.0005, the 1-D CNN of VI, one merge a round. "
         "The authors' data are not public: windows of the CWRU bearing recordings stand in, so "
         "that numbers can't be the paper's, only their order",
-        "24 clients, a quarter of the filters, 50 rounds, 1 seed",
+        "24 clients, a quarter of the filters, 50 rounds",
         needs=("cwru_bearing",),
     ),
     Reproduction(
@@ -132,7 +132,7 @@ REPRODUCTIONS = (
         (Course("accuracy"),),
         "195 writers with 40 to 525 examples, a fifth of them a round, 200 rounds of five local "
         "epochs, the CNN of V-B, learning rate 0.05",
-        "60 writers, 100 rounds, 1 seed",
+        "60 writers, 100 rounds",
         needs=("femnist",),
         absent="the data set with its writers was not at hand",
     ),

@@ -144,7 +144,7 @@ SETTING = (
     "100 clients, a fifth of them a round, 100 rounds of five local epochs in batches of 32, the "
     "CNN of V-B, learning rate 0.1, 0.075 and 0.05 for MNIST, CIFAR-10 and EMNIST"
 )
-REDUCED = "40 clients with fewer examples, an MLP with 200 hidden units, 50 rounds, 2 seeds"
+REDUCED = "40 clients with fewer examples, an MLP with 200 hidden units, 50 rounds"
 SEEDS: Mapping[Size, int] = {"smoke": 1, "reduced": 2, "full": 5}
 NEEDS = ("mnist", "cifar10", "emnist")
 
