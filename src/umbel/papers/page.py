@@ -65,7 +65,7 @@ def _sections() -> Iterator[str]:
 
 def _result(wanted: Reproduction, found: Results) -> Iterator[str]:
     made = found.made
-    if found.size == "reduced":
+    if found.size == "reduced" and wanted.reduced:
         yield f"*Reduced.* {wanted.reduced}.\n"
     yield (
         f"`{made.command}`: {len(found.seeds)} seeds, {duration(made.seconds)} on {made.hardware}; "
