@@ -70,6 +70,24 @@ class RunFolder:
         return folder
 
     @classmethod
+    def begin(cls, runs_dir: Path, experiment: Experiment) -> RunFolder:
+        """The folder of this very experiment, whether it was begun or not.
+
+        Raises `UsageError` where a folder of that name holds another experiment.
+        """
+        folder = cls.of(runs_dir, experiment)
+        if not folder.begun:
+            return cls.create(folder.path, experiment)
+        if folder.experiment != experiment:
+            raise UsageError(f"{folder.path}: holds another experiment; choose another --runs-dir")
+        return folder
+
+    @classmethod
+    def of(cls, runs_dir: Path, experiment: Experiment) -> RunFolder:
+        """Where an experiment is run, under its name and seed."""
+        return cls(runs_dir / f"{experiment.name}-seed{experiment.seed}")
+
+    @classmethod
     def open(cls, path: Path | str) -> RunFolder:
         """The folder of a run that was begun. Raises `UsageError` if there is none."""
         folder = cls(Path(path))

@@ -23,7 +23,6 @@ from umbel.config import read
 from umbel.data.sources import Sources
 from umbel.engines.wrappers import QuorumError
 from umbel.execution import execute, execute_together
-from umbel.experiment import Experiment
 from umbel.folder import RunFolder
 from umbel.outcomes import Outcome
 from umbel.shipped import experiments_in, find_comparison, find_experiment
@@ -71,7 +70,7 @@ def run(
     chosen = chosen if seed is None else chosen.with_seed(seed)
     sources = Sources.default(data_dir)
     with _writing_to(runs_dir):
-        folder = RunFolder.create(runs_dir / _folder_name(chosen), chosen)
+        folder = RunFolder.create(RunFolder.of(runs_dir, chosen).path, chosen)
     _advance(folder, sources)
     looking.print_run(folder)
 
@@ -115,8 +114,8 @@ def compare(
         for seed in range(first_seed, first_seed + seeds):
             seeded = experiment.with_seed(seed)
             with _writing_to(runs_dir):
-                path = runs_dir / source.resolve().name / _folder_name(seeded)
-                folders.append(_begun_or_new(path, seeded))
+                place = runs_dir / source.resolve().name
+                folders.append(RunFolder.begin(place, seeded))
         _advance_all(folders, sources)
         outcomes += [Outcome.of(folder) for folder in folders]
     Console().print(tables.comparison(outcomes))
@@ -174,20 +173,6 @@ def _writing_to(runs_dir: Path) -> Iterator[None]:
     except OSError as error:
         why = f"a folder to write in: {error.strerror or error}"
         raise UsageError(f"--runs-dir: {str(runs_dir)!r} is not {why}") from None
-
-
-def _folder_name(experiment: Experiment) -> str:
-    return f"{experiment.name}-seed{experiment.seed}"
-
-
-def _begun_or_new(path: Path, experiment: Experiment) -> RunFolder:
-    """The folder of this very experiment, whether it was begun or not."""
-    folder = RunFolder(path)
-    if not folder.begun:
-        return RunFolder.create(path, experiment)
-    if folder.experiment != experiment:
-        raise UsageError(f"{path}: holds another experiment; choose another --runs-dir")
-    return folder
 
 
 for command in (*looking.COMMANDS, *reporting.COMMANDS, reproduce, flower):

@@ -11,6 +11,8 @@ from umbel.papers.comparing import Compared, compared
 from umbel.papers.measures import title
 from umbel.papers.results import Found, Results
 
+Values = tuple[float, ...]
+
 
 def charts(wanted: Reproduction, found: Results) -> list[Chart]:
     """Its figures, in their order."""
@@ -40,9 +42,7 @@ def _sweep(wanted: Reproduction, found: Results, figure: Sweep) -> Chart:
     for row, mine in _by_row(cells):
         x = tuple(places[cell.column] for cell in mine)
         y, std = (tuple(_known(v) for v in each) for each in _ours(mine))
-        low = tuple(value - spread for value, spread in zip(y, std, strict=True))
-        high = tuple(value + spread for value, spread in zip(y, std, strict=True))
-        lines.append(Line(row, x, y, low, high, points=numbers is None))
+        lines.append(Line(row, x, y, *_band(y, std), points=numbers is None))
         known = [cell for cell in mine if cell.published is not None and not cell.published.about]
         if known:
             lines.append(_published(row, known, places, points=numbers is None))
@@ -58,11 +58,10 @@ def _sweep(wanted: Reproduction, found: Results, figure: Sweep) -> Chart:
 
 def _published(row: str, known: Sequence[Compared], places: dict[str, float], points: bool) -> Line:
     x = tuple(places[cell.column] for cell in known)
-    means = [cell.published.mean for cell in known if cell.published is not None]
-    stds = [cell.published.std for cell in known if cell.published is not None]
-    low = tuple(mean - std for mean, std in zip(means, stds, strict=True)) if points else ()
-    high = tuple(mean + std for mean, std in zip(means, stds, strict=True)) if points else ()
-    return Line(row, x, tuple(means), low, high, published=True, points=points)
+    means = tuple(cell.published.mean for cell in known if cell.published is not None)
+    stds = tuple(cell.published.std for cell in known if cell.published is not None)
+    low, high = _band(means, stds) if points else ((), ())
+    return Line(row, x, means, low, high, published=True, points=points)
 
 
 def _courses(found: Results, figure: Course) -> Iterator[Chart]:
@@ -76,9 +75,13 @@ def _courses(found: Results, figure: Course) -> Iterator[Chart]:
 def _course(cell: Found, measure: str) -> Line:
     course = cell.courses[measure]
     mean, std = (tuple(map(_known, values)) for values in (course.mean, course.std))
-    low = tuple(m - s for m, s in zip(mean, std, strict=True))
-    high = tuple(m + s for m, s in zip(mean, std, strict=True))
-    return Line(cell.row, tuple(map(float, course.rounds)), mean, low, high)
+    return Line(cell.row, tuple(map(float, course.rounds)), mean, *_band(mean, std))
+
+
+def _band(mean: Values, std: Values) -> tuple[Values, Values]:
+    """From one standard deviation below to one above."""
+    pairs = list(zip(mean, std, strict=True))
+    return tuple(m - s for m, s in pairs), tuple(m + s for m, s in pairs)
 
 
 def _spectra(found: Results, figure: Spectrum) -> Iterator[Chart]:  # noqa: ARG001

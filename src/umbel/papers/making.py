@@ -10,8 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from umbel import config
-from umbel.checks import UsageError
 from umbel.cluster_count import singular_values
 from umbel.data.federation import Federation
 from umbel.data.scenarios.base import Scenario
@@ -60,7 +58,7 @@ def pieces(
 def _side_by_side(
     experiment: Experiment, seeds: Sequence[int], runs_dir: Path, sources: Sources
 ) -> Iterator[Piece]:
-    folders = [_folder(experiment.with_seed(seed), runs_dir) for seed in seeds]
+    folders = [RunFolder.begin(runs_dir, experiment.with_seed(seed)) for seed in seeds]
     left = [folder for folder in folders if not folder.finished]
     if len(left) > 1:
         title = f"{experiment.name}, {len(left)} seeds"
@@ -74,7 +72,7 @@ def _side_by_side(
 def _one_by_one(
     experiments: Sequence[Experiment], seed: int, runs_dir: Path, sources: Sources
 ) -> Iterator[Piece]:
-    folders = [_folder(experiment.with_seed(seed), runs_dir) for experiment in experiments]
+    folders = [RunFolder.begin(runs_dir, experiment.with_seed(seed)) for experiment in experiments]
     left = [folder for folder in folders if not folder.finished]
     if not left:
         return
@@ -93,29 +91,20 @@ def _one_by_one(
         yield Piece(title, folder.experiment.rounds, partial(go_on, folder))
 
 
-def _folder(experiment: Experiment, runs_dir: Path) -> RunFolder:
-    """The folder of this very experiment, whether it was begun or not."""
-    folder = RunFolder(runs_dir / f"{experiment.name}-seed{experiment.seed}")
-    if not folder.begun:
-        return RunFolder.create(folder.path, experiment)
-    if config.plain(folder.experiment) != config.plain(experiment):
-        raise UsageError(f"{folder.path}: holds another experiment; choose another --runs-dir")
-    return folder
-
-
 def results(
     wanted: Reproduction, size: Size, seeds: Sequence[int], runs_dir: Path, command: str
 ) -> Results:
     """What the finished runs of a reproduction came to."""
     cells = wanted.cells(size)
     found = tuple(_found(wanted, cell, seeds, runs_dir) for cell in cells)
-    names = {cell.experiment.name for cell in cells}
-    spent = sum(_seconds(runs_dir / f"{name}-seed{seed}") for name in names for seed in seeds)
+    distinct = {cell.experiment.name: cell.experiment for cell in cells}.values()
+    folders = [RunFolder.of(runs_dir, e.with_seed(seed)) for e in distinct for seed in seeds]
+    spent = sum(record.seconds for folder in folders for record in folder.records())
     return Results(wanted.name, size, tuple(seeds), made_here(command, spent), found)
 
 
 def _found(wanted: Reproduction, cell: Cell, seeds: Sequence[int], runs_dir: Path) -> Found:
-    folders = [RunFolder(runs_dir / f"{cell.experiment.name}-seed{seed}") for seed in seeds]
+    folders = [RunFolder.of(runs_dir, cell.experiment.with_seed(seed)) for seed in seeds]
     records = [folder.records() for folder in folders]
     rounds = cell.experiment.rounds
     drawn = [figure.measure for figure in wanted.figures if isinstance(figure, Course)]
@@ -125,7 +114,7 @@ def _found(wanted: Reproduction, cell: Cell, seeds: Sequence[int], runs_dir: Pat
         cell.column,
         rounds,
         {
-            name: tuple(_short(measure(name, folder)) for folder in folders)
+            name: tuple(_short(measure(name, *run)) for run in zip(folders, records, strict=True))
             for name in wanted.measures
             if not name.startswith(SAVED)
         },
@@ -142,7 +131,3 @@ def _spectrum(folder: RunFolder) -> tuple[float, ...]:
 def _short(value: float | None) -> float | None:
     """With as many digits as matter."""
     return None if value is None else float(np.format_float_positional(value, 6, fractional=False))
-
-
-def _seconds(folder: Path) -> float:
-    return sum(record.seconds for record in RunFolder(folder).records())

@@ -14,7 +14,7 @@ OPTIMAL = 1.0 - 1e-9
 """An ARI from which on the clusters are the planted groups."""
 
 
-def measure(name: str, folder: RunFolder) -> float | None:
+def measure(name: str, folder: RunFolder, records: Sequence[Record]) -> float | None:
     """The measure of this name, of a finished run; `name@5` is after 5 rounds. None: there is none.
 
     Raises `KeyError` for a name that is not known.
@@ -23,8 +23,7 @@ def measure(name: str, folder: RunFolder) -> float | None:
     if kind in OF_RUNS:
         return OF_RUNS[kind](folder)
     if kind in OF_COURSES:
-        return OF_COURSES[kind](folder.records())
-    records = folder.records()
+        return OF_COURSES[kind](records)
     if at and int(at) > len(records):
         return None
     return OF_RECORDS[kind](records[int(at) - 1 if at else -1])
