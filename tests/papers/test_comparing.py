@@ -92,9 +92,23 @@ def test_a_seed_that_never_gets_there_counts_with_all_its_rounds() -> None:
 
 def test_rounds_saved_are_of_the_baseline_s() -> None:
     wanted = reproduction({"method": Published(90.0), "base": Published(0.0)}, "saved_pure_round")
+    found = results({"method": (5.0, 15.0), "base": (80.0, 120.0)}, "pure_round")
+    (saved,) = compared(wanted, found, "saved_pure_round")
+    assert (saved.row, saved.ours, saved.difference) == ("method", "90", 0.0)
+
+
+def test_of_a_baseline_that_never_gets_there_more_than_its_rounds_are_saved() -> None:
+    wanted = reproduction({"method": Published(95.0), "base": Published(0.0)}, "saved_pure_round")
     found = results({"method": (5.0, 15.0), "base": (None, 100.0)}, "pure_round")
     (saved,) = compared(wanted, found, "saved_pure_round")
-    assert (saved.row, saved.mean, saved.difference) == ("method", 90.0, 0.0)
+    assert (saved.ours, saved.within) == ("90 or more", True)
+
+
+def test_a_row_that_never_gets_there_saves_nothing_that_can_be_said() -> None:
+    wanted = reproduction({"method": Published(95.0), "base": Published(0.0)}, "saved_pure_round")
+    found = results({"method": (None, None), "base": (None, 100.0)}, "pure_round")
+    (saved,) = compared(wanted, found, "saved_pure_round")
+    assert (saved.ours, saved.difference) == ("-", None)
 
 
 def test_results_read_back_the_same(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ class Compared:
     mean: float | None  # over seeds
     std: float | None
     published: Published | None
+    at_least: bool = False  # whether the mean is a lower bound
 
     @property
     def difference(self) -> float | None:
@@ -37,6 +38,8 @@ class Compared:
         """Whether the two lie within their spreads of each other."""
         if self.difference is None or self.published is None:
             return None
+        if self.at_least and self.difference <= 0:
+            return True
         allowed = (self.std or 0.0) + self.published.std
         # A number printed with so many decimals may be off by half of the last.
         return abs(self.difference) <= allowed + 0.5 * 10.0 ** -digits(self.measure)
@@ -48,7 +51,7 @@ class Compared:
             return "-"
         places = digits(self.measure)
         spread = "" if self.std is None else f" ± {self.std:.{places}f}"
-        return f"{self.mean:.{places}f}{spread}"
+        return f"{self.mean:.{places}f}{spread}" + " or more" * self.at_least
 
     @property
     def verdict(self) -> str:
@@ -72,22 +75,26 @@ def compared(wanted: Reproduction, found: Results, measure: str) -> list[Compare
         if ours is None:
             continue
         if measure.startswith(SAVED):
-            saved = _saved(ours, places.get((wanted.baseline, cell.column)), measure)
-            if saved is not None:
-                rows.append(Compared(ours.row, ours.column, measure, saved, None, published))
+            baseline = places.get((wanted.baseline, cell.column))
+            if baseline is not None and ours is not baseline:
+                rows.append(_saved(ours, baseline, measure, published))
         elif measure in ours.values:
             mean, std = ours.mean(measure), ours.std(measure)
             rows.append(Compared(ours.row, ours.column, measure, mean, std, published))
     return rows
 
 
-def _saved(ours: Found, baseline: Found | None, measure: str) -> float | None:
-    """How many percent fewer rounds than the baseline a row took, on average."""
+def _saved(ours: Found, baseline: Found, measure: str, published: Published | None) -> Compared:
+    """How many percent fewer rounds than the baseline a row took, on average.
+
+    A baseline that never got there would have taken longer than it was given; of a row that never
+    did there is nothing to say.
+    """
     kind = measure.removeprefix(SAVED)
-    if baseline is None or ours is baseline:
-        return None
     spent, most = ours.mean(kind), baseline.mean(kind) or float(baseline.rounds)
-    return 100 * (1 - (float(ours.rounds) if spent is None else spent) / most)
+    saved = None if spent is None else 100 * (1 - spent / most)
+    at_least = saved is not None and None in baseline.values[kind]
+    return Compared(ours.row, ours.column, measure, saved, None, published, at_least)
 
 
 def reversals(wanted: Reproduction, found: Results, measure: str) -> Iterator[str]:
