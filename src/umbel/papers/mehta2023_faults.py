@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from umbel.algorithms import FLACC, FLHC, IFCA, FedAvg, LocalOnly, PerFedAvg, PFedMe, Sattler
+from umbel.algorithms import FLACC, FLHC, IFCA, FedAvg, LocalOnly, PerFedAvg, Sattler
 from umbel.algorithms.base import Algorithm
 from umbel.data.scenarios import BearingFaults, Natural
 from umbel.data.scenarios.base import Scenario
@@ -13,6 +13,7 @@ from umbel.experiment import Experiment
 from umbel.models import CNN, CNN1D, Model
 from umbel.optimizers import Adam
 from umbel.papers.base import Cell, Course, Published, Reproduction, Size, Sweep, pick, slug
+from umbel.papers.mehta2023 import pfedme
 from umbel.work import LocalTraining
 
 TABLE_3: Mapping[str, Published] = {
@@ -39,7 +40,7 @@ def _table_3(size: Size) -> Iterator[Cell]:
     methods: dict[str, Algorithm[Any]] = {
         "NoFed": LocalOnly(ADAM),
         "FedAvg": FedAvg(ADAM),
-        "pFedMe": PFedMe(pull=30, beta=5, personal_lr=0.05, local=LocalTraining(lr=0.005)),
+        "pFedMe": pfedme(30, 5),
         "Per-FedAvg": PerFedAvg(alpha=0.005, local=ADAM),
         "CFL": Sattler(ADAM),
         "IFCA (k = 6)": IFCA(6, ADAM),
