@@ -87,7 +87,7 @@ def _blank() -> Any:
     try:
         from matplotlib.figure import Figure as Blank
     except ImportError:
-        raise UsageError('--plot: needs an extra: pip install "umbel[plot]"') from None
+        raise UsageError('figures need an extra: pip install "umbel[plot]"') from None
     return Blank
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from umbel.papers.base import Cell, Course, Published, Reproduction, Sweep, numb
 from umbel.papers.comparing import compared, has_order, reversals, summary
 from umbel.papers.figures import charts
 from umbel.papers.results import Found, Made, Results, course
+from umbel.papers.tables import tables
 
 ANY = Experiment(ROTATED_DIGITS, MLP(), FedAvg(), rounds=100)
 
@@ -142,3 +144,19 @@ def test_figures_show_ours_and_the_paper_s() -> None:
 def test_names_of_folders_are_plain(parts: tuple[str, ...], name: str) -> None:
     assert slug(*parts) == name
     assert Course("ari").measure == "ari"
+
+
+def test_one_seed_has_no_spread() -> None:
+    found = results({"a": (88.04,)})
+    assert found.cells[0].std("accuracy") is None
+    (cell,) = compared(reproduction({"a": Published(90.0, 2.0)}), found, "accuracy")
+    assert (cell.ours, cell.within) == ("88.0", True)
+
+
+def test_nothing_of_a_smoke_run_is_compared_with_the_paper() -> None:
+    wanted = reproduction({"good": Published(90.0), "bad": Published(60.0)})
+    found = replace(results({"good": (50.0,), "bad": (70.0,)}), size="smoke")
+    printed = [part for part in tables(wanted, found) if isinstance(part, str)]
+    assert any(line.startswith("Smoke:") for line in printed)
+    assert not any("the reverse" in line for line in printed)
+    assert summary(wanted, found) == "it runs"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import shorten
 
 import click
 from rich.console import Console
@@ -146,5 +147,6 @@ def _summary(entry: object) -> str:
     if isinstance(entry, type):
         return " ".join((entry.__doc__ or "").partition("\n\n")[0].split())
     default = type(entry)()
-    changed = [f"{k}={v}" for k, v in vars(entry).items() if v != getattr(default, k)]
-    return f"{type(entry).__name__}({', '.join(changed)})"
+    changed = {k: repr(v) for k, v in vars(entry).items() if v != getattr(default, k)}
+    settings = [f"{k}={shorten(v, 50, placeholder=' ...')}" for k, v in changed.items()]
+    return f"{type(entry).__name__}({', '.join(settings)})"

@@ -133,6 +133,8 @@ def has_order(wanted: Reproduction, found: Results, measure: str) -> bool:
 
 def summary(wanted: Reproduction, found: Results) -> str:
     """How many numbers are within the spreads, and how many places are in another order."""
+    if found.size == "smoke":
+        return "it runs"
     cells = [cell for name in wanted.measures for cell in compared(wanted, found, name)]
     known = [cell for cell in cells if cell.within is not None]
     against = sum(len(list(reversals(wanted, found, name))) for name in wanted.measures)

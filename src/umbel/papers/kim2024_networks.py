@@ -109,7 +109,7 @@ EMNIST: Mapping[int, Mapping[str, Pair]] = {
 
 def _emnist(size: Size) -> Iterator[Cell]:
     for clients in pick(size, smoke=(10,), reduced=(10, 80), full=(10, 80, 160)):
-        few = pick(size, smoke=(20,), reduced=(16_000 // clients,), full=())
+        few = pick(size, smoke=(20,), reduced=(8_000 // clients,), full=())
         batch = pick(size, smoke=10, reduced=50, full=200)
         local = LocalTraining(lr=0.1, epochs=1, batch_size=batch)
         yield from _cells(
@@ -118,7 +118,7 @@ def _emnist(size: Size) -> Iterator[Cell]:
             replace(EMNIST_DIRICHLET, clients=clients, examples=few),
             LeNet(),
             by_models(2, local, period=2),
-            pick(size, smoke=2, reduced=60, full=100),
+            pick(size, smoke=2, reduced=40, full=100),
             EMNIST[clients],
             "accuracy",
         )
@@ -239,7 +239,7 @@ REPRODUCTIONS = (
         (Course("accuracy"), Course("ari")),
         "10 to 160 clients share EMNIST, half of it turned by 180 degrees; LeNet, 100 rounds of an "
         "epoch in batches of 200, learning rate 0.1, P = 2",
-        "10 and 80 clients share 16,000 images, batches of 50, 60 rounds",
+        "10 and 80 clients share 8,000 images, batches of 50, 40 rounds",
         needs=("emnist",),
     ),
 )

@@ -15,14 +15,14 @@ from umbel.papers.catalogue import REPRODUCTIONS
 from umbel.papers.comparing import Compared, compared, has_order, reversals
 from umbel.papers.figures import charts
 from umbel.papers.measures import title
-from umbel.papers.results import Results, duration, kept
+from umbel.papers.results import Results, duration, kept, plural
 from umbel.plots import draw
 
 HEAD = """# Fidelity
 
 What the papers print, beside what umbel finds. This page is written by
 `python -m umbel.papers.page docs` from the results that are kept in `src/umbel/papers/kept`;
-`umbel reproduce NAME` makes each again, and `umbel list` says how long it takes.
+`umbel reproduce NAME` makes each again, and `umbel list` says how long a kept one took.
 
 In the tables stands the mean and standard deviation over seeds, and below it *the paper's*.
 **✓**: the two lie within their spreads of each other; otherwise the difference. "About" is what
@@ -43,7 +43,7 @@ def _contents() -> Iterator[str]:
     yield "| | what | kept results |"
     yield "|---|---|---|"
     for wanted in REPRODUCTIONS.values():
-        found = [f"{r.size}, {len(r.seeds)} seeds" for r in kept(wanted.name)]
+        found = [f"{r.size}, {plural(len(r.seeds), 'seed')}" for r in kept(wanted.name)]
         what = ", ".join(found) or "none"
         yield f"| [{wanted.name}](#{wanted.name}) | {wanted.source} | {what} |"
     yield ""
@@ -68,8 +68,8 @@ def _result(wanted: Reproduction, found: Results) -> Iterator[str]:
     if found.size == "reduced" and wanted.reduced:
         yield f"*Reduced.* {wanted.reduced}.\n"
     yield (
-        f"`{made.command}`: {len(found.seeds)} seeds, {duration(made.seconds)} on {made.hardware}; "
-        f"umbel {made.versions['umbel']}, PyTorch {made.versions['torch']}.\n"
+        f"`{made.command}`: {plural(len(found.seeds), 'seed')}, {duration(made.seconds)} on "
+        f"{made.hardware}; umbel {made.versions['umbel']}, PyTorch {made.versions['torch']}.\n"
     )
     yield f"![{wanted.title}](figures/{wanted.name}.svg)\n"
     for measure in wanted.measures:

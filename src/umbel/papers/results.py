@@ -48,8 +48,9 @@ class Found:
         return _over_seeds(self.values[measure], self.rounds, np.mean)
 
     def std(self, measure: str) -> float | None:
-        """Over seeds, likewise."""
-        return _over_seeds(self.values[measure], self.rounds, np.std)
+        """Over seeds, likewise; None of a single one."""
+        values = self.values[measure]
+        return None if len(values) < 2 else _over_seeds(values, self.rounds, np.std)
 
 
 @dataclass(frozen=True)
@@ -102,6 +103,11 @@ def kept(name: str, folder: Path = KEPT) -> Iterator[Results]:
             yield Results.read(file)
 
 
+def plural(number: int, word: str) -> str:
+    """So many of these."""
+    return f"{number} {word}{'s' * (number != 1)}"
+
+
 def duration(seconds: float) -> str:
     """In words."""
     return f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{seconds:.0f} seconds"
@@ -111,7 +117,7 @@ def made_here(command: str, seconds: float) -> Made:
     """By this command, on this machine."""
     versions: dict[str, str] = environment()["versions"]
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
-    hardware = f"{_processor()}, {torch.get_num_threads()} threads, {device}"
+    hardware = f"{_processor()}, {plural(torch.get_num_threads(), 'thread')}, {device}"
     return Made(command, versions, hardware, round(seconds, 1))
 
 

@@ -99,7 +99,7 @@ def _plotly() -> str:
     try:
         from plotly.offline import get_plotlyjs
     except ImportError:
-        raise UsageError('report: needs an extra: pip install "umbel[report]"') from None
+        raise UsageError('a report needs an extra: pip install "umbel[report]"') from None
     text: str = get_plotlyjs()
     return text.replace("</script", "<\\/script")
 
