@@ -28,11 +28,11 @@ def _cells(
     lams: tuple[float, ...],
     rounds: tuple[int, int],
     published: dict[str, dict[str, Published]],
-    batch: int = 64,
+    batch: int = 128,
     evaluate_every: int = 1,
 ) -> list[Cell]:
     """The method with each lambda for so many rounds, and the baseline for so many."""
-    groups, step = len(scenario.labels), LocalTraining(steps=1, batch_size=batch)
+    groups, step = len(scenario.labels), LocalTraining(lr=0.02, steps=1, batch_size=batch)
     equal = Averaging("equal")
     methods: dict[str, Algorithm[Any]] = {f"λ = {lam}": Joint(groups, step, lam) for lam in lams}
     methods[BASELINE] = IFCA(groups, step, equal, judge="mini-batch")
@@ -67,7 +67,7 @@ def _fig_4_mlp(size: Size) -> list[Cell]:
         reduced=replace(LIN_MNIST, clients=40),
         full=LIN_MNIST,
     )
-    rounds = pick(size, smoke=(2, 2), reduced=(100, 300), full=(150, 500))
+    rounds = pick(size, smoke=(2, 2), reduced=(100, 300), full=(400, 400))
     lams = pick(size, smoke=(0.2,), reduced=(0.1, 0.2, 0.5), full=(0.1, 0.2, 0.5))
     published = {
         "λ = 0.2": {"saved_pure_round": Published(99), "saved_accurate_round": Published(14)}
@@ -82,9 +82,9 @@ def _fig_4_cnn(size: Size) -> list[Cell]:
         reduced=replace(LIN_MNIST, clients=16),
         full=LIN_MNIST,
     )
-    rounds = pick(size, smoke=(1, 1), reduced=(60, 200), full=(150, 500))
-    lams = pick(size, smoke=(0.2,), reduced=(0.2, 0.5), full=(0.1, 0.2, 0.5))
-    batch = pick(size, smoke=4, reduced=16, full=64)
+    rounds = pick(size, smoke=(1, 1), reduced=(30, 100), full=(400, 400))
+    lams = pick(size, smoke=(0.2,), reduced=(0.2,), full=(0.1, 0.2, 0.5))
+    batch = pick(size, smoke=4, reduced=64, full=128)
     every = pick(size, smoke=1, reduced=20, full=1)
     return _cells("MNIST CNN", scenario, CNNLin(), lams, rounds, {}, batch, every)
 
@@ -97,14 +97,9 @@ def _fig_5(size: Size) -> list[Cell]:
         ("CIFAR10", "cifar10", LIN_CIFAR10, wide),
         ("EMNIST", "emnist", LIN_EMNIST, MLP((512, 128))),
     ):
-        chosen = pick(
-            size,
-            smoke=SMOKE,
-            reduced=replace(scenario, clients=40),
-            full=scenario,
-        )
+        chosen = pick(size, smoke=SMOKE, reduced=scenario, full=scenario)
         model = pick(size, smoke=MLP((32,)), reduced=MLP((512, 128)), full=full_model)
-        rounds = pick(size, smoke=(2, 2), reduced=(80, 200), full=(200, 500))
+        rounds = pick(size, smoke=(2, 2), reduced=(40, 100), full=(400, 400))
         lams = pick(size, smoke=(0.2,), reduced=(0.2,), full=(0.1, 0.2, 0.5))
         published = {"λ = 0.2": {"saved_pure_round": Published(SAVED[key])}}
         every = pick(size, smoke=1, reduced=10, full=1)
@@ -134,15 +129,21 @@ REPRODUCTIONS = (
         {"smoke": 1, "reduced": 3, "full": 5},
         (Course("purity"), Course("accuracy")),
         "80 clients in four groups of eight digits each (Fig. 2), MLP 784-512-128-8, one step on "
-        f"64 images a round, learning rate 0.1. {RECORDED}",
+        "128 images a round, learning rate 0.02: the paper prints neither of the two. "
+        f"{RECORDED}",
         "40 clients, fewer rounds",
         baseline=BASELINE,
         needs=("mnist",),
-        remarks="The more weight the direction of gradients has, the sooner purity first reaches "
-        "0.9, as in the paper. What is saved is less than the paper's 99%: the baseline here, "
-        "whose clients judge by the mini-batch they train on, finds the groups within tens of "
-        "rounds, where 99% would mean hundreds or thousands. With λ = 0.5 two groups come to share "
-        "a model later on, and stay there.",
+        remarks="The more weight the direction of gradients has, the higher purity is in the first "
+        "rounds, and with λ = 0.2 it reaches 0.9 in a fraction of the baseline's rounds, as in the "
+        "paper. How small a fraction depends on the learning rate: the smaller it is, the longer "
+        "models take to differ in loss, which is all that the baseline sees, while the directions "
+        "of their gradients differ at once. The paper's 99% may come of a rate smaller still, "
+        "with which an accuracy of 0.8 takes many more. It also depends on the "
+        "mini-batch: of fewer examples gradients are noisy, and agree best with the model that "
+        "most clients train, so that with a large λ two groups come to share one. Even here λ = "
+        "0.5 rests at three quarters for some twenty rounds: groups A and D differ in one digit, "
+        "which both call their last, and one model serves both.",
     ),
     Reproduction(
         "lin-fig4-cnn",
@@ -153,7 +154,7 @@ REPRODUCTIONS = (
         {"smoke": 1, "reduced": 2, "full": 5},
         (Course("purity"), Course("accuracy")),
         f"As Fig. 4 (a), with the CNN of Fig. 3. {RECORDED}",
-        "16 clients, mini-batches of 16, fewer rounds",
+        "16 clients, mini-batches of 64, λ = 0.2 alone, fewer rounds",
         baseline=BASELINE,
         needs=("mnist",),
     ),
@@ -166,8 +167,7 @@ REPRODUCTIONS = (
         {"smoke": 1, "reduced": 2, "full": 5},
         (Course("purity"),),
         f"As Fig. 4 (a), with the data sets and the MLPs of Figs. 2 and 3. {RECORDED}",
-        "40 clients, an MLP of 512 and 128 hidden units for CIFAR-10 too, "
-        "λ = 0.2 alone, fewer rounds",
+        "an MLP of 512 and 128 hidden units for CIFAR-10 too, λ = 0.2 alone, fewer rounds",
         baseline=BASELINE,
         needs=("fashion_mnist", "cifar10", "emnist"),
     ),
