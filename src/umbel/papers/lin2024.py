@@ -170,5 +170,12 @@ REPRODUCTIONS = (
         "an MLP of 512 and 128 hidden units for CIFAR-10 too, λ = 0.2 alone, fewer rounds",
         baseline=BASELINE,
         needs=("fashion_mnist", "cifar10", "emnist"),
+        remarks="On FashionMNIST the method reaches a purity of 0.9, and the baseline does not in "
+        "the rounds of the reduced size, as in the paper. On CIFAR-10, where the paper's saving is "
+        "least, and on EMNIST, any two of whose groups share nearly all of their labels, neither "
+        "reaches it in so few rounds. On EMNIST the method divides the groups among three models "
+        "within five rounds, which takes the baseline a hundred; on CIFAR-10 it is far ahead in "
+        "the first ten rounds, and later two of its groups share a model, while the baseline "
+        "slowly catches up.",
     ),
 )
