@@ -176,6 +176,7 @@ REPRODUCTIONS = (
         "reaches it in so few rounds. On EMNIST the method divides the groups among three models "
         "within five rounds, which takes the baseline a hundred; on CIFAR-10 it is far ahead in "
         "the first ten rounds, and later two of its groups share a model, while the baseline "
-        "slowly catches up.",
+        "slowly catches up. Purity and accuracy at the end are after 40 rounds of the method, and "
+        "100 of the baseline.",
     ),
 )
