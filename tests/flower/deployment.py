@@ -93,7 +93,7 @@ class Deployment:
         command = [str(BIN / "flwr"), *arguments]
         env = self.environment("cli")
         return subprocess.run(
-            command, env=env, capture_output=True, text=True, timeout=60, check=False
+            command, env=env, capture_output=True, text=True, timeout=240, check=False
         )
 
     def start(self, name: str, command: Sequence[str]) -> None:
@@ -114,7 +114,7 @@ class Deployment:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
-    def wait_for(self, holds: Callable[[], bool], seconds: float = 240) -> None:
+    def wait_for(self, holds: Callable[[], bool], seconds: float = 480) -> None:
         """Until it holds. Fails with the logs where it does not."""
         deadline = time.monotonic() + seconds
         while not holds():
