@@ -19,15 +19,14 @@ def write_report(path: Path, out: Path | None = None, figures: Path | None = Non
     The page is `report.html` in the folder itself unless `out` says where. Raises `UsageError`
     where `path` holds no run of which a round is done, or a library is missing.
     """
-    alone = (path / "experiment.toml").is_file()
-    files = [path / "experiment.toml"] if alone else sorted(path.glob("*/experiment.toml"))
-    begun = [folder for file in files if (folder := RunFolder(file.parent)).begun]
-    check(bool(begun), "report", str(path), "the folder of a run, or of runs, that were begun")
     if importlib.util.find_spec("plotly") is None:
         raise UsageError('a report needs an extra: pip install "umbel[report]"')
-    if alone:
-        text, panels = run_page(Known.of(begun[0]))
+    if (path / "experiment.toml").is_file():
+        text, panels = run_page(Known.of(RunFolder.open(path)))
     else:
+        folders = [RunFolder(file.parent) for file in sorted(path.glob("*/experiment.toml"))]
+        begun = [folder for folder in folders if folder.begun]
+        check(bool(begun), "report", str(path), "the folder of a run, or of runs, that were begun")
         text, panels = comparison_page(path.resolve().name, begun)
     page = path / "report.html" if out is None else out
     page.parent.mkdir(parents=True, exist_ok=True)
