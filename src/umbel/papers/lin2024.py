@@ -129,7 +129,9 @@ REPRODUCTIONS = (
         {"smoke": 1, "reduced": 3, "full": 5},
         (Course("purity"), Course("accuracy")),
         "80 clients in four groups of eight digits each (Fig. 2), MLP 784-512-128-8, one step on "
-        "128 images a round, learning rate 0.02: the paper prints neither of the two. "
+        "128 images a round, learning rate 0.02. The paper prints neither of the two: they were "
+        "chosen, of rates from 0.01 to 0.1 and mini-batches from 64 to 256, on the first seed, as "
+        "those with which its order shows. "
         f"{RECORDED}",
         "40 clients, fewer rounds",
         baseline=BASELINE,

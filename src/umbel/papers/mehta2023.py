@@ -108,7 +108,7 @@ def pfedme(pull: float, beta: float) -> PFedMe:
     """pFedMe with the paper's lambda and beta.
 
     E = 5 are its local rounds, of a mini-batch each, so that clients move little: with whole
-    epochs a server that goes beta = 4 to 8 times as far as their mean diverges. Its step sizes
+    epochs a server that goes beta = 8 times as far as their mean diverges. Its step sizes
     are not printed: 0.005, as its authors' code has it, and a personal one that lambda bounds.
     """
     local = LocalTraining(lr=0.005, steps=5, batch_size=32)
