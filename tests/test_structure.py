@@ -107,7 +107,7 @@ def test_public_names_are_pinned() -> None:
     assert set(umbel.__all__) == {
         *("CFLGP", "CLASSIFICATION", "FLACC", "FLHC", "IFCA", "LCFL", "PACFL", "REGRESSION"),
         *("SGD", "Adam", "Algorithm", "Sattler", "FedEM", "Joint", "Oracle", "Assignment"),
-        *("ClusterCount", "count_clusters"),
+        *("ClusterCount", "count_clusters", "Results", "results"),
         *("Averaging", "EngineSettings", "Experiment", "Faults", "FedAvg", "FedProx"),
         *("Federation", "Gradient", "Limits", "LocalOnly", "LocalTraining", "Net", "Objective"),
         *("QuorumError", "Record", "Result", "Run", "RunFolder", "Scenario", "Sequential"),

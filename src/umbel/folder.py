@@ -9,7 +9,7 @@ import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from umbel import checkpoint, config
 from umbel.algorithms.base import State
-from umbel.checks import UsageError, check
+from umbel.checks import InUseError, UsageError, check
 from umbel.client_rows import read_rows, write_rows
 from umbel.evidence import EvidenceFolder
 from umbel.experiment import Experiment, Run
@@ -71,14 +71,14 @@ class RunFolder:
 
     @classmethod
     def begin(cls, runs_dir: Path, experiment: Experiment) -> RunFolder:
-        """The folder of this very experiment, whether it was begun or not.
+        """The folder of this very experiment, however described, whether it was begun or not.
 
         Raises `UsageError` where a folder of that name holds another experiment.
         """
         folder = cls.of(runs_dir, experiment)
         if not folder.begun:
             return cls.create(folder.path, experiment)
-        if folder.experiment != experiment:
+        if replace(folder.experiment, description=experiment.description) != experiment:
             raise UsageError(f"{folder.path}: holds another experiment; choose another --runs-dir")
         return folder
 
@@ -95,13 +95,13 @@ class RunFolder:
         return folder
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Nobody else writes here. Raises `UsageError` if another process does."""
+    def locked(self, patiently: bool = False) -> Iterator[None]:
+        """Nobody else writes here. Where another does, wait for it or raise `InUseError`."""
         try:
-            with FileLock(self.file(".lock"), timeout=0):
+            with FileLock(self.file(".lock"), timeout=-1 if patiently else 0):
                 yield
         except Timeout:
-            raise UsageError(f"{self.path}: in use: another process is running in it") from None
+            raise InUseError(f"{self.path}: in use: another process is running in it") from None
 
     def file(self, name: str) -> Path:
         """Where this file of the run is."""

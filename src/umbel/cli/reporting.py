@@ -6,10 +6,6 @@ from pathlib import Path
 
 import click
 
-from umbel import exporting
-from umbel.folder import RunFolder
-from umbel.report import write_report
-
 
 @click.command()
 @click.argument("runs", type=click.Path(path_type=Path))
@@ -25,6 +21,8 @@ from umbel.report import write_report
 )
 def report(runs: Path, out: Path | None, figures: Path | None) -> None:
     """Write one page, to be opened in a browser, about a run or a folder of RUNS."""
+    from umbel.report import write_report
+
     written = write_report(runs, out, figures)
     click.echo(f"{written[0]}: {written[0].stat().st_size / 1e6:.1f} MB")
     if figures is not None:
@@ -37,6 +35,9 @@ def report(runs: Path, out: Path | None, figures: Path | None) -> None:
 @click.option("--out", help="A folder for TensorBoard, or a tracking URI of MLflow.")
 def export(run: Path, to: str, out: str | None) -> None:
     """Write the course of a RUN for TensorBoard, or log it to MLflow."""
+    from umbel import exporting
+    from umbel.folder import RunFolder
+
     folder = RunFolder.open(run)
     if to == "tensorboard":
         where = exporting.to_tensorboard(folder, None if out is None else Path(out))
@@ -44,6 +45,3 @@ def export(run: Path, to: str, out: str | None) -> None:
     else:
         found = exporting.to_mlflow(folder, out)
         click.echo(f"experiment {folder.experiment.name}: run {found}")
-
-
-COMMANDS = (report, export)
