@@ -105,7 +105,17 @@ def test_nothing_is_pickled_and_no_global_generator_is_used(file: Path) -> None:
 def test_public_names_are_pinned() -> None:
     assert umbel.__all__ == sorted(umbel.__all__, key=_constants_classes_functions)
     assert set(umbel.__all__) == {
-        *("CFLGP", "CLASSIFICATION", "FLACC", "FLHC", "IFCA", "LCFL", "PACFL", "REGRESSION"),
+        *(
+            "BINARY",
+            "CFLGP",
+            "CLASSIFICATION",
+            "FLACC",
+            "FLHC",
+            "IFCA",
+            "LCFL",
+            "PACFL",
+            "REGRESSION",
+        ),
         *("SGD", "Adam", "Algorithm", "Sattler", "FedEM", "Joint", "Oracle", "Assignment"),
         *("ClusterCount", "count_clusters"),
         *("Averaging", "EngineSettings", "Experiment", "Faults", "FedAvg", "FedProx"),

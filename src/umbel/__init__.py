@@ -39,7 +39,7 @@ from umbel.execution import execute, load
 from umbel.experiment import Experiment, Run
 from umbel.folder import RunFolder
 from umbel.net import Net
-from umbel.objectives import CLASSIFICATION, REGRESSION, Objective
+from umbel.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
 from umbel.optimizers import SGD, Adam
 from umbel.records import Record
 from umbel.result import Assignment, Result
@@ -49,6 +49,7 @@ from umbel.version import __version__
 from umbel.work import Gradient, LocalTraining
 
 __all__ = [
+    "BINARY",
     "CFLGP",
     "CLASSIFICATION",
     "FLACC",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from time import perf_counter
 from typing import Any
 
@@ -19,11 +19,13 @@ from umbel.data.federation import Federation
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings, make_engine
+from umbel.engines.fit import advice, check_batches
 from umbel.engines.private import Private
 from umbel.engines.wrappers import Faults, Faulty, Guarded, Metered, QuorumError
 from umbel.flow import Engine, drive
 from umbel.models import Model
 from umbel.net import Net
+from umbel.objectives import OBJECTIVES, Objective, ObjectiveName
 from umbel.privacy import Privacy
 from umbel.records import Record, make_record
 from umbel.scores import ClientScores, score
@@ -57,6 +59,7 @@ class Run:
         if not isinstance(self.engine, EngineSettings):
             return self.engine
         engine = make_engine(self.net, self.federation, self.engine)
+        check_batches(self.net, self.federation, self.algorithm)
         return engine if self.privacy.clip is None else Private(engine, self.privacy)
 
     def start(self, num_rounds: int) -> State:
@@ -89,7 +92,8 @@ class Run:
         """As `rounds`, with the scores of every client where the round was evaluated."""
         state = self.start(num_rounds) if state is None else state
         meter = Metered(Faulty(self.clients, self.faults) if self.faults.any else self.clients)
-        guard = Guarded(meter, self.limits)
+        diverging = None if self.faults.any else partial(advice, self.federation)
+        guard = Guarded(meter, self.limits, diverging)
         for number in range(first, num_rounds):
             began = perf_counter()
             context = self.context(number, num_rounds)
@@ -168,6 +172,11 @@ def first_state(
     return state
 
 
+def objective_for(federation: Federation, name: ObjectiveName) -> Objective:
+    """What models of these clients are trained for."""
+    return federation.objective if name == "auto" else OBJECTIVES[name]
+
+
 @dataclass(frozen=True)
 class Experiment:
     """Everything needed to make a run again."""
@@ -186,6 +195,7 @@ class Experiment:
     limits: Limits = field(default_factory=Limits)
     faults: Faults = field(default_factory=Faults)
     privacy: Privacy = field(default_factory=Privacy)
+    objective: ObjectiveName = "auto"  # classification of labels, regression of other y; or say
 
     def __post_init__(self) -> None:
         fine = bool(self.name) and not set(self.name) & set("/\\\0") and self.name[0] != "."
@@ -204,13 +214,18 @@ class Experiment:
         """Build the federation and the network: the run, before its first round."""
         return self.run(self.scenario.build(self.seed, sources), self.engine)
 
+    def net(self, federation: Federation) -> Net:
+        """The network for these clients."""
+        shape, objective = federation.input_shape, objective_for(federation, self.objective)
+        outputs = federation.num_outputs_for(objective)
+        return Net(lambda: self.model.build(shape, outputs), objective)
+
     def run(self, federation: Federation, engine: EngineSettings | Engine) -> Run:
         """The run on this federation, whose clients work there."""
-        shape, outputs = federation.input_shape, federation.num_outputs
         return Run(
             self.algorithm,
             federation,
-            Net(lambda: self.model.build(shape, outputs), federation.objective),
+            self.net(federation),
             self.seed,
             self.participation,
             self.evaluate_every,

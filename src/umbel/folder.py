@@ -209,6 +209,7 @@ class RunFolder:
         """
         models, federation = self.file("models"), run.federation
         shape, classes = federation.input_shape, federation.num_classes
+        outputs = federation.num_outputs_for(run.net.objective)
         shutil.rmtree(models, ignore_errors=True)
         models.mkdir()
         for cluster in range(int(scores.clusters.max()) + 1):
@@ -216,7 +217,7 @@ class RunFolder:
             theta = scores.models.table[scores.models.index[client]]
             tensors = {n: t.contiguous() for n, t in run.net.layout.tensors(theta).items()}
             label = int(scores.labels[client])
-            made_for = MadeFor(shape, federation.num_outputs, classes, label)
+            made_for = MadeFor(shape, outputs, classes, label)
             header = {"umbel": json.dumps(asdict(made_for))}
             save_file(tensors, models / f"cluster-{cluster}.safetensors", header)
         beside = self.file("clusters.csv.partial")

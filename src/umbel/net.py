@@ -1,13 +1,14 @@
 """A torch module and a loss, seen as functions of one flat vector theta (P,).
 
-theta holds the trained parameters first, then whatever else a model carries as floating-point
-numbers: frozen parameters and buffers, such as the running statistics of batch normalisation.
+theta holds the trained parameters first, then frozen parameters and the buffers that training
+moves, such as the running statistics of batch normalisation. All other buffers, such as masks and
+tables of positions, are constants of the module: all models share those of the first one built.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -15,9 +16,10 @@ from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value
+from torch.func import functional_call, grad_and_value, vmap
 
-from umbel.checks import check
+from umbel.checks import UsageError, check
+from umbel.constants import constants_of, same, scratch_of
 from umbel.descent import Descent
 from umbel.kernels.dense import recognise
 from umbel.kernels.in_place import InPlace
@@ -37,11 +39,18 @@ class Net:
     """Pure functions of theta, for any `nn.Module` that `build` makes.
 
     `build` is called again for every new model, under a seed: a module's own initialisation is
-    what `new` returns.
+    what `new` returns. theta holds what a client trains and the statistics of torch's own
+    normalisations; buffers of your own that training moves, such as a running mean, are named by
+    patterns in `moving`. Raises `UsageError` where the module has nothing to train, where theta
+    would mix types, and for a pattern that names no buffer.
     """
 
     def __init__(
-        self, build: Callable[[], nn.Module], objective: Objective = CLASSIFICATION
+        self,
+        build: Callable[[], nn.Module],
+        objective: Objective = CLASSIFICATION,
+        *,
+        moving: Sequence[str] = (),
     ) -> None:
         if isinstance(build, nn.Module):
             raise TypeError(
@@ -52,8 +61,9 @@ class Net:
         self.objective = objective
         self._training = self._built(seed=0).train()
         self._evaluating = copy.deepcopy(self._training).eval()
-        self.layout, self.dtype = layout_of(self._training)
-        self._counters = _counters(self._training)
+        self.layout, self.dtype = layout_of(self._training, moving)
+        self._scratch = scratch_of(self._training, self.layout)
+        self._one_by_one = False
         self._use("general", "full")
 
     @property
@@ -73,7 +83,7 @@ class Net:
 
     def module(self, theta: Tensor) -> nn.Module:
         """A new module that holds the values of theta, in evaluation mode."""
-        module = self._built(seed=0).eval()
+        module = copy.deepcopy(self._evaluating)
         own = tensors_of(module)
         with torch.no_grad():
             for name, values in self.layout.tensors(theta).items():
@@ -85,7 +95,7 @@ class Net:
         moved = copy.copy(self)
         moved._training = copy.deepcopy(self._training).to(device)
         moved._evaluating = copy.deepcopy(self._evaluating).to(device)
-        moved._counters = _counters(moved._training)
+        moved._scratch = scratch_of(moved._training, moved.layout)
         moved._use(self._kernel, self._precision)
         return moved
 
@@ -107,6 +117,19 @@ class Net:
         other._use(kernel, precision)
         return other
 
+    def one_by_one(self) -> Net:
+        """The same net, which goes through models one after another: any module can do that."""
+        other = copy.copy(self)
+        other._one_by_one = True
+        return other
+
+    def each(self, function: Callable[[Tensor], Tensor], models: Tensor) -> Tensor:
+        """What a function makes of each of `models` (K, P): (K, ...)."""
+        if self._one_by_one:
+            return torch.stack([function(theta) for theta in models])
+        found: Tensor = vmap(function)(models)
+        return found
+
     def _use(self, kernel: Kernel, precision: Precision) -> None:
         self._kernel, self._precision = kernel, precision
         self._cast_to = torch.bfloat16 if precision == "bf16" else None
@@ -116,7 +139,9 @@ class Net:
             weights, rest = (
                 [entry.name for entry in part] for part in (self.layout.weights, self.layout.rest)
             )
-            self._in_place = InPlace(self._training, weights, rest, self.objective, self._cast_to)
+            self._in_place = InPlace(
+                self._training, weights, rest, list(self._scratch), self.objective, self._cast_to
+            )
 
     def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
         """Outputs in evaluation mode: (B, ...)."""
@@ -128,8 +153,7 @@ class Net:
 
     def _outputs(self, theta: Tensor, x: Tensor) -> Tensor:
         with self._cast(x):
-            result: Tensor = functional_call(self._evaluating, self.layout.tensors(theta), (x,))
-        return result
+            return _one_tensor(functional_call(self._evaluating, self.layout.tensors(theta), (x,)))
 
     def _cast(self, x: Tensor) -> AbstractContextManager[Any]:
         if self._cast_to is None:
@@ -150,6 +174,17 @@ class Net:
         for hook in hooks:
             hook.remove()
         return counts[0] // len(x)
+
+    def moved_constants(self, x: Tensor) -> list[str]:
+        """The names of the constants of the module that training on x changes: none should be."""
+        constants, trained = (
+            constants_of(self._training, self.layout),
+            copy.deepcopy(self._training),
+        )
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            trained(x)
+        after = dict(trained.named_buffers())
+        return [name for name, buffer in constants.items() if not same(buffer, after[name])]
 
     def losses(self, theta: Tensor, batch: Batch) -> Tensor:
         """Loss of each example in evaluation mode: (B,)."""
@@ -231,10 +266,10 @@ class Net:
         tensors = {
             **unflatten(weights, self.layout.weights),
             **unflatten(rest, self.layout.rest),
-            **{name: buffer.clone() for name, buffer in self._counters},
+            **{name: buffer.clone() for name, buffer in self._scratch.items()},
         }
         with self._cast(batch.x):
-            outputs: Tensor = functional_call(self._training, tensors, (batch.x,))
+            outputs = _one_tensor(functional_call(self._training, tensors, (batch.x,)))
         losses = self.objective.losses(outputs, batch.y)
         return batch.mean(losses if factors is None else losses * factors), rest
 
@@ -247,6 +282,10 @@ class Net:
         return module
 
 
-def _counters(module: nn.Module) -> list[tuple[str, Tensor]]:
-    """Buffers that are no floating-point numbers: they belong to the module, not to theta."""
-    return [(name, b) for name, b in module.named_buffers() if not b.is_floating_point()]
+def _one_tensor(outputs: object) -> Tensor:
+    if isinstance(outputs, Tensor):
+        return outputs
+    raise UsageError(
+        f"the network returns a {type(outputs).__name__}, and one tensor is needed: let its "
+        "forward return the outputs alone (nn.LSTM and the like return them first)"
+    )

@@ -17,7 +17,7 @@ from umbel.data.federation import Federation
 from umbel.experiment import Experiment, Run, first_state
 from umbel.folder import MadeFor, RunFolder
 from umbel.net import Net
-from umbel.objectives import CLASSIFICATION, REGRESSION
+from umbel.objectives import CLASSIFICATION, OBJECTIVES, REGRESSION
 from umbel.records import Record
 
 
@@ -52,7 +52,8 @@ class Result:
     def net(self) -> Net:
         """The network of all clusters, as functions of a flat vector."""
         recipe, made_for = self.experiment.model, self.made_for[0]
-        objective = REGRESSION if made_for.num_classes is None else CLASSIFICATION
+        guessed = REGRESSION if made_for.num_classes is None else CLASSIFICATION
+        objective = OBJECTIVES.get(self.experiment.objective, guessed)
         shape, outputs = made_for.input_shape, made_for.num_outputs
         return Net(lambda: recipe.build(shape, outputs), objective)
 

@@ -12,8 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from umbel.checks import UsageError, check
-from umbel.objectives import CLASSIFICATION, REGRESSION, Objective
+from umbel.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
 from umbel.seeds import Stream, generator
+from umbel.shard import IGNORED
 
 Examples: TypeAlias = "tuple[ArrayLike | Tensor, ArrayLike | Tensor]"
 """One client's inputs (n, ...) and targets (n, ...)."""
@@ -74,6 +75,17 @@ class Federation:
         """How many outputs a model for these clients has."""
         return self.num_classes or int(self.train.y[0].numel())
 
+    def num_outputs_for(self, objective: Objective) -> int:
+        """How many outputs a model for these clients has that is trained for this.
+
+        Raises `UsageError` for several whole-number answers an example: they are given as floats.
+        """
+        if objective is not BINARY or self.num_classes is None:
+            return self.num_outputs
+        expected = "one answer an example; give several as floating-point numbers 0.0 and 1.0"
+        check(self.train.y.dim() == 1, "y", tuple(self.train.y.shape[1:]), expected)
+        return 1
+
     @property
     def objective(self) -> Objective:
         """What models of these clients are trained for."""
@@ -106,8 +118,9 @@ class Federation:
         Integer y are class labels, floating-point y are regression targets. Inputs of type uint8
         or bool become floats, wider integers stay integers, as embeddings need. Without `test`, a
         random `test_fraction` of each client's examples is set apart. `num_classes` is the
-        largest label plus one unless given. Raises `ValueError` for a client without training
-        examples, for inputs that differ in shape or are not finite, and for labels out of range.
+        largest label plus one unless given. Where an example has many labels, as a sequence has,
+        those of -100 do not count. Raises `ValueError` for a client without training examples, for
+        inputs that differ in shape or are not finite, and for labels out of range.
         """
         names = tuple(names) if names is not None else tuple(map(str, range(len(train))))
         check(bool(train), "train", train, "a list with at least one client")
@@ -230,11 +243,17 @@ def _check_alike(shards: Sequence[tuple[Tensor, Tensor]], names: Sequence[str]) 
 def _check_labels(
     shards: Sequence[tuple[Tensor, Tensor]], names: Sequence[str], num_classes: int | None
 ) -> int:
-    largest = max(int(y.max()) for _, y in shards if len(y))
-    classes = largest + 1 if num_classes is None else num_classes
-    for (_, y), name in zip(shards, names, strict=True):
+    """The number of classes. Labels of `IGNORED` may stand where an example has many."""
+    counted = [y[y != IGNORED] if y.dim() > 1 else y for _, y in shards]
+    filled = [y for y in counted if len(y)]
+    check(bool(filled), "y", IGNORED, "all there is: no label counts")
+    classes = max(int(y.max()) for y in filled) + 1 if num_classes is None else num_classes
+    for y, name in zip(counted, names, strict=True):
+        expected = f"in 0 to {classes - 1}"
+        if y.dim() == 1 and len(y) and int(y.min()) == IGNORED:
+            expected += "; leave examples without a label out"
         for label in (int(y.min()), int(y.max())) if len(y) else ():
-            check(0 <= label < classes, f"client {name}: label", label, f"in 0 to {classes - 1}")
+            check(0 <= label < classes, f"client {name}: label", label, expected)
     return classes
 
 

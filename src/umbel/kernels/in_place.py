@@ -27,6 +27,7 @@ class InPlace:
         module: nn.Module,
         weights: Sequence[str],
         rest: Sequence[str],
+        scratch: Sequence[str],
         objective: Objective,
         precision: torch.dtype | None,
     ) -> None:
@@ -39,8 +40,7 @@ class InPlace:
         tensors = dict([*self.module.named_parameters(), *self.module.named_buffers()])
         self.weights = [tensors[name] for name in weights]
         self.tensors = [*self.weights, *(tensors[name] for name in rest)]
-        counters = [tensor for tensor in tensors.values() if not tensor.is_floating_point()]
-        self.counters = [(tensor, tensor.clone()) for tensor in counters]
+        self.scratch = [(tensors[name], tensors[name].clone()) for name in scratch]
 
     def descend(self, theta: Tensor, batches: Iterable[Batch], descent: Descent) -> Tensor:
         """The update (P,) of theta after a step on each of the batches, which have no padding."""
@@ -64,8 +64,8 @@ class InPlace:
         with torch.no_grad():
             for tensor, values in zip(self.tensors, received, strict=True):
                 tensor.copy_(values)
-            for counter, start in self.counters:
-                counter.copy_(start)
+            for buffer, start in self.scratch:
+                buffer.copy_(start)
         return received
 
     def _views(self, theta: Tensor) -> list[Tensor]:
