@@ -74,7 +74,9 @@ class MetaTraining(Work):
 
             curved: Tensor = grad(along)(theta[:cut])
             return curved
-        ahead, _ = net.gradient(_moved(theta, self.delta * vector, rest), batch)
+        # Dropout must draw the same both times: the difference would be that of two masks.
+        with torch.random.fork_rng(devices=[theta.device] if theta.is_cuda else []):
+            ahead, _ = net.gradient(_moved(theta, self.delta * vector, rest), batch)
         behind, _ = net.gradient(_moved(theta, -self.delta * vector, rest), batch)
         return (ahead - behind) / (2 * self.delta)
 
