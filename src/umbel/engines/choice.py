@@ -18,6 +18,7 @@ from umbel.engines.storage import store
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Engine
 from umbel.net import Net, Precision
+from umbel.settings import Settings
 from umbel.shard import Batch
 
 log = logging.getLogger(__name__)
@@ -26,7 +27,7 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 @dataclass(frozen=True)
-class EngineSettings:
+class EngineSettings(Settings):
     """Where and how clients work in this process."""
 
     name: Literal["auto", "sequential", "vectorised"] = "auto"
