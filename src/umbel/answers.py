@@ -19,6 +19,12 @@ class Trained:
 
 
 @dataclass(frozen=True)
+class TrainedBest(Trained):
+    chosen: Tensor  # (N,) the model that the client picked and trained
+    losses: Tensor  # (N, K) training loss of every model before training
+
+
+@dataclass(frozen=True)
 class Summed:
     """What is left of local training where only sums matter."""
 

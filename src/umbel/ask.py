@@ -21,6 +21,7 @@ from umbel.answers import (
     Summed,
     SummedBest,
     Trained,
+    TrainedBest,
     TrainedJointly,
     TrainedWithGradient,
     TrainedWithMemory,
@@ -117,13 +118,22 @@ def train_summed(
 
 
 def train_best(
+    models: Tensor, ctx: Context, local: LocalTraining, judge: Judge = "all"
+) -> Flow[TrainedBest]:
+    """Each client trains the one of `models` (K, P) that has the lowest loss on its data."""
+    work = ChooseByLoss(local.at_round(ctx.round), judge)
+    replies = yield ctx.request(work, {"models": models})
+    return TrainedBest(replies.clients, **replies.columns)
+
+
+def train_best_summed(
     models: Tensor,
     ctx: Context,
     local: LocalTraining,
     reduction: Reduction,
     judge: Judge = "all",
 ) -> Flow[SummedBest]:
-    """Each client trains the one of `models` (K, P) that has the lowest loss on its data."""
+    """As `train_best`, where only the sums over those who chose alike matter."""
     work = ChooseByLoss(local.at_round(ctx.round), judge)
     replies = yield ctx.request(work, {"models": models}, reduction)
     sums, rest = _summed(reduction, replies)

@@ -12,12 +12,13 @@ from torch import Tensor
 
 from umbel.checks import check
 from umbel.clustering import agglomerate, check_cut, k_medoids
+from umbel.settings import Settings
 
 Noise = Literal["join", "apart"]
 
 
 @dataclass(frozen=True)
-class Clusterer(ABC):
+class Clusterer(Settings, ABC):
     """Distances (N, N) -> labels (N,), 0 to K-1."""
 
     @abstractmethod

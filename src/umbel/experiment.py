@@ -30,11 +30,12 @@ from umbel.privacy import Privacy
 from umbel.records import Record, make_record
 from umbel.scores import ClientScores, score
 from umbel.seeds import Stream, generator, seed_of
+from umbel.settings import Settings
 from umbel.validation import Limits
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Settings):
     """One method on one federation under one seed: `for state, record in run.rounds(60)`."""
 
     algorithm: Algorithm[Any]
@@ -178,7 +179,7 @@ def objective_for(federation: Federation, name: ObjectiveName) -> Objective:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Experiment(Settings):
     """Everything needed to make a run again."""
 
     scenario: Scenario

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from torch import Tensor
 
@@ -90,6 +90,7 @@ Flow: TypeAlias = Generator[Request, Replies, T]
 """Server-side work towards a T that asks clients on the way."""
 
 
+@runtime_checkable
 class Engine(Protocol):
     """Where clients work: a loop, one batched tensor program, machines elsewhere."""
 

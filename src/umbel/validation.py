@@ -10,11 +10,12 @@ from torch import Tensor
 
 from umbel.checks import check
 from umbel.flow import Replies, Request
+from umbel.settings import Settings
 from umbel.work import Promise
 
 
 @dataclass(frozen=True)
-class Limits:
+class Limits(Settings):
     """What the server accepts."""
 
     max_value: float = 1e4  # largest magnitude of any number a client sends

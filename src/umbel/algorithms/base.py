@@ -15,6 +15,7 @@ from umbel.ask import Context, losses, train_summed
 from umbel.checks import check
 from umbel.flow import Flow, Rows
 from umbel.layout import Layout
+from umbel.settings import Settings
 from umbel.work import LocalTraining
 
 KEPT = 200
@@ -79,7 +80,7 @@ class Assigned:
 
 
 @dataclass(frozen=True)
-class Algorithm(ABC, Generic[S]):
+class Algorithm(Settings, ABC, Generic[S]):
     """Server side of one method: immutable hyper-parameters, and pure state transitions."""
 
     @abstractmethod

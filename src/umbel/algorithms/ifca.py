@@ -13,7 +13,7 @@ from torch import Tensor
 from umbel.aggregation import Averaging
 from umbel.algorithms.base import Algorithm, Served, Setup, State, check_num_clusters, spread
 from umbel.answers import BestGradients, SummedBest
-from umbel.ask import Context, best_gradients, losses, train_best
+from umbel.ask import Context, best_gradients, losses, train_best_summed
 from umbel.checks import check
 from umbel.flow import Flow, Rows
 from umbel.work import Gradient, Judge, LocalTraining
@@ -109,7 +109,7 @@ class IFCA(Algorithm[IFCAState]):
             answer = yield from best_gradients(models, ctx, self.gradient, self.judge)
             return self._gradient_step(answer, ctx), answer
         reduction = self.averaging.reduction(self.num_clusters)
-        trained = yield from train_best(models, ctx, self.local, reduction, self.judge)
+        trained = yield from train_best_summed(models, ctx, self.local, reduction, self.judge)
         return self.averaging.step_of(trained.sums, ctx.layout), trained
 
     def _gradient_step(self, answer: BestGradients, ctx: Context) -> Tensor:

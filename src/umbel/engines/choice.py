@@ -20,6 +20,7 @@ from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Engine, Request, Rows
 from umbel.net import Net, Precision
+from umbel.settings import Settings
 from umbel.work import Gradient, LocalTraining, MeanLoss, Work
 
 log = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 @dataclass(frozen=True)
-class EngineSettings:
+class EngineSettings(Settings):
     """Where and how clients work in this process."""
 
     name: Literal["auto", "sequential", "vectorised"] = "auto"

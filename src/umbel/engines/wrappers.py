@@ -16,6 +16,7 @@ from umbel.checks import check
 from umbel.flow import Engine, Replies, Request
 from umbel.reduction import Sums
 from umbel.seeds import Stream, generator
+from umbel.settings import Settings
 from umbel.validation import DIVERGED, Limits, assemble, bad_values, promises
 from umbel.work import MEMORY
 
@@ -174,7 +175,7 @@ def _summary(missing: set[int], refused: Mapping[int, str]) -> str:
 
 
 @dataclass(frozen=True)
-class Faults:
+class Faults(Settings):
     """How often a client fails, per request: probabilities of five things that happen in practice.
 
     Which client fails when is a function of the run's seed, the round and the client.
