@@ -11,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from umbel.summary import in_short
+
 Plan: TypeAlias = NDArray[np.int64]
 """Mini-batches as positions among a client's examples: (S steps, batch size), -1 for padding."""
 
@@ -26,6 +28,8 @@ class Batch:
     y: Tensor  # (B, ...)
     keep: Tensor | None = None  # (B,) bool, False for padding; None: every row is an example
     may_be_empty: bool = False  # whether this may be nothing but padding
+
+    __repr__ = in_short
 
     def total(self, values: Tensor) -> Tensor:
         """Sum of a value per example (B,) over the examples that are not padding."""
@@ -67,6 +71,8 @@ class Step:
     padded: bool = False
     may_be_empty: bool = False
 
+    __repr__ = in_short
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -74,6 +80,8 @@ class Steps:
 
     rows: Tensor  # (S, B) int64, negative for padding as in a `Step`
     steps: Sequence[Step]
+
+    __repr__ = in_short
 
 
 @dataclass(frozen=True)
@@ -85,6 +93,8 @@ class Shard:
     num_examples: Tensor  # () int64
     planned: Steps  # the mini-batches that the work chose
     in_order: Sequence[Step]  # every example once
+
+    __repr__ = in_short
 
     def batches(self) -> Iterator[Batch]:
         """The mini-batches that the work planned, in order."""

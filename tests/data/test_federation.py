@@ -68,7 +68,7 @@ def test_pixels_become_floats_and_token_numbers_stay_numbers() -> None:
 @pytest.mark.parametrize(
     ("train", "settings", "message"),
     [
-        ([], {}, "train: [] is not a list with at least one client"),
+        ([], {}, "train: 0 is not a list with at least one client"),
         ([(X, Y), (X[:0], Y[:0])], {}, "client 1: 0 is not a positive number of training examples"),
         ([(X, Y[:2])], {}, "client 0: '(6, 2) inputs and (2,) targets' is not as many inputs"),
         ([(X, Y)], {"num_classes": 2}, "client 0: label: 2 is not in 0 to 1"),

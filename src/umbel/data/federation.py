@@ -12,8 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from umbel.checks import UsageError, check
+from umbel.notebooks import cut
 from umbel.objectives import CLASSIFICATION, REGRESSION, Objective
 from umbel.seeds import Stream, generator
+from umbel.summary import counted, in_short
 
 Examples: TypeAlias = "tuple[ArrayLike | Tensor, ArrayLike | Tensor]"
 """One client's inputs (n, ...) and targets (n, ...)."""
@@ -34,6 +36,8 @@ class Split:
     x: Tensor  # (total, ...)
     y: Tensor  # (total, ...)
     offsets: NDArray[np.int64]  # (M + 1,) client c holds rows offsets[c] to offsets[c + 1]
+
+    __repr__ = in_short
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -58,6 +62,28 @@ class Federation:
     groups: NDArray[np.int64] | None = None  # (M,)
     num_classes: int | None = None  # None: regression
     names: tuple[str, ...] = ()  # one a client
+
+    def __repr__(self) -> str:
+        train, test = int(self.train.sizes.sum()), int(self.test.sizes.sum())
+        parts = [counted(self.num_clients, "client")]
+        parts.append(f"{train:,} training and {counted(test, 'test example')}")
+        parts.append(f"inputs {self.input_shape}")
+        shape = tuple(self.train.y.shape[1:])
+        if self.num_classes is None:
+            parts.append(f"regression of {shape} values" if shape else "regression of one value")
+        else:
+            labels = f" for each of {shape}" if shape else ""
+            parts.append(f"{self.num_classes} classes{labels}")
+        if self.groups is not None:
+            parts.append(counted(len(np.unique(self.groups)), "planted group"))
+        return f"Federation: {', '.join(parts)}"
+
+    def _repr_html_(self) -> str:
+        columns = [self.names, map(str, self.train.sizes), map(str, self.test.sizes)]
+        columns += [] if self.groups is None else [map(str, self.groups)]
+        heads = ("client", "training examples", "test examples", "planted group")[: len(columns)]
+        rows = list(zip(*columns, strict=True))
+        return cut(heads, rows, repr(self), "clients")._repr_html_()
 
     @property
     def num_clients(self) -> int:
@@ -110,7 +136,7 @@ class Federation:
         examples, for inputs that differ in shape or are not finite, and for labels out of range.
         """
         names = tuple(names) if names is not None else tuple(map(str, range(len(train))))
-        check(bool(train), "train", train, "a list with at least one client")
+        check(bool(train), "train", len(train), "a list with at least one client")
         check(len(names) == len(train), "names", names, f"a name for each of {len(train)} clients")
         shards = [_tensors(*examples, name) for examples, name in zip(train, names, strict=True)]
         if test is None:
