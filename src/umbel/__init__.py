@@ -29,7 +29,9 @@ from umbel.algorithms import (
 from umbel.algorithms.base import Algorithm, Served, Setup, State
 from umbel.checks import UsageError
 from umbel.cluster_count import ClusterCount, count_clusters
+from umbel.cluster_plot import plot_clusters
 from umbel.config import read, structured
+from umbel.courses import plot, table
 from umbel.data.federation import Federation
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
@@ -42,10 +44,12 @@ from umbel.net import Net
 from umbel.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
 from umbel.optimizers import SGD, Adam
 from umbel.records import Record
+from umbel.reporting import write_report
 from umbel.result import Assignment, Result
 from umbel.shipped import find_experiment
 from umbel.validation import Limits
 from umbel.version import __version__
+from umbel.watching import progress
 from umbel.work import Gradient, LocalTraining
 
 __all__ = [
@@ -100,8 +104,13 @@ __all__ = [
     "execute",
     "find_experiment",
     "load",
+    "plot",
+    "plot_clusters",
+    "progress",
     "read",
     "scenario",
+    "table",
+    "write_report",
 ]
 
 

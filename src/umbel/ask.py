@@ -30,6 +30,7 @@ from umbel.flow import Flow, Replies, Request, Rows
 from umbel.layout import Layout
 from umbel.reduction import Reduction, Sums
 from umbel.seeds import Stream, client_seeds, seed_of
+from umbel.summary import in_short
 from umbel.work import (
     ChooseByLoss,
     ChooseJointly,
@@ -65,6 +66,8 @@ class Context:
     input_shape: tuple[int, ...] = ()  # of one example
     num_outputs: int = 0  # of a model: the number of classes
     optional: bool = False  # whether the round can do without any reply of the cohort
+
+    __repr__ = in_short
 
     @property
     def everyone(self) -> Context:

@@ -19,6 +19,7 @@ from torch import Tensor
 from umbel.algorithms.base import Algorithm, State
 from umbel.checkpoint import replace_durably
 from umbel.checks import UsageError
+from umbel.summary import in_short
 
 REGULAR, TURNS = 14, 5
 """How many files there are at most, at the spacing and of the other rounds; and the first."""
@@ -30,6 +31,8 @@ class Snapshot:
 
     round: int
     tensors: Mapping[str, Tensor]
+
+    __repr__ = in_short
 
 
 @dataclass(frozen=True)

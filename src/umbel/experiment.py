@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from umbel.algorithms.base import Algorithm, Assigned, Setup, State
 from umbel.ask import Context
 from umbel.checks import check
+from umbel.counted import Counted
 from umbel.data.federation import Federation
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
@@ -25,12 +26,14 @@ from umbel.engines.wrappers import Faults, Faulty, Guarded, Metered, QuorumError
 from umbel.flow import Engine, drive
 from umbel.models import Model
 from umbel.net import Net
+from umbel.notebooks import named
 from umbel.objectives import OBJECTIVES, Objective, ObjectiveName
 from umbel.privacy import Privacy
 from umbel.records import Record, make_record
 from umbel.scores import ClientScores, score
 from umbel.seeds import Stream, generator, seed_of
 from umbel.settings import Settings
+from umbel.summary import settings
 from umbel.validation import Limits
 
 
@@ -53,6 +56,17 @@ class Run(Settings):
         check(self.seed >= 0, "seed", self.seed, "0 or more")
         check(0 < self.participation <= 1, "participation", self.participation, "in (0, 1]")
         check(self.evaluate_every >= 1, "evaluate_every", self.evaluate_every, "1 or more")
+
+    def __repr__(self) -> str:
+        share = "" if self.participation == 1 else f", participation {self.participation:g}"
+        method = settings(self.algorithm)
+        return f"Run: {method}, seed {self.seed}{share}; {self.federation!r}; {self.net!r}"
+
+    def _repr_html_(self) -> str:
+        lines = [("method", settings(self.algorithm)), ("federation", repr(self.federation))]
+        lines += [("network", repr(self.net)), ("seed", str(self.seed))]
+        lines += [("participation", f"{self.participation:g}")]
+        return named(lines, f"Run of {type(self.algorithm).__name__}")._repr_html_()
 
     @cached_property
     def clients(self) -> Engine:
@@ -84,8 +98,8 @@ class Run(Settings):
         To go on where a run stopped, give its last state and the number of the round to come.
         Raises `QuorumError` when too few clients give a usable reply.
         """
-        for after, record, _ in self.scored_rounds(num_rounds, state, first):
-            yield after, record
+        rounds = self.scored_rounds(num_rounds, state, first)
+        return Counted(((after, record) for after, record, _ in rounds), num_rounds - first)
 
     def scored_rounds(
         self, num_rounds: int, state: State | None = None, first: int = 0

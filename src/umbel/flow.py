@@ -16,6 +16,7 @@ from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 from torch import Tensor
 
 from umbel.reduction import Reduction, Sums
+from umbel.summary import in_short
 from umbel.work.base import Work
 
 T = TypeVar("T")
@@ -27,6 +28,8 @@ class Rows:
 
     table: Tensor  # (K, ...)
     index: Tensor  # (N,) int64
+
+    __repr__ = in_short
 
     def row(self, position: int) -> Tensor:
         """The row of the client at this position of the request, as a view."""
@@ -48,6 +51,8 @@ class Request:
     each: Mapping[str, Rows] = field(default_factory=dict)
     optional: bool = False  # the round can do without: no quorum, not even one reply
     reduction: Reduction | None = None  # what may come in place of the rows of a column
+
+    __repr__ = in_short
 
     def sent_to(self, position: int) -> dict[str, Tensor]:
         """What the client at this position receives."""
@@ -74,6 +79,8 @@ class Replies:
     columns: Mapping[str, Tensor]  # each (N, ...)
     refused: Mapping[int, str] = field(default_factory=dict)  # client: why its answer is set aside
     sums: Sums | None = None  # in place of the column that the request's reduction names
+
+    __repr__ = in_short
 
     def pick(self, positions: Tensor) -> Replies:
         """The replies at these positions, in their order."""

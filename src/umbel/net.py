@@ -25,9 +25,11 @@ from umbel.kernels.dense import recognise
 from umbel.kernels.in_place import InPlace
 from umbel.kernels.stacked import Stacked
 from umbel.layout import layout_of, tensors_of, unflatten
-from umbel.objectives import CLASSIFICATION, Objective
+from umbel.notebooks import cut
+from umbel.objectives import CLASSIFICATION, REGRESSION, Objective
 from umbel.optimizers import SGD
 from umbel.shard import Batch, Shard, Step, Steps
+from umbel.summary import counted
 
 Kernel: TypeAlias = Literal["general", "dense", "in-place"]
 """How: any module, many at once if need be; a chain of linear layers; one after another."""
@@ -65,6 +67,26 @@ class Net:
         self._scratch = scratch_of(self._training, self.layout)
         self._one_by_one = False
         self._use("general", "full")
+
+    def __repr__(self) -> str:
+        return f"Net: {type(self._training).__name__}, {self._said}"
+
+    def _repr_html_(self) -> str:
+        entries = [(entry, "yes") for entry in self.layout.weights]
+        entries += [(entry, "no") for entry in self.layout.rest]
+        rows = [(e.name, str(tuple(e.shape)), f"{e.shape.numel():,}", on) for e, on in entries]
+        table = cut(("tensor", "shape", "values", "trained"), rows, repr(self), "tensors")
+        return table._repr_html_()
+
+    @property
+    def _said(self) -> str:
+        held = self.layout.num_values - self.layout.num_weights
+        kinds = [(CLASSIFICATION, "classification"), (REGRESSION, "regression")]
+        for_what = [name for objective, name in kinds if objective is self.objective]
+        trained = counted(self.layout.num_weights, "trained value")
+        return f"{trained}{f' and {held:,} others' if held else ''}, " + (
+            for_what[0] if for_what else "an objective of its own"
+        )
 
     @property
     def parts(self) -> list[nn.Module]:
@@ -278,7 +300,8 @@ class Net:
             torch.manual_seed(seed)
             module = self._build()
         if not isinstance(module, nn.Module):
-            raise TypeError(f"Net: build returned {module!r}, which is not an nn.Module")
+            kind = type(module).__name__
+            raise TypeError(f"Net: build returned a {kind}, which is not an nn.Module")
         return module
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,14 @@ def draw(charts: Sequence[Figure], file: Path, columns: int = 2) -> None:
     Raises `UsageError` without the plotting library, or for a file of another kind.
     """
     check_format(file)
+    _save(drawn(charts, columns), file)
+
+
+def drawn(charts: Sequence[Figure], columns: int = 2) -> Any:
+    """The figures side by side, as one of matplotlib's; the last value of a notebook's cell shows.
+
+    Raises `UsageError` without the plotting library.
+    """
     blank = _blank()
     columns = min(columns, len(charts))
     rows = ceil(len(charts) / columns)
@@ -54,7 +63,7 @@ def draw(charts: Sequence[Figure], file: Path, columns: int = 2) -> None:
         axes.set_title(chart.title, fontsize=10)
     for axes in grid[len(charts) :]:
         axes.set_visible(False)
-    _save(figure, file)
+    return figure
 
 
 def draw_singular_values(count: ClusterCount, file: Path) -> None:
@@ -88,7 +97,16 @@ def _blank() -> Any:
         from matplotlib.figure import Figure as Blank
     except ImportError:
         raise UsageError('figures need an extra: pip install "umbel[plot]"') from None
-    return Blank
+
+    class Shown(Blank):  # type: ignore[misc, unused-ignore]
+        """Shows itself in notebooks, without pyplot and what that keeps for the whole process."""
+
+        def _repr_png_(self) -> bytes:
+            file = BytesIO()
+            self.savefig(file, format="png", dpi=100)
+            return file.getvalue()
+
+    return Shown
 
 
 def _save(figure: Any, file: Path) -> None:

@@ -10,15 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from umbel import checkpoint
+from umbel import checkpoint, courses
 from umbel.algorithms.base import State
-from umbel.checks import check
+from umbel.checks import UsageError, check
+from umbel.cluster_plot import plot_rows
 from umbel.data.federation import Federation
 from umbel.experiment import Experiment, Run, first_state
 from umbel.folder import MadeFor, RunFolder
 from umbel.net import Net
+from umbel.notebooks import cut
 from umbel.objectives import CLASSIFICATION, OBJECTIVES, REGRESSION
 from umbel.records import Record
+from umbel.summary import counted, few, in_short
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,38 @@ class Result:
     """A finished run, read back: its records, its clusters and their models."""
 
     folder: RunFolder
+
+    def __repr__(self) -> str:
+        try:
+            what, *_, last = self.experiment, *self.records
+        except (UsageError, OSError, ValueError):
+            return f"Result: {self.folder.path}, which can't be read"
+        parts = repr(last).removeprefix("Record: ").split(", ")[1:]
+        rounds = counted(last.round + 1, "round")
+        name = f"{what.name}, seed {what.seed}"
+        return f"Result: {self.folder.path}: {name}, {rounds}; {', '.join(parts)}"
+
+    def _repr_html_(self) -> str:
+        members: dict[int, list[str]] = {}
+        try:
+            clusters = sorted(self.clusters.items(), key=lambda item: item[1])
+        except UsageError:
+            clusters = []
+        for name, cluster in clusters:
+            members.setdefault(cluster, []).append(name)
+        rows = [(str(k), f"{len(who):,}", few(who)) for k, who in members.items()]
+        return cut(("cluster", "clients", "members"), rows, repr(self), "clusters")._repr_html_()
+
+    def plot(self) -> Any:
+        """Accuracy, clusters and their agreement with the planted groups, round by round.
+
+        A figure of matplotlib's, as of `umbel.plot`, which compares several runs.
+        """
+        return courses.plot(self.records)
+
+    def plot_clusters(self) -> Any:
+        """Who is in which cluster: a figure of matplotlib's, as of `umbel.plot_clusters`."""
+        return plot_rows(self.folder.clients())
 
     @cached_property
     def experiment(self) -> Experiment:
@@ -120,6 +155,8 @@ class Assignment:
     clients: tuple[str, ...]
     scores: Tensor  # (N, K) a column a cluster, in the order of `clusters.csv`
     meaning: str  # what a score is
+
+    __repr__ = in_short
 
     @property
     def clusters(self) -> dict[str, int]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from umbel.algorithms.base import Algorithm, S
 from umbel.ask import Context, evaluate, evaluate_mixture
 from umbel.flow import Flow, Rows
+from umbel.summary import in_short
 
 
 def purity(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
@@ -45,6 +46,8 @@ class ClientScores:
     accuracy: NDArray[np.float64]  # (M,) likewise
     num_examples: NDArray[np.int64]  # (M,) test examples
     labels: NDArray[np.int64]  # (M,) the clusters as the method's state calls them
+
+    __repr__ = in_short
 
 
 def score(algorithm: Algorithm[S], state: S, ctx: Context) -> Flow[ClientScores]:

@@ -11,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from umbel.summary import in_short
+
 Plan: TypeAlias = NDArray[np.int64]
 """Mini-batches as positions among a client's examples: (S steps, batch size), -1 for padding."""
 
@@ -33,6 +35,8 @@ class Batch:
     y: Tensor  # (B, ...)
     keep: Tensor | None = None  # (B,) bool, False for padding; None: every row is an example
     may_be_empty: bool = False  # whether this may be nothing but padding
+
+    __repr__ = in_short
 
     @property
     def counts(self) -> Tensor | None:
@@ -86,6 +90,8 @@ class Step:
     padded: bool = False
     may_be_empty: bool = False
 
+    __repr__ = in_short
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -93,6 +99,8 @@ class Steps:
 
     rows: Tensor  # (S, B) int64, negative for padding as in a `Step`
     steps: Sequence[Step]
+
+    __repr__ = in_short
 
 
 @dataclass(frozen=True)
@@ -104,6 +112,8 @@ class Shard:
     num_examples: Tensor  # () int64
     planned: Steps  # the mini-batches that the work chose
     in_order: Sequence[Step]  # every example once
+
+    __repr__ = in_short
 
     def size(self) -> Tensor:
         """How much all of it counts: the number of examples or labels, as a float."""

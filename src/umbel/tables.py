@@ -172,9 +172,9 @@ def clusters(rows: Sequence[Mapping[str, str]], limit: int = 20) -> Table:
     return table
 
 
-def one_line(record: Record, rounds: int) -> str:
-    """A round as text, for terminals and logs."""
-    parts = [f"round {record.round + 1}/{rounds}"]
+def one_line(record: Record, rounds: int | None) -> str:
+    """A round as text, for terminals and logs; None where nobody knows how many there will be."""
+    parts = [f"round {record.round + 1}" + (f"/{rounds}" if rounds else "")]
     if record.accuracy is not None:
         parts.append(f"accuracy {record.accuracy:.3f}")
     elif record.loss is not None:

@@ -16,6 +16,7 @@ from umbel.checks import check
 from umbel.flow import Flow, Rows
 from umbel.layout import Layout
 from umbel.settings import Settings
+from umbel.summary import in_short
 from umbel.work import LocalTraining
 
 KEPT = 200
@@ -28,6 +29,13 @@ class State:
 
     models: Tensor  # (K, P)
     labels: Tensor  # (M,) int64, the cluster of each client
+
+    __repr__ = in_short
+
+    def __init_subclass__(cls) -> None:
+        # A dataclass writes its own `repr`, with all values, unless its class has one.
+        if "__repr__" not in vars(cls):
+            type.__setattr__(cls, "__repr__", in_short)
 
 
 S = TypeVar("S", bound=State)
@@ -44,6 +52,8 @@ class Setup:
     new_model: Callable[[int], Tensor]  # number of a model -> its initial values (P,)
     seed: int = 0  # for what a method draws before the first round
     groups: Tensor | None = None  # (M,) the planted truth: for the oracle alone
+
+    __repr__ = in_short
 
     def new_models(self, count: int) -> Tensor:
         """(count, P): models that all differ. Model 0 is the same for every method."""
@@ -64,6 +74,8 @@ class Served:
     weights: Tensor | None = None  # (N, K) not negative, each row sums to 1; None: one model each
     adapted_from: Rows | None = None  # row n: its cluster's model, if `models` are personal ones
 
+    __repr__ = in_short
+
 
 @dataclass(frozen=True)
 class Assigned:
@@ -72,6 +84,8 @@ class Assigned:
     clients: Tensor  # (N,)
     scores: Tensor  # (N, K)
     meaning: str  # what a score is
+
+    __repr__ = in_short
 
     @property
     def labels(self) -> Tensor:

@@ -19,6 +19,7 @@ from umbel.clusterers import Clusterer, KMedoids, medoids
 from umbel.clustering import distances
 from umbel.flow import Flow, Rows
 from umbel.layout import Layout
+from umbel.summary import in_short
 from umbel.work import LocalTraining, MeanLoss
 
 Metric = Literal["loss", "loss-gap", "parameters", "gradient", "update"]
@@ -46,6 +47,8 @@ class Warm:
     num_examples: Tensor  # (N,)
     model: Tensor  # (N, P) what they trained
     evidence: Tensor  # (N, P) what tells them apart: their models, or gradients, or updates
+
+    __repr__ = in_short
 
     def pick(self, which: Tensor) -> Warm:
         """Those where `which` (N,) is true."""

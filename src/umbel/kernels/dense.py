@@ -19,6 +19,7 @@ from umbel.descent import Descent
 from umbel.kernels.schedule import Schedule
 from umbel.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
 from umbel.optimizers import SGD
+from umbel.summary import in_short
 
 Slopes: TypeAlias = tuple[Tensor, Tensor]
 """Of a loss by the outputs of a layer (C, B, out), and what went into the layer (C, B, in)."""
@@ -252,6 +253,8 @@ class _Path:
     now: Sequence[Tensor]
     received: Sequence[Tensor]
     velocity: Sequence[Tensor | None]
+
+    __repr__ = in_short
 
     @classmethod
     def of(cls, received: Sequence[Tensor], descent: Descent) -> _Path:
