@@ -102,7 +102,7 @@ def test_a_module_may_write_in_what_it_does_not_save() -> None:
     once, _ = net.gradient(theta, batch)
     again, _ = net.gradient(theta, batch)
     torch.testing.assert_close(once, again)
-    assert net.moved_constants(x) == []
+    assert net.modules.moved_constants(x) == []
 
 
 def test_a_constant_that_training_moves_is_named() -> None:
@@ -114,7 +114,7 @@ def test_a_constant_that_training_moves_is_named() -> None:
     x = torch.randn(5, 4, generator=torch.manual_seed(0))
     net = Net(Counting)
     before = net.module(net.new(0)).get_buffer("mine")
-    assert net.moved_constants(x) == ["mine"]
+    assert net.modules.moved_constants(x) == ["mine"]
     assert torch.equal(net.module(net.new(0)).get_buffer("mine"), before)
 
 

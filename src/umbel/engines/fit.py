@@ -40,7 +40,7 @@ def check_fit(net: Net, federation: Federation) -> None:
         if net.objective is BINARY:
             _check_answers(federation)
         _check_objective(net, outputs, batch.y)
-        _check_constants(net.moved_constants(batch.x))
+        _check_constants(net.modules.moved_constants(batch.x))
         net.gradient(theta, batch)
 
 

@@ -43,7 +43,7 @@ class Vectorised:
         self.storage = store(federation, net.dtype, self.device)
         self.memory_mb = memory_mb
         example = self.storage.train.x[:1]
-        self.values_per_example = example.numel() + self.net.count_activations(example)
+        self.values_per_example = example.numel() + self.net.modules.count_activations(example)
 
     def send(self, request: Request) -> Replies:
         columns = Columns(len(request.clients))

@@ -68,7 +68,7 @@ class MetaTraining(Work):
         if self.variant == "exact":
 
             def along(weights: Tensor) -> Tensor:
-                gradient = grad(lambda w: net.training_loss(w, rest, batch)[0])
+                gradient = grad(lambda w: net.training_loss(w, rest, batch))
                 slope: Tensor = gradient(weights)
                 return slope @ vector
 
