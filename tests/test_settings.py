@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from umbel import (
     Experiment,
     Faults,
     FedAvg,
+    FedEM,
     Limits,
     LocalTraining,
     Net,
@@ -31,6 +33,7 @@ from umbel.algorithms import FLHC, LCFL
 from umbel.algorithms.base import Algorithm, Setup, State
 from umbel.ask import Context
 from umbel.clusterers import Agglomerative
+from umbel.clustering import agglomerate, distances, principal_angles
 from umbel.config import REGISTRIES, structured
 from umbel.data.scenarios.folder import Folder
 from umbel.data.shifts import Rotate
@@ -171,6 +174,26 @@ def test_what_toml_refuses_constructors_refuse(build: Callable[[], object], mess
 
 def net() -> Net:
     return Net(lambda: MLP().build((6,), 3))
+
+
+def test_names_that_are_not_known_are_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"^IFCA: num_cluster: unknown; did you mean num_clusters"):
+        IFCA(num_cluster=3)  # type: ignore[call-arg]
+    with pytest.raises(UsageError, match=r"^FedEM: num_components: unknown; it is num_clusters"):
+        FedEM(num_components=3)  # type: ignore[call-arg]
+    with pytest.raises(UsageError, match=r"^Plain: modes: unknown; did you mean mode"):
+        Plain(modes="a")  # type: ignore[call-arg]
+    assert copy.deepcopy(IFCA(3)) == copy.copy(IFCA(3)) == IFCA(3)
+
+
+def test_functions_refuse_choices_that_they_do_not_know() -> None:
+    rows = torch.eye(3)
+    with pytest.raises(UsageError, match=r"^metric: 'cosin' is not .*; did you mean cosine"):
+        distances(rows, rows, "cosin")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"^linkage: 'averege' is not .*; did you mean average"):
+        agglomerate(rows, "averege", 2)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"^measure: 'small' is not .*; did you mean smallest"):
+        principal_angles(rows[None], rows[None], "small")  # type: ignore[arg-type]
 
 
 def test_every_dataclass_of_settings_is_checked() -> None:

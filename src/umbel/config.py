@@ -135,7 +135,7 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in over.items():
         below = result.get(key)
         if isinstance(below, Mapping) and isinstance(value, Mapping) and _same_name(below, value):
-            result[key] = merged(below, value)
+            result[key] = merged(_without_former(below, value), value)
         else:
             result[key] = value
     return result
@@ -143,6 +143,33 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 def _same_name(below: Mapping[str, Any], over: Mapping[str, Any]) -> bool:
     return "name" not in over or "name" not in below or over["name"] == below["name"]
+
+
+def _without_former(below: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The lower table without what the upper one says by a former or a present name."""
+    kind = ALGORITHMS.get(str(over.get("name", below.get("name"))))
+    for names in kind.former.items() if kind else ():
+        if any(_says(over, name.split(".")) for name in names):
+            for name in names:
+                below = _without(below, name.split("."))
+    return below
+
+
+def _says(table: Any, path: Sequence[str]) -> bool:
+    for name in path:
+        if not isinstance(table, Mapping) or name not in table:
+            return False
+        table = table[name]
+    return True
+
+
+def _without(table: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
+    if not _says(table, path):
+        return table
+    name, *rest = path
+    if rest:
+        return {**table, name: _without(table[name], rest)}
+    return {key: value for key, value in table.items() if key != name}
 
 
 def parse_setting(text: str) -> dict[str, Any]:
@@ -207,6 +234,11 @@ def _named(table: Any, kind: type) -> Any:
     if not isinstance(entry, type):
         below = {key: value for key, value in plain(entry).items() if key != "name"}
         entry, settings = type(entry), merged(below, settings)
+    for former, present in entry.former.items():
+        if former in settings:
+            twice = present in settings
+            check(not twice, former, settings[former], f"said once: it is {present} now")
+            settings[present] = settings.pop(former)
     return _converter().structure(settings, entry)
 
 

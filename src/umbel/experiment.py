@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from umbel.algorithms.base import Algorithm, Assigned, Setup, State
+from umbel.algorithms.base import Algorithm, Assigned, Known, Setup, State
 from umbel.ask import Context
 from umbel.checks import check
 from umbel.counted import Counted
@@ -56,6 +56,10 @@ class Run(Settings):
         check(self.seed >= 0, "seed", self.seed, "0 or more")
         check(0 < self.participation <= 1, "participation", self.participation, "in (0, 1]")
         check(self.evaluate_every >= 1, "evaluate_every", self.evaluate_every, "1 or more")
+        expected = "a Net; write Net(lambda: MyModule(...))"
+        check(isinstance(self.net, Net), "net", self.net, expected)
+        # How many clients there are is checked before the first round: a run may be of newcomers.
+        self.algorithm.check(Known(self.participation, layout=self.net.layout))
 
     def __repr__(self) -> str:
         share = "" if self.participation == 1 else f", participation {self.participation:g}"
@@ -106,6 +110,11 @@ class Run(Settings):
     ) -> Iterator[tuple[State, Record, ClientScores | None]]:
         """As `rounds`, with the scores of every client where the round was evaluated."""
         state = self.start(num_rounds) if state is None else state
+        return self._scored(num_rounds, state, first)
+
+    def _scored(
+        self, num_rounds: int, state: State, first: int
+    ) -> Iterator[tuple[State, Record, ClientScores | None]]:
         meter = Metered(Faulty(self.clients, self.faults) if self.faults.any else self.clients)
         diverging = None if self.faults.any else partial(advice, self.federation)
         guard = Guarded(meter, self.limits, diverging)
@@ -220,6 +229,8 @@ class Experiment(Settings):
         check(0 < self.participation <= 1, "participation", self.participation, "in (0, 1]")
         check(self.evaluate_every >= 1, "evaluate_every", self.evaluate_every, "1 or more")
         check(self.checkpoint_every >= 1, "checkpoint_every", self.checkpoint_every, "1 or more")
+        clients: int | None = getattr(self.scenario, "clients", None)
+        self.algorithm.check(Known(self.participation, clients))
 
     def with_seed(self, seed: int) -> Experiment:
         """The same experiment under another seed."""

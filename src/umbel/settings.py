@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache, wraps
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
 
 import torch
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, nearest
 
 SCALARS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 """The types of single values, in words."""
@@ -34,6 +35,19 @@ class Settings:
     literals, dataclasses and tuples of these are checked.
     """
 
+    former: ClassVar[Mapping[str, str]] = {}
+    """Names that settings had before, and their present ones: TOML files may use both."""
+
+    def __new__(cls, *given: Any, **named: Any) -> Self:  # noqa: ARG004
+        """An object without fields: here to name what is like a name that is not known."""
+        kind: Any = cls
+        known: Any = _parameters(kind)
+        for name in () if known is None else sorted(named.keys() - set(known)):
+            present = cls.former.get(name)
+            hint = f"it is {present} now" if present else nearest(name, known)
+            raise UsageError(f"{cls.__name__}: {name}: unknown; {hint}")
+        return super().__new__(cls)
+
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         own = cls.__dict__.get("__post_init__")
@@ -42,6 +56,15 @@ class Settings:
 
     def __post_init__(self) -> None:
         fit_fields(self)
+
+
+@cache
+def _parameters(kind: Any) -> tuple[str, ...] | None:
+    """The names that a constructor takes; None if any."""
+    _, *own = inspect.signature(kind.__init__).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in own):
+        return None
+    return tuple(parameter.name for parameter in own)
 
 
 def _after_fitting(own: Callable[..., None]) -> Callable[..., None]:
@@ -67,6 +90,14 @@ def fit_fields(settings: Any) -> None:
             raise UsageError(message) from None
         if fit is not value and type(value) is not int:
             object.__setattr__(settings, field.name, fit)  # it may be frozen
+
+
+def check_type(field: str, value: Any, kind: Any) -> None:
+    """Raise `UsageError` unless the value, such as an argument of a function, is of this type."""
+    try:
+        fitted(value, kind)
+    except UnfitError as error:
+        raise UsageError(f"{field}{error.place}: {error}") from None
 
 
 @dataclass(frozen=True)

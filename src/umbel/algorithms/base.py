@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Generic, TypeVar
 
 import torch
@@ -61,6 +61,15 @@ class Setup:
 
 
 @dataclass(frozen=True)
+class Known:
+    """What is known of a run that is being built, before it starts; None: not yet."""
+
+    participation: float  # share of the clients asked in each round
+    num_clients: int | None = None  # M
+    layout: Layout | None = None
+
+
+@dataclass(frozen=True)
 class Served:
     """What each client of a cohort is to use.
 
@@ -96,6 +105,13 @@ class Assigned:
 @dataclass(frozen=True)
 class Algorithm(Settings, ABC, Generic[S]):
     """Server side of one method: immutable hyper-parameters, and pure state transitions."""
+
+    def check(self, known: Known) -> None:
+        """Raise `UsageError` where the method can't work so: asked when a run is built."""
+        for member in fields(self):
+            value = getattr(self, member.name)
+            if isinstance(value, Averaging) and known.layout is not None:
+                known.layout.mask(value.shared)
 
     @abstractmethod
     def init(self, setup: Setup) -> S:
@@ -161,7 +177,8 @@ def check_no_pull(local: LocalTraining) -> None:
     check(local.proximal == 0, "local.proximal", local.proximal, "0: this method has no such term")
 
 
-def check_num_clusters(num_clusters: int, setup: Setup) -> None:
-    """Raise `ValueError` unless there are at least as many clients as clusters."""
-    expected = f"at most the number of clients, {setup.num_clients}"
-    check(num_clusters <= setup.num_clients, "algorithm.num_clusters", num_clusters, expected)
+def check_num_clusters(num_clusters: int | None, setup: Setup | Known) -> None:
+    """Raise `ValueError` where both numbers are known and clients are fewer than clusters."""
+    if num_clusters is not None and setup.num_clients is not None:
+        expected = f"at most the number of clients, {setup.num_clients}"
+        check(num_clusters <= setup.num_clients, "algorithm.num_clusters", num_clusters, expected)
