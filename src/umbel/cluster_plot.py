@@ -56,6 +56,11 @@ def _figure(clients: Sequence[tuple[str, int, str, int]]) -> Any:
         tuple(labels) if len(labels) <= MOST_NAMED else (),
     )
     drawing = drawn([figure], columns=1)
-    for axis in (drawing.axes[0].xaxis, drawing.axes[0].yaxis):
+    (axes,) = drawing.axes
+    for axis in (axes.xaxis, axes.yaxis):
         axis.get_major_locator().set_params(integer=True)
+    axes.set(xlim=(-0.6, len(heights) - 0.4), ylim=(0.4, max(heights.values()) + 0.6))
+    if axes.get_legend() is not None:  # beside the dots, of which it would hide some
+        axes.get_legend().set_loc("upper left")
+        axes.get_legend().set_bbox_to_anchor((1.01, 1))
     return drawing

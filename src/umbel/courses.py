@@ -96,7 +96,8 @@ def _cells(courses: Sequence[Course], by_loss: bool) -> list[str]:
     counts: list[float | None] = [record.num_clusters for record in last]
     digits = 0 if len(courses) == 1 else 1
     agreement = spread([record.ari for record in last], 2)
-    return [*quality, agreement, average(counts, digits), average(down, 2), average(up, 2)]
+    traffic = [f"{np.mean(megabytes):.3g}" for megabytes in (down, up)]
+    return [*quality, agreement, average(counts, digits), *traffic]
 
 
 def _chart(
