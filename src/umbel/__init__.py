@@ -43,6 +43,7 @@ from umbel.objectives import CLASSIFICATION, REGRESSION, Objective
 from umbel.optimizers import SGD, Adam
 from umbel.records import Record
 from umbel.result import Assignment, Result
+from umbel.saving import finish, resume
 from umbel.shipped import find_experiment
 from umbel.validation import Limits
 from umbel.version import __version__
@@ -98,8 +99,10 @@ __all__ = [
     "count_clusters",
     "execute",
     "find_experiment",
+    "finish",
     "load",
     "read",
+    "resume",
     "scenario",
 ]
 
