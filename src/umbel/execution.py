@@ -53,7 +53,7 @@ def advance_states(folder: RunFolder, run: Run) -> Iterator[tuple[State, Record]
 def opened(folder: RunFolder, sources: Sources) -> Run:
     """The run of a folder. Raises `UsageError` for one of data that only Python knows."""
     experiment = folder.experiment
-    if isinstance(experiment.scenario, OwnData):
+    if isinstance(experiment.scenario, OwnData) and folder.begun:
         raise UsageError(
             f"{folder.path}: made in Python, of data that no file holds: give the same run there, "
             f'umbel.resume("{folder.path}", run)'

@@ -224,12 +224,15 @@ class RunFolder:
         """Note that the run ends after these rounds, whose checkpoint is there already."""
         self.write("stopped.json", json.dumps(asdict(stop)) + "\n")
 
-    def replan(self, rounds: int, budget: Budget) -> None:
+    def replan(self, rounds: int, budget: Budget, turn: bool) -> None:
         """Have so many rounds altogether, within this budget; a finished run is open again.
 
-        A kill on the way leaves the run as it was stopped before: it is finished again by resuming.
+        `turn` says whether the number of models changed in the last round. A kill on the way leaves
+        a run that resuming finishes, where it was stopped or by the new plan.
         """
-        self.file("clusters.csv").unlink(missing_ok=True)
+        if self.finished:
+            self.file("clusters.csv").unlink()
+            self.evidence.go_on(len(self.records()) - 1, turn)
         if rounds != self.experiment.rounds:
             text = config.write(replace(self.experiment, rounds=rounds))
             self.write("experiment.toml", text)

@@ -121,12 +121,14 @@ def replan(
         return
     budget.check_for(run)
     with folder.locked():
-        done = len(folder.records())
+        records = folder.records()
+        done = len(records)
         planned = folder.experiment.rounds if rounds is None else _total(rounds, done)
         if folder.finished and planned == done and rounds is None:
             return  # no round is left that a budget could be about
         check(planned > done, "rounds", rounds, f"more than the {done} rounds that are done")
-        folder.replan(planned, budget)
+        before = records[-2].num_models if done > 1 else len(run.start(planned).models)
+        folder.replan(planned, budget, bool(done) and records[-1].num_models != before)
 
 
 def _total(rounds: int | str, done: int) -> int:
