@@ -223,6 +223,11 @@ def test_the_command_line_stops_finishes_and_goes_on(umbel: Shell) -> None:
     printed, _ = umbel("run", "both/flacc.toml", "--until", "accuracy=0", "--max-time", "10m")
     assert "stopped after 1 of 4 rounds: accuracy 0." in " ".join(printed.split())
     assert "finished already: 1 of 4 rounds: accuracy" in umbel("resume", run)[0]
+    umbel("report", run)
+    assert (
+        "Stopped after 1 of 4 rounds: accuracy 0."
+        in (umbel.folder / run / "report.html").read_text()
+    )
     printed, _ = umbel("resume", run, "--rounds", "+1")
     assert "round 2/2" in printed
     assert "stopped" not in umbel("show", run)[0]

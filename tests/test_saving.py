@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, replace
+from html import unescape
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,10 @@ def test_a_run_of_own_data_and_own_module_is_like_any_other_in_a_folder(
     assert "accuracy, mean over clients" in umbel("show", path)[0]
     assert "mine" in umbel("show", str(whole.folder.path.parent))[0]
     assert "finished already: 6 rounds" in umbel("resume", path)[0]
+    umbel("report", path, "--out", "page.html")
+    page = (umbel.folder / "page.html").read_text()
+    assert "in Python the same umbel.Run, whose settings are below, this line makes the" in page
+    assert 'run.save("mine", rounds=6)' in unescape(page)
 
 
 @pytest.mark.parametrize("after", [0, 1, 4, 6])

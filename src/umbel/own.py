@@ -5,31 +5,27 @@ They stand in `experiment.toml` where a scenario and a model stand otherwise.
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from umbel import objectives
 from umbel.checks import UsageError, check
 from umbel.config import plain
-from umbel.data.federation import Federation, Split
+from umbel.data.federation import Federation
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
+from umbel.digests import digest, fingerprint, near, split_digest
 from umbel.engines.choice import EngineSettings
 from umbel.experiment import Experiment, Run
 from umbel.exporting import flat
 from umbel.models.base import Model
 from umbel.net import Net
 from umbel.objectives import Objective
-
-CLOSE = 1e-5
-"""Fingerprints differ by less, relative to their length, where only last digits differ."""
 
 UNREADABLE = {
     "scenario.train": "the training examples have other values",
@@ -105,21 +101,14 @@ class OwnModule(Model):
             self.values,
             self.structure,
         )
-        if not same or not _near(other.constants, self.constants):
+        if not same or not near(other.constants, self.constants):
             detail = "" if str(other) != str(self) else ", built otherwise"
             raise UsageError(f"net: {what}{detail}")
         fits = other.objective == self.objective
         check(fits, "net: objective", other.objective, f"that of the run, {self.objective}")
 
     def _builder(self) -> Callable[[], nn.Module]:
-        module, _, name = self.source.partition(":")
-        try:
-            found: Any = importlib.import_module(module)
-            for part in name.split("."):
-                found = getattr(found, part)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise UsageError(f"model.source: {self.source!r} can't be imported: {error}") from None
-        builder: Callable[[], nn.Module] = found
+        builder: Callable[[], nn.Module] = _imported("model.source", self.source)
         return builder
 
     def __str__(self) -> str:
@@ -152,6 +141,14 @@ def described(run: Run, name: str, rounds: int, checkpoint_every: int) -> Experi
     )
 
 
+def find_net(name: str) -> Net:
+    """The net called "module:name". Raises `UsageError` where it can't be imported."""
+    found = _imported("net", name)
+    check(isinstance(found, Net), "net", name, f"an umbel.Net, but a {type(found).__name__}")
+    net: Net = found
+    return net
+
+
 def own_data(federation: Federation, engine: str = "") -> OwnData:
     """What tells this federation from another."""
     train, test, groups = federation.train, federation.test, federation.groups
@@ -163,10 +160,10 @@ def own_data(federation: Federation, engine: str = "") -> OwnData:
         _kind(train.x),
         _kind(train.y),
         federation.num_classes,
-        _split_digest(train),
-        _split_digest(test),
-        "" if groups is None else _digest([groups.tobytes()]),
-        _digest([names]),
+        split_digest(train),
+        split_digest(test),
+        "" if groups is None else digest([groups.tobytes()]),
+        digest([names]),
         engine,
     )
 
@@ -184,9 +181,9 @@ def own_module(net: Net) -> OwnModule:
         type(module).__name__,
         net.layout.num_values,
         known.get(id(net.objective)) or ", ".join(map(_type_name, vars(net.objective).values())),
-        _digest(text.encode() for text in built),
-        _fingerprint(tensors[entry.name] for entry in entries),
-        _fingerprint(tensor for name, tensor in tensors.items() if name not in inside),
+        digest(text.encode() for text in built),
+        fingerprint(tensors[entry.name] for entry in entries),
+        fingerprint(tensor for name, tensor in tensors.items() if name not in inside),
         _source(net._build),
     )
 
@@ -205,7 +202,7 @@ def differences(there: Experiment, here: Experiment) -> Iterator[str]:
         yield UNREADABLE.get(name, values)
     assert isinstance(here.model, OwnModule)
     for name in ("initial", "constants"):
-        if not _near(getattr(there.model, name), getattr(here.model, name)):
+        if not near(getattr(there.model, name), getattr(here.model, name)):
             yield f"the module's {name} values are others"
 
 
@@ -217,6 +214,17 @@ def what_only_python_has(experiment: Experiment) -> str:
     if isinstance(module, OwnModule) and not module.source:
         return f"no file says how to build its {module.kind}: give load and export the net again"
     return ""
+
+
+def _imported(what: str, source: str) -> Any:
+    module, _, name = source.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"{what}: {source!r} can't be imported: {error}") from None
+    return found
 
 
 def _check_storable(path: str, value: object) -> None:
@@ -255,35 +263,3 @@ def _type_name(kind: Any) -> str:
 
 def _kind(values: Tensor) -> str:
     return f"{str(values.dtype).removeprefix('torch.')} {tuple(values.shape[1:])}"
-
-
-def _split_digest(split: Split) -> str:
-    parts = (values.detach().cpu().contiguous().flatten() for values in (split.x, split.y))
-    raw = (values.view(torch.uint8).numpy().data for values in parts if values.numel())
-    return _digest([*raw, split.offsets.tobytes()])
-
-
-def _digest(parts: Iterable[Any]) -> str:
-    total = hashlib.sha256()
-    for part in parts:
-        total.update(part)
-    return total.hexdigest()[:32]
-
-
-def _fingerprint(tensors: Iterable[Tensor]) -> tuple[float, ...]:
-    """Length and three weighted sums of all values, whose last digits may differ."""
-    squares, sums = 0.0, torch.zeros(3, dtype=torch.double)
-    waves = torch.tensor([[0.1], [1.7], [2.9]], dtype=torch.double)
-    for number, tensor in enumerate(tensors, start=1):
-        values = tensor.detach().cpu().double().flatten()
-        values = values.nan_to_num(nan=2e3, posinf=1e3, neginf=-1e3)
-        places = torch.arange(len(values), dtype=torch.double) + number
-        sums += ((waves * places).sin() * values).sum(1)
-        squares += float((values**2).sum())
-    return (squares**0.5, *sums.tolist())
-
-
-def _near(one: Sequence[float], other: Sequence[float]) -> bool:
-    largest = max([1e-9, *map(abs, one)])
-    pairs = zip(one, other, strict=False)
-    return len(one) == len(other) and all(abs(a - b) <= CLOSE * largest for a, b in pairs)

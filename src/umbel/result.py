@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,6 +27,9 @@ from umbel.objectives import CLASSIFICATION, REGRESSION
 from umbel.own import OwnModule
 from umbel.problems import nearest
 from umbel.records import Record
+
+if TYPE_CHECKING:
+    from umbel.model_export import Exported, Format
 
 CLUSTER_MODELS = (Algorithm.serve, FLACC.serve, IFCA.serve)
 """Ways to serve each client the model of its cluster."""
@@ -139,6 +143,24 @@ class Result:
                 return self.net.module(self.folder.models.personal(number))
             models, weights = self.folder.models.mixture(number)
             return Mixture(list(map(self.net.module, models)), weights, self.net.objective).eval()
+
+    def export(
+        self,
+        to: Format,
+        *,
+        client: str | int | None = None,
+        cluster: int | None = None,
+        out: Path | str | None = None,
+    ) -> Exported:
+        """Write the model of a client or a cluster for other programs: "onnx", "torch" (a program
+        of `torch.export`) or "safetensors".
+
+        Into the folder `exported` of the run, unless `out` names a file. Outputs of the file and of
+        the model are compared. Raises `UsageError` where that can't be done.
+        """
+        from umbel.model_export import export_model
+
+        return export_model(self, to, client=client, cluster=cluster, out=out)
 
     def _made_for(self, cluster: int) -> MadeFor:
         with self._finding(cluster):
