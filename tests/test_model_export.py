@@ -125,7 +125,7 @@ def test_what_can_not_be_exported_is_refused_in_one_line(
         personal.export("onx", cluster=0)  # type: ignore[arg-type]
     several = make_run(algorithm=umbel.LocalOnly(LOCAL), net=umbel.Net(Picky))
     result = several.save(tmp_path / "mine", 1)
-    with pytest.raises(UsageError, match="cluster: None is not given: say which of 6 clusters"):
+    with pytest.raises(UsageError, match="cluster: one of 0 to 5 is needed, or the name of"):
         result.export("torch")
     with pytest.raises(UsageError, match=r"to: torch\.export can't capture Picky") as refused:
         result.export("torch", cluster=1)

@@ -94,7 +94,7 @@ def test_a_module_that_no_file_builds_is_said_at_once_and_given_again(
     (said,) = caplog.messages
     assert "no file says how to build its Sequential: give load and export the net again" in said
     list(rounds)
-    with pytest.raises(UsageError, match=r'was built in Python: give it, umbel\.load\(".*", net\)'):
+    with pytest.raises(UsageError, match=r'was built in Python: umbel\.load\(".*", net\) needs it'):
         umbel.load(tmp_path / "mine").model(0)
     assert umbel.load(tmp_path / "mine", run.net).model(0)(torch.zeros(2, 6)).shape == (2, 3)
     other = umbel.Net(lambda: nn.Linear(6, 3))

@@ -60,8 +60,9 @@ def export_model(
         raise UsageError(f"to: {to!r} is not known; {nearest(str(to), kinds)}")
     check(client is None or cluster is None, "cluster", cluster, "needed beside a client")
     if client is None and cluster is None:
-        several = f"given: say which of {result.num_clusters} clusters, or a client"
-        check(result.num_clusters == 1, "cluster", cluster, several)
+        last = result.num_clusters - 1
+        if last:
+            raise UsageError(f"cluster: one of 0 to {last} is needed, or the name of a client")
         cluster = 0
     name = f"cluster-{cluster}" if client is None else f"client-{quote(str(client), safe=' ')}"
     module = result.model(cluster or 0) if client is None else result.model_for(client)

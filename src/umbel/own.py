@@ -177,14 +177,15 @@ def own_module(net: Net) -> OwnModule:
     built = [re.sub(r"0x[0-9a-f]+", "", repr(module)), str(net.dtype)]
     built += [f"{entry.name} {tuple(entry.shape)}" for entry in entries]
     known = {id(value): name for name, value in vars(objectives).items()}
+    objective = known.get(id(net.objective))
     return OwnModule(
         type(module).__name__,
         net.layout.num_values,
-        known.get(id(net.objective)) or ", ".join(map(_type_name, vars(net.objective).values())),
+        objective or ", ".join(map(_type_name, vars(net.objective).values())),
         digest(text.encode() for text in built),
         fingerprint(tensors[entry.name] for entry in entries),
         fingerprint(tensor for name, tensor in tensors.items() if name not in inside),
-        _source(net._build),
+        _source(net._build) if objective else "",
     )
 
 
@@ -248,11 +249,15 @@ def _check_storable(path: str, value: object) -> None:
 
 
 def _source(build: Callable[[], nn.Module]) -> str:
-    """Where others find this function, empty if nowhere."""
-    module, name = getattr(build, "__module__", ""), getattr(build, "__qualname__", "")
-    if not name or "<" in name or module in ("", None, "__main__"):
+    """Where others find this very function, empty if nowhere."""
+    module, name = getattr(build, "__module__", None), getattr(build, "__qualname__", "<")
+    if module is None or module == "__main__" or "<" in name:
         return ""
-    return f"{module}:{name}"
+    try:
+        found = _imported("source", f"{module}:{name}")
+    except UsageError:
+        return ""
+    return f"{module}:{name}" if found is build else ""
 
 
 def _type_name(kind: Any) -> str:

@@ -81,7 +81,8 @@ class Result:
                 return recipe.net()
             except UsageError as error:
                 path = self.folder.path
-                raise UsageError(f'{path}: {error}: give it, umbel.load("{path}", net)') from None
+                how = f'umbel.load("{path}", net) needs it again, and umbel export its --net'
+                raise UsageError(f"{path}: {error}: {how}") from None
         objective = REGRESSION if made_for.num_classes is None else CLASSIFICATION
         shape, outputs = made_for.input_shape, made_for.num_outputs
         return Net(lambda: recipe.build(shape, outputs), objective)
@@ -134,15 +135,16 @@ class Result:
         used = self._made_for(clusters[number][1]).clients_use
         if used is None and type(self.experiment.algorithm).serve in CLUSTER_MODELS:
             used = "cluster"
+        if used == "cluster":
+            return self.model(clusters[number][1])
+        net = self.net
         with self.folder.putting_right():
             if used is None:
                 raise UsageError(f"{self.folder.path}: written before clients' models were kept")
-            if used == "cluster":
-                return self.model(clusters[number][1])
             if used == "personal":
-                return self.net.module(self.folder.models.personal(number))
+                return net.module(self.folder.models.personal(number))
             models, weights = self.folder.models.mixture(number)
-            return Mixture(list(map(self.net.module, models)), weights, self.net.objective).eval()
+            return Mixture(list(map(net.module, models)), weights, net.objective).eval()
 
     def export(
         self,
