@@ -128,7 +128,7 @@ def test_public_names_are_pinned() -> None:
         *("QuorumError", "Record", "Result", "Run", "RunFolder", "Scenario", "Sequential"),
         *("PFedMe", "PerFedAvg"),
         *("Served", "Setup", "Sources", "State", "UsageError", "Vectorised", "__version__"),
-        *("execute", "find_experiment", "load", "read", "scenario"),
+        *("execute", "find_experiment", "finish", "load", "read", "resume", "scenario"),
         *("plot", "plot_clusters", "progress", "table", "write_report"),
     }
     for public in umbel.__all__:

@@ -46,6 +46,7 @@ from umbel.optimizers import SGD, Adam
 from umbel.records import Record
 from umbel.reporting import write_report
 from umbel.result import Assignment, Result
+from umbel.saving import finish, resume
 from umbel.shipped import find_experiment
 from umbel.validation import Limits
 from umbel.version import __version__
@@ -103,11 +104,13 @@ __all__ = [
     "count_clusters",
     "execute",
     "find_experiment",
+    "finish",
     "load",
     "plot",
     "plot_clusters",
     "progress",
     "read",
+    "resume",
     "scenario",
     "table",
     "write_report",

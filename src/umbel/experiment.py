@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 
 from umbel.algorithms.base import Algorithm, Assigned, Known, Setup, State
 from umbel.ask import Context
+from umbel.budget import Budget, Until
 from umbel.checks import check
 from umbel.counted import Counted
 from umbel.data.federation import Federation
@@ -35,6 +37,9 @@ from umbel.seeds import Stream, generator, seed_of
 from umbel.settings import Settings
 from umbel.summary import settings
 from umbel.validation import Limits
+
+if TYPE_CHECKING:
+    from umbel.result import Result
 
 
 @dataclass(frozen=True)
@@ -95,15 +100,46 @@ class Run(Settings):
         )
 
     def rounds(
-        self, num_rounds: int, state: State | None = None, first: int = 0
+        self,
+        num_rounds: int,
+        state: State | None = None,
+        first: int = 0,
+        *,
+        folder: Path | str | None = None,
     ) -> Iterator[tuple[State, Record]]:
         """The state after each round and what was measured in it.
 
-        To go on where a run stopped, give its last state and the number of the round to come.
-        Raises `QuorumError` when too few clients give a usable reply.
+        To go on where a run stopped, give its last state and the number of the round to come. With
+        a `folder`, every round is on disk before it is yielded, and those that are there already
+        are not done again. Raises `QuorumError` when too few clients give a usable reply, and
+        `UsageError` where the folder holds another run or can't hold this one.
         """
-        rounds = self.scored_rounds(num_rounds, state, first)
-        return Counted(((after, record) for after, record, _ in rounds), num_rounds - first)
+        if folder is None:
+            scored = self.scored_rounds(num_rounds, state, first)
+            return Counted(((after, record) for after, record, _ in scored), num_rounds - first)
+        from umbel.saving import rounds_in
+
+        check(state is None and first == 0, "folder", str(folder), "what tells where to go on, too")
+        return rounds_in(self, folder, num_rounds, Budget())
+
+    def save(
+        self,
+        folder: Path | str,
+        rounds: int,
+        *,
+        until: Until = (),
+        max_time: float | str | None = None,
+        checkpoint_every: int = 1,
+    ) -> Result:
+        """Do all rounds in a folder, or those that are left there, and return what they came to.
+
+        It stops earlier where a goal is reached, such as `until="accuracy=0.9"`, or the time is
+        up, as after `max_time="10m"`. Killed, it goes on by the same call. Raises `UsageError`
+        where the folder holds another run, or can't hold a part of this one.
+        """
+        from umbel.saving import save
+
+        return save(self, folder, rounds, Budget.of(until, max_time), checkpoint_every)
 
     def scored_rounds(
         self, num_rounds: int, state: State | None = None, first: int = 0

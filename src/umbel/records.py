@@ -74,6 +74,10 @@ class Record:
         seconds, waiting = self.seconds / runs, self.client_seconds / runs
         return replace(self, seconds=seconds, client_seconds=waiting)
 
+    def evaluated(self, scores: ClientScores) -> Record:
+        """With what an evaluation after the round found."""
+        return replace(self, **_quality(scores))
+
     def to_json(self) -> str:
         """One line; what the method adds stands beside the rest."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "measures"}

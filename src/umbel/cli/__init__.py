@@ -13,8 +13,10 @@ from rich.console import Console
 from rich.logging import RichHandler
 
 from umbel import tables
+from umbel.budget import Budget
 from umbel.checks import UsageError
 from umbel.cli import looking, reporting
+from umbel.cli.budget import finish, max_time_option, rounds_option, until_option
 from umbel.cli.flower import flower
 from umbel.cli.options import data_dir_option, runs_dir_option
 from umbel.cli.progress import progress
@@ -25,6 +27,7 @@ from umbel.engines.wrappers import QuorumError
 from umbel.execution import execute, execute_together
 from umbel.folder import RunFolder
 from umbel.outcomes import Outcome
+from umbel.saving import reopened, replan
 from umbel.shipped import experiments_in, find_comparison, find_experiment
 from umbel.version import __version__
 
@@ -58,19 +61,25 @@ def app(verbose: bool) -> None:
 @runs_dir_option
 @data_dir_option
 @set_option
+@until_option
+@max_time_option
 def run(
     experiment: str,
     seed: int | None,
     runs_dir: Path,
     data_dir: Path | None,
     settings: tuple[str, ...],
+    until: tuple[str, ...],
+    max_time: str | None,
 ) -> None:
     """Run one EXPERIMENT: a TOML file, or the name of one that `umbel list` shows."""
+    budget = Budget.of(until, max_time)
     chosen = read(find_experiment(experiment), settings)
     chosen = chosen if seed is None else chosen.with_seed(seed)
     sources = Sources.default(data_dir)
     with _writing_to(runs_dir):
         folder = RunFolder.create(RunFolder.of(runs_dir, chosen).path, chosen)
+        folder.set_budget(budget)
     _advance(folder, sources)
     looking.print_run(folder)
 
@@ -78,9 +87,23 @@ def run(
 @app.command()
 @click.argument("run", type=click.Path(path_type=Path))
 @data_dir_option
-def resume(run: Path, data_dir: Path | None) -> None:
-    """Go on with a RUN that was stopped, from its last checkpoint."""
+@rounds_option
+@until_option
+@max_time_option
+def resume(
+    run: Path,
+    data_dir: Path | None,
+    rounds: str | None,
+    until: tuple[str, ...],
+    max_time: str | None,
+) -> None:
+    """Go on with a RUN that was stopped, from its last checkpoint.
+
+    With --rounds, --until or --max-time it ends there, and a finished RUN goes on, too.
+    """
     folder = RunFolder.open(run)
+    if rounds is not None or until or max_time is not None:
+        replan(folder, reopened(folder, None, data_dir), rounds, until, max_time)
     _advance(folder, Sources.default(data_dir))
     looking.print_run(folder)
 
@@ -141,7 +164,7 @@ def _advance(folder: RunFolder, sources: Sources, lines: int = 1000) -> None:
     """Do the rounds that are left, showing how it goes."""
     experiment, path = folder.experiment, folder.path
     if folder.finished:
-        click.echo(f"{path}: finished already: {len(folder.records())} rounds")
+        click.echo(f"{path}: finished already: {looking.how_far(folder)}")
         return
     title = f"{experiment.name} seed {experiment.seed}"
     with (
@@ -175,7 +198,7 @@ def _writing_to(runs_dir: Path) -> Iterator[None]:
         raise UsageError(f"--runs-dir: {str(runs_dir)!r} is not {why}") from None
 
 
-for command in (*looking.COMMANDS, *reporting.COMMANDS, reproduce, flower):
+for command in (*looking.COMMANDS, *reporting.COMMANDS, finish, reproduce, flower):
     app.add_command(command)
 
 

@@ -118,11 +118,22 @@ def print_run(folder: RunFolder) -> None:
     """The last round of a run, and its clusters if it is finished."""
     console, records = Console(), folder.records()
     clients = folder.clients() if folder.finished else []
-    console.print(f"{folder.path}" + ("" if clients else " (not finished)"))
+    stopped = f": stopped after {how_far(folder)}" if folder.stop else ""
+    console.print(f"{folder.path}{stopped}" + ("" if clients else " (not finished)"))
     if records:
         console.print(tables.last_round(records[-1]))
     if clients:
         console.print(tables.clusters(clients))
+
+
+def how_far(folder: RunFolder) -> str:
+    """How many rounds are done, and why no more."""
+    done, stop = len(folder.records()), folder.stop
+    return (
+        f"{done} rounds"
+        if stop is None
+        else (f"{done} of {folder.experiment.rounds} rounds: {stop.why}")
+    )
 
 
 def _named(title: str, entries: Mapping[str, str]) -> Table:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import click
 
 from umbel import exporting
+from umbel.checks import check
+from umbel.execution import load
 from umbel.folder import RunFolder
+from umbel.model_export import SUFFIXES, Format, export_model
+from umbel.own import find_net
 from umbel.report import write_report
+
+COURSES = ("tensorboard", "mlflow")
 
 
 @click.command()
@@ -33,17 +40,44 @@ def report(runs: Path, out: Path | None, figures: Path | None) -> None:
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--to", type=click.Choice(["tensorboard", "mlflow"]), required=True)
-@click.option("--out", help="A folder for TensorBoard, or a tracking URI of MLflow.")
-def export(run: Path, to: str, out: str | None) -> None:
-    """Write the course of a RUN for TensorBoard, or log it to MLflow."""
+@click.option("--to", type=click.Choice([*COURSES, *SUFFIXES]), required=True)
+@click.option(
+    "--out", help="A folder for TensorBoard, a tracking URI of MLflow, a file for a model."
+)
+@click.option("--client", help="Export the model that this client is served.")
+@click.option("--cluster", type=int, help="Export the model of this cluster.")
+@click.option("--net", help="The net of a run made in Python, where you have it: module:name.")
+def export(
+    run: Path,
+    to: str,
+    out: str | None,
+    client: str | None,
+    cluster: int | None,
+    net: str | None,
+) -> None:
+    """Write a RUN for other tools: its course, or the model of a client or a cluster.
+
+    The course goes to TensorBoard or MLflow, a model into an ONNX file, a program of torch.export
+    (torch), or a file of its tensors (safetensors).
+    """
     folder = RunFolder.open(run)
+    if to in COURSES:
+        given = {"--client": client, "--cluster": cluster, "--net": net}
+        for name, value in given.items():
+            check(
+                value is None, name, value, f"for --to {to}: a model goes to {', '.join(SUFFIXES)}"
+            )
     if to == "tensorboard":
         where = exporting.to_tensorboard(folder, None if out is None else Path(out))
         click.echo(f"{where}: see it by tensorboard --logdir {where.parent}")
-    else:
+    elif to == "mlflow":
         found = exporting.to_mlflow(folder, out)
         click.echo(f"experiment {folder.experiment.name}: run {found}")
+    else:
+        result = load(run, None if net is None else find_net(net))
+        done = export_model(result, cast("Format", to), client=client, cluster=cluster, out=out)
+        most = f"{done.largest_difference:.2g} at most, on {done.num_examples} random examples"
+        click.echo(f"{done.file}: its outputs differ from the model's by {most}")
 
 
 COMMANDS = (report, export)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from umbel.outcomes import MEGABYTE
+from umbel.own import OwnData
 from umbel.report import clients, rounds
 from umbel.report.grounds import grounds
 from umbel.report.markup import Markup, Part, element, join, table
@@ -49,6 +50,9 @@ def _head(known: Known) -> list[Part]:
             "is known at the end."
         )
         parts.append(element("p", element("strong", text), class_="notice", role="note"))
+    elif known.stop is not None:
+        text = f"Stopped after {done} of {experiment.rounds} rounds: {known.stop.why}."
+        parts.append(element("p", text, class_="notice", role="note"))
     tiles = [
         element(
             "div",
@@ -151,11 +155,16 @@ def _absent(known: Known) -> Markup:
 def _again(known: Known) -> Iterator[Part]:
     """What to type, and on what it was run."""
     file = "experiment.toml"
+    if isinstance(known.experiment.scenario, OwnData):
+        what = "in Python the same umbel.Run, whose settings are below, this line"
+        command = f'run.save("{known.name}", rounds={known.experiment.rounds})'
+    else:
+        what, command = f"with the text below in a file {file}, this command", f"umbel run {file}"
     yield lines(
-        f"With umbel, the text below in a file {file}, and the same versions, this command makes "
-        "the same run. On other processors and versions the last digits may differ."
+        f"With the same versions, and {what} makes the same run. On other processors and "
+        "versions the last digits may differ."
     )
-    yield element("pre", f"umbel run {file}", id="command")
+    yield element("pre", command, id="command")
     yield element("button", "copy the command", type="button", class_="copy", data_copy="command")
     inside = element("pre", known.toml, id="experiment")
     yield element("details", element("summary", f"{file}: all settings"), inside)
