@@ -124,6 +124,9 @@ def print_run(folder: RunFolder) -> None:
         console.print(tables.last_round(records[-1]))
     if clients:
         console.print(tables.clusters(clients))
+    absences = tables.absences(records, [row["client"] for row in clients])
+    if absences is not None:
+        console.print(absences)
 
 
 def how_far(folder: RunFolder) -> str:
