@@ -52,7 +52,9 @@ class Reader:
     def __init__(self, browser: Chrome, folder: Path) -> None:
         self.browser, self.folder = browser, folder
 
-    def open(self, path: Path, width: int = 1280, scheme: str = "light") -> None:
+    def open(
+        self, path: Path, width: int = 1280, scheme: str = "light", drawn: str = "yes"
+    ) -> None:
         (file,) = write_report(path, self.folder / "report.html")
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
         colours = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
@@ -60,7 +62,7 @@ class Reader:
         self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", colours)
         self.browser.get(file.as_uri())
         WebDriverWait(self.browser, 60).until(
-            lambda _: self.do("return document.documentElement.dataset.drawn") == "yes"
+            lambda _: self.do("return document.documentElement.dataset.drawn") == drawn
         )
 
     def do(self, script: str, *arguments: object) -> Any:
@@ -185,6 +187,24 @@ def test_where_copying_is_forbidden_the_text_is_shown(reader: Reader) -> None:
     button.send_keys(Keys.ENTER)
     _until_it_says(reader, button, "marked: press Ctrl+C")
     assert reader.one("#table-csv").is_displayed()
+
+
+def test_a_browser_that_cannot_unpack_shows_words_in_place_of_figures(reader: Reader) -> None:
+    lacking = {"source": "delete window.DecompressionStream"}
+    command = "Page.addScriptToEvaluateOnNewDocument"
+    added = reader.browser.execute_cdp_cmd(command, lacking)
+    try:
+        reader.open(many(), drawn="no")
+    finally:
+        reader.browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+    assert reader.one("#undrawn").is_displayed()
+    assert "Chrome and Edge from version 86 on" in reader.one("#undrawn").text
+    for drawing in reader.all(".drawing"):
+        assert drawing.text == drawing.get_attribute("aria-label")
+    search = reader.one("#clients-search")
+    search.send_keys(reader.rows()[0].split("\t")[-1])
+    assert 1 <= len(reader.rows()) < 300
+    assert not reader.browser.get_log("browser")  # type: ignore[no-untyped-call]
 
 
 def test_dark_pages_have_light_words_and_lines(reader: Reader) -> None:

@@ -27,7 +27,8 @@ def described(figure: Figure) -> str:
     if isinstance(figure, Chart):
         marks = [f"{mark.text} at {mark.x:g}" for mark in figure.marks]
         said = [_line(figure, line) for line in figure.lines]
-        what = f"{figure.y_title} against {figure.x_title}" if figure.x_title else figure.y_title
+        what = figure.y_title or figure.title.lower()
+        what += f" against {figure.x_title}" if figure.x_title else ""
         return f"Chart, {what}. {'; '.join([*said, *marks])}."
     if isinstance(figure, Heatmap):
         rows, columns = figure.values.shape

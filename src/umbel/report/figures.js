@@ -1,4 +1,3 @@
-"use strict";
 (() => {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const coarse = matchMedia("(pointer: coarse)").matches;
@@ -79,12 +78,21 @@
   };
 
   const config = { responsive: false, displaylogo: false, displayModeBar: false };
-  const draw = (div) => {
-    div.figure = JSON.parse(div.querySelector("script").textContent);
+  const draw = async (div) => {
+    div.source ??= await content(div.querySelector("script"));
+    div.figure = JSON.parse(div.source);
     fit(div);
     const { data, layout } = themed(div.figure);
     const target = div.querySelector(".drawing");
+    if (!target.data) target.replaceChildren();
     return Plotly.react(target, data, layout, config);
+  };
+  const load = async () => {
+    const packed = document.getElementById("plotly");
+    const script = document.createElement("script");
+    script.textContent = await unpacked(packed.textContent);
+    packed.remove();
+    document.head.append(script);
   };
   const drawAll = async () => {
     for (const div of figures) {
@@ -93,82 +101,23 @@
     }
     document.documentElement.dataset.drawn = "yes";
   };
-  drawAll();
-  dark.addEventListener("change", drawAll);
-  let width = innerWidth;
-  let waiting;
-  addEventListener("resize", () => {
-    if (innerWidth === width) return;
-    width = innerWidth;
-    clearTimeout(waiting);
-    waiting = setTimeout(drawAll, 150);
-  });
-
-  // Tables: sorted by a button in each head, and searched.
-  const key = (text) => {
-    const number = Number(text);
-    return text === "" || Number.isNaN(number) ? [1, text.toLowerCase()] : [0, number];
+  const keepDrawn = () => {
+    dark.addEventListener("change", drawAll);
+    let width = innerWidth;
+    let waiting;
+    addEventListener("resize", () => {
+      if (innerWidth === width) return;
+      width = innerWidth;
+      clearTimeout(waiting);
+      waiting = setTimeout(drawAll, 150);
+    });
+    return drawAll();
   };
-  const compare = (a, b) => (a[0] - b[0]) || (a[1] < b[1] ? -1 : a[1] > b[1] ? 1 : 0);
-  for (const table of document.querySelectorAll("table[data-sortable]")) {
-    const body = table.tBodies[0];
-    const shown = body.rows.length;
-    const more = document.getElementById(`${table.id}-all`);
-    let rows = more ? JSON.parse(more.textContent) : [...body.rows].map((row) => [...row.cells].map((cell) => cell.textContent));
-    const total = rows.length;
-    const numeric = [...table.tHead.rows[0].cells].map((cell) => cell.classList.contains("number"));
-    const search = document.getElementById(`${table.id}-search`);
-    const status = document.getElementById(`${table.id}-status`);
-    const refresh = () => {
-      const wanted = search.value.trim().toLowerCase();
-      const found = wanted ? rows.filter((row) => row.some((cell) => cell.toLowerCase().includes(wanted))) : rows;
-      const some = found.slice(0, shown);
-      body.replaceChildren(...some.map((row) => {
-        const line = document.createElement("tr");
-        row.forEach((text, place) => {
-          const cell = document.createElement(place ? "td" : "th");
-          if (!place) cell.scope = "row";
-          if (numeric[place]) cell.className = "number";
-          cell.textContent = text;
-          line.append(cell);
-        });
-        return line;
-      }));
-      status.textContent = `${some.length} of ${total} clients shown`;
-    };
-    search.addEventListener("input", refresh);
-    [...table.tHead.rows[0].cells].forEach((head, place) => {
-      const button = document.createElement("button");
-      button.type = "button";
-      button.append(...head.childNodes);
-      head.append(button);
-      button.addEventListener("click", () => {
-        const up = head.getAttribute("aria-sort") !== "ascending";
-        for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
-        head.setAttribute("aria-sort", up ? "ascending" : "descending");
-        rows = rows.map((row) => [key(row[place]), row]).sort((a, b) => (up ? 1 : -1) * compare(a[0], b[0])).map((each) => each[1]);
-        refresh();
-      });
-    });
-  }
-
-  // Copying: where the browser forbids it, the text is shown and marked.
-  for (const button of document.querySelectorAll("button[data-copy]")) {
-    const source = document.getElementById(button.dataset.copy);
-    const words = button.textContent;
-    button.addEventListener("click", async () => {
-      const text = source.value === undefined ? source.textContent : source.value;
-      try {
-        await navigator.clipboard.writeText(text);
-        button.textContent = "copied";
-      } catch {
-        const details = source.closest("details");
-        if (details) details.open = true;
-        getSelection().selectAllChildren(source);
-        if (source.select) source.select();
-        button.textContent = document.execCommand("copy") ? "copied" : "marked: press Ctrl+C";
-      }
-      setTimeout(() => { button.textContent = words; }, 2500);
-    });
-  }
+  const undrawn = () => {
+    document.getElementById("undrawn").hidden = false;
+    figures.forEach((div) => { div.style.height = "auto"; });
+    document.documentElement.dataset.drawn = "no";
+  };
+  if (typeof DecompressionStream === "undefined") undrawn();
+  else load().then(keepDrawn);
 })();
