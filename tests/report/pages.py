@@ -95,8 +95,18 @@ def _advanced(
 @cache
 def compared(seeds: int = 2, *settings: str) -> Path:
     """A folder of two methods under several seeds."""
-    path = Path(mkdtemp()) / "two-methods"
-    for name in ("fedavg-digits", "ifca-digits"):
+    return _compared("two-methods", ("fedavg-digits", "ifca-digits"), seeds, settings)
+
+
+@cache
+def beside_baselines() -> Path:
+    """A method, what clients would have alone, and what they would have in one federation."""
+    return _compared("baselines", ("fedavg-digits", "ifca-digits", "local-only-digits"), 2, ())
+
+
+def _compared(title: str, names: Sequence[str], seeds: int, settings: Sequence[str]) -> Path:
+    path = Path(mkdtemp()) / title
+    for name in names:
         for seed in range(seeds):
             experiment = read(find_experiment(name), ["rounds=4", *settings]).with_seed(seed)
             folder = RunFolder.create(path / f"{name}-seed{seed}", experiment)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.report.pages import NASTY, compared, made, many, own
+from tests.report.pages import NASTY, Page, compared, made, many, own
 from umbel.report import write_report
 
 pytest.importorskip("plotly", reason="the extra umbel[report] is not installed")
@@ -187,6 +188,66 @@ def test_where_copying_is_forbidden_the_text_is_shown(reader: Reader) -> None:
     button.send_keys(Keys.ENTER)
     _until_it_says(reader, button, "marked: press Ctrl+C")
     assert reader.one("#table-csv").is_displayed()
+
+
+BOXES = """
+const drawing = arguments[0];
+return [...drawing.querySelectorAll(".annotation-text-g, .xtick text, .ytick text")]
+  // Words that are turned have boxes that are larger than they are.
+  .filter((each) => !/rotate\\([1-9]/.test(each.getAttribute("transform")))
+  .map((each) => [each.textContent, each.getBoundingClientRect()])
+  .map(([text, box]) => [text, box.left, box.top, box.right, box.bottom]);
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "width"), [("run", 375), ("own", 375), ("comparison", 375), ("comparison", 1280)]
+)
+def test_names_hide_no_other_names_and_are_within_the_page(
+    name: str, width: int, reader: Reader
+) -> None:
+    reader.open(paths()[name], width)
+    for drawing in reader.all(".drawing"):
+        boxes = reader.do(BOXES, drawing)
+        title = str(drawing.get_attribute("aria-label"))[:40]
+        for (one, *a), (other, *b) in combinations(boxes, 2):
+            apart = a[2] <= b[0] + 1 or b[2] <= a[0] + 1 or a[3] <= b[1] + 3 or b[3] <= a[1] + 3
+            assert apart, (title, one, other, a, b)
+        assert all(box[1] >= 0 and box[3] <= width + 1 for box in boxes), title
+
+
+def test_methods_are_named_at_their_lines_and_points_and_not_in_a_legend(reader: Reader) -> None:
+    reader.open(compared())
+    page = Page((reader.folder / "report.html").read_text(encoding="utf-8"))
+    for title in ("Accuracy", "What it costs", "Clusters"):
+        drawing = reader.all(".drawing")[page.titles.index(title)]
+        assert not drawing.find_elements(By.CSS_SELECTOR, ".legend .traces")
+        notes = drawing.find_elements(By.CSS_SELECTOR, ".annotation-text")
+        assert sorted(note.text for note in notes) == ["fedavg", "ifca"]
+    rows = reader.all(".drawing")[page.titles.index("Every seed")]
+    ticks = rows.find_elements(By.CSS_SELECTOR, ".ytick text")
+    assert sorted(tick.text for tick in ticks) == ["fedavg", "ifca"]
+
+
+def _seen(reader: Reader, side: str) -> bool:
+    style = "return getComputedStyle(document.querySelector('.frame'), arguments[0]).opacity"
+    return float(reader.do(style, side)) > 0.9
+
+
+def test_a_table_that_is_wider_than_a_phone_shows_that_it_scrolls(reader: Reader) -> None:
+    reader.open(compared(), width=375)
+    box, hint = reader.one(".wide"), reader.one(".hint")
+    assert hint.text == "Scroll sideways for more columns →"
+    WebDriverWait(reader.browser, 10).until(lambda _: _seen(reader, "::after"))
+    assert not _seen(reader, "::before")
+    reader.do("arguments[0].scrollLeft = 1e4", box)
+    WebDriverWait(reader.browser, 10).until(
+        lambda _: _seen(reader, "::before") and not _seen(reader, "::after")
+    )
+    first = reader.do("return arguments[0].querySelector('tbody th').getBoundingClientRect()", box)
+    assert first["left"] >= 0  # whose row it is stays in sight
+    reader.open(compared(), width=1280)
+    assert not reader.one(".hint").is_displayed()
 
 
 def test_a_browser_that_cannot_unpack_shows_words_in_place_of_figures(reader: Reader) -> None:

@@ -74,7 +74,7 @@ def test_every_figure_says_what_it_shows_and_is_one_that_plotly_accepts(page: Pa
     assert all(len(e.attributes["aria-label"] or "") > 20 for e in drawings)
     for figure in page.figures:
         text = json.dumps(figure)
-        for word in ("paper", "mark", "currentColor"):  # colours of the page
+        for word in ("paper", "ink", "mark", "currentColor"):  # colours of the page
             text = text.replace(f'"color": "{word}"', '"color": "#123456"')
         graph_objects.Figure(json.loads(text))
 
@@ -194,7 +194,9 @@ def test_a_method_without_evidence_has_no_such_section(tmp_path: Path) -> None:
 
 def test_a_comparison_has_methods_side_by_side_and_a_table_in_three_forms(tmp_path: Path) -> None:
     page = report(compared(), tmp_path)
-    assert page.headings == ["Methods side by side", "Round by round", "Run it again"]
+    assert page.headings == [
+        *("Methods side by side", "Client by client", "Round by round", "Run it again")
+    ]
     assert "2 methods, 2 seeds (0, 1)." in page.said
     assert "umbel compare two-methods --seeds 2" in page.said
     accuracy = page.figures[page.titles.index("Accuracy")]

@@ -19,6 +19,8 @@ ALLOWED = (
 )
 """What a browser lets the page do: run what is in it, and load nothing."""
 
+SCRIPTS = ("unpack.js", "names.js", "figures.js", "tables.js")
+
 LONG = 4000
 """Values whose text is longer are packed."""
 
@@ -60,7 +62,7 @@ def page(title: str, head: Sequence[Part], sections: Sequence[Section]) -> str:
         ),
         element("main", *(_section(section) for section in sections)),
         element("script", Markup(packed(_plotly())), type="text/plain", id="plotly"),
-        _script("".join(map(_text, ("unpack.js", "figures.js", "tables.js")))),
+        _script("".join(map(_text, SCRIPTS))),
     )
     top = element(
         "head",

@@ -49,6 +49,23 @@
   };
   document.querySelectorAll("table[data-sortable]").forEach(enliven);
 
+  // What is wider than its place says so, and shows at which edges there is more.
+  for (const box of document.querySelectorAll(".wide")) {
+    const frame = box.parentElement;
+    const look = () => {
+      const more = box.scrollWidth - box.clientWidth;
+      const first = box.querySelector("th");
+      frame.parentElement.classList.toggle("scrolls", more > 1);
+      frame.classList.toggle("left", box.scrollLeft > 1);
+      frame.classList.toggle("right", box.scrollLeft < more - 1);
+      if (first) frame.style.setProperty("--first", `${first.offsetWidth}px`);
+    };
+    box.addEventListener("scroll", look, { passive: true });
+    new ResizeObserver(look).observe(box);
+    new ResizeObserver(look).observe(box.firstElementChild);
+    look();
+  }
+
   // Copying: where the browser forbids it, the text is shown and marked.
   for (const button of document.querySelectorAll("button[data-copy]")) {
     const source = document.getElementById(button.dataset.copy);
