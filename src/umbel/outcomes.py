@@ -49,8 +49,9 @@ def by_method(outcomes: Sequence[Outcome]) -> list[tuple[str, list[Outcome]]]:
     """The runs of each method, named without what all names end in; the best last."""
     ordered = sorted(outcomes, key=lambda outcome: (outcome.method, outcome.seed))
     methods = [list(group) for _, group in groupby(ordered, key=lambda o: o.method)]
-    methods.sort(key=lambda runs: -mean([run.last.loss for run in runs]))
-    methods.sort(key=lambda runs: mean([run.last.accuracy for run in runs]))
+    # Rounded, for rounding errors must not order methods that are equal.
+    methods.sort(key=lambda runs: -round(mean([run.last.loss for run in runs]), 9))
+    methods.sort(key=lambda runs: round(mean([run.last.accuracy for run in runs]), 9))
     words = [runs[0].method.split("-") for runs in methods]
     while len(words) > 1 and len({parts[-1] for parts in words}) == 1 and min(map(len, words)) > 1:
         words = [parts[:-1] for parts in words]

@@ -8,13 +8,11 @@ from umbel.outcomes import MEGABYTE
 from umbel.own import OwnData
 from umbel.report import clients, rounds
 from umbel.report.grounds import grounds
+from umbel.report.listing import listing
 from umbel.report.markup import Markup, Part, element, join, table
-from umbel.report.page import Section, data, figures, lines, page
+from umbel.report.page import Section, figures, lines, page
 from umbel.report.panels import Panel
 from umbel.report.reading import Client, Known, made_with
-
-MOST_ROWS = 300
-"""A table shows so many clients at once; the rest are found by searching and sorting."""
 
 
 def run_page(known: Known) -> tuple[str, list[Panel]]:
@@ -109,17 +107,9 @@ def _clients(known: Known, panels: Sequence[Panel]) -> tuple[Part, ...]:
     dropped = {place for place, _ in enumerate(heads) if not any(row[place] for row in rows)}
     heads = [head for place, head in enumerate(heads) if place not in dropped]
     rows = [[cell for place, cell in enumerate(row) if place not in dropped] for row in rows]
-    some = rows[:MOST_ROWS]
-    listed = table(heads, some, id="clients", data_sortable="yes")
-    search = element("input", type="search", id="clients-search", autocomplete="off")
-    label = element("label", "Find a client ", search, for_="clients-search")
-    note = f"{len(some)} of {len(rows)} clients shown"
-    status = element("span", note, id="clients-status", role="status", class_="quiet")
     parts.append(element("h3", "Every client, the worst first"))
-    parts.append(element("div", label, status, class_="tools"))
-    # Only what is not on the page already is sent along.
-    more = data(rows, id="clients-all") if len(rows) > len(some) else Markup("")
-    return (*parts, element("div", listed, class_="tall", tabindex="0"), more)
+    parts.append(listing("clients", heads, rows))
+    return tuple(parts)
 
 
 def _row(client: Client) -> list[str]:
