@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 import umbel
 from tests.federations import blobs
+from tests.kinds.networks import OwnStatistics
 from tests.shell import Shell
 from tests.test_execution import assert_same_end, untimed
 from umbel import FLACC, FedAvg, FedEM, LocalTraining, PFedMe, Run, RunFolder, UsageError
@@ -29,6 +30,17 @@ LOCAL = LocalTraining(epochs=1, batch_size=8)
 
 def build() -> nn.Module:
     return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def with_mask() -> nn.Module:
+    module = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 1))
+    module.register_buffer("mask", torch.full((3, 3), -torch.inf).triu(1))
+    return module
+
+
+def binary() -> umbel.Federation:
+    clients = [blobs().train.of(client) for client in range(6)]
+    return umbel.Federation.from_arrays([(x, (y > 0).long()) for x, y in clients])
 
 
 def make_run(**changes: Any) -> Run:
@@ -84,6 +96,26 @@ def test_loaded_models_give_what_the_records_say(whole: umbel.Result) -> None:
             outputs = result.model_for(str(client))(x)
             accuracies.append(float((outputs.argmax(1) == y).float().mean()))
         assert sum(accuracies) / 6 == pytest.approx(whole.records[-1].accuracy)
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        umbel.Net(OwnStatistics, moving=["run*"]),
+        umbel.Net(with_mask, umbel.BINARY),
+    ],
+    ids=["own statistics", "a mask of -inf, binary"],
+)
+def test_constants_statistics_and_objectives_are_there_again(
+    net: umbel.Net, tmp_path: Path
+) -> None:
+    clients = blobs() if net.moving else binary()
+    saved = Run(FedAvg(LOCAL), clients, net).save(tmp_path / "mine", 2)
+    again = umbel.load(tmp_path / "mine")
+    assert again.net.layout == net.layout
+    assert again.net.objective is net.objective
+    x = clients.test.of(0)[0]
+    torch.testing.assert_close(again.model_for("0")(x), saved.model_for("0")(x))
 
 
 def test_a_module_that_no_file_builds_is_said_at_once_and_given_again(

@@ -69,7 +69,8 @@ class Net:
                 "Net needs a function that builds the module, so that it can build it again under "
                 "another seed: write Net(lambda: MyModule(...)) instead of Net(MyModule(...))"
             )
-        self.build, self.objective, self.way = build, objective, way or Way()
+        self.build, self.objective, self.moving = build, objective, tuple(moving)
+        self.way = way or Way()
         self.modules = modules or Modules.of(_built(build, seed=0), moving)
         self.kernel = _kernel(self.modules, objective, self.way)
 
@@ -129,7 +130,7 @@ class Net:
 
     def to(self, device: torch.device) -> Net:
         """The same net, with the constants of its module on another device."""
-        return Net(self.build, self.objective, modules=self.modules.to(device), way=self.way)
+        return self._like(self.modules.to(device), self.way)
 
     @property
     def is_dense(self) -> bool:
@@ -145,14 +146,14 @@ class Net:
             expected = "possible: only a chain of linear layers with ReLU between them is dense"
             check(self.is_dense, "engine.kernel", kernel, expected)
             check(precision == "full", "engine.precision", precision, '"full" with this kernel')
-        return self._by(replace(self.way, kernel=kernel, precision=precision))
+        return self._like(self.modules, replace(self.way, kernel=kernel, precision=precision))
 
     def one_by_one(self) -> Net:
         """The same net, which goes through models one after another: any module can do that."""
-        return self._by(replace(self.way, one_by_one=True))
+        return self._like(self.modules, replace(self.way, one_by_one=True))
 
-    def _by(self, way: Way) -> Net:
-        return Net(self.build, self.objective, modules=self.modules, way=way)
+    def _like(self, modules: Modules, way: Way) -> Net:
+        return Net(self.build, self.objective, moving=self.moving, modules=modules, way=way)
 
     def each(self, function: Callable[[Tensor], Tensor], models: Tensor) -> Tensor:
         """What a function makes of each of `models` (K, P): (K, ...)."""

@@ -75,6 +75,7 @@ class OwnModule(Model):
     initial: tuple[float, ...] = ()  # fingerprint of what a new model starts from
     constants: tuple[float, ...] = ()  # and of what belongs to the module, not to the model
     source: str = ""  # "module:function"
+    moving: tuple[str, ...] = ()  # patterns of buffers of its own that training moves
 
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:  # noqa: ARG002
         module: nn.Module = self._builder()()
@@ -85,7 +86,7 @@ class OwnModule(Model):
         known = {name: o for name, o in vars(objectives).items() if isinstance(o, Objective)}
         if not self.source or self.objective not in known:
             raise UsageError(f"its module, {self}, was built in Python")
-        net = Net(self._builder(), known[self.objective])
+        net = Net(self._builder(), known[self.objective], moving=self.moving)
         self.check_fits(net)
         return net
 
@@ -186,6 +187,7 @@ def own_module(net: Net) -> OwnModule:
         fingerprint(tensors[entry.name] for entry in entries),
         fingerprint(tensor for name, tensor in tensors.items() if name not in inside),
         _source(net.build) if objective else "",
+        net.moving,
     )
 
 
