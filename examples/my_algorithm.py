@@ -33,7 +33,7 @@ class OneShotKMeans(Algorithm[State]):
     """
 
     num_clusters: int = 4
-    cluster_at: int = 5  # the round, counted from 0
+    cluster_round: int = 5  # the round, counted from 0
     local: LocalTraining = field(default_factory=LocalTraining)
     averaging: Averaging = field(default_factory=Averaging)
 
@@ -45,7 +45,7 @@ class OneShotKMeans(Algorithm[State]):
         return one_model(setup)
 
     def round(self, state: State, ctx: Context) -> Flow[State]:
-        if ctx.round == self.cluster_at:
+        if ctx.round == self.cluster_round:
             state = yield from self._cluster(state, ctx.everyone)
         return (yield from federate(state, ctx, self.local, self.averaging))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -152,6 +153,29 @@ def test_where_nothing_can_be_written_it_says_so(umbel: Shell) -> None:
         message = umbel.refused(*command)
         assert "--runs-dir: 'runs' is not a folder to write in: " in message
         assert "Errno" not in message
+
+
+def test_show_says_who_was_absent_how_often_and_why(umbel: Shell) -> None:
+    umbel("run", "both/fedavg.toml", "--set", "rounds=2", "--set", "participation=1.0")
+    assert "absent" not in umbel("show", "runs/fedavg-seed0")[0]
+    folder = RunFolder.open(umbel.folder / "runs" / "fedavg-seed0")
+    first, second = folder.records()
+    first = replace(first, missing=(1, 4), refused={6: "update: nan", 7: "shape"})
+    second = replace(second, missing=(4,), refused={1: "late", 7: "shape"})
+    lines = (record.to_json() + "\n" for record in (first, second))
+    folder.write("records.jsonl", "".join(lines))
+    printed, _ = umbel("show", "runs/fedavg-seed0")
+    table = printed[printed.index("absent client") :].replace("│", " ").splitlines()
+    assert [line.split() for line in table[2:6]] == [
+        ["1", "1", "1", "no", "answer"],
+        ["4", "2", "0", "no", "answer"],
+        ["7", "0", "2", "shape"],
+        ["6", "0", "1", "update:", "nan"],
+    ]
+    assert "4 clients were absent at times, in 2 of 2 rounds" in printed
+    settings = ("faults.drop=0.4", "limits.quorum=0.0", "name='dropping'")
+    printed, _ = umbel("run", "both/fedavg.toml", *(f"--set={setting}" for setting in settings))
+    assert "no answer" in printed
 
 
 def test_below_the_quorum_a_run_fails_and_says_how_to_go_on(umbel: Shell) -> None:

@@ -72,7 +72,7 @@ def test_labels_are_numbered_without_gaps(size: int, seed: int) -> None:
 def test_settings_that_make_no_sense_are_refused() -> None:
     for make in (
         lambda: KMedoids(0),
-        lambda: Agglomerative(),
+        lambda: Agglomerative()(torch.zeros(2, 2), 0),
         lambda: Agglomerative(num_clusters=2, threshold=1.0),
         lambda: DBSCAN(eps=0.0),
         lambda: DBSCAN(min_samples=0),

@@ -8,7 +8,8 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from umbel.algorithms import ALGORITHMS, FLACC, IFCA, FedAvg
+from umbel.algorithms import ALGORITHMS, FLACC, IFCA, LCFL, FedAvg, FedEM
+from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError
 from umbel.config import merged, parse_setting, plain, read, structured, write
 from umbel.data.scenarios import ROTATED_MNIST, SCENARIOS
@@ -89,7 +90,8 @@ def test_what_is_written_reads_back_the_same(file: Path, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_every_method_has_defaults_that_can_be_written(name: str) -> None:
-    table = plain(ALGORITHMS[name]())
+    needed = {"fl-hc": {"threshold": 0.5}, "pacfl": {"threshold": 20.0}}  # they have no default
+    table = plain(structured({"name": name, **needed.get(name, {})}, Algorithm))
     assert table["name"] == name
     assert tomli_w.dumps(table)
 
@@ -133,7 +135,9 @@ def test_a_comparison_differs_in_nothing_but_the_method() -> None:
         ("algorithm.name=nowhere:Method", "'nowhere:Method' can't be imported: No module named"),
         ("algorithm.name=pathlib:Path", "'pathlib:Path' is not a dataclass that extends Algorithm"),
         ("algorithm.local.optimizer.lr=1", "algorithm.local.optimizer.name: missing; known: sgd"),
-        ("model.hidden=5", "model.hidden: not of the right form"),
+        ("model.hidden=5", "model.hidden: 5 is not a list; write [5]"),
+        ("algorithm.averaging.shared=a.*", "shared: 'a.*' is not a list; write ['a.*']"),
+        ("algorithm.judge=mini", '\'mini\' is not "all" or "mini-batch"; did you mean mini-batch?'),
         ("model.hidden=[5, 1.5]", "model.hidden[1]: 1.5 is not a whole number"),
         ("participation=0", "participation: 0.0 is not in (0, 1]"),
         ("participation=-0.5", "participation: -0.5 is not in (0, 1]"),
@@ -209,6 +213,56 @@ def test_a_file_takes_from_the_one_it_extends_what_it_does_not_say(tmp_path: Pat
     over.write_text(f'extends = "{over.name}"\n')
     with pytest.raises(UsageError, match="extends itself"):
         read(over)
+
+
+def test_former_names_are_read_as_the_present_ones(file: Path, tmp_path: Path) -> None:
+    formerly = {
+        "lcfl": ("clusterer", {"name": "k-medoids", "num_clusters": 4}),
+        "fedem": ("num_components", 4),
+    }
+    for name, (key, value) in formerly.items():
+        algorithm = structured({"name": name, key: value}, Algorithm)
+        assert algorithm == structured({"name": name, "num_clusters": 4}, Algorithm)
+        assert plain(algorithm)["num_clusters"] == 4
+        written = replace(read(file), algorithm=algorithm)
+        copy = tmp_path / "copy.toml"
+        copy.write_text(write(written))
+        assert read(copy) == written
+    with pytest.raises(UsageError, match="num_components: 4 is not said once: it is num_clusters"):
+        structured({"name": "fedem", "num_components": 4, "num_clusters": 3}, Algorithm)
+
+
+@pytest.mark.parametrize(
+    ("name", "former"), [("lcfl", "clusterer.num_clusters"), ("fedem", "num_components")]
+)
+def test_a_later_setting_wins_by_its_former_or_its_present_name(
+    name: str, former: str, file: Path
+) -> None:
+    def number(*settings: str) -> int | None:
+        algorithm = read(file, [f"algorithm.{setting}" for setting in settings]).algorithm
+        assert isinstance(algorithm, LCFL | FedEM)
+        return algorithm.num_clusters
+
+    clusterer = ["clusterer.name=k-medoids"] if name == "lcfl" else []
+    text = BASE.replace('"ifca"\nnum_clusters = 3', f'"{name}"')
+    file.write_text(text)
+    assert number(*clusterer, f"{former}=4", "num_clusters=6") == 6
+    assert number(*clusterer, "num_clusters=6", f"{former}=4") == 4
+    assert number(*clusterer, f"{former}=4") == 4
+    file.write_text(text.replace(f'"{name}"', f'"{name}"\nnum_clusters = 3'))
+    assert number(*clusterer, f"{former}=5") == 5
+    assert number("num_clusters=5") == 5
+
+
+def test_what_can_not_run_is_refused_when_it_is_read(file: Path) -> None:
+    with pytest.raises(UsageError, match="num_clusters: 30 is not at most the number of clients"):
+        read(file, ["algorithm.num_clusters=30"])
+    with pytest.raises(UsageError, match="exactly one of the two"):
+        read(file, ["algorithm.name=fl-hc"])
+    settings = ["algorithm.name=sattler", "participation=0.5"]
+    file.write_text(BASE.replace("num_clusters = 3", ""))
+    with pytest.raises(UsageError, match=r"participation: 0\.5 is not 1"):
+        read(file, settings)
 
 
 def test_settings_are_toml_values_or_else_strings() -> None:

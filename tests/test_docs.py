@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import re
 import tomllib
-from dataclasses import fields
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
+import torch
+from torch import Tensor
 
 import umbel
+from tests.test_structure import MAY_BE_SEEN_BY_ALGORITHMS
+from umbel import aggregation, answers, ask
 from umbel.aggregation import Averaging
 from umbel.algorithms import ALGORITHMS
+from umbel.algorithms import base as algorithms_base
+from umbel.algorithms.base import Algorithm, Setup, State
 from umbel.config import structured
 from umbel.data.scenarios import SCENARIOS
 from umbel.data.shifts import SHIFTS
@@ -39,10 +48,92 @@ def test_python_in_the_documents_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for block in blocks(page, "python"):
+        code = compile(block, page.name, "exec")
         if block.startswith("def round(self"):  # an excerpt of a class
-            compile(block, page.name, "exec")
+            namespace = {**vars(algorithms_base), **vars(aggregation), **vars(ask)}
+            exec(code, namespace)
+            drive_a_round(namespace["round"])
         else:
-            exec(compile(block, page.name, "exec"), {})
+            exec(code, {})
+
+
+@dataclass(frozen=True)
+class Mixed(State):
+    """What the methods that the documents show rounds of need of a state."""
+
+    weights: Tensor  # (M, K)
+
+
+@dataclass(frozen=True)
+class Shown(Algorithm[Any]):
+    """A method with a round from the documents."""
+
+    shown: Callable[..., Any]
+    num_clusters: int = 2
+    local: LocalTraining = field(default_factory=lambda: LocalTraining(epochs=1))
+    averaging: Averaging = field(default_factory=Averaging)
+
+    def init(self, setup: Setup) -> Mixed:
+        models = setup.new_models(self.num_clusters)
+        nobody = torch.zeros(setup.num_clients, dtype=torch.long)
+        return Mixed(models, nobody, torch.full((setup.num_clients, 2), 0.5))
+
+    def round(self, state: Any, ctx: ask.Context) -> Any:
+        return (yield from self.shown(self, state, ctx))
+
+
+def drive_a_round(shown: Callable[..., Any]) -> None:
+    net = umbel.Net(lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)))
+    federation = umbel.scenario("rotated-digits", clients=4)
+    run = umbel.Run(Shown(shown), federation, net, participation=0.5)
+    before = run.start(1)
+    ((after, _),) = run.rounds(1)
+    assert not torch.equal(after.models, before.models)
+    assert after.models.shape == before.models.shape
+    assert after.labels.shape == before.labels.shape
+
+
+def verbs() -> Iterator[tuple[str, Callable[..., Any]]]:
+    for name, member in vars(ask).items():
+        if inspect.isgeneratorfunction(member) and member.__module__ == ask.__name__:
+            yield name, member
+
+
+def test_the_table_of_verbs_is_complete_and_true() -> None:
+    text = (ROOT / "docs" / "writing-a-method.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)\((.*?)\)` \| (.*) \|$", text, re.MULTILINE)
+    assert sorted(name for name, _, _ in rows) == sorted(name for name, _ in verbs())
+    kinds = [kind for kind in vars(answers).values() if is_dataclass(kind)]
+    columns = {member.name for kind in kinds for member in fields(kind)}
+    for name, arguments, answer in rows:
+        verb = getattr(ask, name)
+        needed = [
+            parameter.name
+            for parameter in inspect.signature(verb).parameters.values()
+            if parameter.default is parameter.empty
+        ]
+        assert arguments.split(", ") == needed, name
+        _, _, reply = get_args(get_type_hints(verb)["return"])
+        members = {member.name for member in fields(reply)} - {"clients"}
+        assert members == columns & set(re.findall(r"`(\w+)`", answer)), name
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_name_of_the_package_in_the_documents_is_there(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for name in re.findall(r"`(umbel(?:\.[A-Za-z_]\w*)+)\b", text):
+        module, found = umbel.__name__, umbel
+        for part in name.split(".")[1:]:
+            module = f"{module}.{part}"
+            if not hasattr(found, part):
+                importlib.import_module(module)
+            found = getattr(found, part)
+
+
+def test_what_algorithms_may_import_is_documented() -> None:
+    text = (ROOT / "docs" / "writing-a-method.md").read_text(encoding="utf-8")
+    sentence = text[text.index("Algorithms import ") : text.index("never each other")]
+    assert set(re.findall(r"`(umbel\.[\w.]+)`", sentence)) == set(MAY_BE_SEEN_BY_ALGORITHMS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

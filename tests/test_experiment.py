@@ -8,7 +8,8 @@ from torch import nn
 
 import umbel
 from tests.federations import blobs, mlp
-from umbel.algorithms import FLACC, FedAvg
+from umbel.aggregation import Averaging
+from umbel.algorithms import CFLGP, FLACC, IFCA, FedAvg, FedProx, Sattler
 from umbel.checks import UsageError
 from umbel.data.federation import Federation
 from umbel.engines.wrappers import Faults, QuorumError
@@ -17,6 +18,31 @@ from umbel.validation import Limits
 from umbel.work import LocalTraining
 
 LOCAL = LocalTraining(epochs=1, batch_size=8)
+
+
+def test_what_can_not_run_is_refused_when_it_is_built() -> None:
+    with pytest.raises(UsageError, match=r"shared: 'trunk\.\*' is not a pattern for any of"):
+        Run(FedAvg(averaging=Averaging(shared=("trunk.*",))), blobs(), mlp())
+    with pytest.raises(UsageError, match="shared: 'head' is not a pattern for any of"):
+        Run(CFLGP(parameters=("head",)), blobs(), mlp())
+    with pytest.raises(UsageError, match=r"participation: 0\.5 is not 1, and everyone takes part"):
+        Run(Sattler(), blobs(), mlp(), participation=0.5)
+    with pytest.raises(UsageError, match=r"net: Linear.* is not a Net; write Net\(lambda: "):
+        Run(FedAvg(), blobs(), nn.Linear(6, 3))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="reduction: 'sum' is not \"mean\": updates are averaged"):
+        CFLGP(send="update", reduction="sum")
+    with pytest.raises(UsageError, match=r"local\.proximal: 0\.5 is not 0: it is `mu`"):
+        FedProx(local=LocalTraining(proximal=0.5))
+
+
+def test_more_clusters_than_clients_are_refused_before_the_first_round() -> None:
+    run = Run(IFCA(num_clusters=99), blobs(), mlp())
+    with pytest.raises(UsageError, match="num_clusters: 99 is not at most the number of clients"):
+        run.rounds(3)
+    # Newcomers may be fewer than the clusters that they are assigned to.
+    trained = Run(IFCA(num_clusters=3), blobs([20] * 6), mlp())
+    *_, (state, _) = trained.rounds(1)
+    assert len(replace(trained, federation=blobs([20] * 2)).assign(state).clients) == 2
 
 
 def make_run(**changes: object) -> Run:

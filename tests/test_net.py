@@ -31,7 +31,24 @@ class Tied(nn.Module):
         return out
 
 
-@pytest.mark.parametrize("build", [with_norm, Tied, lambda: nn.LSTM(3, 4)])
+class Buffers(nn.Module):
+    """A causal mask, a table of its own, a counter that is not saved, and statistics."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mask", torch.full((4, 4), -torch.inf).triu(1))
+        self.register_buffer("mine", torch.randn(4))
+        self.register_buffer("calls", torch.zeros(1), persistent=False)
+        self.layer, self.norm = nn.Linear(4, 2), nn.BatchNorm1d(2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls.add_(1)  # type: ignore[operator]
+        attended = self.mask.softmax(1) @ (x + self.mine).T  # type: ignore[operator]
+        out: torch.Tensor = self.norm(self.layer(attended.T)) / self.calls
+        return out
+
+
+@pytest.mark.parametrize("build", [with_norm, Tied, Buffers, lambda: nn.LSTM(3, 4)])
 def test_flattening_and_rebuilding_a_module_is_exact(build: type[nn.Module]) -> None:
     net = Net(build)
     theta = net.new(seed=5)
@@ -43,7 +60,7 @@ def test_flattening_and_rebuilding_a_module_is_exact(build: type[nn.Module]) -> 
 def test_a_module_and_its_net_compute_the_same() -> None:
     net, x = Net(with_norm), torch.randn(7, 4, generator=torch.manual_seed(0))
     theta = net.new(seed=1)
-    assert torch.equal(net.outputs(theta, x), net.module(theta)(x))
+    torch.testing.assert_close(net.outputs(theta, x), net.module(theta)(x))
 
 
 def test_new_models_are_functions_of_the_seed_and_leave_the_global_generator_alone() -> None:
@@ -53,12 +70,52 @@ def test_new_models_are_functions_of_the_seed_and_leave_the_global_generator_alo
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_trained_parameters_come_first_then_frozen_ones_and_buffers() -> None:
+def test_trained_parameters_come_first_then_frozen_ones() -> None:
     layout = Net(Tied).layout
     assert [entry.name for entry in layout.weights] == ["first.weight", "first.bias"]
-    assert [entry.name for entry in layout.rest] == ["second.bias", "scale"]
+    assert [entry.name for entry in layout.rest] == ["second.bias"]
     assert layout.num_weights == 20
-    assert layout.num_values == 25
+    assert layout.num_values == 24
+
+
+def test_of_buffers_only_those_that_training_moves_are_in_theta() -> None:
+    names = [entry.name for entry in Net(Buffers).layout.rest]
+    assert names == ["norm.running_mean", "norm.running_var"]
+    named = Net(Buffers, moving=["mi*"]).layout.rest
+    assert [entry.name for entry in named] == ["mine", "norm.running_mean", "norm.running_var"]
+    with pytest.raises(
+        UsageError, match=r"moving: 'theirs' is not a pattern for any of mask, mine"
+    ):
+        Net(Buffers, moving=["theirs"])
+
+
+def test_all_models_share_the_constants_of_the_module() -> None:
+    net = Net(Buffers)
+    one, other = net.module(net.new(1)), net.module(net.new(2))
+    assert torch.equal(one.get_buffer("mine"), other.get_buffer("mine"))
+    assert not torch.equal(one.get_parameter("layer.weight"), other.get_parameter("layer.weight"))
+
+
+def test_a_module_may_write_in_what_it_does_not_save() -> None:
+    net, x = Net(Buffers), torch.randn(5, 4, generator=torch.manual_seed(0))
+    batch, theta = Batch(x, torch.arange(5) % 2), net.new(0)
+    once, _ = net.gradient(theta, batch)
+    again, _ = net.gradient(theta, batch)
+    torch.testing.assert_close(once, again)
+    assert net.modules.moved_constants(x) == []
+
+
+def test_a_constant_that_training_moves_is_named() -> None:
+    class Counting(Buffers):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.mine.add_(1)  # type: ignore[operator]
+            return super().forward(x)
+
+    x = torch.randn(5, 4, generator=torch.manual_seed(0))
+    net = Net(Counting)
+    before = net.module(net.new(0)).get_buffer("mine")
+    assert net.modules.moved_constants(x) == ["mine"]
+    assert torch.equal(net.module(net.new(0)).get_buffer("mine"), before)
 
 
 def test_the_gradient_is_autograds() -> None:

@@ -8,7 +8,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from umbel.charts import Branch, Chart, Dot, Figure, Heatmap, Label, Line, Mark, Scatter
+from umbel.charts import (
+    Branch,
+    Chart,
+    Dot,
+    Figure,
+    Heatmap,
+    Label,
+    Line,
+    Mark,
+    Middle,
+    Scatter,
+    Strip,
+    Strips,
+    swarm,
+)
 from umbel.checks import UsageError
 from umbel.plots import FORMATS, draw
 
@@ -45,6 +59,16 @@ FIGURES: list[Figure] = [
     ),
     Scatter("Map", "", "", (Dot(0, 0, 3, "0", "a"), Dot(1, 0, 5, "1", "b")), "group"),
     Scatter("Bare", "", "", (Dot(0, 0, 1, "", "a"),), labels=(Label(0, 0, "k"),), is_map=True),
+    Strips(
+        "Gains",
+        "accuracy",
+        (
+            Strip("flacc", (Dot(0.1, 0, 1, "more", "a"), Dot(-0.1, 0.1, 1, "less", "b"))),
+            Strip("ifca", (), Middle(0.1, -0.1, 0.3, sure=False)),
+        ),
+        "gain",
+        ("worse", "better"),
+    ),
 ]
 
 
@@ -66,3 +90,12 @@ def test_one_figure_alone_and_files_of_another_kind(tmp_path: Path) -> None:
 def test_groups_of_dots_are_in_the_order_of_their_numbers() -> None:
     dots = tuple(Dot(0, 0, 1, group, "") for group in ("10", "noise", "9", "all"))
     assert Scatter("", "", "", dots).groups == ("9", "10", "all", "noise")
+
+
+def test_dots_that_would_hide_each_other_are_moved_aside_within_their_row() -> None:
+    assert swarm([]) == []
+    assert swarm([0.5]) == [0]
+    aside = swarm([0.1, 0.1, 0.1, 0.9])
+    assert len(set(aside[:3])) == 3
+    assert aside[3] == 0
+    assert all(abs(each) < 0.5 for each in swarm([0.0] * 1000))

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from umbel.algorithms.base import Served
 from umbel.engines.wrappers import Absences, Traffic
 from umbel.flow import Rows
 from umbel.records import Record, make_record
@@ -15,13 +16,15 @@ from umbel.scores import ClientScores
 
 def scores(accuracy: list[float], num_examples: list[int]) -> ClientScores:
     size = len(accuracy)
+    models = Rows(torch.zeros(2, 1), torch.zeros(size, dtype=torch.long))
     return ClientScores(
         np.array([0, 0, 1][:size]),
-        Rows(torch.zeros(2, 1), torch.zeros(size, dtype=torch.long)),
+        models,
         np.array(accuracy) * 2,
         np.array(accuracy),
         np.array(num_examples),
         np.array([4, 4, 7][:size]),
+        Served(models, torch.tensor([4, 4, 7][:size])),
     )
 
 

@@ -6,10 +6,13 @@ import pytest
 import torch
 
 from tests.federations import blobs, each_its_own, mlp
+from umbel.aggregation import Averaging
+from umbel.algorithms import IFCA
+from umbel.ask import train_best, train_best_summed
 from umbel.engines import Sequential, wrappers
 from umbel.engines.wrappers import Guarded, QuorumError
 from umbel.experiment import Run
-from umbel.flow import Engine, Replies, Request
+from umbel.flow import Engine, Replies, Request, drive
 from umbel.reduction import MANY, Reduction, cluster_sums
 from umbel.validation import Limits
 from umbel.work import LocalTraining
@@ -109,6 +112,21 @@ def test_a_round_in_blocks_is_the_round_at_once(name: str, monkeypatch: pytest.M
 
     federation, net = blobs(), mlp(dtype=torch.float64)
     torch.testing.assert_close(last_state(1), last_state(100), rtol=1e-12, atol=1e-12)
+
+
+def test_who_trained_the_best_model_comes_as_rows_or_as_sums() -> None:
+    net = mlp(dtype=torch.float64)
+    run = Run(IFCA(num_clusters=2), blobs(), net)
+    models, ctx = run.start(1).models, run.context(0, 1)
+    local = LocalTraining(epochs=1, batch_size=8)
+    averaging = Averaging()
+    rows = drive(train_best(models, ctx, local), run.clients)
+    summed = drive(train_best_summed(models, ctx, local, averaging.reduction(2)), run.clients)
+    assert rows.update.shape == (len(ctx.cohort), net.layout.num_values)
+    assert torch.equal(rows.chosen, summed.chosen)
+    assert torch.equal(rows.chosen, rows.losses.argmin(1))
+    step = averaging.step(rows.update, rows.chosen, rows.num_examples, 2, ctx.layout)
+    torch.testing.assert_close(step, averaging.step_of(summed.sums, ctx.layout))
 
 
 def test_an_engine_without_the_guard_may_leave_the_rows_as_they_are() -> None:

@@ -25,9 +25,11 @@ MAY_BE_SEEN_BY_ALGORITHMS = (
     "umbel.algorithms.base",
     "umbel.checks",
     "umbel.layout",
+    "umbel.summary",
 )
 
 PRINTING = {"print", "pprint"}
+SHOWING = "watching.py"  # `umbel.progress`, which shows how a run goes if it is asked to
 
 
 def imported(file: Path) -> Iterator[str]:
@@ -48,6 +50,8 @@ def test_algorithms_see_no_engine_no_data_and_not_each_other(file: Path) -> None
     if file.name == "__init__.py":
         return
     seen = [module for module in imported(file) if module.split(".")[0] == "umbel"]
+    if file.name == "base.py":  # what all of them are
+        seen.remove("umbel.settings")
     for module in seen:
         assert any(
             module == allowed or module.startswith(f"{allowed}.")
@@ -68,7 +72,8 @@ def test_only_the_command_line_prints(file: Path) -> None:
     calls = [n for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Call)]
     called = {call.func.id for call in calls if isinstance(call.func, ast.Name)}
     assert not called & PRINTING
-    assert not {"click", "rich.console", "rich.progress"} & set(imported(file))
+    if name(file) != SHOWING:
+        assert not {"click", "rich.console", "rich.progress"} & set(imported(file))
 
 
 @pytest.mark.parametrize("file", FILES, ids=name)
@@ -105,7 +110,17 @@ def test_nothing_is_pickled_and_no_global_generator_is_used(file: Path) -> None:
 def test_public_names_are_pinned() -> None:
     assert umbel.__all__ == sorted(umbel.__all__, key=_constants_classes_functions)
     assert set(umbel.__all__) == {
-        *("CFLGP", "CLASSIFICATION", "FLACC", "FLHC", "IFCA", "LCFL", "PACFL", "REGRESSION"),
+        *(
+            "BINARY",
+            "CFLGP",
+            "CLASSIFICATION",
+            "FLACC",
+            "FLHC",
+            "IFCA",
+            "LCFL",
+            "PACFL",
+            "REGRESSION",
+        ),
         *("SGD", "Adam", "Algorithm", "Sattler", "FedEM", "Joint", "Oracle", "Assignment"),
         *("ClusterCount", "count_clusters", "Results", "results"),
         *("Averaging", "EngineSettings", "Experiment", "Faults", "FedAvg", "FedProx"),
@@ -113,7 +128,8 @@ def test_public_names_are_pinned() -> None:
         *("QuorumError", "Record", "Result", "Run", "RunFolder", "Scenario", "Sequential"),
         *("PFedMe", "PerFedAvg"),
         *("Served", "Setup", "Sources", "State", "UsageError", "Vectorised", "__version__"),
-        *("execute", "find_experiment", "load", "read", "scenario"),
+        *("execute", "find_experiment", "finish", "load", "read", "resume", "scenario"),
+        *("plot", "plot_clusters", "progress", "table", "write_report"),
     }
     for public in umbel.__all__:
         assert hasattr(umbel, public)

@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from umbel.algorithms.base import Algorithm, Served, Setup, State
     from umbel.checks import UsageError
     from umbel.cluster_count import ClusterCount, count_clusters
+    from umbel.cluster_plot import plot_clusters
     from umbel.config import read
+    from umbel.courses import plot, table
     from umbel.data.federation import Federation
     from umbel.data.scenarios.base import Scenario
     from umbel.data.sources import Sources
@@ -45,17 +47,21 @@ if TYPE_CHECKING:
     from umbel.experiment import Experiment, Run
     from umbel.folder import RunFolder
     from umbel.net import Net
-    from umbel.objectives import CLASSIFICATION, REGRESSION, Objective
+    from umbel.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
     from umbel.optimizers import SGD, Adam
     from umbel.recipes import scenario
     from umbel.records import Record
+    from umbel.reporting import write_report
     from umbel.result import Assignment, Result
     from umbel.run_tables import Results, results
+    from umbel.saving import finish, resume
     from umbel.shipped import find_experiment
     from umbel.validation import Limits
+    from umbel.watching import progress
     from umbel.work import Gradient, LocalTraining
 
 __all__ = [
+    "BINARY",
     "CFLGP",
     "CLASSIFICATION",
     "FLACC",
@@ -106,10 +112,17 @@ __all__ = [
     "count_clusters",
     "execute",
     "find_experiment",
+    "finish",
     "load",
+    "plot",
+    "plot_clusters",
+    "progress",
     "read",
     "results",
+    "resume",
     "scenario",
+    "table",
+    "write_report",
 ]
 
 # Whoever needs little of the package, as the command line does for its help, loads little of it.
@@ -135,7 +148,9 @@ _HOMES = {
     "umbel.algorithms.base": ("Algorithm", "Served", "Setup", "State"),
     "umbel.checks": ("UsageError",),
     "umbel.cluster_count": ("ClusterCount", "count_clusters"),
+    "umbel.cluster_plot": ("plot_clusters",),
     "umbel.config": ("read",),
+    "umbel.courses": ("plot", "table"),
     "umbel.data.federation": ("Federation",),
     "umbel.data.scenarios.base": ("Scenario",),
     "umbel.data.sources": ("Sources",),
@@ -145,14 +160,17 @@ _HOMES = {
     "umbel.experiment": ("Experiment", "Run"),
     "umbel.folder": ("RunFolder",),
     "umbel.net": ("Net",),
-    "umbel.objectives": ("CLASSIFICATION", "REGRESSION", "Objective"),
+    "umbel.objectives": ("BINARY", "CLASSIFICATION", "REGRESSION", "Objective"),
     "umbel.optimizers": ("SGD", "Adam"),
     "umbel.recipes": ("scenario",),
     "umbel.records": ("Record",),
+    "umbel.reporting": ("write_report",),
     "umbel.result": ("Assignment", "Result"),
     "umbel.run_tables": ("Results", "results"),
+    "umbel.saving": ("finish", "resume"),
     "umbel.shipped": ("find_experiment",),
     "umbel.validation": ("Limits",),
+    "umbel.watching": ("progress",),
     "umbel.work": ("Gradient", "LocalTraining"),
 }
 """Where the public names are defined."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from umbel.layout import Layout
 from umbel.reduction import Reduction, Sums, cluster_sums
+from umbel.settings import Settings
 
 
 def cluster_mean(rows: Tensor, labels: Tensor, weights: Tensor, num_clusters: int) -> Tensor:
@@ -18,7 +19,7 @@ def cluster_mean(rows: Tensor, labels: Tensor, weights: Tensor, num_clusters: in
 
 
 @dataclass(frozen=True)
-class Averaging:
+class Averaging(Settings):
     """How updates become steps; an option of every method."""
 
     weights: Literal["examples", "equal"] = "examples"  # a client's weight in an average

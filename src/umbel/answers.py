@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from umbel.reduction import Sums
+from umbel.summary import in_short
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,14 @@ class Trained:
     update: Tensor  # (N, P) trained minus received
     num_examples: Tensor  # (N,)
 
+    __repr__ = in_short
+
+
+@dataclass(frozen=True)
+class TrainedBest(Trained):
+    chosen: Tensor  # (N,) the model that the client picked and trained
+    losses: Tensor  # (N, K) training loss of every model before training
+
 
 @dataclass(frozen=True)
 class Summed:
@@ -25,16 +34,22 @@ class Summed:
     clients: Tensor  # (N,)
     sums: Sums  # of the updates, in each cluster
 
+    __repr__ = in_short
+
 
 @dataclass(frozen=True)
 class SummedBest(Summed):
     chosen: Tensor  # (N,) the model that the client picked and trained
     losses: Tensor  # (N, K) training loss of every model before training
 
+    __repr__ = in_short
+
 
 @dataclass(frozen=True)
 class TrainedWithGradient(Trained):
     gradient: Tensor  # (N, P) of all training data, at the received model
+
+    __repr__ = in_short
 
 
 @dataclass(frozen=True)
@@ -42,11 +57,15 @@ class TrainedJointly(Trained):
     chosen: Tensor  # (N,)
     scores: Tensor  # (N, K) of every model, the highest is best
 
+    __repr__ = in_short
+
 
 @dataclass(frozen=True)
 class Scores:
     clients: Tensor  # (N,)
     scores: Tensor  # (N, K) the highest is best
+
+    __repr__ = in_short
 
 
 @dataclass(frozen=True)
@@ -54,10 +73,14 @@ class Features:
     clients: Tensor  # (N,)
     feature: Tensor  # (N, J)
 
+    __repr__ = in_short
+
 
 @dataclass(frozen=True)
 class TrainedWithMemory(Trained):
     memory: Tensor  # (N, ...) what each client keeps
+
+    __repr__ = in_short
 
 
 @dataclass(frozen=True)
@@ -65,11 +88,15 @@ class Memories:
     clients: Tensor  # (N,)
     memory: Tensor  # (N, ...)
 
+    __repr__ = in_short
+
 
 @dataclass(frozen=True)
 class Losses:
     clients: Tensor  # (N,)
     losses: Tensor  # (N, K)
+
+    __repr__ = in_short
 
 
 @dataclass(frozen=True)
@@ -78,17 +105,23 @@ class Gradients:
     gradient: Tensor  # (N, P)
     num_examples: Tensor  # (N,)
 
+    __repr__ = in_short
+
 
 @dataclass(frozen=True)
 class BestGradients(Gradients):
     chosen: Tensor  # (N,) the model that the gradient belongs to
     losses: Tensor  # (N, K)
 
+    __repr__ = in_short
+
 
 @dataclass(frozen=True)
 class Principal:
     clients: Tensor  # (N,)
     vectors: Tensor  # (N, D, Q) double; a column is of length 1, or zero where there is none
+
+    __repr__ = in_short
 
 
 @dataclass(frozen=True)
@@ -97,3 +130,5 @@ class Evaluated:
     loss: Tensor  # (N,) mean test loss, NaN for a client without test examples
     accuracy: Tensor  # (N,)
     num_examples: Tensor  # (N,) test examples
+
+    __repr__ = in_short

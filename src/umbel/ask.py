@@ -21,6 +21,7 @@ from umbel.answers import (
     Summed,
     SummedBest,
     Trained,
+    TrainedBest,
     TrainedJointly,
     TrainedWithGradient,
     TrainedWithMemory,
@@ -29,6 +30,7 @@ from umbel.flow import Flow, Replies, Request, Rows
 from umbel.layout import Layout
 from umbel.reduction import Reduction, Sums
 from umbel.seeds import Stream, client_seeds, seed_of
+from umbel.summary import in_short
 from umbel.work import (
     ChooseByLoss,
     ChooseJointly,
@@ -64,6 +66,8 @@ class Context:
     input_shape: tuple[int, ...] = ()  # of one example
     num_outputs: int = 0  # of a model: the number of classes
     optional: bool = False  # whether the round can do without any reply of the cohort
+
+    __repr__ = in_short
 
     @property
     def everyone(self) -> Context:
@@ -117,13 +121,22 @@ def train_summed(
 
 
 def train_best(
+    models: Tensor, ctx: Context, local: LocalTraining, judge: Judge = "all"
+) -> Flow[TrainedBest]:
+    """Each client trains the one of `models` (K, P) that has the lowest loss on its data."""
+    work = ChooseByLoss(local.at_round(ctx.round), judge)
+    replies = yield ctx.request(work, {"models": models})
+    return TrainedBest(replies.clients, **replies.columns)
+
+
+def train_best_summed(
     models: Tensor,
     ctx: Context,
     local: LocalTraining,
     reduction: Reduction,
     judge: Judge = "all",
 ) -> Flow[SummedBest]:
-    """Each client trains the one of `models` (K, P) that has the lowest loss on its data."""
+    """As `train_best`, where only the sums over those who chose alike matter."""
     work = ChooseByLoss(local.at_round(ctx.round), judge)
     replies = yield ctx.request(work, {"models": models}, reduction)
     sums, rest = _summed(reduction, replies)

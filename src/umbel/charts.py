@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -84,6 +84,7 @@ class Heatmap:
     tree: tuple[Branch, ...] = ()  # the dendrogram of the rows
     breaks: tuple[int, ...] = ()  # rows, and columns of a square matrix, where clusters begin
     details: tuple[str, ...] = ()  # more to know about each row
+    blocks: tuple[str, ...] = ()  # names of the rows before, between and after the breaks
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class Dot:
     size: float  # in proportion to its area
     group: str  # dots of one group have one colour and one shape
     text: str  # what there is to know about it
+    name: str = ""  # a short one is written on it, where there is room
 
 
 @dataclass(frozen=True)
@@ -117,19 +119,75 @@ class Scatter:
     group_title: str = ""  # what the groups of dots are; nothing: they have no legend
     labels: tuple[Label, ...] = ()
     is_map: bool = False  # places mean nothing: no axes, and the same scale on both
+    named: bool = False  # groups lie apart: each has its name beside it in place of a legend
 
     @property
     def groups(self) -> tuple[str, ...]:
-        """The groups of dots, in their order: numbers by size, then words by the alphabet."""
-        return tuple(sorted({dot.group for dot in self.dots}, key=_by_number))
+        """The groups of dots, in their order."""
+        return in_order(dot.group for dot in self.dots)
 
 
-Figure = Chart | Heatmap | Scatter
+@dataclass(frozen=True)
+class Middle:
+    """A mean with its interval."""
+
+    at: float
+    low: float
+    high: float
+    sure: bool = True  # drawn full, and hollow if not
+    text: str = ""  # what there is to know about it
+
+
+@dataclass(frozen=True)
+class Strip:
+    """A row with its name beside it: dots along one axis, and their mean."""
+
+    name: str
+    dots: tuple[Dot, ...] = ()  # y: from -0.5 to 0.5 across the row
+    middle: Middle | None = None
+    after: str = ""  # goes on the name, and is shown however long that is
+
+
+@dataclass(frozen=True)
+class Strips:
+    """Rows over one axis, the first on top."""
+
+    title: str
+    x_title: str
+    strips: tuple[Strip, ...]
+    group_title: str = ""
+    sides: tuple[str, str] | None = None  # what is below zero, and above, if that is of interest
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups of dots, in their order."""
+        return in_order(dot.group for strip in self.strips for dot in strip.dots)
+
+
+Figure = Chart | Heatmap | Scatter | Strips
 
 
 def turn(cycle: Sequence[T], number: int) -> T:
     """The n-th of so many looks, again from the first after the last."""
     return cycle[number % len(cycle)]
+
+
+def in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Each name once: numbers by size, then words by the alphabet."""
+    return tuple(sorted(set(names), key=_by_number))
+
+
+def swarm(values: Sequence[float], width: float = 60, room: float = 0.38) -> list[float]:
+    """How far each of these dots in a row is moved aside so that it hides no other."""
+    reach = (max(values) - min(values)) / width if values else 0.0
+    taken: dict[int, int] = {}
+    aside = []
+    for value in values:
+        place = round((value - min(values)) / reach) if reach else 0
+        number = taken[place] = taken.get(place, -1) + 1
+        aside.append((number + 1) // 2 * (1 if number % 2 else -1))
+    step = min(0.1, room / max(1, *map(abs, aside))) if aside else 0.0
+    return [each * step for each in aside]
 
 
 def _by_number(name: str) -> tuple[bool, float, str]:

@@ -69,6 +69,17 @@ def labels(file: Path) -> Tensor:
         raise UsageError(f"{file}: not a readable checkpoint: {error}") from None
 
 
+def next_round(file: Path) -> int:
+    """The number of the round to come; 0 without a checkpoint. Raises `UsageError` as `load`."""
+    if not file.is_file():
+        return 0
+    try:
+        with safe_open(file, framework="pt") as opened:
+            return int(json.loads((opened.metadata() or {})["umbel"])["next_round"])
+    except (OSError, SafetensorError, ValueError, KeyError) as error:
+        raise UsageError(f"{file}: not a readable checkpoint: {error}") from None
+
+
 def replace_durably(beside: Path, file: Path) -> None:
     """Rename a finished file over another, on disk before anybody sees it."""
     with beside.open("rb") as written:

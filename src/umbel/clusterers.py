@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -12,12 +12,16 @@ from torch import Tensor
 
 from umbel.checks import check
 from umbel.clustering import agglomerate, check_cut, k_medoids
+from umbel.settings import Settings
 
 Noise = Literal["join", "apart"]
 
+UNTOLD = 2
+"""The number of medoids where nobody says one."""
+
 
 @dataclass(frozen=True)
-class Clusterer(ABC):
+class Clusterer(Settings, ABC):
     """Distances (N, N) -> labels (N,), 0 to K-1."""
 
     @abstractmethod
@@ -29,13 +33,14 @@ class Clusterer(ABC):
 class KMedoids(Clusterer):
     """k-medoids: FasterPAM, the best of ten starts."""
 
-    num_clusters: int = 2
+    num_clusters: int | None = None  # default: 2
 
     def __post_init__(self) -> None:
-        check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
+        number = self.num_clusters
+        check(number is None or number >= 1, "num_clusters", number, "1 or more")
 
     def __call__(self, distance: Tensor, seed: int) -> Tensor:
-        return k_medoids(distance, self.num_clusters, seed)
+        return k_medoids(distance, self.num_clusters or UNTOLD, seed)
 
 
 @dataclass(frozen=True)
@@ -47,7 +52,8 @@ class Agglomerative(Clusterer):
     threshold: float | None = None
 
     def __post_init__(self) -> None:
-        check_cut(self.num_clusters, self.threshold)
+        if self.num_clusters is not None or self.threshold is not None:
+            check_cut(self.num_clusters, self.threshold)
 
     def __call__(self, distance: Tensor, seed: int) -> Tensor:  # noqa: ARG002
         return agglomerate(distance, self.linkage, self.num_clusters, self.threshold)
@@ -97,6 +103,42 @@ class HDBSCAN(Clusterer):
         )
         found = method.fit(distance.double().numpy())
         return settled(torch.from_numpy(found.labels_).long(), distance, self.noise)
+
+
+def parted(clusterer: Clusterer, num_clusters: int | None) -> tuple[Clusterer, int | None]:
+    """A clusterer without its number of clusters, and the number that it or the caller says.
+
+    Raises `UsageError` where both say one and they differ, where the clusterer finds the number by
+    itself, or where it needs one.
+    """
+    defaults = {member.name: member.default for member in fields(clusterer)}
+    if defaults.get("num_clusters", MISSING) is not None:
+        expected = f"for {type(clusterer).__name__}, which takes no number of clusters from others"
+        check(num_clusters is None, "num_clusters", num_clusters, expected)
+        return clusterer, None
+    own: int | None = vars(clusterer)["num_clusters"]
+    agreed = own is None or num_clusters in (None, own)
+    check(
+        agreed, "clusterer.num_clusters", own, f"{num_clusters}, as num_clusters says: say it once"
+    )
+    number = num_clusters if own is None else own
+    if isinstance(clusterer, KMedoids):
+        number = UNTOLD if number is None else number
+    if isinstance(clusterer, Agglomerative):
+        check_cut(number, clusterer.threshold)
+    joined(clusterer, number)  # a number that it can't take is refused
+    return _told(clusterer, None), number
+
+
+def joined(clusterer: Clusterer, num_clusters: int | None) -> Clusterer:
+    """The clusterer, told the number of clusters if there is one to tell."""
+    return clusterer if num_clusters is None else _told(clusterer, num_clusters)
+
+
+def _told(clusterer: Clusterer, num_clusters: int | None) -> Clusterer:
+    settings: Any = clusterer
+    told: Clusterer = replace(settings, num_clusters=num_clusters)
+    return told
 
 
 def settled(labels: Tensor, distance: Tensor, noise: Noise) -> Tensor:

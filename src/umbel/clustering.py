@@ -16,6 +16,11 @@ from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
 from umbel.checks import check
+from umbel.settings import check_type
+
+Metric = Literal["l1", "l2", "cosine"]
+Angles = Literal["smallest", "sum"]
+Linkage = Literal["complete", "average", "single", "ward"]
 
 LARGEST_GRAM = 4000
 """Above so many clients and so many values each, an SVD is randomised."""
@@ -58,11 +63,12 @@ def spectral(rows: Tensor, num_clusters: int, seed: int) -> Tensor:
     return k_means(leading_projection(rows, num_clusters, seed), num_clusters, seed)
 
 
-def distances(rows: Tensor, others: Tensor, metric: Literal["l1", "l2", "cosine"]) -> Tensor:
+def distances(rows: Tensor, others: Tensor, metric: Metric) -> Tensor:
     """Distance of each of the rows (N, P) from each of the others (L, P): (N, L).
 
     The cosine distance is 1 minus the cosine, so 1 from a row that is zero.
     """
+    check_type("metric", metric, Metric)
     rows, others = rows.double(), others.double()
     if metric == "cosine":
         return 1 - normalize(rows, dim=1) @ normalize(others, dim=1).T
@@ -84,13 +90,14 @@ def orthonormal_bases(vectors: Tensor) -> Tensor:
     return found
 
 
-def principal_angles(bases: Tensor, others: Tensor, measure: Literal["smallest", "sum"]) -> Tensor:
+def principal_angles(bases: Tensor, others: Tensor, measure: Angles) -> Tensor:
     """Angles in degrees between subspaces of orthonormal bases (N, D, Q), (L, D, Q): (N, L).
 
     The cosines of the principal angles are the singular values of U_i^T U_j (Björck & Golub
     1973); there are as many as the smaller of the two has dimensions. A subspace without any is
     90 degrees from every other.
     """
+    check_type("measure", measure, Angles)
     rank = (others != 0).any(1).sum(1)
     rows = []
     for basis in bases:
@@ -149,7 +156,7 @@ def _best_medoids(matrix: NDArray[np.float64], num_clusters: int, starts: NDArra
 
 def agglomerate(
     distance: Tensor,
-    linkage: Literal["complete", "average", "single", "ward"],
+    linkage: Linkage,
     num_clusters: int | None = None,
     threshold: float | None = None,
 ) -> Tensor:
@@ -159,6 +166,7 @@ def agglomerate(
     """
     from sklearn.cluster import AgglomerativeClustering
 
+    check_type("linkage", linkage, Linkage)
     check_cut(num_clusters, threshold)
     if len(distance) < 2:
         return torch.zeros(len(distance), dtype=torch.long)

@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import tomli_w
 from cattrs import Converter
-from cattrs.errors import BaseValidationError
+from cattrs.errors import BaseValidationError, IterableValidationError, IterableValidationNote
 from cattrs.gen import make_dict_structure_fn
 
 from umbel.algorithms import ALGORITHMS
@@ -27,6 +26,7 @@ from umbel.experiment import Experiment
 from umbel.models import MODELS, Model
 from umbel.optimizers import OPTIMIZERS, Optimizer
 from umbel.problems import nearest, problems
+from umbel.settings import SCALARS, UnfitError, bare, choice, is_choice, is_tuple, items_of, scalar
 from umbel.work import WORKS, Work
 
 REGISTRIES: Mapping[type, Mapping[str, Any]] = {
@@ -39,13 +39,6 @@ REGISTRIES: Mapping[type, Mapping[str, Any]] = {
     Work: WORKS,
 }
 """What the `name` of a table stands for, by what the table describes."""
-
-SCALARS: Mapping[type, str] = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "a string",
-}
 
 
 def read(file: Path, settings: Sequence[str] = ()) -> Experiment:
@@ -104,7 +97,7 @@ def plain(value: Any, declared: Any = None) -> Any:
         unsaid = members[f.name] is None and f.default is not None
         check(not unsaid, f.name, None, "a value that TOML has: what is left out is the default")
     table = {name: member for name, member in members.items() if member is not None}
-    open_types = [_bare(kind) for kind in (declared, *get_args(declared))]
+    open_types = [bare(kind) for kind in (declared, *get_args(declared))]
     if declared is None:
         open_types = [kind for kind in REGISTRIES if isinstance(value, kind)]
     kind = next((kind for kind in open_types if kind in REGISTRIES), None)
@@ -142,7 +135,7 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in over.items():
         below = result.get(key)
         if isinstance(below, Mapping) and isinstance(value, Mapping) and _same_name(below, value):
-            result[key] = merged(below, value)
+            result[key] = merged(_without_former(below, value), value)
         else:
             result[key] = value
     return result
@@ -150,6 +143,33 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 def _same_name(below: Mapping[str, Any], over: Mapping[str, Any]) -> bool:
     return "name" not in over or "name" not in below or over["name"] == below["name"]
+
+
+def _without_former(below: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The lower table without what the upper one says by a former or a present name."""
+    kind = ALGORITHMS.get(str(over.get("name", below.get("name"))))
+    for names in kind.former.items() if kind else ():
+        if any(_says(over, name.split(".")) for name in names):
+            for name in names:
+                below = _without(below, name.split("."))
+    return below
+
+
+def _says(table: Any, path: Sequence[str]) -> bool:
+    for name in path:
+        if not isinstance(table, Mapping) or name not in table:
+            return False
+        table = table[name]
+    return True
+
+
+def _without(table: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
+    if not _says(table, path):
+        return table
+    name, *rest = path
+    if rest:
+        return {**table, name: _without(table[name], rest)}
+    return {key: value for key, value in table.items() if key != name}
 
 
 def parse_setting(text: str) -> dict[str, Any]:
@@ -167,77 +187,58 @@ def parse_setting(text: str) -> dict[str, Any]:
     return result
 
 
-class _UnfitError(ValueError):
-    """A value of the wrong type; the message starts with the value, not with a field."""
-
-
 @cache
 def _converter() -> Converter:
     converter = Converter(forbid_extra_keys=True)
 
     def tables_only(kind: Any) -> Any:
         fill: Any = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True)
-        return lambda value, kind: fill(_table(value), kind)
+        return lambda value, kind: value if isinstance(value, kind) else fill(_table(value), kind)
 
     converter.register_structure_hook_factory(is_dataclass, tables_only)
     for kind in SCALARS:
-        converter.register_structure_hook(kind, _scalar)
-    converter.register_structure_hook_func(_is_choice, _choice)
+        converter.register_structure_hook(kind, scalar)
+    converter.register_structure_hook_func(is_choice, choice)
+    converter.register_structure_hook_func(is_tuple, _tuple)
     converter.register_structure_hook_func(
-        lambda kind: _bare(kind) in REGISTRIES, lambda value, kind: _named(value, _bare(kind))
+        lambda kind: bare(kind) in REGISTRIES, lambda value, kind: _named(value, bare(kind))
     )
     return converter
 
 
-def _bare(kind: Any) -> Any:
-    """Algorithm[Any] -> Algorithm."""
-    return get_origin(kind) or kind
-
-
 def _table(value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise _UnfitError(f"{value!r} is not a table")
+        raise UnfitError(f"{value!r} is not a table")
     return value
 
 
-def _scalar(value: Any, kind: type) -> Any:
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if type(value) is not kind:
-        raise _UnfitError(f"{value!r} is not {SCALARS[kind]}")
-    return value
-
-
-def _is_choice(kind: Any) -> bool:
-    members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    literal = any(get_origin(member) is Literal for member in members)
-    return literal or (len(members) > 1 and all(m in (NoneType, *SCALARS) for m in members))
-
-
-def _choice(value: Any, kind: Any) -> Any:
-    """One of several scalars or literals."""
-    members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    expected = []
-    for member in members:
-        if get_origin(member) is Literal:
-            if value in get_args(member):
-                return value
-            expected += [f'"{choice}"' for choice in get_args(member)]
-        elif member is not NoneType:
-            try:
-                return _scalar(value, member)
-            except _UnfitError:
-                expected.append(SCALARS[member])
-    raise _UnfitError(f"{value!r} is not {' or '.join(expected)}")
+def _tuple(value: Any, kind: Any) -> tuple[Any, ...]:
+    items, errors = [], []
+    for number, (item, member) in enumerate(items_of(value, kind)):
+        try:
+            items.append(_converter().structure(item, member))
+        except Exception as error:
+            error.add_note(IterableValidationNote("", number, member))
+            errors.append(error)
+    if errors:
+        raise IterableValidationError("", errors, kind)
+    return tuple(items)
 
 
 def _named(table: Any, kind: type) -> Any:
     """The table's `name` says which dataclass, or which value to change, the rest what to set."""
+    if isinstance(table, kind):
+        return table
     settings = dict(_table(table))
     entry = _entry(settings.pop("name", None), kind)
     if not isinstance(entry, type):
         below = {key: value for key, value in plain(entry).items() if key != "name"}
         entry, settings = type(entry), merged(below, settings)
+    for former, present in entry.former.items():
+        if former in settings:
+            twice = present in settings
+            check(not twice, former, settings[former], f"said once: it is {present} now")
+            settings[present] = settings.pop(former)
     return _converter().structure(settings, entry)
 
 

@@ -19,6 +19,7 @@ from torch import Tensor
 from umbel.algorithms.base import Algorithm, State
 from umbel.checkpoint import replace_durably
 from umbel.checks import UsageError
+from umbel.summary import in_short
 
 REGULAR, TURNS = 14, 5
 """How many files there are at most, at the spacing and of the other rounds; and the first."""
@@ -30,6 +31,8 @@ class Snapshot:
 
     round: int
     tensors: Mapping[str, Tensor]
+
+    __repr__ = in_short
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,19 @@ class EvidenceFolder:
             self._save(number, algorithm.evidence(after), apart=turn or is_last)
             self._thin(number + 1)
 
+    def go_on(self, last: int, turn: bool) -> None:
+        """Keep of the round that was the last so far what is kept of one that is not.
+
+        `turn` says whether the number of models changed in it.
+        """
+        file = self._file(last)
+        if turn or not file.is_file():
+            return
+        if (last + 1) % spacing(last + 1) == 0:
+            self._save(last, _opened(file)[0], apart=False)
+        else:
+            file.unlink()
+
     def cut(self, next_round: int) -> None:
         """Remove what is of rounds that are to be done again, and what a kill left half written."""
         kept = {file for number, file in self._files() if number < next_round}
@@ -66,7 +82,7 @@ class EvidenceFolder:
         if not tensors:
             return
         self.path.mkdir(exist_ok=True)
-        file = self.path / f"round-{number:05}.safetensors"
+        file = self._file(number)
         beside = file.with_suffix(".partial")
         values = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
         save_file(values, beside, {"umbel": json.dumps({"apart": apart})})
@@ -80,6 +96,9 @@ class EvidenceFolder:
         for number, file in self._files():
             if number not in kept:
                 file.unlink()
+
+    def _file(self, number: int) -> Path:
+        return self.path / f"round-{number:05}.safetensors"
 
     def _files(self) -> Iterator[tuple[int, Path]]:
         """The files by their rounds, in order."""

@@ -4,35 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from umbel.algorithms.base import Algorithm, Assigned, Setup, State
+from umbel.algorithms.base import Algorithm, Assigned, Known, Setup, State
 from umbel.ask import Context
+from umbel.budget import Budget, Until
 from umbel.checks import check
+from umbel.counted import Counted
 from umbel.data.federation import Federation
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings, make_engine
+from umbel.engines.fit import advice, check_batches
 from umbel.engines.private import Private
 from umbel.engines.wrappers import Faults, Faulty, Guarded, Metered, QuorumError
 from umbel.flow import Engine, drive
 from umbel.models import Model
 from umbel.net import Net
+from umbel.notebooks import named
+from umbel.objectives import OBJECTIVES, Objective, ObjectiveName
 from umbel.privacy import Privacy
 from umbel.records import Record, make_record
 from umbel.scores import ClientScores, score
 from umbel.seeds import Stream, generator, seed_of
+from umbel.settings import Settings
+from umbel.summary import settings
 from umbel.validation import Limits
+
+if TYPE_CHECKING:
+    from umbel.result import Result
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Settings):
     """One method on one federation under one seed: `for state, record in run.rounds(60)`."""
 
     algorithm: Algorithm[Any]
@@ -50,6 +61,21 @@ class Run:
         check(self.seed >= 0, "seed", self.seed, "0 or more")
         check(0 < self.participation <= 1, "participation", self.participation, "in (0, 1]")
         check(self.evaluate_every >= 1, "evaluate_every", self.evaluate_every, "1 or more")
+        expected = "a Net; write Net(lambda: MyModule(...))"
+        check(isinstance(self.net, Net), "net", self.net, expected)
+        # How many clients there are is checked before the first round: a run may be of newcomers.
+        self.algorithm.check(Known(self.participation, layout=self.net.layout))
+
+    def __repr__(self) -> str:
+        share = "" if self.participation == 1 else f", participation {self.participation:g}"
+        method = settings(self.algorithm)
+        return f"Run: {method}, seed {self.seed}{share}; {self.federation!r}; {self.net!r}"
+
+    def _repr_html_(self) -> str:
+        lines = [("method", settings(self.algorithm)), ("federation", repr(self.federation))]
+        lines += [("network", repr(self.net)), ("seed", str(self.seed))]
+        lines += [("participation", f"{self.participation:g}")]
+        return named(lines, f"Run of {type(self.algorithm).__name__}")._repr_html_()
 
     @cached_property
     def clients(self) -> Engine:
@@ -57,6 +83,7 @@ class Run:
         if not isinstance(self.engine, EngineSettings):
             return self.engine
         engine = make_engine(self.net, self.federation, self.engine)
+        check_batches(self.net, self.federation, self.algorithm)
         return engine if self.privacy.clip is None else Private(engine, self.privacy)
 
     def start(self, num_rounds: int) -> State:
@@ -73,23 +100,60 @@ class Run:
         )
 
     def rounds(
-        self, num_rounds: int, state: State | None = None, first: int = 0
+        self,
+        num_rounds: int,
+        state: State | None = None,
+        first: int = 0,
+        *,
+        folder: Path | str | None = None,
     ) -> Iterator[tuple[State, Record]]:
         """The state after each round and what was measured in it.
 
-        To go on where a run stopped, give its last state and the number of the round to come.
-        Raises `QuorumError` when too few clients give a usable reply.
+        To go on where a run stopped, give its last state and the number of the round to come. With
+        a `folder`, every round is on disk before it is yielded, and those that are there already
+        are not done again. Raises `QuorumError` when too few clients give a usable reply, and
+        `UsageError` where the folder holds another run or can't hold this one.
         """
-        for after, record, _ in self.scored_rounds(num_rounds, state, first):
-            yield after, record
+        if folder is None:
+            scored = self.scored_rounds(num_rounds, state, first)
+            return Counted(((after, record) for after, record, _ in scored), num_rounds - first)
+        from umbel.saving import rounds_in
+
+        check(state is None and first == 0, "folder", str(folder), "what tells where to go on, too")
+        return rounds_in(self, folder, num_rounds, Budget())
+
+    def save(
+        self,
+        folder: Path | str,
+        rounds: int,
+        *,
+        until: Until = (),
+        max_time: float | str | None = None,
+        checkpoint_every: int = 1,
+    ) -> Result:
+        """Do all rounds in a folder, or those that are left there, and return what they came to.
+
+        It stops earlier where a goal is reached, such as `until="accuracy=0.9"`, or the time is
+        up, as after `max_time="10m"`. Killed, it goes on by the same call. Raises `UsageError`
+        where the folder holds another run, or can't hold a part of this one.
+        """
+        from umbel.saving import save
+
+        return save(self, folder, rounds, Budget.of(until, max_time), checkpoint_every)
 
     def scored_rounds(
         self, num_rounds: int, state: State | None = None, first: int = 0
     ) -> Iterator[tuple[State, Record, ClientScores | None]]:
         """As `rounds`, with the scores of every client where the round was evaluated."""
         state = self.start(num_rounds) if state is None else state
+        return self._scored(num_rounds, state, first)
+
+    def _scored(
+        self, num_rounds: int, state: State, first: int
+    ) -> Iterator[tuple[State, Record, ClientScores | None]]:
         meter = Metered(Faulty(self.clients, self.faults) if self.faults.any else self.clients)
-        guard = Guarded(meter, self.limits)
+        diverging = None if self.faults.any else partial(advice, self.federation)
+        guard = Guarded(meter, self.limits, diverging)
         for number in range(first, num_rounds):
             began = perf_counter()
             context = self.context(number, num_rounds)
@@ -168,8 +232,13 @@ def first_state(
     return state
 
 
+def objective_for(federation: Federation, name: ObjectiveName) -> Objective:
+    """What models of these clients are trained for."""
+    return federation.objective if name == "auto" else OBJECTIVES[name]
+
+
 @dataclass(frozen=True)
-class Experiment:
+class Experiment(Settings):
     """Everything needed to make a run again."""
 
     scenario: Scenario
@@ -186,6 +255,7 @@ class Experiment:
     limits: Limits = field(default_factory=Limits)
     faults: Faults = field(default_factory=Faults)
     privacy: Privacy = field(default_factory=Privacy)
+    objective: ObjectiveName = "auto"  # classification of labels, regression of other y; or say
 
     def __post_init__(self) -> None:
         fine = bool(self.name) and not set(self.name) & set("/\\\0") and self.name[0] != "."
@@ -195,6 +265,8 @@ class Experiment:
         check(0 < self.participation <= 1, "participation", self.participation, "in (0, 1]")
         check(self.evaluate_every >= 1, "evaluate_every", self.evaluate_every, "1 or more")
         check(self.checkpoint_every >= 1, "checkpoint_every", self.checkpoint_every, "1 or more")
+        clients: int | None = getattr(self.scenario, "clients", None)
+        self.algorithm.check(Known(self.participation, clients))
 
     def with_seed(self, seed: int) -> Experiment:
         """The same experiment under another seed."""
@@ -204,13 +276,18 @@ class Experiment:
         """Build the federation and the network: the run, before its first round."""
         return self.run(self.scenario.build(self.seed, sources), self.engine)
 
+    def net(self, federation: Federation) -> Net:
+        """The network for these clients."""
+        shape, objective = federation.input_shape, objective_for(federation, self.objective)
+        outputs = federation.num_outputs_for(objective)
+        return Net(lambda: self.model.build(shape, outputs), objective)
+
     def run(self, federation: Federation, engine: EngineSettings | Engine) -> Run:
         """The run on this federation, whose clients work there."""
-        shape, outputs = federation.input_shape, federation.num_outputs
         return Run(
             self.algorithm,
             federation,
-            Net(lambda: self.model.build(shape, outputs), federation.objective),
+            self.net(federation),
             self.seed,
             self.participation,
             self.evaluate_every,

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from torch import Tensor
 
 from umbel.reduction import Reduction, Sums
+from umbel.summary import in_short
 from umbel.work.base import Work
 
 T = TypeVar("T")
@@ -27,6 +28,8 @@ class Rows:
 
     table: Tensor  # (K, ...)
     index: Tensor  # (N,) int64
+
+    __repr__ = in_short
 
     def row(self, position: int) -> Tensor:
         """The row of the client at this position of the request, as a view."""
@@ -48,6 +51,8 @@ class Request:
     each: Mapping[str, Rows] = field(default_factory=dict)
     optional: bool = False  # the round can do without: no quorum, not even one reply
     reduction: Reduction | None = None  # what may come in place of the rows of a column
+
+    __repr__ = in_short
 
     def sent_to(self, position: int) -> dict[str, Tensor]:
         """What the client at this position receives."""
@@ -75,6 +80,8 @@ class Replies:
     refused: Mapping[int, str] = field(default_factory=dict)  # client: why its answer is set aside
     sums: Sums | None = None  # in place of the column that the request's reduction names
 
+    __repr__ = in_short
+
     def pick(self, positions: Tensor) -> Replies:
         """The replies at these positions, in their order."""
         columns = {name: column[positions] for name, column in self.columns.items()}
@@ -90,6 +97,7 @@ Flow: TypeAlias = Generator[Request, Replies, T]
 """Server-side work towards a T that asks clients on the way."""
 
 
+@runtime_checkable
 class Engine(Protocol):
     """Where clients work: a loop, one batched tensor program, machines elsewhere."""
 

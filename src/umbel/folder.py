@@ -2,46 +2,28 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 import os
-import platform
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from filelock import FileLock, Timeout
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
 
 from umbel import checkpoint, config
 from umbel.algorithms.base import State
+from umbel.budget import Budget, Stop
 from umbel.checks import InUseError, UsageError, check
 from umbel.client_rows import read_rows, write_rows
+from umbel.environment import environment
 from umbel.evidence import EvidenceFolder
 from umbel.experiment import Experiment, Run
+from umbel.models_folder import ModelsFolder
 from umbel.records import Record
 from umbel.scores import ClientScores
-from umbel.version import __version__
-
-PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "kmedoids", "safetensors")
-
-
-@dataclass(frozen=True)
-class MadeFor:
-    """What the model of a cluster fits: the header of its file."""
-
-    input_shape: tuple[int, ...]
-    num_outputs: int
-    num_classes: int | None  # None: regression
-    label: int  # the cluster as the method's state calls it
 
 
 @dataclass(frozen=True)
@@ -66,6 +48,8 @@ class RunFolder:
             )
         folder.path.mkdir(parents=True, exist_ok=True)
         with folder.locked():
+            for left in ("stopped.json", "budget.json"):
+                folder.file(left).unlink(missing_ok=True)
             _write_text(folder.file("experiment.toml"), config.write(experiment))
         return folder
 
@@ -101,7 +85,8 @@ class RunFolder:
             with FileLock(self.file(".lock"), timeout=-1 if patiently else 0):
                 yield
         except Timeout:
-            raise InUseError(f"{self.path}: in use: another process is running in it") from None
+            inside = "another process is running in it, or a loop over its rounds is not closed"
+            raise InUseError(f"{self.path}: in use: {inside}") from None
 
     def file(self, name: str) -> Path:
         """Where this file of the run is."""
@@ -125,8 +110,20 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether all rounds are done and the results written."""
+        """Whether all rounds are done, or it was stopped, and the results are written."""
         return self.file("clusters.csv").is_file()
+
+    @property
+    def stop(self) -> Stop | None:
+        """Where and why the run ended before its last round, if it did."""
+        table = self._json("stopped.json")
+        return None if table is None else Stop(int(table["rounds"]), str(table["why"]))
+
+    @property
+    def budget(self) -> Budget:
+        """When the run is to stop."""
+        table = self._json("budget.json")
+        return Budget() if table is None else Budget.from_plain(table)
 
     @property
     def num_clients(self) -> int:
@@ -142,7 +139,9 @@ class RunFolder:
         """
         finished = self.finished  # asked first: another process may be writing the last record
         records = self._whole_records()
-        rounds = self.experiment.rounds if finished else len(records)
+        stop = self.stop
+        planned = self.experiment.rounds if stop is None else stop.rounds
+        rounds = planned if finished else len(records)
         if len(records) != rounds:
             found = f"{len(records)} whole records instead of {rounds}, as the run is finished"
             raise UsageError(f"{self.file('records.jsonl')}: damaged: {found}")
@@ -165,6 +164,14 @@ class RunFolder:
             records.append(record)
         return records
 
+    def _json(self, name: str) -> Any:
+        """What a JSON file of the run says, None without it. Raises `UsageError` if damaged."""
+        file = self.file(name)
+        try:
+            return json.loads(file.read_text("utf-8")) if file.is_file() else None
+        except ValueError as error:
+            raise UsageError(f"{file}: damaged: {error}") from None
+
     def write(self, name: str, text: str) -> None:
         """Replace a file, which is whole whenever the process is killed."""
         _write_text(self.file(name), text)
@@ -175,6 +182,11 @@ class RunFolder:
             lines.write(record.to_json() + "\n")
             lines.flush()
             os.fsync(lines.fileno())
+
+    def replace_last(self, record: Record) -> None:
+        """Replace the last line."""
+        lines = [earlier.to_json() + "\n" for earlier in (*self.records()[:-1], record)]
+        self.write("records.jsonl", "".join(lines))
 
     def save(self, state: State, next_round: int) -> None:
         """Replace the checkpoint."""
@@ -202,66 +214,59 @@ class RunFolder:
         return state, next_round
 
     def finish(self, run: Run, scores: ClientScores) -> None:
-        """Write the model and the clients of every cluster.
-
-        Of a mixture that is the component that stands for the cluster, of personal models the one
-        that they were adapted from.
-        """
-        models, federation = self.file("models"), run.federation
-        shape, classes = federation.input_shape, federation.num_classes
-        shutil.rmtree(models, ignore_errors=True)
-        models.mkdir()
-        for cluster in range(int(scores.clusters.max()) + 1):
-            client = int(np.flatnonzero(scores.clusters == cluster)[0])
-            theta = scores.models.table[scores.models.index[client]]
-            tensors = {n: t.contiguous() for n, t in run.net.layout.tensors(theta).items()}
-            label = int(scores.labels[client])
-            made_for = MadeFor(shape, federation.num_outputs, classes, label)
-            header = {"umbel": json.dumps(asdict(made_for))}
-            save_file(tensors, models / f"cluster-{cluster}.safetensors", header)
+        """Write the models and the clients of every cluster; after this the run is finished."""
+        self.models.write(run, scores)
         beside = self.file("clusters.csv.partial")
-        write_rows(beside, federation, scores)
+        write_rows(beside, run.federation, scores)
         checkpoint.replace_durably(beside, self.file("clusters.csv"))
+
+    def stop_at(self, stop: Stop) -> None:
+        """Note that the run ends after these rounds, whose checkpoint is there already."""
+        self.write("stopped.json", json.dumps(asdict(stop)) + "\n")
+
+    def replan(self, rounds: int, budget: Budget, turn: bool) -> None:
+        """Have so many rounds altogether, within this budget; a finished run is open again.
+
+        `turn` says whether the number of models changed in the last round. A kill on the way leaves
+        a run that resuming finishes, where it was stopped or by the new plan.
+        """
+        if self.finished:
+            self.file("clusters.csv").unlink()
+            self.evidence.go_on(len(self.records()) - 1, turn)
+        if rounds != self.experiment.rounds:
+            text = config.write(replace(self.experiment, rounds=rounds))
+            self.write("experiment.toml", text)
+        self.set_budget(budget)
+        self.file("stopped.json").unlink(missing_ok=True)
+
+    def set_budget(self, budget: Budget) -> None:
+        """Keep when to stop, for this session and those that resume it."""
+        if budget == Budget():
+            self.file("budget.json").unlink(missing_ok=True)
+        else:
+            self.write("budget.json", json.dumps(budget.plain) + "\n")
 
     def clients(self) -> list[dict[str, str]]:
         """The rows of `clusters.csv` of a finished run, one a client.
 
         Raises `UsageError` if they are not what `finish` wrote.
         """
-        try:
+        with self.putting_right():
             return read_rows(self.file("clusters.csv"))
-        except UsageError as error:
-            raise UsageError(f"{error}; {self._put_right}") from None
-
-    @property
-    def _put_right(self) -> str:
-        """How to get back results that are lost."""
-        return f"remove clusters.csv, and `umbel resume {self.path}` writes it and the models again"
-
-    def made_for(self, cluster: int) -> MadeFor:
-        """What the model of a cluster fits, without reading the model itself."""
-        with self._model_file(cluster) as opened:
-            header = json.loads((opened.metadata() or {})["umbel"])
-            return MadeFor(**{**header, "input_shape": tuple(header["input_shape"])})
-
-    def model(self, cluster: int) -> dict[str, Tensor]:
-        """The tensors of a cluster's model by name."""
-        with self._model_file(cluster) as opened:
-            return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
 
     @contextmanager
-    def _model_file(self, cluster: int) -> Iterator[Any]:
-        """The open file. Raises `UsageError` if it is missing, or not what it should be."""
-        file = self.file("models") / f"cluster-{cluster}.safetensors"
-        if not file.is_file():
-            last = max(int(row["cluster"]) for row in self.clients())
-            check(0 <= cluster <= last, "cluster", cluster, f"a cluster of this run: 0 to {last}")
-            raise UsageError(f"{file}: missing; {self._put_right}")
+    def putting_right(self) -> Iterator[None]:
+        """Say how to get back results that are lost."""
         try:
-            with safe_open(file, framework="pt") as opened:
-                yield opened
-        except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-            raise UsageError(f"{file}: not a readable model of this version: {error}") from None
+            yield
+        except UsageError as error:
+            how = f"remove clusters.csv, and `umbel resume {self.path}` writes it and the models"
+            raise UsageError(f"{error}; {how} again") from None
+
+    @property
+    def models(self) -> ModelsFolder:
+        """The models of clusters and clients, as they are on disk."""
+        return ModelsFolder(self.file("models"))
 
     def note_session(self, began: datetime, seconds: float) -> None:
         """Add to the environment file what ran here, on what, and for how long."""
@@ -271,27 +276,7 @@ class RunFolder:
 
     def sessions(self) -> list[dict[str, Any]]:
         """What ran here, on what, and for how long; nothing while the first session goes on."""
-        file = self.file("environment.json")
-        found: list[dict[str, Any]] = json.loads(file.read_text("utf-8")) if file.is_file() else []
-        return found
-
-
-def environment() -> dict[str, Any]:
-    """Versions and machine."""
-    return {
-        "versions": {"umbel": __version__, "python": platform.python_version()}
-        | {name: importlib.metadata.version(name) for name in PACKAGES},
-        "platform": platform.platform(),
-        "host": platform.node(),
-        "processors": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-    }
-
-
-def now() -> datetime:
-    """The time, for the environment file."""
-    return datetime.now(UTC)
+        return self._json("environment.json") or []
 
 
 def _write_text(file: Path, text: str) -> None:

@@ -10,8 +10,13 @@ from itertools import chain
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.utils.parametrizations import _SpectralNorm
 
 from umbel.checks import UsageError, check
+
+TRACKING = (_NormBase, _SpectralNorm)
+"""Modules of torch that move their buffers while they train: normalisations by statistics."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +55,20 @@ class Layout:
         """
         entries = self.weights + self.rest
         names = [entry.name for entry in entries]
-        for pattern in patterns:
-            hit = any(fnmatchcase(name, pattern) for name in names)
-            check(hit, "shared", pattern, f"a pattern for any of {', '.join(names)}")
-        hits = [any(fnmatchcase(name, pattern) for pattern in patterns) for name in names]
+        hits = matching(names, patterns, "shared")
         sizes = torch.tensor([entry.shape.numel() for entry in entries])
-        return torch.tensor(hits, dtype=torch.bool).repeat_interleave(sizes)
+        flags = torch.tensor([name in hits for name in names], dtype=torch.bool)
+        return flags.repeat_interleave(sizes)
+
+
+def matching(names: Sequence[str], patterns: Sequence[str], field: str) -> set[str]:
+    """The names that match any pattern. Raises `UsageError` for a pattern that matches none."""
+    hits: set[str] = set()
+    for pattern in patterns:
+        found = {name for name in names if fnmatchcase(name, pattern)}
+        check(bool(found), field, pattern, f"a pattern for any of {', '.join(names)}")
+        hits |= found
+    return hits
 
 
 def unflatten(vector: Tensor, entries: Sequence[Entry]) -> dict[str, Tensor]:
@@ -64,22 +77,44 @@ def unflatten(vector: Tensor, entries: Sequence[Entry]) -> dict[str, Tensor]:
     return {e.name: part.view(e.shape) for e, part in zip(entries, parts, strict=True)}
 
 
-def layout_of(module: nn.Module) -> tuple[Layout, torch.dtype]:
-    """The layout of a module's theta, and its type. Raises `UsageError` where it has none."""
-    tensors = {name: t for name, t in tensors_of(module).items() if t.is_floating_point()}
-    weights = [name for name, tensor in tensors.items() if tensor.requires_grad]
+def layout_of(module: nn.Module, moving: Sequence[str] = ()) -> tuple[Layout, torch.dtype]:
+    """The layout of a module's theta, and its type.
+
+    theta holds the parameters, and the buffers that training moves: those of torch's
+    normalisations, and those that a pattern of `moving` names. Raises `UsageError` where nothing is
+    trained, the types are mixed, or a pattern names no buffer.
+    """
+    parameters = dict(module.named_parameters())
+    weights = [name for name, tensor in parameters.items() if tensor.requires_grad]
     if not weights:
         raise UsageError(f"Net: {type(module).__name__} has no parameter to train")
+    frozen = [name for name in parameters if name not in weights]
+    tensors = {name: t for name, t in tensors_of(module).items() if name in parameters}
+    tensors |= {name: dict(module.named_buffers())[name] for name in moved(module, moving)}
     dtypes = {tensor.dtype for tensor in tensors.values()}
-    if len(dtypes) > 1:
+    if len(dtypes) > 1 or not next(iter(dtypes)).is_floating_point:
         raise UsageError(
             f"Net: the module mixes {', '.join(sorted(map(str, dtypes)))}; "
             "cast it to one floating-point type, for example with module.float()"
         )
-    rest = [name for name in tensors if name not in weights]
+    rest = [*frozen, *(name for name in tensors if name not in parameters)]
     entries = {name: Entry(name, tensor.shape) for name, tensor in tensors.items()}
     layout = Layout(tuple(map(entries.__getitem__, weights)), tuple(map(entries.__getitem__, rest)))
     return layout, dtypes.pop()
+
+
+def moved(module: nn.Module, patterns: Sequence[str] = ()) -> list[str]:
+    """The names of the buffers that training moves, in the module's order."""
+    persistent = set(module.state_dict(keep_vars=True))
+    buffers = {name: b for name, b in module.named_buffers() if b.is_floating_point()}
+    named = matching(list(buffers), patterns, "moving") if patterns else set()
+    tracking = {
+        f"{place}.{name}" if place else name
+        for place, part in module.named_modules()
+        if isinstance(part, TRACKING)
+        for name, _ in part.named_buffers(recurse=False)
+    }
+    return [name for name in buffers if name in named or name in tracking & persistent]
 
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:

@@ -1,69 +1,117 @@
 """A torch module and a loss, seen as functions of one flat vector theta (P,).
 
-theta holds the trained parameters first, then whatever else a model carries as floating-point
-numbers: frozen parameters and buffers, such as the running statistics of batch normalisation.
+theta holds the trained parameters first, then frozen parameters and the buffers that training
+moves, such as the running statistics of batch normalisation. All other buffers, such as masks and
+tables of positions, are constants of the module: all models share those of the first one built.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
-from functools import partial
-from typing import Any, Literal, TypeAlias
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, grad_and_value
+from torch.func import vmap
 
 from umbel.checks import check
 from umbel.descent import Descent
+from umbel.kernels.base import Kernel
+from umbel.kernels.chain import Chain
 from umbel.kernels.dense import recognise
+from umbel.kernels.general import General
 from umbel.kernels.in_place import InPlace
-from umbel.kernels.stacked import Stacked
-from umbel.layout import layout_of, tensors_of, unflatten
-from umbel.objectives import CLASSIFICATION, Objective
-from umbel.optimizers import SGD
-from umbel.shard import Batch, Shard, Step, Steps
+from umbel.kernels.modules import Modules
+from umbel.layout import Layout, tensors_of
+from umbel.notebooks import cut
+from umbel.objectives import CLASSIFICATION, OBJECTIVES, Objective
+from umbel.shard import Batch, Shard
+from umbel.summary import counted
 
-Kernel: TypeAlias = Literal["general", "dense", "in-place"]
+KernelName: TypeAlias = Literal["general", "dense", "in-place"]
 """How: any module, many at once if need be; a chain of linear layers; one after another."""
 
 Precision: TypeAlias = Literal["full", "bf16"]
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a net computes; what it computes is the same."""
+
+    kernel: KernelName = "general"
+    precision: Precision = "full"
+    one_by_one: bool = False  # whether it goes through models one after another, without vmap
 
 
 class Net:
     """Pure functions of theta, for any `nn.Module` that `build` makes.
 
     `build` is called again for every new model, under a seed: a module's own initialisation is
-    what `new` returns.
+    what `new` returns. theta holds what a client trains and the statistics of torch's own
+    normalisations; buffers of your own that training moves, such as a running mean, are named by
+    patterns in `moving`. Raises `UsageError` where the module has nothing to train, where theta
+    would mix types, and for a pattern that names no buffer.
     """
 
     def __init__(
-        self, build: Callable[[], nn.Module], objective: Objective = CLASSIFICATION
+        self,
+        build: Callable[[], nn.Module],
+        objective: Objective = CLASSIFICATION,
+        *,
+        moving: Sequence[str] = (),
+        modules: Modules | None = None,
+        way: Way | None = None,
     ) -> None:
         if isinstance(build, nn.Module):
             raise TypeError(
                 "Net needs a function that builds the module, so that it can build it again under "
                 "another seed: write Net(lambda: MyModule(...)) instead of Net(MyModule(...))"
             )
-        self._build = build
-        self.objective = objective
-        self._training = self._built(seed=0).train()
-        self._evaluating = copy.deepcopy(self._training).eval()
-        self.layout, self.dtype = layout_of(self._training)
-        self._counters = _counters(self._training)
-        self._use("general", "full")
+        self.build, self.objective, self.moving = build, objective, tuple(moving)
+        self.way = way or Way()
+        self.modules = modules or Modules.of(_built(build, seed=0), moving)
+        self.kernel = _kernel(self.modules, objective, self.way)
+
+    def __repr__(self) -> str:
+        return f"Net: {type(self.modules.training).__name__}, {self._said}"
+
+    def _repr_html_(self) -> str:
+        entries = [(entry, "yes") for entry in self.layout.weights]
+        entries += [(entry, "no") for entry in self.layout.rest]
+        rows = [(e.name, str(tuple(e.shape)), f"{e.shape.numel():,}", on) for e, on in entries]
+        table = cut(("tensor", "shape", "values", "trained"), rows, repr(self), "tensors")
+        return table._repr_html_()
+
+    @property
+    def _said(self) -> str:
+        held = self.layout.num_values - self.layout.num_weights
+        kinds = [(objective, name) for name, objective in OBJECTIVES.items()]
+        for_what = [name for objective, name in kinds if objective is self.objective]
+        trained = counted(self.layout.num_weights, "trained value")
+        return f"{trained}{f' and {held:,} others' if held else ''}, " + (
+            for_what[0] if for_what else "an objective of its own"
+        )
+
+    @property
+    def layout(self) -> Layout:
+        """What the values of theta are."""
+        return self.modules.layout
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of theta."""
+        return self.modules.dtype
 
     @property
     def parts(self) -> list[nn.Module]:
         """The module and every module inside it."""
-        return list(self._training.modules())
+        return list(self.modules.training.modules())
 
     def new(self, seed: int) -> Tensor:
         """A freshly initialised model: theta (P,), a pure function of the seed."""
-        return self.flatten(self._built(seed))
+        return self.flatten(_built(self.build, seed))
 
     def flatten(self, module: nn.Module) -> Tensor:
         """theta (P,) of a module of this kind."""
@@ -73,7 +121,7 @@ class Net:
 
     def module(self, theta: Tensor) -> nn.Module:
         """A new module that holds the values of theta, in evaluation mode."""
-        module = self._built(seed=0).eval()
+        module = copy.deepcopy(self.modules.evaluating)
         own = tensors_of(module)
         with torch.no_grad():
             for name, values in self.layout.tensors(theta).items():
@@ -82,19 +130,14 @@ class Net:
 
     def to(self, device: torch.device) -> Net:
         """The same net, with the constants of its module on another device."""
-        moved = copy.copy(self)
-        moved._training = copy.deepcopy(self._training).to(device)
-        moved._evaluating = copy.deepcopy(self._evaluating).to(device)
-        moved._counters = _counters(moved._training)
-        moved._use(self._kernel, self._precision)
-        return moved
+        return self._like(self.modules.to(device), self.way)
 
     @property
     def is_dense(self) -> bool:
         """Whether the module is a chain of linear layers, which `using` knows a faster way for."""
-        return recognise(self._training, self.objective) is not None
+        return recognise(self.modules.training, self.objective) is not None
 
-    def using(self, kernel: Kernel, precision: Precision = "full") -> Net:
+    def using(self, kernel: KernelName, precision: Precision = "full") -> Net:
         """The same net, which computes in another way.
 
         Raises `ValueError` where that can't be.
@@ -103,53 +146,25 @@ class Net:
             expected = "possible: only a chain of linear layers with ReLU between them is dense"
             check(self.is_dense, "engine.kernel", kernel, expected)
             check(precision == "full", "engine.precision", precision, '"full" with this kernel')
-        other = copy.copy(self)
-        other._use(kernel, precision)
-        return other
+        return self._like(self.modules, replace(self.way, kernel=kernel, precision=precision))
 
-    def _use(self, kernel: Kernel, precision: Precision) -> None:
-        self._kernel, self._precision = kernel, precision
-        self._cast_to = torch.bfloat16 if precision == "bf16" else None
-        self._dense = recognise(self._training, self.objective) if kernel == "dense" else None
-        self._in_place: InPlace | None = None
-        if kernel == "in-place":
-            weights, rest = (
-                [entry.name for entry in part] for part in (self.layout.weights, self.layout.rest)
-            )
-            self._in_place = InPlace(self._training, weights, rest, self.objective, self._cast_to)
+    def one_by_one(self) -> Net:
+        """The same net, which goes through models one after another: any module can do that."""
+        return self._like(self.modules, replace(self.way, one_by_one=True))
+
+    def _like(self, modules: Modules, way: Way) -> Net:
+        return Net(self.build, self.objective, moving=self.moving, modules=modules, way=way)
+
+    def each(self, function: Callable[[Tensor], Tensor], models: Tensor) -> Tensor:
+        """What a function makes of each of `models` (K, P): (K, ...)."""
+        if self.way.one_by_one:
+            return torch.stack([function(theta) for theta in models])
+        found: Tensor = vmap(function)(models)
+        return found
 
     def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
         """Outputs in evaluation mode: (B, ...)."""
-        if self._dense is None or not self._dense.takes(x):
-            return self._outputs(theta, x)
-        general = lambda one, examples: (self._outputs(one, examples),)  # noqa: E731
-        (result,) = Stacked(self._dense.outputs, general, by_example=True)(theta, x)
-        return result
-
-    def _outputs(self, theta: Tensor, x: Tensor) -> Tensor:
-        with self._cast(x):
-            result: Tensor = functional_call(self._evaluating, self.layout.tensors(theta), (x,))
-        return result
-
-    def _cast(self, x: Tensor) -> AbstractContextManager[Any]:
-        if self._cast_to is None:
-            return nullcontext()
-        return torch.autocast(x.device.type, self._cast_to)
-
-    def count_activations(self, x: Tensor) -> int:
-        """How many values the layers put out for one example, given a batch of one or more."""
-        counts = [0]
-
-        def count(_module: nn.Module, _inputs: object, output: object) -> None:
-            counts[0] += output.numel() if isinstance(output, Tensor) else 0
-
-        leaves = [part for part in self._evaluating.modules() if not list(part.children())]
-        hooks = [leaf.register_forward_hook(count) for leaf in leaves]
-        with torch.no_grad():
-            self._evaluating(x)
-        for hook in hooks:
-            hook.remove()
-        return counts[0] // len(x)
+        return self.kernel.outputs(theta, x)
 
     def losses(self, theta: Tensor, batch: Batch) -> Tensor:
         """Loss of each example in evaluation mode: (B,)."""
@@ -164,89 +179,41 @@ class Net:
         The gradient has shape (num_weights,). The rest (P - num_weights,) has moved where the
         module keeps statistics of what it saw, as batch normalisation does.
         """
-        gradient, _, rest = self._pass(theta, batch, factors)
+        gradient, _, rest = self.kernel.gradient(theta, batch, factors)
         return gradient, rest
 
     def gradient_and_loss(self, theta: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Gradient (num_weights,) of the mean loss in training mode, and that loss ()."""
-        gradient, loss, _ = self._pass(theta, batch)
+        gradient, loss, _ = self.kernel.gradient(theta, batch)
         return gradient, loss
-
-    def _pass(
-        self, theta: Tensor, batch: Batch, factors: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Forward and back in training mode: the gradient, the mean loss, the rest of theta."""
-        if self._dense is not None and self._dense.takes(batch.x, batch.y):
-            shares = batch.shares(theta.dtype)
-            shares = shares if factors is None else shares * factors
-            both = Stacked(self._dense.gradient, self._weighted_pass)
-            gradient, loss = both(theta, batch.x, batch.y, shares)
-            return gradient, loss, theta[len(gradient) :]
-        cut = self.layout.num_weights
-        gradient, (loss, rest) = grad_and_value(self.training_loss, has_aux=True)(
-            theta[:cut], theta[cut:], batch, factors
-        )
-        return gradient, loss, rest
-
-    def _weighted_pass(
-        self, theta: Tensor, x: Tensor, y: Tensor, factors: Tensor
-    ) -> tuple[Tensor, ...]:
-        """Gradient of the sum of losses times factors (B,), and that sum, of a net without rest."""
-        gradient, (mean, _) = grad_and_value(self.training_loss, has_aux=True)(
-            theta, theta[:0], Batch(x, y), factors
-        )
-        return gradient * len(x), mean * len(x)
 
     def descend(self, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
         """The update (P,): theta after a step on each planned mini-batch, minus theta."""
-        if self._in_place is not None:
-            return self._in_place.descend(theta, shard.batches(), descent)
-        plain = type(descent.optimizer) is SGD
-        if self._dense is not None and self._dense.takes(shard.x, shard.y) and plain:
-            fast = partial(self._dense.descend, descent, shard.x, shard.y)
+        return self.kernel.descend(theta, shard, descent)
 
-            def general(one: Tensor, rows: Tensor) -> tuple[Tensor]:
-                planned = Steps(rows, [Step(row, padded=True, may_be_empty=True) for row in rows])
-                return (self._descend(one, replace(shard, planned=planned), descent),)
-
-            (update,) = Stacked(fast, general)(theta, shard.planned.rows)
-            return update
-        return self._descend(theta, shard, descent)
-
-    def _descend(self, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
-        received, cut = theta, self.layout.num_weights
-        memory = descent.optimizer.start(received[:cut])
-        for batch in shard.batches():
-            gradient, rest = self.gradient(theta, batch)
-            if descent.proximal:
-                gradient = gradient + descent.proximal * (theta[:cut] - received[:cut])
-            theta, memory = descent.step(theta, gradient, rest, memory, batch)
-        return theta - received
-
-    def training_loss(
-        self, weights: Tensor, rest: Tensor, batch: Batch, factors: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Mean loss () in training mode, and the rest of theta after the pass."""
-        rest = rest.clone()  # the module updates its buffers in place
-        tensors = {
-            **unflatten(weights, self.layout.weights),
-            **unflatten(rest, self.layout.rest),
-            **{name: buffer.clone() for name, buffer in self._counters},
-        }
-        with self._cast(batch.x):
-            outputs: Tensor = functional_call(self._training, tensors, (batch.x,))
-        losses = self.objective.losses(outputs, batch.y)
-        return batch.mean(losses if factors is None else losses * factors), rest
-
-    def _built(self, seed: int) -> nn.Module:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            module = self._build()
-        if not isinstance(module, nn.Module):
-            raise TypeError(f"Net: build returned {module!r}, which is not an nn.Module")
-        return module
+    def training_loss(self, weights: Tensor, rest: Tensor, batch: Batch) -> Tensor:
+        """Mean loss () in training mode, which can be differentiated more than once."""
+        general = _general(self.modules, self.objective, self.way)
+        return general.loss(weights, rest, batch)[0]
 
 
-def _counters(module: nn.Module) -> list[tuple[str, Tensor]]:
-    """Buffers that are no floating-point numbers: they belong to the module, not to theta."""
-    return [(name, b) for name, b in module.named_buffers() if not b.is_floating_point()]
+def _general(modules: Modules, objective: Objective, way: Way) -> General:
+    return General(modules, objective, torch.bfloat16 if way.precision == "bf16" else None)
+
+
+def _kernel(modules: Modules, objective: Objective, way: Way) -> Kernel:
+    general = _general(modules, objective, way)
+    if way.kernel == "in-place":
+        return InPlace(general)
+    dense = recognise(modules.training, objective) if way.kernel == "dense" else None
+    return general if dense is None else Chain(dense, general)
+
+
+def _built(build: Callable[[], nn.Module], seed: int) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = build()
+    if not isinstance(module, nn.Module):
+        kind = type(module).__name__
+        raise TypeError(f"Net: build returned a {kind}, which is not an nn.Module")
+    return module

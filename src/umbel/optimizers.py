@@ -9,12 +9,13 @@ from typing import TypeAlias
 from torch import Tensor
 
 from umbel.checks import check
+from umbel.settings import Settings
 
 Memory: TypeAlias = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
-class Optimizer(ABC):
+class Optimizer(Settings, ABC):
     """Turns gradients (P,) into directions (P,); the caller subtracts lr times the direction."""
 
     @abstractmethod

@@ -53,8 +53,9 @@ def by_method(outcomes: Sequence[Outcome]) -> list[tuple[str, list[Outcome]]]:
     """
     ordered = sorted(outcomes, key=lambda outcome: (outcome.method, outcome.seed))
     methods = [list(group) for _, group in groupby(ordered, key=lambda o: o.method)]
-    methods.sort(key=lambda runs: -mean([run.last.loss for run in runs]))
-    methods.sort(key=lambda runs: mean([run.last.accuracy for run in runs]))
+    # Rounded, for rounding errors must not order methods that are equal.
+    methods.sort(key=lambda runs: -round(mean([run.last.loss for run in runs]), 9))
+    methods.sort(key=lambda runs: round(mean([run.last.accuracy for run in runs]), 9))
     parts = [parts_of(runs[0].method) for runs in methods]
     bases = _shortened({base for base, _ in parts})
     keys = _shortest({path for _, settings in parts for path in settings})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import BytesIO
 from math import ceil
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.charts import COLOURS, Chart, Figure, Heatmap, Line, Scatter, turn
+from umbel.charts import COLOURS, Chart, Figure, Heatmap, Line, Scatter, Strips, turn
 from umbel.checks import UsageError, check
 from umbel.cluster_count import ClusterCount
 
@@ -38,6 +39,14 @@ def draw(charts: Sequence[Figure], file: Path, columns: int = 2) -> None:
     Raises `UsageError` without the plotting library, or for a file of another kind.
     """
     check_format(file)
+    _save(drawn(charts, columns), file)
+
+
+def drawn(charts: Sequence[Figure], columns: int = 2) -> Any:
+    """The figures side by side, as one of matplotlib's; the last value of a notebook's cell shows.
+
+    Raises `UsageError` without the plotting library.
+    """
     blank = _blank()
     columns = min(columns, len(charts))
     rows = ceil(len(charts) / columns)
@@ -49,12 +58,14 @@ def draw(charts: Sequence[Figure], file: Path, columns: int = 2) -> None:
             _draw_chart(axes, chart)
         elif isinstance(chart, Heatmap):
             _draw_heatmap(figure, axes, chart)
+        elif isinstance(chart, Strips):
+            _draw_strips(axes, chart)
         else:
             _draw_scatter(axes, chart)
         axes.set_title(chart.title, fontsize=10)
     for axes in grid[len(charts) :]:
         axes.set_visible(False)
-    _save(figure, file)
+    return figure
 
 
 def draw_singular_values(count: ClusterCount, file: Path) -> None:
@@ -88,7 +99,16 @@ def _blank() -> Any:
         from matplotlib.figure import Figure as Blank
     except ImportError:
         raise UsageError('figures need an extra: pip install "umbel[plot]"') from None
-    return Blank
+
+    class Shown(Blank):  # type: ignore[misc, unused-ignore]
+        """Shows itself in notebooks, without pyplot and what that keeps for the whole process."""
+
+        def _repr_png_(self) -> bytes:
+            file = BytesIO()
+            self.savefig(file, format="png", dpi=100)
+            return file.getvalue()
+
+    return Shown
 
 
 def _save(figure: Any, file: Path) -> None:
@@ -214,6 +234,39 @@ def _draw_scatter(axes: Any, chart: Scatter) -> None:
         axes.grid(alpha=0.25, linewidth=0.6)
     if chart.group_title and len(chart.groups) > 1:
         axes.legend(title=chart.group_title, fontsize=7, title_fontsize=7, markerscale=0.6)
+
+
+def _draw_strips(axes: Any, chart: Strips) -> None:
+    for look, group in enumerate(chart.groups):
+        found = [(n, d) for n, s in enumerate(chart.strips) for d in s.dots if d.group == group]
+        x, y = [dot.x for _, dot in found], [row + dot.y for row, dot in found]
+        look_of = {"color": turn(COLOURS, look), "marker": turn(MARKERS, look)}
+        axes.scatter(x, y, 14, alpha=0.75, linewidths=0, label=group, **look_of)
+    for row, strip in enumerate(chart.strips):
+        if (middle := strip.middle) is not None:
+            reach = [[middle.at - middle.low], [middle.high - middle.at]]
+            fill = "black" if middle.sure else "white"
+            style: dict[str, Any] = {
+                "color": "black",
+                "marker": "D",
+                "markerfacecolor": fill,
+                "capsize": 2.5,
+            }
+            axes.errorbar([middle.at], [row], xerr=reach, markersize=5, linewidth=1, **style)
+    names = [strip.name + strip.after for strip in chart.strips]
+    axes.set_yticks(range(len(names)), names, fontsize=min(7, 200 / len(names)))
+    axes.set_ylim(len(chart.strips) - 0.5, -0.5)
+    if chart.sides is not None:
+        axes.axvline(0, linewidth=1, color=GREY)
+        for text, side in zip(chart.sides, ("right", "left"), strict=True):
+            words = f"{text} " if side == "right" else f" {text}"
+            place = axes.get_xaxis_transform()
+            axes.text(0, 1, words, ha=side, va="bottom", transform=place, fontsize=7, color=GREY)
+    axes.set(xlabel=chart.x_title)
+    axes.grid(axis="x", alpha=0.25, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    if chart.group_title and len(chart.groups) > 1:
+        axes.legend(title=chart.group_title, fontsize=7, title_fontsize=7)
 
 
 def _numbers(values: Sequence[float]) -> NDArray[np.float64]:

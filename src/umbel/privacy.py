@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from functools import cache
 
 from umbel.checks import UsageError, check
+from umbel.settings import Settings
 
 
 @dataclass(frozen=True)
-class Privacy:
+class Privacy(Settings):
     """Updates leave a client clipped and with Gaussian noise; without `clip`, as they are.
 
     An update is scaled down to the norm `clip` at most, and noise of standard deviation

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import fields
 
 from cattrs.errors import (
@@ -14,12 +13,7 @@ from cattrs.errors import (
 )
 
 from umbel.checks import UsageError
-
-
-def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """A hint for a name that is not known; if none is like it, all names or what is said here."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]}?" if close else otherwise or f"known: {', '.join(known)}"
+from umbel.checks import nearest as nearest
 
 
 def problems(error: BaseValidationError, path: str = "") -> Iterator[str]:

@@ -12,12 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.engines.wrappers import Absences, Traffic
+from umbel.notebooks import named
 from umbel.scores import (
     ClientScores,
     adjusted_rand_index,
     normalised_mutual_information,
     purity,
 )
+from umbel.summary import counted
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,26 @@ class Record:
     refused: Mapping[int, str] = field(default_factory=dict)  # client: why its reply was set aside
     measures: Mapping[str, float | None] = field(default_factory=dict)  # what the method adds
 
+    def __repr__(self) -> str:
+        parts = [f"Record: round {self.round}"]
+        if self.accuracy is not None:
+            parts.append(f"accuracy {self.accuracy:.3f}")
+        elif self.loss is not None:
+            parts.append(f"loss {self.loss:.4g}")
+        if self.num_clusters is not None:
+            parts.append(counted(self.num_clusters, "cluster"))
+        if self.ari is not None:
+            parts.append(f"ARI {self.ari:.2f}")
+        absent = len(self.missing) + len(self.refused)
+        return ", ".join([*parts, f"{absent} absent"] if absent else parts)
+
+    def _repr_html_(self) -> str:
+        known = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "measures"}
+        known |= self.measures
+        known |= {"missing": len(self.missing), "refused": len(self.refused)}
+        lines = [(name, _said(value)) for name, value in known.items() if value is not None]
+        return named(lines, repr(self))._repr_html_()
+
     def untimed(self) -> Record:
         """Without the times, which alone differ when the same run is made twice."""
         return replace(self, seconds=0.0, client_seconds=0.0)
@@ -51,6 +73,10 @@ class Record:
         """Of one of so many runs done side by side: its share of the seconds."""
         seconds, waiting = self.seconds / runs, self.client_seconds / runs
         return replace(self, seconds=seconds, client_seconds=waiting)
+
+    def evaluated(self, scores: ClientScores) -> Record:
+        """With what an evaluation after the round found."""
+        return replace(self, **_quality(scores))
 
     def to_json(self) -> str:
         """One line; what the method adds stands beside the rest."""
@@ -118,6 +144,10 @@ def _agreement(groups: NDArray[np.int64], clusters: NDArray[np.int64]) -> dict[s
         "purity": purity(groups, clusters),
         "nmi": normalised_mutual_information(groups, clusters),
     }
+
+
+def _said(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 def _number(value: float) -> float | None:

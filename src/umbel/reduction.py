@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from umbel.summary import in_short
+
 MANY = 64
 """Above this many clusters, rows are added one by one instead of by a matrix product."""
 
@@ -18,6 +20,8 @@ class Sums:
 
     values: Tensor  # (K, P) sum of weight times row
     weights: Tensor  # (K,) float64, sum of weights
+
+    __repr__ = in_short
 
     def __add__(self, other: Sums) -> Sums:
         return Sums(self.values + other.values, self.weights + other.weights)
@@ -40,6 +44,8 @@ class Reduction:
     weights: str | None = "num_examples"  # the column with a client's weight; None: all equal
     column: str = "update"
     chosen: str = "chosen"  # the column with a client's cluster
+
+    __repr__ = in_short
 
     def of(self, clients: Tensor, columns: Mapping[str, Tensor]) -> tuple[Sums, dict[str, Tensor]]:
         """The sums, and the other columns, of the replies of these clients."""

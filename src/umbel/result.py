@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from umbel import checkpoint
-from umbel.algorithms.base import State
-from umbel.checks import check
+from umbel import checkpoint, courses
+from umbel.algorithms import FLACC, IFCA
+from umbel.algorithms.base import Algorithm, State
+from umbel.checks import UsageError, check
+from umbel.cluster_plot import plot_rows
 from umbel.data.federation import Federation
 from umbel.experiment import Experiment, Run, first_state
-from umbel.folder import MadeFor, RunFolder
+from umbel.folder import RunFolder
+from umbel.mixture import Mixture
+from umbel.models_folder import MadeFor
 from umbel.net import Net
-from umbel.objectives import CLASSIFICATION, REGRESSION
+from umbel.notebooks import cut
+from umbel.objectives import CLASSIFICATION, OBJECTIVES, REGRESSION
+from umbel.own import OwnModule
+from umbel.problems import nearest
 from umbel.records import Record
+from umbel.summary import counted, few, in_short
+
+if TYPE_CHECKING:
+    from umbel.model_export import Exported, Format
+
+CLUSTER_MODELS = (Algorithm.serve, FLACC.serve, IFCA.serve)
+"""Ways to serve each client the model of its cluster."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +43,39 @@ class Result:
     """A finished run, read back: its records, its clusters and their models."""
 
     folder: RunFolder
+    given: Net | None = None  # the net, where only Python knows how to build it
+
+    def __repr__(self) -> str:
+        try:
+            what, *_, last = self.experiment, *self.records
+        except (UsageError, OSError, ValueError):
+            return f"Result: {self.folder.path}, which can't be read"
+        parts = repr(last).removeprefix("Record: ").split(", ")[1:]
+        rounds = counted(last.round + 1, "round")
+        name = f"{what.name}, seed {what.seed}"
+        return f"Result: {self.folder.path}: {name}, {rounds}; {', '.join(parts)}"
+
+    def _repr_html_(self) -> str:
+        members: dict[int, list[str]] = {}
+        try:
+            clusters = sorted(self.clusters.items(), key=lambda item: item[1])
+        except UsageError:
+            clusters = []
+        for name, cluster in clusters:
+            members.setdefault(cluster, []).append(name)
+        rows = [(str(k), f"{len(who):,}", few(who)) for k, who in members.items()]
+        return cut(("cluster", "clients", "members"), rows, repr(self), "clusters")._repr_html_()
+
+    def plot(self) -> Any:
+        """Accuracy, clusters and their agreement with the planted groups, round by round.
+
+        A figure of matplotlib's, as of `umbel.plot`, which compares several runs.
+        """
+        return courses.plot(self.records)
+
+    def plot_clusters(self) -> Any:
+        """Who is in which cluster: a figure of matplotlib's, as of `umbel.plot_clusters`."""
+        return plot_rows(self.folder.clients())
 
     @cached_property
     def experiment(self) -> Experiment:
@@ -45,14 +95,31 @@ class Result:
     @cached_property
     def made_for(self) -> tuple[MadeFor, ...]:
         """What the model of each cluster was made for."""
-        count = max(self.clusters.values()) + 1
-        return tuple(self.folder.made_for(cluster) for cluster in range(count))
+        return tuple(self._made_for(cluster) for cluster in range(self.num_clusters))
+
+    @property
+    def num_clusters(self) -> int:
+        """How many clusters there are."""
+        return max(self.clusters.values()) + 1
 
     @cached_property
     def net(self) -> Net:
-        """The network of all clusters, as functions of a flat vector."""
+        """The network of all clusters, as functions of a flat vector.
+
+        Raises `UsageError` where only Python knows the module and it was not given to `load`.
+        """
+        if self.given is not None:
+            return self.given
         recipe, made_for = self.experiment.model, self.made_for[0]
-        objective = REGRESSION if made_for.num_classes is None else CLASSIFICATION
+        if isinstance(recipe, OwnModule):
+            try:
+                return recipe.net()
+            except UsageError as error:
+                path = self.folder.path
+                how = f'umbel.load("{path}", net) needs it again, and umbel export its --net'
+                raise UsageError(f"{path}: {error}: {how}") from None
+        guessed = REGRESSION if made_for.num_classes is None else CLASSIFICATION
+        objective = OBJECTIVES.get(self.experiment.objective, guessed)
         shape, outputs = made_for.input_shape, made_for.num_outputs
         return Net(lambda: recipe.build(shape, outputs), objective)
 
@@ -84,9 +151,67 @@ class Result:
 
     def model(self, cluster: int) -> nn.Module:
         """The module of this cluster, in evaluation mode."""
-        tensors = self.folder.model(cluster)
+        with self._finding(cluster):
+            tensors = self.folder.models.model(cluster)
         entries = self.net.layout.weights + self.net.layout.rest
         return self.net.module(torch.cat([tensors[entry.name].flatten() for entry in entries]))
+
+    def model_for(self, client: str | int) -> nn.Module:
+        """The module that this client is served, in evaluation mode.
+
+        It is the model of its cluster; or, where the method serves such, its personal model, or
+        its mixture of several models. Raises `UsageError` for a name that is not known.
+        """
+        clusters = list(self.clusters.items())
+        names, name = [known for known, _ in clusters], str(client)
+        if name not in names:
+            few = "" if len(names) <= 10 else f"known: {', '.join(names[:3])} and others"
+            raise UsageError(f"client: {name!r} is not known; {nearest(name, names, few)}")
+        number = names.index(name)
+        used = self._made_for(clusters[number][1]).clients_use
+        if used is None and type(self.experiment.algorithm).serve in CLUSTER_MODELS:
+            used = "cluster"
+        if used == "cluster":
+            return self.model(clusters[number][1])
+        net = self.net
+        with self.folder.putting_right():
+            if used is None:
+                raise UsageError(f"{self.folder.path}: written before clients' models were kept")
+            if used == "personal":
+                return net.module(self.folder.models.personal(number))
+            models, weights = self.folder.models.mixture(number)
+            return Mixture(list(map(net.module, models)), weights, net.objective).eval()
+
+    def export(
+        self,
+        to: Format,
+        *,
+        client: str | int | None = None,
+        cluster: int | None = None,
+        out: Path | str | None = None,
+    ) -> Exported:
+        """Write the model of a client or a cluster for other programs: "onnx", "torch" (a program
+        of `torch.export`) or "safetensors".
+
+        Into the folder `exported` of the run, unless `out` names a file. Outputs of the file and of
+        the model are compared. Raises `UsageError` where that can't be done.
+        """
+        from umbel.model_export import export_model
+
+        return export_model(self, to, client=client, cluster=cluster, out=out)
+
+    def _made_for(self, cluster: int) -> MadeFor:
+        with self._finding(cluster):
+            return self.folder.models.made_for(cluster)
+
+    @contextmanager
+    def _finding(self, cluster: int) -> Iterator[None]:
+        """Tell a model that is lost from a cluster that is none."""
+        if not self.folder.models.file(cluster).is_file():
+            last = self.num_clusters - 1
+            check(0 <= cluster <= last, "cluster", cluster, f"a cluster of this run: 0 to {last}")
+        with self.folder.putting_right():
+            yield
 
     def assign(self, newcomers: Federation) -> Assignment:
         """The cluster of each newcomer by the method's own rule.
@@ -119,6 +244,8 @@ class Assignment:
     clients: tuple[str, ...]
     scores: Tensor  # (N, K) a column a cluster, in the order of `clusters.csv`
     meaning: str  # what a score is
+
+    __repr__ = in_short
 
     @property
     def clusters(self) -> dict[str, int]:

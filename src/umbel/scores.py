@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from umbel.algorithms.base import Algorithm, S
+from umbel.algorithms.base import Algorithm, S, Served
 from umbel.ask import Context, evaluate, evaluate_mixture
 from umbel.flow import Flow, Rows
+from umbel.summary import in_short
 
 
 def purity(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
@@ -45,6 +46,9 @@ class ClientScores:
     accuracy: NDArray[np.float64]  # (M,) likewise
     num_examples: NDArray[np.int64]  # (M,) test examples
     labels: NDArray[np.int64]  # (M,) the clusters as the method's state calls them
+    served: Served  # what was evaluated: personal models or mixtures, where clients use such
+
+    __repr__ = in_short
 
 
 def score(algorithm: Algorithm[S], state: S, ctx: Context) -> Flow[ClientScores]:
@@ -63,7 +67,8 @@ def score(algorithm: Algorithm[S], state: S, ctx: Context) -> Flow[ClientScores]
     num_examples[order] = found.num_examples.numpy()
     clusters = in_order_of_appearance(served.labels.numpy())
     models = served.adapted_from or served.models
-    return ClientScores(clusters, models, loss, accuracy, num_examples, served.labels.numpy())
+    labels = served.labels.numpy()
+    return ClientScores(clusters, models, loss, accuracy, num_examples, labels, served)
 
 
 def in_order_of_appearance(labels: NDArray[np.int64]) -> NDArray[np.int64]:

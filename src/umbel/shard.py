@@ -11,6 +11,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from umbel.summary import in_short
+
 Plan: TypeAlias = NDArray[np.int64]
 """Mini-batches as positions among a client's examples: (S steps, batch size), -1 for padding."""
 
@@ -18,38 +20,59 @@ SLICE = 256
 """Work on all examples goes through slices of at most this many, to bound its memory."""
 
 
+IGNORED = -100
+"""The label that does not count, where an example has many: padding of a sequence, for one."""
+
+
 @dataclass(frozen=True)
 class Batch:
-    """Some of a client's examples."""
+    """Some of a client's examples.
+
+    Means are over examples, or where each has many labels, over the labels that count.
+    """
 
     x: Tensor  # (B, ...)
     y: Tensor  # (B, ...)
     keep: Tensor | None = None  # (B,) bool, False for padding; None: every row is an example
     may_be_empty: bool = False  # whether this may be nothing but padding
 
+    __repr__ = in_short
+
+    @property
+    def counts(self) -> Tensor | None:
+        """(B,) how much each row counts in a mean; None: all count the same."""
+        labels = num_labels(self.y)
+        if labels is None or self.keep is None:
+            return self.keep if labels is None else labels
+        return labels.where(self.keep, 0)
+
     def total(self, values: Tensor) -> Tensor:
-        """Sum of a value per example (B,) over the examples that are not padding."""
-        return values.sum() if self.keep is None else values.where(self.keep, 0).sum()
+        """Sum of a value per example (B,), each times what it counts."""
+        counts = self.counts
+        if counts is None:
+            return values.sum()
+        if counts.dtype != torch.bool:
+            values = values * counts.to(values.dtype)
+        return values.where(counts > 0, 0).sum()
 
     def mean(self, values: Tensor) -> Tensor:
-        """Mean of a value per example (B,) over the examples that are not padding."""
-        if self.keep is None:
-            return values.mean()
-        return self.total(values) / self.keep.sum().clamp(min=1)
+        """Mean of a value per example (B,)."""
+        counts = self.counts
+        return values.mean() if counts is None else self.total(values) / counts.sum().clamp(min=1)
 
     def shares(self, dtype: torch.dtype) -> Tensor:
         """The weight (B,) of each row in a mean; of padding 0."""
-        if self.keep is None:
+        if self.counts is None:
             size = len(self.x)
             return torch.full((size,), 1 / size, dtype=dtype, device=self.x.device)
-        keep = self.keep.to(dtype)
-        return keep / keep.sum().clamp(min=1)
+        counts = self.counts.to(dtype)
+        return counts / counts.sum().clamp(min=1)
 
     def size(self) -> Tensor:
-        """Number of examples, as a float."""
-        if self.keep is None:
+        """How much the batch counts: the number of examples or labels, as a float."""
+        if self.counts is None:
             return torch.tensor(float(len(self.x)), dtype=torch.float64, device=self.x.device)
-        return self.keep.sum().double()
+        return self.counts.sum().double()
 
     def unless_empty(self, new: Sequence[Tensor], old: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """`new`, or `old` where the batch is nothing but padding: such a step never happened."""
@@ -67,6 +90,8 @@ class Step:
     padded: bool = False
     may_be_empty: bool = False
 
+    __repr__ = in_short
+
 
 @dataclass(frozen=True)
 class Steps:
@@ -74,6 +99,8 @@ class Steps:
 
     rows: Tensor  # (S, B) int64, negative for padding as in a `Step`
     steps: Sequence[Step]
+
+    __repr__ = in_short
 
 
 @dataclass(frozen=True)
@@ -85,6 +112,14 @@ class Shard:
     num_examples: Tensor  # () int64
     planned: Steps  # the mini-batches that the work chose
     in_order: Sequence[Step]  # every example once
+
+    __repr__ = in_short
+
+    def size(self) -> Tensor:
+        """How much all of it counts: the number of examples or labels, as a float."""
+        if num_labels(self.y) is None:
+            return self.num_examples.double()
+        return torch.stack([batch.size() for batch in self.everything()]).sum()
 
     def batches(self) -> Iterator[Batch]:
         """The mini-batches that the work planned, in order."""
@@ -100,6 +135,13 @@ class Shard:
         keep = step.rows >= 0
         rows = torch.where(keep, step.rows, ~step.rows)
         return Batch(self.x[rows], self.y[rows], keep, step.may_be_empty)
+
+
+def num_labels(y: Tensor) -> Tensor | None:
+    """(B,) how many labels of each example count; None where each has one, or has targets."""
+    if y.is_floating_point() or y.dim() < 2:
+        return None
+    return (y != IGNORED).flatten(1).sum(1)
 
 
 def in_order(num_examples: int) -> Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from numbers import Real
 
@@ -13,6 +14,8 @@ from umbel.cluster_count import ClusterCount
 from umbel.outcomes import Outcome, average, by_method, mean, spread
 from umbel.records import Record
 from umbel.result import Assignment
+
+NO_ANSWER = "no answer"
 
 
 def comparison(outcomes: Sequence[Outcome]) -> Table:
@@ -176,9 +179,38 @@ def clusters(rows: Sequence[Mapping[str, str]], limit: int = 20) -> Table:
     return table
 
 
-def one_line(record: Record, rounds: int) -> str:
-    """A round as text, for terminals and logs."""
-    parts = [f"round {record.round + 1}/{rounds}"]
+def absences(records: Sequence[Record], names: Sequence[str] = (), limit: int = 10) -> Table | None:
+    """Who was missing or refused in how many rounds, the most often first; None if nobody was.
+
+    Without their names, as before a run is finished, clients are known by their numbers.
+    """
+    reasons: dict[int, Counter[str]] = {}
+    for record in records:
+        why = {**dict.fromkeys(record.missing, NO_ANSWER), **record.refused}
+        for client, reason in why.items():
+            reasons.setdefault(client, Counter())[reason] += 1
+    if not reasons:
+        return None
+    table = Table("absent client", "rounds missing", "rounds refused", "most frequent reason")
+    absent = sorted(reasons.items(), key=lambda one: (-one[1].total(), one[0]))
+    for client, counted in absent[:limit]:
+        name = names[client] if client < len(names) else str(client)
+        missing = counted[NO_ANSWER]
+        refused = counted.total() - missing
+        table.add_row(name, str(missing), str(refused), counted.most_common(1)[0][0])
+    rounds = sum(bool(record.missing or record.refused) for record in records)
+    table.caption = (
+        f"{len(absent)} clients were absent at times, in {rounds} of {len(records)} rounds"
+    )
+    table.caption_justify = "left"
+    if len(absent) > limit:
+        table.add_row("...", "", "", f"{len(absent) - limit} more clients")
+    return table
+
+
+def one_line(record: Record, rounds: int | None) -> str:
+    """A round as text, for terminals and logs; None where nobody knows how many there will be."""
+    parts = [f"round {record.round + 1}" + (f"/{rounds}" if rounds else "")]
     if record.accuracy is not None:
         parts.append(f"accuracy {record.accuracy:.3f}")
     elif record.loss is not None:

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from umbel.checks import check
 from umbel.flow import Replies, Request
+from umbel.settings import Settings
 from umbel.work import Promise
 
 
 @dataclass(frozen=True)
-class Limits:
+class Limits(Settings):
     """What the server accepts."""
 
     max_value: float = 1e4  # largest magnitude of any number a client sends
@@ -77,6 +78,10 @@ def _wrong_form(answer: Mapping[str, Tensor], expected: Mapping[str, Promise]) -
     return None
 
 
+DIVERGED = ": training diverged there, or the reply is faulty"
+"""What the reason says where a client's numbers are not finite, or far too large."""
+
+
 def bad_values(request: Request, replies: Replies, limits: Limits) -> dict[int, str]:
     """Which clients sent a number that can't be used, and what it was."""
     faults: dict[int, str] = {}
@@ -97,6 +102,8 @@ def bad_values(request: Request, replies: Replies, limits: Limits) -> dict[int, 
         for n in torch.nonzero(~usable)[:, 0].tolist():
             found = float(largest[n] if not largest[n] <= high else smallest[n])
             fault = f"{name}: {found:.3g} is not within {low:.3g} to {high:.3g}"
+            if promise.low is None and column.is_floating_point():
+                fault += DIVERGED
             faults.setdefault(int(replies.clients[n]), fault)
     return faults
 

@@ -66,14 +66,14 @@ def test_clients_are_served_mixtures_and_newcomers_too() -> None:
 
 
 def test_components_differ_and_every_client_starts_from_equal_weights() -> None:
-    state = FedEM(num_components=4).init(setup(3))
+    state = FedEM(num_clusters=4).init(setup(3))
     assert state.models.tolist() == [[0.0], [10.0], [20.0], [30.0]]
     assert state.weights.tolist() == [[0.25] * 4] * 3
     assert state.labels.tolist() == [0, 0, 0]
 
 
 def test_settings_out_of_range_are_refused() -> None:
-    with pytest.raises(UsageError, match="num_components: 0 is not 1 or more"):
-        FedEM(num_components=0)
+    with pytest.raises(UsageError, match="num_clusters: 0 is not 1 or more"):
+        FedEM(num_clusters=0)
     with pytest.raises(UsageError, match=r"local\.proximal: 0\.1 is not 0"):
         FedEM(local=LocalTraining(proximal=0.1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -11,7 +11,7 @@ from tests.federations import answered, blobs, context, mlp, requested, setup
 from umbel.algorithms import LCFL, FedAvg
 from umbel.algorithms.lcfl import LCFLState, loss_distance
 from umbel.checks import UsageError
-from umbel.clusterers import HDBSCAN, Agglomerative, KMedoids
+from umbel.clusterers import HDBSCAN, Agglomerative, Clusterer, KMedoids, joined
 from umbel.engines.wrappers import Faults
 from umbel.experiment import Run
 from umbel.flow import Replies
@@ -172,6 +172,56 @@ def test_a_sample_may_be_clustered_first_and_the_rest_join_it(metric: str) -> No
 
 
 def test_the_sample_holds_as_many_clients_as_clusters_at_least() -> None:
-    for compared, message in {1: "1 is not in 2 to 3", 4: "4 is not in 2 to 3"}.items():
-        with pytest.raises(UsageError, match=f"algorithm.compared: {message}"):
-            LCFL(compared=compared).init(setup(3))
+    with pytest.raises(UsageError, match="compared: 1 is not at least num_clusters, 2"):
+        LCFL(compared=1)
+    with pytest.raises(UsageError, match=r"algorithm\.compared: 4 is not in 2 to 3"):
+        LCFL(compared=4).init(setup(3))
+
+
+def test_the_number_of_clusters_is_the_same_wherever_it_is_said() -> None:
+    assert LCFL().num_clusters == 2
+    assert LCFL(num_clusters=4) == LCFL(clusterer=KMedoids(4))
+    assert LCFL(num_clusters=4, clusterer=KMedoids(4)).num_clusters == 4
+    assert replace(LCFL(clusterer=KMedoids(4)), num_clusters=6) == LCFL(num_clusters=6)
+    assert replace(LCFL(num_clusters=4), clusterer=KMedoids()).num_clusters == 4
+    complete = LCFL(num_clusters=3, clusterer=Agglomerative("complete"))
+    assert complete == LCFL(clusterer=Agglomerative("complete", num_clusters=3))
+    assert LCFL(clusterer=HDBSCAN()).num_clusters is None
+    distance = torch.rand(6, 6, generator=torch.manual_seed(0))
+    told = joined(complete.clusterer, complete.num_clusters)
+    assert int(told(distance + distance.T, 0).max()) == 2
+
+
+def test_a_number_of_clusters_that_can_not_be_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"clusterer\.num_clusters: 4 is not 6, as num_clusters"):
+        LCFL(num_clusters=6, clusterer=KMedoids(4))
+    with pytest.raises(UsageError, match="num_clusters: 3 is not for HDBSCAN"):
+        LCFL(num_clusters=3, clusterer=HDBSCAN())
+    with pytest.raises(UsageError, match="exactly one of the two"):
+        LCFL(clusterer=Agglomerative())
+    with pytest.raises(UsageError, match="exactly one of the two"):
+        LCFL(num_clusters=3, clusterer=Agglomerative(threshold=1.0))
+    with pytest.raises(UsageError, match="num_clusters: 0 is not 1 or more"):
+        LCFL(num_clusters=0)
+    with pytest.raises(UsageError, match=r"warm_up_training: .* is not for warm_up"):
+        LCFL(warm_up="federated", warm_up_training=LocalTraining())
+
+
+@dataclass(frozen=True)
+class Halves(Clusterer):
+    """A clustering of a user's, with a number of its own."""
+
+    num_clusters: int = 2
+
+    def __call__(self, distance: torch.Tensor, seed: int) -> torch.Tensor:  # noqa: ARG002
+        return torch.arange(len(distance)) % self.num_clusters
+
+
+def test_a_clustering_of_ones_own_keeps_its_number() -> None:
+    method = LCFL(clusterer=Halves(3))
+    assert method.clusterer == Halves(3)
+    assert method.num_clusters is None
+    with pytest.raises(UsageError, match="num_clusters: 4 is not for Halves"):
+        LCFL(num_clusters=4, clusterer=Halves())
+    with pytest.raises(UsageError, match="num_clusters: 3 is not at most the number of clients, 2"):
+        method.init(setup(2))

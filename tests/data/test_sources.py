@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from socketserver import StreamRequestHandler, TCPServer
 
 import numpy as np
 import pytest
 
 from umbel.checks import UsageError
+from umbel.data.hub import answers
 from umbel.data.sources import DATA_DIR_VARIABLE, HUB, Sources
 
 datasets = pytest.importorskip("datasets", reason="the extra umbel[data] is not installed")
@@ -130,6 +135,66 @@ def test_a_hub_out_of_reach_is_one_clear_error(
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
     with pytest.raises(UsageError, match=r"'ylecun/mnist' can't be read from the Hugging Face hub"):
         Sources(None, tmp_path).load("mnist")
+
+
+@contextmanager
+def serving(reply: bytes) -> Iterator[tuple[str, list[str]]]:
+    """A server that says this to everybody, and hangs up: its address, and what it was asked."""
+    asked: list[str] = []
+
+    class Reply(StreamRequestHandler):
+        def handle(self) -> None:
+            asked.append(self.rfile.readline().decode())
+            self.wfile.write(reply)
+
+    with TCPServer(("127.0.0.1", 0), Reply) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}", asked
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_hub_that_does_not_answer_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
+    with serving(b"") as (url, asked):
+        monkeypatch.setattr(datasets.config, "HF_ENDPOINT", url)
+        with pytest.raises(UsageError, match=rf"\({url} does not answer\); with a copy on disk"):
+            Sources(None, tmp_path).load("mnist")
+    assert len(asked) == 1
+    assert not datasets.config.HF_HUB_OFFLINE
+
+
+def test_what_was_downloaded_before_needs_no_hub_that_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "hf"
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", cache)
+    pictures = np.random.default_rng(0).integers(0, 256, (3, 4, 4), dtype=np.uint8)
+    write_parquet(tmp_path / "data", pictures, [2, 0, 1])
+    files = {"train": str(tmp_path / "data" / "train.parquet")}
+    datasets.load_dataset("parquet", data_files=files)
+    (made,) = (cache / "parquet").glob("default-*")
+    kept = cache / "ylecun___mnist" / "default"
+    kept.parent.mkdir()
+    made.rename(kept)
+    for file in kept.rglob("parquet-*.arrow"):
+        file.rename(file.with_name(file.name.replace("parquet", "mnist")))
+    with serving(b"") as (url, asked):
+        monkeypatch.setattr(datasets.config, "HF_ENDPOINT", url)
+        arrays = Sources(None, tmp_path / "cache").load("mnist")
+    assert np.array_equal(arrays.x, pictures[:, None])
+    assert len(asked) == 1
+
+
+def test_a_hub_that_answers_whatever_it_says_is_reached() -> None:
+    with serving(b"HTTP/1.1 404 Not Found\r\n\r\n") as (url, asked):
+        assert answers(url, patience=60)
+    assert asked == ["HEAD / HTTP/1.1\r\n"]
 
 
 @pytest.mark.parametrize(

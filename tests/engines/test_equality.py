@@ -17,7 +17,7 @@ from tests.federations import SIZES, blobs, mlp
 from umbel.data.federation import Federation
 from umbel.engines import Sequential, Vectorised
 from umbel.flow import Engine, Replies, Request, Rows
-from umbel.net import Kernel, Net
+from umbel.net import KernelName, Net
 from umbel.objectives import REGRESSION
 from umbel.optimizers import SGD, Adam
 from umbel.work import (
@@ -235,7 +235,7 @@ class Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 @pytest.mark.parametrize("kernel", ["general", "dense"])
 @pytest.mark.parametrize("work", [Evaluation(), MeanLoss(), Gradient(batch_size=2)], ids=str)
-def test_the_working_set_stays_within_its_bound(work: Work, kernel: Kernel) -> None:
+def test_the_working_set_stays_within_its_bound(work: Work, kernel: KernelName) -> None:
     net, federation = mlp(500, 10), blobs([3] * 300, shape=(500,), num_classes=10)
     asked = request(work, net, range(300))
 

@@ -9,10 +9,21 @@ from typing import Any
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
 from flwr.common.serde import message_from_proto, message_to_proto
 from flwr.proto.message_pb2 import Message as ProtoMessage
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
+
+ERRORS = {
+    "not loaded": ErrorCode.LOAD_CLIENT_APP_EXCEPTION,
+    "raised": ErrorCode.CLIENT_APP_RAISED_EXCEPTION,
+    "expired": ErrorCode.MESSAGE_UNAVAILABLE,
+    "reply expired": ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
+    "dead": ErrorCode.NODE_UNAVAILABLE,
+    "killed at work": ErrorCode.CLIENT_APP_CRASHED,
+}
+"""Fates of a node that end in an error of Flower's."""
 
 
 @dataclass
@@ -21,7 +32,7 @@ class MemoryGrid(Grid):
 
     apps: Mapping[int, ClientApp]
     configs: Mapping[int, Mapping[str, Any]]
-    fate: dict[int, str] = field(default_factory=dict)  # dead, silent, twice, or late
+    fate: dict[int, str] = field(default_factory=dict)  # of ERRORS, gone, silent, twice, or late
     replies: dict[str, list[Message]] = field(default_factory=dict)
     late: list[Message] = field(default_factory=list)
     bytes_down: int = 0
@@ -64,8 +75,8 @@ class MemoryGrid(Grid):
         fate = self.fate.get(node)
         if fate == "silent":
             return name
-        if fate == "dead":
-            error = Message(Error(code=5, reason="Node unavailable"), reply_to=sent)
+        if fate in ERRORS:
+            error = Message(Error(code=ERRORS[fate], reason=fate), reply_to=sent)
             error.metadata.__dict__["_src_node_id"] = 1  # it comes from the SuperLink
             self.replies[name] = [error]
             return name

@@ -13,7 +13,7 @@ from flwr.app import Context
 
 from tests.algorithms.test_contract import CASES, LOCAL, assert_same, every_method
 from tests.federations import NEEDS_EVERYONE
-from tests.flower.grid import MemoryGrid
+from tests.flower.grid import ERRORS, MemoryGrid
 from umbel.algorithms import FLACC, FedAvg, FedEM, PFedMe
 from umbel.algorithms.base import Algorithm, State
 from umbel.config import write
@@ -57,9 +57,9 @@ def grid_of(experiment: Experiment, folder: Path, nodes: int = 3) -> MemoryGrid:
     return MemoryGrid(apps, configs)
 
 
-def engine_of(grid: MemoryGrid, time_limit: float = 0.5) -> FlowerEngine:
+def engine_of(grid: MemoryGrid, time_limit: float = 0.5, wanted: int = 8) -> FlowerEngine:
     meeting = Meeting(grid, time_limit)
-    nodes = meeting.gather(8, 5.0)
+    nodes = meeting.gather(wanted, 5.0)
     return FlowerEngine(meeting, Roll.call(list(meeting.sites.values())).names, nodes, time_limit)
 
 
@@ -119,18 +119,31 @@ def fated(
     return state, record, engine
 
 
-@pytest.mark.parametrize("fate", ["silent", "late", "gone"])
-def test_clients_of_a_node_without_an_answer_are_missing(fate: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "fate", ["silent", "late", "gone", "expired", "reply expired", "dead", "killed at work"]
+)
+def test_clients_of_a_node_without_an_answer_are_missing(
+    fate: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     _, record, _ = fated(tmp_path, {1: fate})
     assert record.missing == (1, 4, 7)
     assert not record.refused
+    if fate in ERRORS:  # what the SuperLink knows about it is said, too
+        assert f"error {ERRORS[fate]}: {fate}" in caplog.text
+
+
+@pytest.mark.parametrize("fate", ["not loaded", "raised"])
+def test_clients_of_a_node_that_answers_with_an_error_are_refused(
+    fate: str, tmp_path: Path
+) -> None:
+    _, record, _ = fated(tmp_path, {2: fate})
+    assert record.refused == dict.fromkeys((2, 5), f"error {ERRORS[fate]}: {fate}")
+    assert not record.missing
 
 
 def test_an_error_is_of_the_node_that_was_asked_not_of_its_sender(tmp_path: Path) -> None:
     _, record, _ = fated(tmp_path, {2: "dead"})
-    assert set(record.refused) == {2, 5}
-    assert record.refused[2] == "error 5: Node unavailable"
-    assert not record.missing
+    assert record.missing == (2, 5)
 
 
 def test_what_comes_twice_counts_once(tmp_path: Path) -> None:
@@ -223,6 +236,38 @@ def test_a_server_that_was_killed_goes_on_from_its_checkpoint(tmp_path: Path) ->
     assert folder.file("clusters.csv").read_bytes() == whole.file("clusters.csv").read_bytes()
 
 
+def test_a_run_says_how_it_goes_and_a_finished_one_that_nothing_is_trained(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "umbel")
+    grid = grid_of(SMALL, tmp_path)
+    settings = Settings(8, patience=5, runs_dir=str(tmp_path / "runs"))
+    path = serve(grid, SMALL, settings).path
+    first, second, *rounds, last = [record.getMessage() for record in caplog.records]
+    assert first == "waiting for 8 clients, 5 s at most"
+    assert second == f"{path}: 8 clients, of whom 8 are at 3 nodes now"
+    assert [line[:9] for line in rounds] == ["round 1/4", "round 2/4", "round 3/4", "round 4/4"]
+    assert last == f"{path}: finished; `umbel show {path}` shows it"
+
+    caplog.clear()
+    before, asked = (path / "records.jsonl").read_bytes(), len(grid.asked)
+    assert serve(grid, SMALL, settings).path == path
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said.startswith(f"{path}: finished already, after 4 rounds, so nothing is trained; ")
+    assert f"`umbel show {path}`" in said
+    assert "change name or seed" in said
+    assert len(grid.asked) == asked  # no node is even greeted
+    assert (path / "records.jsonl").read_bytes() == before
+
+
+def test_a_folder_with_another_experiment_is_refused(tmp_path: Path) -> None:
+    settings = Settings(8, patience=5, runs_dir=str(tmp_path / "runs"))
+    grid = grid_of(SMALL, tmp_path)
+    serve(grid, SMALL, settings)
+    with pytest.raises(ValueError, match="another experiment; choose another name, seed or"):
+        serve(grid, replace(SMALL, rounds=5), settings)
+
+
 def test_methods_with_many_models_send_each_node_only_the_rows_it_needs(tmp_path: Path) -> None:
     experiment = replace(SMALL, algorithm=CASES["local-only"], participation=1.0, rounds=2)
     grid = grid_of(experiment, tmp_path, nodes=8)
@@ -269,6 +314,52 @@ def test_a_site_of_another_form_is_left_out(
     assert set(meeting.gather(3, 0.6)) == {"a", "b"}
     assert meeting.left_out == {2}
     assert "node 2 is left out" in caplog.text
+
+
+def test_a_node_that_comes_late_is_told_of_and_takes_no_part(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid = site(tmp_path, clients(["a"]), clients(["b", "c"]))
+    late, grid.apps = {2: grid.apps[2]}, {1: grid.apps[1]}
+    engine = engine_of(grid, wanted=1)
+    run = replace(SMALL, algorithm=FedAvg(LOCAL)).run(clients(["a"]), engine)
+    rounds = run.rounds(3)
+    next(rounds)
+    grid.apps = {**grid.apps, **late}
+    *_, (_, record) = rounds
+    told = [line for line in caplog.messages if "came after the run began" in line]
+    said = "clients 'b', 'c' are no part of it; a new run would take them in"
+    assert told == [f"node 2 came after the run began: {said}"]
+    assert engine.nodes == {"a": 1}
+    assert record.missing == ()
+
+
+def test_who_joins_between_two_sessions_of_a_run_is_told_of_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "umbel")
+    grid = site(tmp_path, clients(["a"]), clients(["b"]))
+    both, grid.apps = grid.apps, {1: grid.apps[1]}
+    settings = Settings(1, patience=5, runs_dir=str(tmp_path / "runs"))
+    experiment = replace(SMALL, algorithm=FedAvg(LOCAL))
+    folder = serve(grid, experiment, settings)
+    folder.file("clusters.csv").unlink()  # as if it had been stopped just before
+    caplog.clear()
+    grid.apps = both
+    serve(grid, experiment, settings)
+    assert [row["client"] for row in folder.clients()] == ["a"]
+    assert any("client 'b' is no part of it" in line for line in caplog.messages)
+    assert any("1 clients, of whom 1 are at 1 nodes now" in line for line in caplog.messages)
+
+
+def test_a_node_whose_app_does_not_load_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid = site(tmp_path, clients(["a"]), clients(["b"]))
+    grid.fate[2] = "not loaded"
+    meeting = Meeting(grid, 5.0)
+    assert meeting.gather(2, 0.6) == {"a": 1}
+    assert caplog.messages == [f"node 2 is left out: error {ERRORS['not loaded']}: not loaded"]
 
 
 def test_two_nodes_with_one_client_are_refused(tmp_path: Path) -> None:

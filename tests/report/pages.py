@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
+from base64 import b85decode
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -93,14 +95,30 @@ def _advanced(
 @cache
 def compared(seeds: int = 2, *settings: str) -> Path:
     """A folder of two methods under several seeds."""
-    path = Path(mkdtemp()) / "two-methods"
-    for name in ("fedavg-digits", "ifca-digits"):
+    return _compared("two-methods", ("fedavg-digits", "ifca-digits"), seeds, settings)
+
+
+@cache
+def beside_baselines() -> Path:
+    """A method, what clients would have alone, and what they would have in one federation."""
+    return _compared("baselines", ("fedavg-digits", "ifca-digits", "local-only-digits"), 2, ())
+
+
+def _compared(title: str, names: Sequence[str], seeds: int, settings: Sequence[str]) -> Path:
+    path = Path(mkdtemp()) / title
+    for name in names:
         for seed in range(seeds):
             experiment = read(find_experiment(name), ["rounds=4", *settings]).with_seed(seed)
             folder = RunFolder.create(path / f"{name}-seed{seed}", experiment)
             for _ in execute(folder, Sources.default()):
                 pass
     return path
+
+
+def unpacked(text: str) -> str:
+    """What a browser makes of packed text."""
+    signs = text.encode().translate(bytes.maketrans(b".,:", b"<>&"))
+    return gzip.decompress(b85decode(signs)).decode()
 
 
 @dataclass(frozen=True)
@@ -121,12 +139,12 @@ class Page(HTMLParser):
         self.words: list[str] = []
         self.figures: list[dict[str, Any]] = []
         self._inside: list[str] = []
-        self._data = False
+        self._kind: str | None = None
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
         self.elements.append(Element(tag, dict(attrs)))
-        self._data = dict(attrs).get("type") == "application/json"
+        self._kind = dict(attrs).get("type")
         if tag not in ("meta", "link", "input"):
             self._inside.append(tag)
 
@@ -135,9 +153,10 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         inside = self._inside[-1] if self._inside else ""
-        if inside == "script" and self._data:
-            found = json.loads(data)
-            self.figures += [found] if isinstance(found, dict) else []
+        if inside == "script" and self._kind is not None:
+            text = data if self._kind == "application/json" else unpacked(data)
+            if text.startswith("{"):
+                self.figures.append(json.loads(text))
         elif inside not in ("script", "style"):
             self.words.append(data)
 

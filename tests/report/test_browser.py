@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.report.pages import NASTY, compared, made, many, own
+from tests.report.pages import NASTY, Page, compared, made, many, own
 from umbel.report import write_report
 
 pytest.importorskip("plotly", reason="the extra umbel[report] is not installed")
@@ -52,7 +53,9 @@ class Reader:
     def __init__(self, browser: Chrome, folder: Path) -> None:
         self.browser, self.folder = browser, folder
 
-    def open(self, path: Path, width: int = 1280, scheme: str = "light") -> None:
+    def open(
+        self, path: Path, width: int = 1280, scheme: str = "light", drawn: str = "yes"
+    ) -> None:
         (file,) = write_report(path, self.folder / "report.html")
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
         colours = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
@@ -60,7 +63,7 @@ class Reader:
         self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", colours)
         self.browser.get(file.as_uri())
         WebDriverWait(self.browser, 60).until(
-            lambda _: self.do("return document.documentElement.dataset.drawn") == "yes"
+            lambda _: self.do("return document.documentElement.dataset.drawn") == drawn
         )
 
     def do(self, script: str, *arguments: object) -> Any:
@@ -185,6 +188,84 @@ def test_where_copying_is_forbidden_the_text_is_shown(reader: Reader) -> None:
     button.send_keys(Keys.ENTER)
     _until_it_says(reader, button, "marked: press Ctrl+C")
     assert reader.one("#table-csv").is_displayed()
+
+
+BOXES = """
+const drawing = arguments[0];
+return [...drawing.querySelectorAll(".annotation-text-g, .xtick text, .ytick text")]
+  // Words that are turned have boxes that are larger than they are.
+  .filter((each) => !/rotate\\([1-9]/.test(each.getAttribute("transform")))
+  .map((each) => [each.textContent, each.getBoundingClientRect()])
+  .map(([text, box]) => [text, box.left, box.top, box.right, box.bottom]);
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "width"), [("run", 375), ("own", 375), ("comparison", 375), ("comparison", 1280)]
+)
+def test_names_hide_no_other_names_and_are_within_the_page(
+    name: str, width: int, reader: Reader
+) -> None:
+    reader.open(paths()[name], width)
+    for drawing in reader.all(".drawing"):
+        boxes = reader.do(BOXES, drawing)
+        title = str(drawing.get_attribute("aria-label"))[:40]
+        for (one, *a), (other, *b) in combinations(boxes, 2):
+            apart = a[2] <= b[0] + 1 or b[2] <= a[0] + 1 or a[3] <= b[1] + 3 or b[3] <= a[1] + 3
+            assert apart, (title, one, other, a, b)
+        assert all(box[1] >= 0 and box[3] <= width + 1 for box in boxes), title
+
+
+def test_methods_are_named_at_their_lines_and_points_and_not_in_a_legend(reader: Reader) -> None:
+    reader.open(compared())
+    page = Page((reader.folder / "report.html").read_text(encoding="utf-8"))
+    for title in ("Accuracy", "What it costs", "Clusters"):
+        drawing = reader.all(".drawing")[page.titles.index(title)]
+        assert not drawing.find_elements(By.CSS_SELECTOR, ".legend .traces")
+        notes = drawing.find_elements(By.CSS_SELECTOR, ".annotation-text")
+        assert sorted(note.text for note in notes) == ["fedavg", "ifca"]
+    rows = reader.all(".drawing")[page.titles.index("Every seed")]
+    ticks = rows.find_elements(By.CSS_SELECTOR, ".ytick text")
+    assert sorted(tick.text for tick in ticks) == ["fedavg", "ifca"]
+
+
+def _seen(reader: Reader, side: str) -> bool:
+    style = "return getComputedStyle(document.querySelector('.frame'), arguments[0]).opacity"
+    return float(reader.do(style, side)) > 0.9
+
+
+def test_a_table_that_is_wider_than_a_phone_shows_that_it_scrolls(reader: Reader) -> None:
+    reader.open(compared(), width=375)
+    box, hint = reader.one(".wide"), reader.one(".hint")
+    assert hint.text == "Scroll sideways for more columns →"
+    WebDriverWait(reader.browser, 10).until(lambda _: _seen(reader, "::after"))
+    assert not _seen(reader, "::before")
+    reader.do("arguments[0].scrollLeft = 1e4", box)
+    WebDriverWait(reader.browser, 10).until(
+        lambda _: _seen(reader, "::before") and not _seen(reader, "::after")
+    )
+    first = reader.do("return arguments[0].querySelector('tbody th').getBoundingClientRect()", box)
+    assert first["left"] >= 0  # whose row it is stays in sight
+    reader.open(compared(), width=1280)
+    assert not reader.one(".hint").is_displayed()
+
+
+def test_a_browser_that_cannot_unpack_shows_words_in_place_of_figures(reader: Reader) -> None:
+    lacking = {"source": "delete window.DecompressionStream"}
+    command = "Page.addScriptToEvaluateOnNewDocument"
+    added = reader.browser.execute_cdp_cmd(command, lacking)
+    try:
+        reader.open(many(), drawn="no")
+    finally:
+        reader.browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+    assert reader.one("#undrawn").is_displayed()
+    assert "Chrome and Edge from version 86 on" in reader.one("#undrawn").text
+    for drawing in reader.all(".drawing"):
+        assert drawing.text == drawing.get_attribute("aria-label")
+    search = reader.one("#clients-search")
+    search.send_keys(reader.rows()[0].split("\t")[-1])
+    assert 1 <= len(reader.rows()) < 300
+    assert not reader.browser.get_log("browser")  # type: ignore[no-untyped-call]
 
 
 def test_dark_pages_have_light_words_and_lines(reader: Reader) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import grad, jacrev
 from torch.nn.functional import cross_entropy
 
@@ -40,6 +40,17 @@ def loss(theta: Tensor, rows: list[int]) -> Tensor:
 def slope(theta: Tensor, rows: list[int]) -> Tensor:
     theta = theta.detach().requires_grad_()
     return torch.autograd.grad(loss(theta, rows), theta)[0]
+
+
+def test_the_hessian_is_that_of_one_draw_of_dropout() -> None:
+    net = Net(lambda: nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 3)).double())
+    theta = {"theta": each_its_own(net.new(0)[None])}
+
+    def update(delta: float) -> Tensor:
+        request = Request(work("hessian-free", delta=delta), torch.tensor([1]), [SEED], each=theta)
+        return Sequential(net, blobs()).send(request).columns["update"][0]
+
+    torch.testing.assert_close(update(1e-6), update(1e-4), rtol=1e-2, atol=1e-4)
 
 
 def test_every_gradient_has_a_mini_batch_of_its_own() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Generic, TypeVar
 
 import torch
@@ -15,6 +15,8 @@ from umbel.ask import Context, losses, train_summed
 from umbel.checks import check
 from umbel.flow import Flow, Rows
 from umbel.layout import Layout
+from umbel.settings import Settings
+from umbel.summary import in_short
 from umbel.work import LocalTraining
 
 KEPT = 200
@@ -27,6 +29,13 @@ class State:
 
     models: Tensor  # (K, P)
     labels: Tensor  # (M,) int64, the cluster of each client
+
+    __repr__ = in_short
+
+    def __init_subclass__(cls) -> None:
+        # A dataclass writes its own `repr`, with all values, unless its class has one.
+        if "__repr__" not in vars(cls):
+            type.__setattr__(cls, "__repr__", in_short)
 
 
 S = TypeVar("S", bound=State)
@@ -44,9 +53,20 @@ class Setup:
     seed: int = 0  # for what a method draws before the first round
     groups: Tensor | None = None  # (M,) the planted truth: for the oracle alone
 
+    __repr__ = in_short
+
     def new_models(self, count: int) -> Tensor:
         """(count, P): models that all differ. Model 0 is the same for every method."""
         return torch.stack([self.new_model(number) for number in range(count)])
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a run that is being built, before it starts; None: not yet."""
+
+    participation: float  # share of the clients asked in each round
+    num_clients: int | None = None  # M
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True)
@@ -63,6 +83,8 @@ class Served:
     weights: Tensor | None = None  # (N, K) not negative, each row sums to 1; None: one model each
     adapted_from: Rows | None = None  # row n: its cluster's model, if `models` are personal ones
 
+    __repr__ = in_short
+
 
 @dataclass(frozen=True)
 class Assigned:
@@ -72,6 +94,8 @@ class Assigned:
     scores: Tensor  # (N, K)
     meaning: str  # what a score is
 
+    __repr__ = in_short
+
     @property
     def labels(self) -> Tensor:
         """(N,) the cluster that fits best."""
@@ -79,8 +103,15 @@ class Assigned:
 
 
 @dataclass(frozen=True)
-class Algorithm(ABC, Generic[S]):
+class Algorithm(Settings, ABC, Generic[S]):
     """Server side of one method: immutable hyper-parameters, and pure state transitions."""
+
+    def check(self, known: Known) -> None:
+        """Raise `UsageError` where the method can't work so: asked when a run is built."""
+        for member in fields(self):
+            value = getattr(self, member.name)
+            if isinstance(value, Averaging) and known.layout is not None:
+                known.layout.mask(value.shared)
 
     @abstractmethod
     def init(self, setup: Setup) -> S:
@@ -146,7 +177,8 @@ def check_no_pull(local: LocalTraining) -> None:
     check(local.proximal == 0, "local.proximal", local.proximal, "0: this method has no such term")
 
 
-def check_num_clusters(num_clusters: int, setup: Setup) -> None:
-    """Raise `ValueError` unless there are at least as many clients as clusters."""
-    expected = f"at most the number of clients, {setup.num_clients}"
-    check(num_clusters <= setup.num_clients, "algorithm.num_clusters", num_clusters, expected)
+def check_num_clusters(num_clusters: int | None, setup: Setup | Known) -> None:
+    """Raise `ValueError` where both numbers are known and clients are fewer than clusters."""
+    if num_clusters is not None and setup.num_clients is not None:
+        expected = f"at most the number of clients, {setup.num_clients}"
+        check(num_clusters <= setup.num_clients, "algorithm.num_clusters", num_clusters, expected)

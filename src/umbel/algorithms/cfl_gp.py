@@ -13,7 +13,15 @@ import torch
 from torch import Tensor
 
 from umbel.aggregation import Averaging
-from umbel.algorithms.base import Algorithm, Assigned, Setup, State, check_num_clusters, spread
+from umbel.algorithms.base import (
+    Algorithm,
+    Assigned,
+    Known,
+    Setup,
+    State,
+    check_num_clusters,
+    spread,
+)
 from umbel.answers import Features
 from umbel.ask import Context, features, gradients, train
 from umbel.checks import check
@@ -72,9 +80,17 @@ class CFLGP(Algorithm[CFLGPState]):
         check(self.period >= 1, "period", self.period, "1 or more")
         check(self.patience is None or self.patience >= 1, "patience", self.patience, "1 or more")
         check(self.compression >= 1, "compression", self.compression, "1 or more")
+        summed = self.reduction == "sum" and self.send == "update"
+        check(not summed, "reduction", self.reduction, '"mean": updates are averaged')
         summed_trunk = self.reduction == "sum" and bool(self.averaging.shared)
         check(not summed_trunk, "averaging.shared", self.averaging.shared, "() with sums")
         check(self.digits is None or self.digits >= 0, "digits", self.digits, "0 or more")
+
+    def check(self, known: Known) -> None:
+        super().check(known)
+        check_num_clusters(self.num_clusters, known)
+        if known.layout is not None:
+            self._allowed(known.layout)
 
     def init(self, setup: Setup) -> CFLGPState:
         check_num_clusters(self.num_clusters, setup)
@@ -194,12 +210,17 @@ class CFLGP(Algorithm[CFLGPState]):
 
     def _coordinates(self, layout: Layout, rng: np.random.Generator) -> Tensor:
         """Which of the trained values features are made of, the same for all clients."""
+        allowed = self._allowed(layout)
+        kept = max(1, round(len(allowed) / self.compression))
+        return allowed[np.sort(rng.choice(len(allowed), kept, replace=False))]
+
+    def _allowed(self, layout: Layout) -> Tensor:
+        """The trained values that features may be made of."""
         allowed = torch.arange(layout.num_weights)
         if self.parameters:
             allowed = allowed[layout.mask(self.parameters)[: layout.num_weights]]
         check(len(allowed) > 0, "parameters", self.parameters, "patterns for trained parameters")
-        kept = max(1, round(len(allowed) / self.compression))
-        return allowed[np.sort(rng.choice(len(allowed), kept, replace=False))]
+        return allowed
 
 
 def _complete(state: CFLGPState) -> Tensor:

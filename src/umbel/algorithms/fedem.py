@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -36,18 +37,20 @@ class FedEM(Algorithm[FedEMState]):
     are; one that does not answer keeps its last weights.
     """
 
-    num_components: int = 3  # K
+    former: ClassVar[Mapping[str, str]] = {"num_components": "num_clusters"}
+
+    num_clusters: int = 3  # K, the components
     local: LocalTraining = field(default_factory=LocalTraining)
     averaging: Averaging = field(default_factory=Averaging)
 
     def __post_init__(self) -> None:
-        check(self.num_components >= 1, "num_components", self.num_components, "1 or more")
+        check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
         check_no_pull(self.local)
 
     def init(self, setup: Setup) -> FedEMState:
         # The components must differ: equal ones share every example alike, and stay equal.
-        models = setup.new_models(self.num_components)
-        equal = models.new_full((setup.num_clients, self.num_components), 1 / self.num_components)
+        models = setup.new_models(self.num_clusters)
+        equal = models.new_full((setup.num_clients, self.num_clusters), 1 / self.num_clusters)
         return FedEMState(models, torch.zeros(setup.num_clients, dtype=torch.long), equal)
 
     def round(self, state: FedEMState, ctx: Context) -> Flow[FedEMState]:
@@ -70,7 +73,7 @@ class FedEM(Algorithm[FedEMState]):
 
     def _step(self, trained: TrainedWithMemory, ctx: Context) -> Tensor:
         """The mean update of each component: (N, K, P) -> (K, P)."""
-        count = self.num_components
+        count = self.num_clusters
         component = torch.arange(count).repeat(len(trained.clients))
         examples = trained.num_examples.repeat_interleave(count)
         rows = trained.update.flatten(0, 1)

@@ -28,6 +28,7 @@ from umbel.ask import Context, train, train_with_gradient
 from umbel.checks import UsageError, check
 from umbel.clustering import cosine_similarity
 from umbel.flow import Flow, Rows
+from umbel.summary import in_short
 from umbel.work import LocalTraining
 
 
@@ -181,6 +182,8 @@ class _CrossPairs:
     entities: NDArray[np.int64]  # (Q, 2) the smaller name first
     smallest: NDArray[np.float64]  # (Q,) eq. 15
     potential: NDArray[np.float64]  # (Q,) Phi, eq. 13; +inf where nothing bounds the merge
+
+    __repr__ = in_short
 
 
 def _cross_pairs(

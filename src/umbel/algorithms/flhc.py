@@ -14,6 +14,7 @@ from umbel.aggregation import Averaging, cluster_mean
 from umbel.algorithms.base import (
     Algorithm,
     Assigned,
+    Known,
     Setup,
     State,
     check_num_clusters,
@@ -59,16 +60,18 @@ class FLHC(Algorithm[FLHCState]):
     averaging: Averaging = field(default_factory=Averaging)
 
     def __post_init__(self) -> None:
-        if self.num_clusters is not None or self.threshold is not None:
-            check_cut(self.num_clusters, self.threshold)
+        # There is no default: what is far apart depends on the data.
+        check_cut(self.num_clusters, self.threshold)
         check(self.cluster_round >= 0, "cluster_round", self.cluster_round, "0 or more")
         fine = self.linkage != "ward" or self.metric == "l2"
         check(fine, "metric", self.metric, '"l2", the only one that linkage "ward" is defined for')
 
+    def check(self, known: Known) -> None:
+        super().check(known)
+        check_num_clusters(self.num_clusters, known)
+
     def init(self, setup: Setup) -> FLHCState:
-        # There is no default: what is far apart depends on the data.
-        check_cut(self.num_clusters, self.threshold)
-        check_num_clusters(self.num_clusters or 1, setup)
+        check_num_clusters(self.num_clusters, setup)
         first = one_model(setup)
         return FLHCState(
             first.models,

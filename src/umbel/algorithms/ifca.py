@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from umbel.aggregation import Averaging
-from umbel.algorithms.base import Algorithm, Served, Setup, State, check_num_clusters, spread
+from umbel.algorithms.base import Algorithm, Known, Served, Setup, State, check_num_clusters, spread
 from umbel.answers import BestGradients, SummedBest
-from umbel.ask import Context, best_gradients, losses, train_best
+from umbel.ask import Context, best_gradients, losses, train_best_summed
 from umbel.checks import check
 from umbel.flow import Flow, Rows
 from umbel.work import Gradient, Judge, LocalTraining
@@ -59,6 +59,10 @@ class IFCA(Algorithm[IFCAState]):
         check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
         check(self.restarts >= 1, "restarts", self.restarts, "1 or more")
         check(self.trial_rounds >= 1, "trial_rounds", self.trial_rounds, "1 or more")
+
+    def check(self, known: Known) -> None:
+        super().check(known)
+        check_num_clusters(self.num_clusters, known)
 
     def init(self, setup: Setup) -> IFCAState:
         check_num_clusters(self.num_clusters, setup)
@@ -109,7 +113,7 @@ class IFCA(Algorithm[IFCAState]):
             answer = yield from best_gradients(models, ctx, self.gradient, self.judge)
             return self._gradient_step(answer, ctx), answer
         reduction = self.averaging.reduction(self.num_clusters)
-        trained = yield from train_best(models, ctx, self.local, reduction, self.judge)
+        trained = yield from train_best_summed(models, ctx, self.local, reduction, self.judge)
         return self.averaging.step_of(trained.sums, ctx.layout), trained
 
     def _gradient_step(self, answer: BestGradients, ctx: Context) -> Tensor:

@@ -12,7 +12,15 @@ import torch
 from torch import Tensor
 
 from umbel.aggregation import Averaging
-from umbel.algorithms.base import Algorithm, Assigned, Setup, State, check_num_clusters, spread
+from umbel.algorithms.base import (
+    Algorithm,
+    Assigned,
+    Known,
+    Setup,
+    State,
+    check_num_clusters,
+    spread,
+)
 from umbel.ask import Context, joint_scores, train_jointly
 from umbel.checks import check
 from umbel.flow import Flow, Rows
@@ -52,6 +60,10 @@ class Joint(Algorithm[JointState]):
     def __post_init__(self) -> None:
         check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
         check(0 <= self.lam <= 1, "lam", self.lam, "in [0, 1]")
+
+    def check(self, known: Known) -> None:
+        super().check(known)
+        check_num_clusters(self.num_clusters, known)
 
     def init(self, setup: Setup) -> JointState:
         check_num_clusters(self.num_clusters, setup)

@@ -4,21 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from umbel.aggregation import Averaging
-from umbel.algorithms.base import Algorithm, Assigned, Setup, State, federate, spread
+from umbel.algorithms.base import (
+    Algorithm,
+    Assigned,
+    Known,
+    Setup,
+    State,
+    check_num_clusters,
+    federate,
+    spread,
+)
 from umbel.answers import Trained
 from umbel.ask import Context, losses, own_loss, train, train_with_gradient
 from umbel.checks import check
-from umbel.clusterers import Clusterer, KMedoids, medoids
+from umbel.clusterers import Clusterer, KMedoids, joined, medoids, parted
 from umbel.clustering import distances
 from umbel.flow import Flow, Rows
 from umbel.layout import Layout
+from umbel.summary import in_short
 from umbel.work import LocalTraining, MeanLoss
 
 Metric = Literal["loss", "loss-gap", "parameters", "gradient", "update"]
@@ -47,6 +57,8 @@ class Warm:
     model: Tensor  # (N, P) what they trained
     evidence: Tensor  # (N, P) what tells them apart: their models, or gradients, or updates
 
+    __repr__ = in_short
+
     def pick(self, which: Tensor) -> Warm:
         """Those where `which` (N,) is true."""
         rows = (self.clients, self.num_examples, self.model, self.evidence)
@@ -70,8 +82,11 @@ class LCFL(Algorithm[LCFLState]):
     medoid when they are first asked, as those do that missed the clustering.
     """
 
+    former: ClassVar[Mapping[str, str]] = {"clusterer.num_clusters": "num_clusters"}
+
     local: LocalTraining = field(default_factory=lambda: LocalTraining(lr_decay=0.99))
     metric: Metric = "loss"  # eq. 2, eq. 6, eq. 1, or one minus a cosine
+    num_clusters: int | None = None  # K, where `clusterer` takes a number; for k-medoids 2
     clusterer: Clusterer = field(default_factory=KMedoids)
     warm_up: Literal["local", "federated"] = "local"
     warm_up_rounds: int = 5  # of the federated warm-up
@@ -83,6 +98,10 @@ class LCFL(Algorithm[LCFLState]):
 
     def __post_init__(self) -> None:
         check(self.warm_up_rounds >= 1, "warm_up_rounds", self.warm_up_rounds, "1 or more")
+        # The number of clusters is kept here, whether it was said here or by the clusterer.
+        clusterer, number = parted(self.clusterer, self.num_clusters)
+        object.__setattr__(self, "clusterer", clusterer)
+        object.__setattr__(self, "num_clusters", number)
         limit = self.max_examples
         check(limit is None or limit >= 1, "max_examples", limit, "1 or more")
         check(self.compared is None or self.compared >= 1, "compared", self.compared, "1 or more")
@@ -90,13 +109,22 @@ class LCFL(Algorithm[LCFLState]):
         check(common, "start", self.start, '"common": a federated warm-up has one model')
         alike = self.start == "common" or self.metric not in ("gradient", "update")
         check(alike, "start", self.start, f'"common": metric {self.metric!r} compares directions')
+        unused = self.warm_up == "federated" and self.warm_up_training is not None
+        expected = 'for warm_up "federated": it trains as `local` says'
+        check(not unused, "warm_up_training", self.warm_up_training, expected)
+        least = self.num_clusters or 1
+        enough = self.compared is None or self.compared >= least
+        check(enough, "compared", self.compared, f"at least num_clusters, {least}")
+
+    def check(self, known: Known) -> None:
+        super().check(known)
+        check_num_clusters(self.num_clusters, known)
 
     def init(self, setup: Setup) -> LCFLState:
-        count = getattr(self.clusterer, "num_clusters", None) or 1
-        expected = f"at most the number of clients, {setup.num_clients}"
-        check(count <= setup.num_clients, "algorithm.clusterer.num_clusters", count, expected)
-        fits = self.compared is None or count <= self.compared <= setup.num_clients
-        check(fits, "algorithm.compared", self.compared, f"in {count} to {setup.num_clients}")
+        least = getattr(self._clusterer, "num_clusters", None) or 1
+        check_num_clusters(least, setup)
+        fits = self.compared is None or least <= self.compared <= setup.num_clients
+        check(fits, "algorithm.compared", self.compared, f"in {least} to {setup.num_clients}")
         origin, nobody = setup.new_models(1), torch.zeros(setup.num_clients, dtype=torch.long)
         own = self.start == "own"
         return LCFLState(
@@ -134,6 +162,11 @@ class LCFL(Algorithm[LCFLState]):
         return {"clients": state.shown, "distance": state.distance}
 
     @property
+    def _clusterer(self) -> Clusterer:
+        """The clusterer, told the number of clusters."""
+        return joined(self.clusterer, self.num_clusters)
+
+    @property
     def _clustering_round(self) -> int:
         return 0 if self.warm_up == "local" else self.warm_up_rounds - 1
 
@@ -161,7 +194,7 @@ class LCFL(Algorithm[LCFLState]):
         else:
             own = torch.zeros(len(warm.clients), dtype=torch.double)
             distance = self._between(warm.evidence, warm.evidence, ctx.layout)
-        found = self.clusterer(distance, ctx.clustering_seed)
+        found = self._clusterer(distance, ctx.clustering_seed)
         middle, shown = medoids(distance, found), spread(len(found))
         largest = torch.full_like(state.labels, int(torch.bincount(found).argmax()))
         return LCFLState(

@@ -15,6 +15,7 @@ from umbel.aggregation import Averaging
 from umbel.algorithms.base import (
     Algorithm,
     Assigned,
+    Known,
     Setup,
     State,
     check_num_clusters,
@@ -58,14 +59,16 @@ class PACFL(Algorithm[PACFLState]):
     averaging: Averaging = field(default_factory=Averaging)
 
     def __post_init__(self) -> None:
-        if self.num_clusters is not None or self.threshold is not None:
-            check_cut(self.num_clusters, self.threshold)
-        check(self.num_vectors >= 1, "num_vectors", self.num_vectors, "1 or more")
-
-    def init(self, setup: Setup) -> PACFLState:
         # There is no default: what is far apart depends on the data.
         check_cut(self.num_clusters, self.threshold)
-        check_num_clusters(self.num_clusters or 1, setup)
+        check(self.num_vectors >= 1, "num_vectors", self.num_vectors, "1 or more")
+
+    def check(self, known: Known) -> None:
+        super().check(known)
+        check_num_clusters(self.num_clusters, known)
+
+    def init(self, setup: Setup) -> PACFLState:
+        check_num_clusters(self.num_clusters, setup)
         first = one_model(setup)
         return PACFLState(
             first.models,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from umbel.aggregation import Averaging
-from umbel.algorithms.base import Algorithm, Setup, State, one_model, spread
+from umbel.algorithms.base import Algorithm, Known, Setup, State, one_model, spread
 from umbel.answers import Gradients, Trained
 from umbel.ask import Context, gradients, train
 from umbel.checks import check
@@ -63,9 +63,12 @@ class Sattler(Algorithm[SattlerState]):
         gap = self.gamma_max
         check(gap is None or 0 <= gap < 1, "gamma_max", gap, "in [0, 1)")
 
+    def check(self, known: Known) -> None:
+        super().check(known)
+        _check_participation(known.participation)
+
     def init(self, setup: Setup) -> SattlerState:
-        expected = "1, and everyone takes part in every round of this method"
-        check(setup.participation == 1, "participation", setup.participation, expected)
+        _check_participation(setup.participation)
         first = one_model(setup)
         nobody = first.labels[:0]
         return SattlerState(
@@ -145,6 +148,11 @@ class Sattler(Algorithm[SattlerState]):
         cross = similarity[leaving][:, ~leaving].max()
         gap = ((1 - cross) / 2).clamp(min=0).sqrt()
         return leaving & (gap > self.gamma_max)
+
+
+def _check_participation(participation: float) -> None:
+    expected = "1, and everyone takes part in every round of this method"
+    check(participation == 1, "participation", participation, expected)
 
 
 def _note_norms(state: SattlerState, labels: Tensor, rows: Tensor, mean: Tensor) -> SattlerState:

@@ -24,6 +24,7 @@ COMMANDS = {
     "list": Place("umbel.cli.listing", "list_", "List what there is, by kind."),
     "run": Place("umbel.cli.running", "run", "Run one experiment."),
     "resume": Place("umbel.cli.running", "resume", "Go on with a run that was stopped."),
+    "finish": Place("umbel.cli.budget", "finish", "End a run with the rounds that are done."),
     "compare": Place("umbel.cli.running", "compare", "Run a folder of experiments; one table."),
     "show": Place("umbel.cli.looking", "show", "Show the results of a run or a comparison."),
     "assign": Place("umbel.cli.looking", "assign", "Give newcomers their cluster."),

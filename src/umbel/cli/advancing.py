@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from umbel.checks import QuorumError, UsageError
+from umbel.cli.looking import how_far
 from umbel.cli.progress import progress
 from umbel.data.sources import Sources
 from umbel.execution import execute, execute_together
@@ -23,7 +24,7 @@ def advance(
     """Do the rounds that are left, showing how it goes."""
     experiment, path = folder.experiment, folder.path
     if folder.finished:
-        click.echo(f"{path}: finished already: {len(folder.records())} rounds", err=to_stderr)
+        click.echo(f"{path}: finished already: {how_far(folder)}", err=to_stderr)
         return
     title = f"{experiment.name} seed {experiment.seed}"
     with (

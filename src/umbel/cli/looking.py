@@ -165,8 +165,22 @@ def print_run(folder: RunFolder) -> None:
 
     console, records = Console(), folder.records()
     clients = folder.clients() if folder.finished else []
-    console.print(f"{folder.path}" + ("" if clients else " (not finished)"))
+    stopped = f": stopped after {how_far(folder)}" if folder.stop else ""
+    console.print(f"{folder.path}{stopped}" + ("" if clients else " (not finished)"))
     if records:
         console.print(tables.last_round(records[-1]))
     if clients:
         console.print(tables.clusters(clients))
+    absences = tables.absences(records, [row["client"] for row in clients])
+    if absences is not None:
+        console.print(absences)
+
+
+def how_far(folder: RunFolder) -> str:
+    """How many rounds are done, and why no more."""
+    done, stop = len(folder.records()), folder.stop
+    return (
+        f"{done} rounds"
+        if stop is None
+        else (f"{done} of {folder.experiment.rounds} rounds: {stop.why}")
+    )

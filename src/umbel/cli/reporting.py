@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import click
 
+from umbel.checks import check
+from umbel.cli.completing import complete_runs
+
+if TYPE_CHECKING:
+    from umbel.model_export import Format
+
+COURSES = ("tensorboard", "mlflow")
+MODELS = ("onnx", "torch", "safetensors")
+
 
 @click.command()
-@click.argument("runs", type=click.Path(path_type=Path))
+@click.argument("runs", type=click.Path(path_type=Path), shell_complete=complete_runs)
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -30,18 +40,46 @@ def report(runs: Path, out: Path | None, figures: Path | None) -> None:
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--to", type=click.Choice(["tensorboard", "mlflow"]), required=True)
-@click.option("--out", help="A folder for TensorBoard, or a tracking URI of MLflow.")
-def export(run: Path, to: str, out: str | None) -> None:
-    """Write the course of a RUN for TensorBoard, or log it to MLflow."""
+@click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_runs)
+@click.option("--to", type=click.Choice([*COURSES, *MODELS]), required=True)
+@click.option(
+    "--out", help="A folder for TensorBoard, a tracking URI of MLflow, a file for a model."
+)
+@click.option("--client", help="Export the model that this client is served.")
+@click.option("--cluster", type=int, help="Export the model of this cluster.")
+@click.option("--net", help="The net of a run made in Python, where you have it: module:name.")
+def export(
+    run: Path,
+    to: str,
+    out: str | None,
+    client: str | None,
+    cluster: int | None,
+    net: str | None,
+) -> None:
+    """Write a RUN for other tools: its course, or the model of a client or a cluster.
+
+    The course goes to TensorBoard or MLflow, a model into an ONNX file, a program of torch.export
+    (torch), or a file of its tensors (safetensors).
+    """
     from umbel import exporting
+    from umbel.execution import load
     from umbel.folder import RunFolder
+    from umbel.model_export import export_model
+    from umbel.own import find_net
 
     folder = RunFolder.open(run)
+    if to in COURSES:
+        given = {"--client": client, "--cluster": cluster, "--net": net}
+        for name, value in given.items():
+            check(value is None, name, value, f"for --to {to}: a model goes to {', '.join(MODELS)}")
     if to == "tensorboard":
         where = exporting.to_tensorboard(folder, None if out is None else Path(out))
         click.echo(f"{where}: see it by tensorboard --logdir {where.parent}")
-    else:
+    elif to == "mlflow":
         found = exporting.to_mlflow(folder, out)
         click.echo(f"experiment {folder.experiment.name}: run {found}")
+    else:
+        result = load(run, None if net is None else find_net(net))
+        done = export_model(result, cast("Format", to), client=client, cluster=cluster, out=out)
+        most = f"{done.largest_difference:.2g} at most, on {done.num_examples} random examples"
+        click.echo(f"{done.file}: its outputs differ from the model's by {most}")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from umbel.cli.budget import max_time_option, rounds_option, until_option
 from umbel.cli.completing import complete_comparisons, complete_experiments, complete_runs
 from umbel.cli.options import Form, data_dir_option, form_options, runs_dir_option, set_option
 
@@ -16,14 +17,19 @@ from umbel.cli.options import Form, data_dir_option, form_options, runs_dir_opti
 @runs_dir_option
 @data_dir_option
 @set_option
+@until_option
+@max_time_option
 def run(
     experiment: str,
     seed: int | None,
     runs_dir: Path,
     data_dir: Path | None,
     settings: tuple[str, ...],
+    until: tuple[str, ...],
+    max_time: str | None,
 ) -> None:
-    """Run one EXPERIMENT: a TOML file, or the name of one that `umbel list` shows."""
+    """Run one EXPERIMENT: a TOML file, or the name of one that `umbel list experiments` shows."""
+    from umbel.budget import Budget
     from umbel.cli.advancing import advance, writing_to
     from umbel.cli.looking import print_run
     from umbel.config import read
@@ -31,11 +37,13 @@ def run(
     from umbel.folder import RunFolder
     from umbel.shipped import find_experiment
 
+    budget = Budget.of(until, max_time)
     chosen = read(find_experiment(experiment), settings)
     chosen = chosen if seed is None else chosen.with_seed(seed)
     sources = Sources.default(data_dir)
     with writing_to(runs_dir):
         folder = RunFolder.create(RunFolder.of(runs_dir, chosen).path, chosen)
+        folder.set_budget(budget)
     advance(folder, sources)
     print_run(folder)
 
@@ -43,14 +51,29 @@ def run(
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_runs)
 @data_dir_option
-def resume(run: Path, data_dir: Path | None) -> None:
-    """Go on with a RUN that was stopped, from its last checkpoint."""
+@rounds_option
+@until_option
+@max_time_option
+def resume(
+    run: Path,
+    data_dir: Path | None,
+    rounds: str | None,
+    until: tuple[str, ...],
+    max_time: str | None,
+) -> None:
+    """Go on with a RUN that was stopped, from its last checkpoint.
+
+    With --rounds, --until or --max-time it ends there, and a finished RUN goes on, too.
+    """
     from umbel.cli.advancing import advance
     from umbel.cli.looking import print_run
     from umbel.data.sources import Sources
     from umbel.folder import RunFolder
+    from umbel.saving import reopened, replan
 
     folder = RunFolder.open(run)
+    if rounds is not None or until or max_time is not None:
+        replan(folder, reopened(folder, None, data_dir), rounds, until, max_time)
     advance(folder, Sources.default(data_dir))
     print_run(folder)
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from umbel.summary import in_short
+
 
 @dataclass(frozen=True)
 class Arrays:
@@ -20,6 +22,8 @@ class Arrays:
     centre: float = 0.0  # what images have taken off,
     spread: float = 1.0  # and are divided by
     owners: NDArray[np.str_] | None = None  # (n,) whose each example is, where that is known
+
+    __repr__ = in_short
 
     def images(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The images of these rows as floats: in 0 to 1, unless they are standardised."""

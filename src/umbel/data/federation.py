@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -12,19 +12,21 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from umbel.checks import UsageError, check
-from umbel.objectives import CLASSIFICATION, REGRESSION, Objective
+from umbel.data.dataframes import check_columns, check_rows
+from umbel.data.datasets import Dataset, arrays_of
+from umbel.data.given import in_order, listed, pair
+from umbel.data.values import inputs, targets
+from umbel.notebooks import cut
+from umbel.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
 from umbel.seeds import Stream, generator
+from umbel.shard import IGNORED
+from umbel.summary import counted, in_short
 
-Examples: TypeAlias = "tuple[ArrayLike | Tensor, ArrayLike | Tensor]"
-"""One client's inputs (n, ...) and targets (n, ...)."""
+Examples: TypeAlias = "tuple[ArrayLike | Tensor | Any, ArrayLike | Tensor | Any]"
+"""One client's inputs (n, ...) and targets (n, ...): arrays, tensors, lists, tables of pandas."""
 
-
-class Dataset(Protocol):
-    """What is needed of a `torch.utils.data.Dataset`: a length and (x, y) by number."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, index: int, /) -> tuple[object, object]: ...
+Clients: TypeAlias = "Sequence[Examples] | Mapping[str, Examples]"
+"""The examples of each client, in a list or by name."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class Split:
     x: Tensor  # (total, ...)
     y: Tensor  # (total, ...)
     offsets: NDArray[np.int64]  # (M + 1,) client c holds rows offsets[c] to offsets[c + 1]
+
+    __repr__ = in_short
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -59,6 +63,28 @@ class Federation:
     num_classes: int | None = None  # None: regression
     names: tuple[str, ...] = ()  # one a client
 
+    def __repr__(self) -> str:
+        train, test = int(self.train.sizes.sum()), int(self.test.sizes.sum())
+        parts = [counted(self.num_clients, "client")]
+        parts.append(f"{train:,} training and {counted(test, 'test example')}")
+        parts.append(f"inputs {self.input_shape}")
+        shape = tuple(self.train.y.shape[1:])
+        if self.num_classes is None:
+            parts.append(f"regression of {shape} values" if shape else "regression of one value")
+        else:
+            labels = f" for each of {shape}" if shape else ""
+            parts.append(f"{self.num_classes} classes{labels}")
+        if self.groups is not None:
+            parts.append(counted(len(np.unique(self.groups)), "planted group"))
+        return f"Federation: {', '.join(parts)}"
+
+    def _repr_html_(self) -> str:
+        columns = [self.names, map(str, self.train.sizes), map(str, self.test.sizes)]
+        columns += [] if self.groups is None else [map(str, self.groups)]
+        heads = ("client", "training examples", "test examples", "planted group")[: len(columns)]
+        rows = list(zip(*columns, strict=True))
+        return cut(heads, rows, repr(self), "clients")._repr_html_()
+
     @property
     def num_clients(self) -> int:
         """M."""
@@ -73,6 +99,17 @@ class Federation:
     def num_outputs(self) -> int:
         """How many outputs a model for these clients has."""
         return self.num_classes or int(self.train.y[0].numel())
+
+    def num_outputs_for(self, objective: Objective) -> int:
+        """How many outputs a model for these clients has that is trained for this.
+
+        Raises `UsageError` for several whole-number answers an example: they are given as floats.
+        """
+        if objective is not BINARY or self.num_classes is None:
+            return self.num_outputs
+        expected = "one answer an example; give several as floating-point numbers 0.0 and 1.0"
+        check(self.train.y.dim() == 1, "y", tuple(self.train.y.shape[1:]), expected)
+        return 1
 
     @property
     def objective(self) -> Objective:
@@ -92,8 +129,8 @@ class Federation:
     @classmethod
     def from_arrays(
         cls,
-        train: Sequence[Examples],
-        test: Sequence[Examples] | None = None,
+        train: Clients,
+        test: Clients | None = None,
         *,
         groups: Sequence[int] | None = None,
         names: Sequence[str] | None = None,
@@ -101,18 +138,24 @@ class Federation:
         test_fraction: float = 0.15,
         seed: int = 0,
     ) -> Federation:
-        """A federation of your own arrays or tensors, one (x, y) a client.
+        """A federation of your own arrays, tensors, lists or pandas tables, one (x, y) a client.
 
         Integer y are class labels, floating-point y are regression targets. Inputs of type uint8
-        or bool become floats, wider integers stay integers, as embeddings need. Without `test`, a
+        or bool become floats, and so do tables; wider integers stay integers, as embeddings need.
+        Clients are named by `names`, or by the keys where they come as a mapping. Without `test`, a
         random `test_fraction` of each client's examples is set apart. `num_classes` is the
-        largest label plus one unless given. Raises `ValueError` for a client without training
-        examples, for inputs that differ in shape or are not finite, and for labels out of range.
+        largest label plus one unless given. Where an example has many labels, as a sequence has,
+        those of -100 do not count. Raises `ValueError` for a client without training examples, for
+        what are no finite numbers, for inputs or columns that differ between clients, and for
+        labels out of range; no message holds an example.
         """
-        names = tuple(names) if names is not None else tuple(map(str, range(len(train))))
-        check(bool(train), "train", train, "a list with at least one client")
-        check(len(names) == len(train), "names", names, f"a name for each of {len(train)} clients")
-        shards = [_tensors(*examples, name) for examples, name in zip(train, names, strict=True)]
+        clients, names = listed(train, "train", names)
+        pairs = [pair(entry, name) for entry, name in zip(clients, names, strict=True)]
+        apart = [] if test is None else in_order(test, names)
+        all_pairs, all_names = pairs + apart, names + names * (test is not None)
+        check_columns([x for x, _ in all_pairs], all_names)
+        tensors = [_tensors(x, y, n) for (x, y), n in zip(all_pairs, all_names, strict=True)]
+        shards, held_out = tensors[: len(pairs)], tensors[len(pairs) :]
         if test is None:
             check(0 <= test_fraction < 1, "test_fraction", test_fraction, "in [0, 1)")
             parts = [
@@ -120,12 +163,10 @@ class Federation:
                 for client, ((x, y), name) in enumerate(zip(shards, names, strict=True))
             ]
             shards, held_out = [p[0] for p in parts], [p[1] for p in parts]
-        else:
-            check(len(test) == len(train), "test", len(test), f"as many clients as {len(train)}")
-            held_out = [_tensors(*e, name) for e, name in zip(test, names, strict=True)]
         _check_alike(shards + held_out, names * 2)
         for (x, _), name in zip(shards, names, strict=True):
             check(len(x) > 0, f"client {name}", len(x), "a positive number of training examples")
+        _check_no_indicators([y for _, y in shards], num_classes)
         labels = not shards[0][1].is_floating_point()
         if labels:
             num_classes = _check_labels(shards + held_out, names * 2, num_classes)
@@ -133,7 +174,8 @@ class Federation:
             expected = f"labels of {num_classes} classes, which are whole numbers"
             check(num_classes is None, f"client {names[0]}: y", "floating-point numbers", expected)
         if groups is not None:
-            check(len(groups) == len(train), "groups", groups, f"one of {len(train)} clients each")
+            said, expected = counted(len(groups), "group"), f"one for each of {len(names)} clients"
+            check(len(groups) == len(names), "groups", said, expected)
         return cls(
             _joined(shards),
             _joined(held_out),
@@ -145,22 +187,28 @@ class Federation:
     @classmethod
     def from_datasets(
         cls,
-        train: Sequence[Dataset],
-        test: Sequence[Dataset] | None = None,
+        train: Sequence[Dataset] | Mapping[str, Dataset],
+        test: Sequence[Dataset] | Mapping[str, Dataset] | None = None,
         *,
+        columns: tuple[str, str] = ("x", "y"),
         groups: Sequence[int] | None = None,
         names: Sequence[str] | None = None,
         num_classes: int | None = None,
         test_fraction: float = 0.15,
         seed: int = 0,
     ) -> Federation:
-        """A federation of map-style `torch` datasets of (x, y) pairs, one a client.
+        """A federation of map-style datasets, one a client: of `torch`, or of Hugging Face.
 
-        Each is read once, here. Otherwise as `from_arrays`.
+        Their examples are pairs (x, y), or have names, of which `columns` are the inputs' and the
+        targets'. Each dataset is read once, here. Otherwise as `from_arrays`.
         """
+        clients, names = listed(train, "train", names)
+        apart = [] if test is None else in_order(test, names)
+        read = [arrays_of(each, name, columns) for each, name in zip(clients, names, strict=True)]
+        held = [arrays_of(each, name, columns) for each, name in zip(apart, names, strict=False)]
         return cls.from_arrays(
-            [_stacked(dataset) for dataset in train],
-            None if test is None else [_stacked(dataset) for dataset in test],
+            read,
+            None if test is None else held,
             groups=groups,
             names=names,
             num_classes=num_classes,
@@ -169,38 +217,14 @@ class Federation:
         )
 
 
-def _stacked(dataset: Dataset) -> tuple[Tensor, Tensor]:
-    pairs = [dataset[i] for i in range(len(dataset))]
-    if not pairs:
-        return torch.zeros(0), torch.zeros(0)
-    x, y = zip(*pairs, strict=True)
-    return torch.stack([torch.as_tensor(v) for v in x]), torch.stack(
-        [torch.as_tensor(v) for v in y]
-    )
-
-
-def _tensors(x: ArrayLike | Tensor, y: ArrayLike | Tensor, name: str) -> tuple[Tensor, Tensor]:
-    inputs, targets = _tensor(x, f"client {name}: x"), _tensor(y, f"client {name}: y")
-    if not inputs.is_floating_point():
-        inputs = inputs.float() if inputs.dtype in (torch.uint8, torch.bool) else inputs.long()
-    targets = targets if targets.is_floating_point() else targets.long()
-    same = len(inputs) == len(targets) if inputs.dim() and targets.dim() else False
-    found = f"{tuple(inputs.shape)} inputs and {tuple(targets.shape)} targets"
-    check(same, f"client {name}", found, "as many inputs as targets")
-    check(bool(inputs.isfinite().all()), f"client {name}", "x", "finite everywhere")
-    if targets.is_floating_point():
-        check(bool(targets.isfinite().all()), f"client {name}", "y", "finite everywhere")
-    return inputs, targets
-
-
-def _tensor(values: ArrayLike | Tensor, what: str) -> Tensor:
-    try:
-        tensor = torch.as_tensor(values)
-    except (TypeError, ValueError, RuntimeError):
-        kind = getattr(values, "dtype", type(values).__name__)
-        raise UsageError(f"{what}: {str(kind)!r} is not a type of numbers") from None
-    check(not tensor.is_complex(), what, str(tensor.dtype), "a type of real numbers")
-    return tensor
+def _tensors(x: object, y: object, name: str) -> tuple[Tensor, Tensor]:
+    check_rows(x, y, name)
+    found = inputs(x, name), targets(y, name)
+    shapes = [tuple(tensor.shape) for tensor in found]
+    same = all(shapes) and shapes[0][0] == shapes[1][0]
+    said = f"{shapes[0]} inputs and {shapes[1]} targets"
+    check(same, f"client {name}", said, "as many inputs as targets")
+    return found
 
 
 def _held_out(
@@ -221,20 +245,39 @@ def _check_alike(shards: Sequence[tuple[Tensor, Tensor]], names: Sequence[str]) 
         what = "numbers" if y.is_floating_point() else "labels"
         return f"inputs of shape {tuple(x.shape[1:])} with {what} of shape {tuple(y.shape[1:])}"
 
-    expected = kind(shards[0])
+    wanted = kind(shards[0])
+    expected = f"{wanted}, as others; if these are sequences, pad all clients' to one length"
     for shard, name in zip(shards, names, strict=True):
         if len(shard[0]):
-            check(kind(shard) == expected, f"client {name}", kind(shard), f"{expected}, as others")
+            check(kind(shard) == wanted, f"client {name}", kind(shard), expected)
+
+
+def _check_no_indicators(targets: Sequence[Tensor], num_classes: int | None) -> None:
+    """Refuse rows with a single 1, which say a class, but would be learnt as something else."""
+    width = targets[0].shape[1] if targets[0].dim() == 2 else 0
+    if width < 2 or num_classes not in (None, width):
+        return
+    if all(bool((((y == 0) | (y == 1)).all(1) & (y.sum(1) == 1)).all()) for y in targets):
+        raise UsageError(
+            f"y: {width} numbers an example, of which one is 1 and the others are 0, say its "
+            "class; give the number of the class instead: y.argmax(1)"
+        )
 
 
 def _check_labels(
     shards: Sequence[tuple[Tensor, Tensor]], names: Sequence[str], num_classes: int | None
 ) -> int:
-    largest = max(int(y.max()) for _, y in shards if len(y))
-    classes = largest + 1 if num_classes is None else num_classes
-    for (_, y), name in zip(shards, names, strict=True):
+    """The number of classes. Labels of `IGNORED` may stand where an example has many."""
+    counted = [y[y != IGNORED] if y.dim() > 1 else y for _, y in shards]
+    filled = [y for y in counted if len(y)]
+    check(bool(filled), "y", IGNORED, "all there is: no label counts")
+    classes = max(int(y.max()) for y in filled) + 1 if num_classes is None else num_classes
+    for y, name in zip(counted, names, strict=True):
+        expected = f"in 0 to {classes - 1}"
+        if y.dim() == 1 and len(y) and int(y.min()) == IGNORED:
+            expected += "; leave examples without a label out"
         for label in (int(y.min()), int(y.max())) if len(y) else ():
-            check(0 <= label < classes, f"client {name}: label", label, f"in 0 to {classes - 1}")
+            check(0 <= label < classes, f"client {name}: label", label, expected)
     return classes
 
 

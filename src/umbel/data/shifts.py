@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.checks import check
+from umbel.settings import Settings
 
 Images: TypeAlias = NDArray[np.float32]  # (n, channels, height, width)
 Labels: TypeAlias = NDArray[np.int64]  # (n,)
@@ -31,7 +32,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Shift(ABC):
+class Shift(Settings, ABC):
     """A family of groups."""
 
     @abstractmethod

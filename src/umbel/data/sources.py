@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -25,6 +26,7 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check
 from umbel.data.arrays import Arrays
+from umbel.data.hub import answers, offline
 from umbel.data.leaf import Leaf
 from umbel.data.views import VIEWS
 
@@ -153,10 +155,14 @@ class _Hub:
 
     def arrays(self, scratch: str) -> Arrays:  # noqa: ARG002
         """All examples; the hub's own cache keeps what was downloaded."""
+        datasets = _datasets()
+        endpoint = datasets.config.HF_ENDPOINT
+        silent = not datasets.config.HF_HUB_OFFLINE and not answers(endpoint)
         try:
-            dataset = _datasets().load_dataset(self.name, split=self.split)
+            with offline(datasets) if silent else nullcontext():
+                dataset = datasets.load_dataset(self.name, split=self.split)
         except (OSError, ValueError) as error:  # what it raises offline, or without that split
-            reason = str(error).splitlines()[0]
+            reason = f"{endpoint} does not answer" if silent else str(error).splitlines()[0]
             raise UsageError(
                 f"source: the split {self.split!r} of {self.name!r} can't be read from the Hugging "
                 f"Face hub ({reason}); with a copy on disk, set {DATA_DIR_VARIABLE}"

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
+import numpy as np
 import torch
-from torch import nn
-from torch.func import vmap
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from umbel.checks import UsageError, check
-from umbel.data.federation import Federation
+from umbel.data.federation import Federation, Split
+from umbel.engines.fit import check_fit, sample
 from umbel.engines.sequential import Sequential
-from umbel.engines.storage import store
 from umbel.engines.vectorised import Vectorised
-from umbel.flow import Engine
+from umbel.flow import Engine, Request, Rows
 from umbel.net import Net, Precision
-from umbel.shard import Batch
+from umbel.settings import Settings
+from umbel.work import Gradient, LocalTraining, MeanLoss, Work
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +29,7 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 @dataclass(frozen=True)
-class EngineSettings:
+class EngineSettings(Settings):
     """Where and how clients work in this process."""
 
     name: Literal["auto", "sequential", "vectorised"] = "auto"
@@ -57,6 +60,7 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
     """
     settings = settings or EngineSettings()
     device = torch.device(_device(settings.device))
+    check_fit(net, federation)
     obstacle = _why_sequential(net, federation, settings, device)
     if settings.name == "vectorised":
         check(obstacle is None, "engine.name", "vectorised", f"possible: {obstacle}")
@@ -80,14 +84,12 @@ def _why_sequential(
         return "as the settings say"
     if settings.kernel == "in-place":
         return "the kernel takes one at a time"
-    if settings.name == "auto" and federation.num_clients == 1:
-        return "there is only one"
-    obstacle = why_not_batchable(net, federation)
-    if obstacle is not None or settings.name == "vectorised":
-        return obstacle
-    if device.type == "cpu" and any(isinstance(part, CONVOLUTIONS) for part in net.parts):
-        return "convolutions are faster so on a CPU"
-    return None
+    if settings.name == "auto":
+        if federation.num_clients == 1:
+            return "there is only one"
+        if device.type == "cpu" and any(isinstance(part, CONVOLUTIONS) for part in net.parts):
+            return "convolutions are faster so on a CPU"
+    return why_not_batchable(net, federation)
 
 
 def _device(wanted: str) -> str:
@@ -101,23 +103,58 @@ def _device(wanted: str) -> str:
 
 
 def why_not_batchable(net: Net, federation: Federation) -> str | None:
-    """Why the module can't be run for many clients at once with padding, or None if it can."""
+    """Why the module can't be run for many clients at once with padding, or None if it can.
+
+    Chains of linear layers can. Any other module is tried: a gradient, a step of training, and
+    the evaluation of several models, for two clients of unequal size, by both engines.
+    """
+    if net.is_dense:
+        return None
     if any(isinstance(part, _BatchNorm) for part in net.parts):
         return "batch normalisation mixes the examples of a batch, padding among them"
-    split, model = store(federation, net.dtype, torch.device("cpu")).train, net.new(seed=0)
-    x, y, last = split.x, split.y, len(split.x) - 1
-
-    def gradient(theta: torch.Tensor, padding: torch.Tensor) -> torch.Tensor:
-        rows = torch.stack([torch.zeros_like(padding), torch.zeros_like(padding) + last // 3])
-        rows = torch.cat([rows, padding[None]])
-        batch = Batch(x[rows], y[rows], torch.tensor([True, True, False]))
-        found, rest = net.gradient(theta, batch)
-        return torch.cat([found, rest])
-
-    try:
-        one, other = vmap(gradient)(torch.stack([model, model]), torch.tensor([last // 2, last]))
-    except Exception as error:  # whatever the module does that vmap can't
-        return f"vmap refuses the module: {str(error).splitlines()[0]}"
-    if not torch.equal(one, other):
-        return "the module mixes the examples of a batch, padding among them"
+    few = _two_clients(net, federation)
+    one_by_one = Sequential(net, few)
+    for work in PROBES:
+        request = _request(work, net)
+        expected = one_by_one.send(request)
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # vmap warns of what it has no fast way for
+                found = Vectorised(net, few).send(request)
+        except Exception as error:  # whatever the module does that vmap can't
+            return f"vmap refuses the module: {str(error).splitlines()[0]}"
+        models = request.shared["models"]
+        if not all(_agree(found.columns[n], c, models) for n, c in expected.columns.items()):
+            return "the module mixes the examples of a batch, padding among them"
     return None
+
+
+PROBES: Sequence[Work] = (Gradient(), LocalTraining(lr=1e-3, steps=2, batch_size=2), MeanLoss())
+
+
+def _two_clients(net: Net, federation: Federation) -> Federation:
+    """Clients of five and of two examples, taken from all over the federation."""
+    batch = sample(net, federation, 7)
+    split = Split(batch.x, batch.y, np.array([0, 5, 7]))
+    return replace(federation, train=split, test=split, groups=None, names=("five", "two"))
+
+
+def _request(work: Work, net: Net) -> Request:
+    models = torch.stack([net.new(seed=0), net.new(seed=1)])
+    theta = Rows(models, torch.tensor([0, 1]))
+    return Request(work, torch.tensor([0, 1]), [0, 1], {"models": models}, {"theta": theta})
+
+
+def _agree(found: Tensor, expected: Tensor, models: Tensor) -> bool:
+    """Whether two results differ by no more than the rounding of these models (K, P).
+
+    The bound is far above what rounding does, and far below what an example does that should not
+    count.
+    """
+    if not expected.is_floating_point():
+        return torch.equal(found, expected)
+    eps = torch.finfo(models.dtype).eps
+    largest = float(expected.abs().nan_to_num(0, posinf=0).max())
+    # An update is the difference of two models, and rounded as they are.
+    bound = largest * eps**0.5 + 100 * float(models.abs().max()) * eps
+    return torch.allclose(found, expected, rtol=0, atol=bound, equal_nan=True)

@@ -25,7 +25,7 @@ class Sequential:
         self, net: Net, federation: Federation, device: torch.device | str = "cpu"
     ) -> None:
         self.device = torch.device(device)
-        self.net = net.to(self.device)
+        self.net = net.to(self.device).one_by_one()
         self.storage = store(federation, net.dtype, self.device)
 
     def send(self, request: Request) -> Replies:

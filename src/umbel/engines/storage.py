@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from umbel.data.federation import Federation, Split
+from umbel.summary import in_short
 from umbel.work import Work
 
 
@@ -17,6 +18,8 @@ class Storage:
 
     train: Split
     test: Split
+
+    __repr__ = in_short
 
     def split(self, work: Work) -> Split:
         """The examples that this work is about."""

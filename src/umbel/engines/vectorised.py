@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from umbel.data.federation import Federation
 from umbel.engines.columns import Columns
@@ -42,12 +43,13 @@ class Vectorised:
         self.storage = store(federation, net.dtype, self.device)
         self.memory_mb = memory_mb
         example = self.storage.train.x[:1]
-        self.values_per_example = example.numel() + self.net.count_activations(example)
+        self.values_per_example = example.numel() + self.net.modules.count_activations(example)
 
     def send(self, request: Request) -> Replies:
         columns = Columns(len(request.clients))
-        for positions in self.chunks(request):
-            columns.put(positions, self._work(request, positions))
+        with sdpa_kernel(SDPBackend.MATH):  # vmap takes the other forms of attention apart
+            for positions in self.chunks(request):
+                columns.put(positions, self._work(request, positions))
         return Replies(request.clients, columns.tensors)
 
     def chunks(self, request: Request) -> Iterator[Tensor]:

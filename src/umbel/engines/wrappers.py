@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil, prod
 from time import perf_counter
@@ -16,8 +17,11 @@ from umbel.checks import check
 from umbel.flow import Engine, Replies, Request
 from umbel.reduction import Sums
 from umbel.seeds import Stream, generator
-from umbel.validation import Limits, assemble, bad_values, promises
+from umbel.settings import Settings
+from umbel.validation import DIVERGED, Limits, assemble, bad_values, promises
 from umbel.work import MEMORY
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -69,11 +73,17 @@ class Absences:
 
 @dataclass
 class Guarded:
-    """Hands on usable replies only; raises `QuorumError` when they are too few."""
+    """Hands on usable replies only; raises `QuorumError` when they are too few.
+
+    `advice` says what to change where numbers are not finite or far too large, unless these are
+    made on purpose.
+    """
 
     engine: Engine
     limits: Limits
+    advice: Callable[[], str] | None = None
     absences: Absences = field(default_factory=Absences)
+    warned: bool = False
 
     def send(self, request: Request) -> Replies:
         refused: dict[int, str] = {}
@@ -94,13 +104,28 @@ class Guarded:
         self.absences.refused |= refused
         usable, asked = sum(len(part.clients) for part in parts), len(request.clients)
         needed = 0 if request.optional else max(ceil(self.limits.quorum * asked), 1)
+        diverged = sum(why.endswith(DIVERGED) for why in refused.values())
         if usable < needed:
             raise QuorumError(
-                f"{usable} of {asked} clients gave a usable reply, and "
+                self._divergence(diverged, asked)
+                + f"{usable} of {asked} clients gave a usable reply, and "
                 f"limits.quorum = {self.limits.quorum:g} asks for {needed}: "
                 + _summary(missing, refused)
             )
+        if diverged and self.advice is not None and not self.warned:
+            self.warned = True
+            log.warning("%s%s", self._divergence(diverged, asked), _summary(set(), refused))
         return replace(parts[0] if len(parts) == 1 else _joined(parts), sums=sums)
+
+    def _divergence(self, diverged: int, asked: int) -> str:
+        """What to change, where clients' training diverged; nothing where none did."""
+        if not diverged or self.advice is None:
+            return ""
+        most = f"limits.max_value = {self.limits.max_value:g}"
+        return (
+            f"training diverged for {diverged} of {asked} clients: their numbers are not finite, "
+            f"or beyond {most}; {self.advice()}. "
+        )
 
     def take(self) -> Absences:
         """Who was absent since the last call."""
@@ -147,7 +172,7 @@ def _summary(missing: set[int], refused: Mapping[int, str]) -> str:
 
 
 @dataclass(frozen=True)
-class Faults:
+class Faults(Settings):
     """How often a client fails, per request: probabilities of five things that happen in practice.
 
     Which client fails when is a function of the run's seed, the round and the client.

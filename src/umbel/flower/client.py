@@ -52,8 +52,7 @@ class Node:
     @classmethod
     def of(cls, experiment: Experiment, federation: Federation, memory: Path) -> Node:
         """Ready to work for these clients."""
-        shape, outputs = federation.input_shape, federation.num_outputs
-        net = Net(lambda: experiment.model.build(shape, outputs), federation.objective)
+        net = experiment.net(federation)
         engine: Engine = make_engine(net, federation, experiment.engine)
         if experiment.privacy.clip is not None:
             ledger = Ledger(memory.with_suffix(""), federation.names, experiment.privacy)
@@ -71,7 +70,7 @@ class Node:
             None if groups is None else groups.tolist(),
             wire.Form(
                 federation.input_shape,
-                federation.num_outputs,
+                federation.num_outputs_for(self.net.objective),
                 federation.num_classes,
                 model_name(self.net),
             ),

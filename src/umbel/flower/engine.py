@@ -18,6 +18,7 @@ from umbel.flower.arrays import HEADER_BYTES, RefusedError
 from umbel.flower.exchange import WORK, Reply, exchange
 from umbel.flower.meeting import Meeting
 from umbel.flower.memory import KEPT, digest
+from umbel.flower.roll import some
 from umbel.validation import assemble, promises
 from umbel.work import MEMORY
 
@@ -42,7 +43,7 @@ class FlowerEngine:
     kept: dict[str, list[str]] = field(default_factory=dict)  # digests of what nodes keep
 
     def send(self, request: Request) -> Replies:
-        self.nodes |= self.meeting.look_around()
+        self.nodes |= self.meeting.look_around(self.clients)
         online = self.meeting.online()
         groups: dict[int, list[int]] = {}
         for position, client in enumerate(request.clients.tolist()):
@@ -67,6 +68,8 @@ class FlowerEngine:
         forgetful: dict[int, Sequence[int]] = {}
         for node, reply in exchange(self.meeting.grid, contents, self.time_limit).items():
             clients = request.clients[torch.tensor(groups[node])].tolist()
+            if reply.missing is not None:
+                log.warning("node %d: %s: %s missing", node, reply.missing, self._named(clients))
             try:
                 answers += self._rows(request, clients, reply)
             except wire.ForgottenError:
@@ -74,7 +77,7 @@ class FlowerEngine:
                 for client in clients:
                     self.kept.pop(self.clients[client], None)
             except RefusedError as error:
-                log.warning("node %d: %s", node, error)
+                log.warning("node %d: %s: %s refused", node, error, self._named(clients))
                 refused |= dict.fromkeys(clients, str(error))
         if forgetful:
             more, also = self._ask(request, forgetful)
@@ -97,6 +100,9 @@ class FlowerEngine:
         return wire.ask(
             wire.Asked(request.work, names, seeds, request.shared, tables, index, remembered)
         )
+
+    def _named(self, clients: Sequence[int]) -> str:
+        return some([self.clients[client] for client in clients])
 
     def _remembered(self, names: Sequence[str], rows: Tensor) -> list[str]:
         """Digests of the clients' memory, if their node keeps these very rows; else nothing."""

@@ -14,13 +14,33 @@ WORK, HELLO = "query.work", "query.hello"
 
 POLL_SECONDS = 0.5
 
+WITHOUT_ANSWER = {
+    3,  # the message expired
+    4,  # the reply expired
+    5,  # the node sends no heartbeat any more
+    8,  # the process that was at work died
+}
+"""Codes of the errors that stand for an answer that never came.
+
+The others are answers: the node could not load its app, or the app raised an error.
+"""
+
 
 @dataclass(frozen=True)
 class Reply:
-    """Content, an error, or neither within the time."""
+    """Content, or an error of the node's, or why no answer came."""
 
     content: RecordDict | None = None
     error: str | None = None
+    missing: str | None = None
+
+    @classmethod
+    def of(cls, message: Message) -> Reply:
+        """What the message says."""
+        if not message.has_error():
+            return cls(message.content)
+        code, said = message.error.code, f"error {message.error.code}: {message.error.reason}"
+        return cls(missing=said) if code in WITHOUT_ANSWER else cls(error=said)
 
 
 def exchange(
@@ -35,17 +55,13 @@ def exchange(
     messages = [Message(contents[n][1], n, contents[n][0], ttl=time_limit) for n in nodes]
     pushed = zip(grid.push_messages(messages), nodes, strict=True)
     waiting = {name: node for name, node in pushed if name}  # none for a node just gone
-    found = {node: Reply() for node in nodes}
+    found = {node: Reply(missing=f"no answer within {time_limit:g} s") for node in nodes}
     deadline = time.monotonic() + time_limit
     while waiting and time.monotonic() < deadline:
         for reply in grid.pull_messages(list(waiting)):
             node = waiting.pop(reply.metadata.reply_to_message_id, None)
-            if node is None:
-                continue
-            if reply.has_error():
-                found[node] = Reply(error=f"error {reply.error.code}: {reply.error.reason}")
-            else:
-                found[node] = Reply(reply.content)
+            if node is not None:
+                found[node] = Reply.of(reply)
         if waiting:
             time.sleep(POLL_SECONDS)
     return found

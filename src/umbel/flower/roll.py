@@ -74,6 +74,14 @@ class Roll:
         )
 
 
+def some(names: Sequence[str], most: int = 5) -> str:
+    """The first of these clients by name, and how many more there are, with their verb."""
+    first = ", ".join(map(repr, names[:most]))
+    if len(names) == 1:
+        return f"client {first} is"
+    return f"clients {first}" + f" and {len(names) - most} more" * (len(names) > most) + " are"
+
+
 def _natural(name: str) -> tuple[bool, int, str]:
     """Numbers first, in their order, then words."""
     return not name.isdecimal(), int(name) if name.isdecimal() else 0, name

@@ -55,9 +55,7 @@ def server_app(experiment: Path | str) -> ServerApp:
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        logging.basicConfig(
-            level=logging.INFO, format="%(message)s"
-        )  # `flwr run --stream` shows it
+        _show_in_the_log_of_the_run()
         serve(grid, read(Path(experiment)), Settings.of(context.run_config))
 
     return app
@@ -69,34 +67,47 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
     Raises `UsageError` where too few clients come or the folder holds something else, and
     `QuorumError` where too few of them answer: started again, it goes on from the checkpoint.
     """
-    path = Path(settings.runs_dir) / f"{experiment.name}-seed{experiment.seed}"
-    folder = RunFolder(path)
-    if not folder.begun:
-        folder = RunFolder.create(path, experiment)
-    elif folder.experiment != experiment:
-        raise UsageError(f"{path}: holds another experiment; choose another runs-dir")
+    folder = _folder(experiment, settings)
+    path = folder.path.resolve()
+    if folder.finished:
+        log.warning(
+            "%s: finished already, after %d rounds, so nothing is trained; `umbel show %s` shows "
+            "it; for another run change name or seed in experiment.toml, or the setting runs-dir",
+            *(path, len(folder.records()), path),
+        )
+        return folder
     engine, roll = _gather(grid, folder, settings)
     run = experiment.run(roll.federation(), engine)
     expected = f"that of the nodes: {roll.form.model}"
     check(roll.form.model == model_name(run.net), "model", experiment.model, expected)
-    count = len(set(engine.nodes.values()))
-    log.info(
-        "%s: %d clients, of whom %d are at %d nodes now",
-        path.resolve(),
-        len(roll.names),
-        len(engine.nodes),
-        count,
-    )
+    here, nodes = len(engine.nodes), len(set(engine.nodes.values()))
+    log.info("%s: %d clients, of whom %d are at %d nodes now", path, len(roll.names), here, nodes)
     for record in advance(folder, run):
         log.info(tables.one_line(record, experiment.rounds))
+    log.info("%s: finished; `umbel show %s` shows it", path, path)
     return folder
 
 
 def _show_in_the_log_of_the_run() -> None:
-    """What umbel says goes where `flwr run --stream` finds it: this process is Flower's own."""
+    """What umbel says goes where `flwr run --stream` finds it: this process is Flower's own.
+
+    What others say does not, as Flower's HTTP client has a line for each of its requests.
+    """
     logger = logging.getLogger("umbel")
     logger.setLevel(logging.INFO)
-    logger.addHandler(logging.StreamHandler())
+    if not logger.hasHandlers():
+        logger.addHandler(logging.StreamHandler())
+
+
+def _folder(experiment: Experiment, settings: Settings) -> RunFolder:
+    """The folder of the run, whether it was begun or not."""
+    folder = RunFolder.of(Path(settings.runs_dir), experiment)
+    if not folder.begun:
+        return RunFolder.create(folder.path, experiment)
+    if folder.experiment != experiment:
+        expected = "choose another name, seed or runs-dir"
+        raise UsageError(f"{folder.path}: holds another experiment; {expected}")
+    return folder
 
 
 def _gather(grid: Grid, folder: RunFolder, settings: Settings) -> tuple[FlowerEngine, Roll]:
@@ -105,7 +116,9 @@ def _gather(grid: Grid, folder: RunFolder, settings: Settings) -> tuple[FlowerEn
     known = Roll.read(file) if folder.begun and file.is_file() else None
     meeting = Meeting(grid, settings.time_limit, None if known is None else known.form)
     wanted = settings.clients if known is None else len(known.names)
-    nodes = meeting.gather(wanted, settings.patience)
+    whom = f"{wanted} clients" if wanted else "clients"
+    log.info("waiting for %s, %g s at most", whom, settings.patience)
+    nodes = meeting.gather(wanted, settings.patience, None if known is None else known.names)
     needed = (settings.clients or 1) if known is None else 1
     after = f"at least {needed} after {settings.patience:g} s, as needed to begin"
     check(len(nodes) >= needed, "clients", len(nodes), after)

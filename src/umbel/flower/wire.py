@@ -16,6 +16,7 @@ from torch import Tensor
 from umbel.checks import UsageError
 from umbel.config import plain, structured
 from umbel.flower.arrays import RefusedError, arrays, tensors
+from umbel.summary import in_short
 from umbel.work import Work
 
 VERSION = 1
@@ -37,6 +38,8 @@ class Asked:
     tables: Mapping[str, Tensor]  # (rows, ...)
     index: Mapping[str, Sequence[int]]  # which row of each table is a client's
     remembered: Sequence[str] = ()  # a digest a client: of what the node keeps for it
+
+    __repr__ = in_short
 
 
 def ask(asked: Asked) -> RecordDict:

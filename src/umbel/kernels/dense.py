@@ -17,8 +17,9 @@ from torch.nn.utils.parametrize import is_parametrized
 
 from umbel.descent import Descent
 from umbel.kernels.schedule import Schedule
-from umbel.objectives import CLASSIFICATION, REGRESSION, Objective
+from umbel.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
 from umbel.optimizers import SGD
+from umbel.summary import in_short
 
 Slopes: TypeAlias = tuple[Tensor, Tensor]
 """Of a loss by the outputs of a layer (C, B, out), and what went into the layer (C, B, in)."""
@@ -64,7 +65,10 @@ class Dense:
             return fine
         if self.objective is CLASSIFICATION:
             return y.dim() == 1 and not y.is_floating_point()
-        return y.dim() == 2 and y.shape[1] == self.layers[-1].size_out
+        if self.objective is REGRESSION and not y.is_floating_point():
+            return False
+        size_out = self.layers[-1].size_out
+        return y.shape[1:] == (size_out,) or (size_out == 1 and y.dim() == 1)
 
     def outputs(self, theta: Tensor, x: Tensor) -> tuple[Tensor]:
         """(C, B, out) of models (C, P) for examples (C, B, ...); either C may be 1."""
@@ -136,7 +140,11 @@ class Dense:
             slope = outputs.softmax(2)
             minus = slope.new_full((), -1).expand(*y.shape, 1)
             return slope.scatter_add_(2, y[..., None], minus).mul_(factors[..., None])
-        return (outputs - y) * (2 / outputs.shape[2] * factors[..., None])
+        targets = y if y.dim() == 3 else y[..., None]
+        scale = factors[..., None] / outputs.shape[2]
+        if self.objective is BINARY:
+            return (outputs.sigmoid() - targets) * scale
+        return (outputs - targets) * (2 * scale)
 
 
 def recognise(module: nn.Module, objective: Objective) -> Dense | None:
@@ -152,7 +160,7 @@ def recognise(module: nn.Module, objective: Objective) -> Dense | None:
         start = layers[-1].end if layers else 0
         layers.append(Layer(part.in_features, part.out_features, part.bias is not None, start))
     known = (
-        (objective is CLASSIFICATION or objective is REGRESSION)
+        any(objective is one for one in (CLASSIFICATION, REGRESSION, BINARY))
         and len(linear) == len(between) + 1
         and all(type(part) is nn.ReLU for part in between)
         and all(one.size_out == other.size_in for one, other in pairwise(layers))
@@ -245,6 +253,8 @@ class _Path:
     now: Sequence[Tensor]
     received: Sequence[Tensor]
     velocity: Sequence[Tensor | None]
+
+    __repr__ = in_short
 
     @classmethod
     def of(cls, received: Sequence[Tensor], descent: Descent) -> _Path:

@@ -7,14 +7,14 @@ which makes convolutions on a CPU faster.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from umbel.descent import Descent
-from umbel.objectives import Objective
-from umbel.shard import Batch
+from umbel.kernels.general import General
+from umbel.layout import tensors_of
+from umbel.shard import Batch, Shard
 
 IMAGES = (nn.Conv2d, nn.ConvTranspose2d)
 
@@ -22,31 +22,31 @@ IMAGES = (nn.Conv2d, nn.ConvTranspose2d)
 class InPlace:
     """A module of one's own to train clients in; not for two threads at once."""
 
-    def __init__(
-        self,
-        module: nn.Module,
-        weights: Sequence[str],
-        rest: Sequence[str],
-        objective: Objective,
-        precision: torch.dtype | None,
-    ) -> None:
-        self.objective = objective
-        self.precision = precision
-        self.module = copy.deepcopy(module).train()
+    def __init__(self, general: General) -> None:
+        self.general = general
+        self.module = copy.deepcopy(general.modules.training)
         self.images = any(isinstance(part, IMAGES) for part in self.module.modules())
         if self.images:
             self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        tensors = dict([*self.module.named_parameters(), *self.module.named_buffers()])
-        self.weights = [tensors[name] for name in weights]
-        self.tensors = [*self.weights, *(tensors[name] for name in rest)]
-        counters = [tensor for tensor in tensors.values() if not tensor.is_floating_point()]
-        self.counters = [(tensor, tensor.clone()) for tensor in counters]
+        tensors, layout = tensors_of(self.module), general.modules.layout
+        self.weights = [tensors[entry.name] for entry in layout.weights]
+        self.tensors = [*self.weights, *(tensors[entry.name] for entry in layout.rest)]
+        scratch = [tensors[name] for name in general.modules.scratch]
+        self.scratch = [(buffer, buffer.clone()) for buffer in scratch]
 
-    def descend(self, theta: Tensor, batches: Iterable[Batch], descent: Descent) -> Tensor:
-        """The update (P,) of theta after a step on each of the batches, which have no padding."""
+    def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
+        return self.general.outputs(theta, x)
+
+    def gradient(
+        self, theta: Tensor, batch: Batch, factors: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        return self.general.gradient(theta, batch, factors)
+
+    def descend(self, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
+        """The update (P,) after a step on each of the batches, which have no padding."""
         received = self._load(theta)
         memory = [descent.optimizer.start(weight.detach()) for weight in self.weights]
-        for batch in batches:
+        for batch in shard.batches():
             gradients = torch.autograd.grad(self._loss(batch), self.weights, materialize_grads=True)
             with torch.no_grad():
                 for n, (weight, gradient) in enumerate(zip(self.weights, gradients, strict=True)):
@@ -64,8 +64,8 @@ class InPlace:
         with torch.no_grad():
             for tensor, values in zip(self.tensors, received, strict=True):
                 tensor.copy_(values)
-            for counter, start in self.counters:
-                counter.copy_(start)
+            for buffer, start in self.scratch:
+                buffer.copy_(start)
         return received
 
     def _views(self, theta: Tensor) -> list[Tensor]:
@@ -76,5 +76,6 @@ class InPlace:
         x = batch.x
         if self.images and x.dim() == 4:
             x = x.contiguous(memory_format=torch.channels_last)
-        with torch.autocast(x.device.type, self.precision, enabled=self.precision is not None):
-            return batch.mean(self.objective.losses(self.module(x), batch.y))
+        cast_to, losses = self.general.cast_to, self.general.objective.losses
+        with torch.autocast(x.device.type, cast_to, enabled=cast_to is not None):
+            return batch.mean(losses(self.module(x), batch.y))

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from umbel.summary import in_short
+
 
 @dataclass(frozen=True)
 class SideBySide:
@@ -15,6 +17,8 @@ class SideBySide:
 
     rows: Tensor  # (c, B) of the examples
     shares: Tensor  # (c, B), or (1, 1) where all are alike: of an example in its batch's mean
+
+    __repr__ = in_short
 
     def examples(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Of the storage x and y the inputs (c, B, D), flat, and the labels (c, B, ...)."""
@@ -33,6 +37,8 @@ class Schedule:
     at_work: list[int]  # how many clients have a mini-batch in each step
     width: list[int]  # the columns in use in each step
     full: list[bool]  # whether these columns hold no padding
+
+    __repr__ = in_short
 
     @classmethod
     def of(cls, rows: Tensor) -> Schedule:

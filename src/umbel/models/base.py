@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from torch import nn
 
 from umbel.checks import check
+from umbel.settings import Settings
 
 
 @dataclass(frozen=True)
-class Model(ABC):
+class Model(Settings, ABC):
     """A recipe for a module."""
 
     @abstractmethod

@@ -8,7 +8,6 @@ from typing import Any
 
 from umbel.algorithms import IFCA, LCFL, FedAvg, LocalOnly
 from umbel.algorithms.base import Algorithm
-from umbel.clusterers import KMedoids
 from umbel.data.scenarios import ROTATED_MNIST_LCFL
 from umbel.data.scenarios.base import Scenario
 from umbel.experiment import Experiment
@@ -92,7 +91,7 @@ def lcfl(clusters: int, local: LocalTraining, metric: str = "loss") -> LCFL:
     return LCFL(
         local,
         metric=metric,  # type: ignore[arg-type]
-        clusterer=KMedoids(clusters),
+        num_clusters=clusters,
         warm_up="federated",
         max_examples=JUDGED,
     )

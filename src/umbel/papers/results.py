@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from umbel.folder import environment
+from umbel.environment import environment
 from umbel.papers.base import Size
 from umbel.words import plural
 

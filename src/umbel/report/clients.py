@@ -5,12 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, cos, pi, sin, sqrt
 
-from umbel.charts import Dot, Label, Scatter
+from umbel.charts import Dot, Label, Scatter, Strip, Strips
 from umbel.report.panels import Panel
 from umbel.report.reading import Client, Known
 
 MOST_CLUSTERS, MOST_DOTS = 60, 1500
 """The map shows so many clusters, the largest; figures show so many clients."""
+
+FEW_ROWS = 40
+"""So many clients have a row and a name each."""
+
+FEW_DOTS, SHORT = 100, 3
+"""The dots of so many clients are large enough for names of so many letters."""
 
 GOLDEN = pi * (3 - sqrt(5))
 """The angle from one floret of an umbel or sunflower to the next."""
@@ -41,7 +47,7 @@ def cluster_map(known: Known) -> Panel | None:
     labels: list[Label] = []
     places = _places([sqrt(len(each)) for each in thinned])
     for whole, few, (x, y) in zip(shown, thinned, places, strict=True):
-        dots += _head(few, x, y)
+        dots += _head(few, x, y, len(known.clients) <= FEW_DOTS)
         name = f"cluster {whole[0].cluster}: {len(whole)}"
         labels.append(Label(x, y - 0.56 * sqrt(len(few)) - 0.5, name))
     grouped = any(client.group for client in known.clients)
@@ -79,6 +85,8 @@ def fortunes(known: Known) -> Panel | None:
     ranked = [c for c in known.worst_first if _value(c, known.by_loss) is not None]
     if not ranked:
         return None
+    if len(ranked) <= FEW_ROWS:
+        return _row_by_row(known, ranked)
     worst = ranked[:100]
     rest = ranked[100:]
     step = max(1, ceil(len(rest) / MOST_DOTS))
@@ -103,6 +111,19 @@ def fortunes(known: Known) -> Panel | None:
     return Panel(figure, note, wide=True)
 
 
+def _row_by_row(known: Known, ranked: Sequence[Client]) -> Panel:
+    """Few clients by name."""
+    strips = []
+    for client in ranked:
+        value = _value(client, known.by_loss)
+        assert value is not None
+        dot = Dot(value, 0, 1, str(client.cluster), said(client))
+        strips.append(Strip(client.name, (dot,), after=f", cluster {client.cluster}"))
+    what = "test loss" if known.by_loss else "test accuracy"
+    figure = Strips("Client by client", what, tuple(strips))
+    return Panel(figure, "The worst first; colour and shape: the cluster.", wide=True)
+
+
 def _value(client: Client, by_loss: bool) -> float | None:
     return client.loss if by_loss else client.accuracy
 
@@ -113,7 +134,7 @@ def _thinned(clients: Sequence[Client], total: int) -> list[Client]:
     return list(clients[::step])
 
 
-def _head(clients: Sequence[Client], x: float, y: float) -> list[Dot]:
+def _head(clients: Sequence[Client], x: float, y: float, named: bool) -> list[Dot]:
     """Clients as the florets of a flower head: evenly dense, neighbours about 1 apart."""
     by_group = sorted(clients, key=lambda client: client.group)
     dots = []
@@ -122,7 +143,8 @@ def _head(clients: Sequence[Client], x: float, y: float) -> list[Dot]:
         angle = place * GOLDEN
         size = float(client.examples or 1)
         at = (x + radius * cos(angle), y + radius * sin(angle))
-        dots.append(Dot(*at, size, client.group, said(client)))
+        name = client.name if named and len(client.name) <= SHORT else ""
+        dots.append(Dot(*at, size, client.group, said(client), name))
     return dots
 
 

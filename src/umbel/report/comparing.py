@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from umbel.charts import Chart, Line
+from umbel.charts import Chart, Dot, Line, Strip, Strips, swarm
 from umbel.outcomes import Outcome, average, spread
 from umbel.records import Record
 from umbel.report.panels import Panel
@@ -115,16 +115,23 @@ def ends(methods: Methods) -> Iterator[Panel]:
     """What each seed came to, and what it cost."""
     by_loss = all(run.last.accuracy is None for _, runs in methods for run in runs)
     what = "test loss" if by_loss else "test accuracy"
-    names = tuple(name for name, _ in methods)
-    mean, worst = [], []
-    for place, (_, runs) in enumerate(methods):
-        values = [run.last.loss if by_loss else run.last.accuracy for run in runs]
-        mean += [(float(place), value) for value in values if value is not None]
-        worst += [(float(place), run.last.worst) for run in runs if run.last.worst is not None]
-    lines = [_dots("mean over clients", mean), *([_dots("worst client", worst)] if worst else [])]
-    chart = Chart("Every seed", "", what, tuple(lines), categories=names)
-    yield Panel(chart, "A marker a seed, after the last round.")
+    strips = []
+    for name, runs in reversed(methods):
+        mean = [(run.seed, run.last.loss if by_loss else run.last.accuracy) for run in runs]
+        worst = [(run.seed, run.last.worst) for run in runs]
+        kinds = (("mean over clients", mean), ("worst client", worst))
+        dots = [dot for kind, found in kinds for dot in _seeds(name, kind, found)]
+        strips.append(Strip(name, tuple(dots)))
+    yield Panel(Strips("Every seed", what, tuple(strips), "each seed's"), "After the last round.")
     yield _price(methods, by_loss, what)
+
+
+def _seeds(name: str, kind: str, found: Sequence[tuple[int, float | None]]) -> Iterator[Dot]:
+    """A dot a seed, beside those that it would hide."""
+    known = [(seed, value) for seed, value in found if value is not None]
+    aside = swarm([value for _, value in known])
+    for (seed, value), shift in zip(known, aside, strict=True):
+        yield Dot(value, shift, 1, kind, f"{name}, seed {seed}\n{kind} {value:.4g}")
 
 
 def _price(methods: Methods, by_loss: bool, what: str) -> Panel:

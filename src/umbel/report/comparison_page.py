@@ -8,6 +8,9 @@ from umbel.folder import RunFolder
 from umbel.outcomes import Outcome, by_method
 from umbel.report import comparing
 from umbel.report.comparing import Methods, Sheet
+from umbel.report.contenders import contenders, standing
+from umbel.report.fates import fates
+from umbel.report.leading import leads, verdict
 from umbel.report.markup import Markup, Part, element, join, table
 from umbel.report.page import Section, figures, page
 from umbel.report.panels import Panel
@@ -19,31 +22,44 @@ def comparison_page(name: str, folders: Sequence[RunFolder]) -> tuple[str, list[
     finished = [folder for folder in folders if folder.finished]
     shown = finished or list(folders)
     methods = by_method([Outcome.of(folder) for folder in shown])
+    by_loss = all(run.last.accuracy is None for _, runs in methods for run in runs)
+    rivals = contenders(shown, by_loss)
+    found = standing(rivals, by_loss)
+    against = fates(rivals, by_loss)
     ends, courses = list(comparing.ends(methods)), list(comparing.courses(methods))
+    beside = [*leads(found, by_loss), *ends]
     sections = [
-        Section("Methods side by side", (_table(comparing.sheet(methods)), figures(ends))),
+        Section("Methods side by side", (_table(comparing.sheet(methods)), figures(beside))),
         Section("Round by round", (figures(courses),)),
         Section("Run it again", tuple(_again(name, shown))),
     ]
+    if against:
+        parts = [join(figures([each.panel]), each.tables) for each in against]
+        sections.insert(1, Section("Client by client", tuple(parts)))
     head = _head(methods, folders, finished)
-    return page(f"{name}: {len(methods)} methods", head, sections), [*ends, *courses]
+    if len(methods) > 1:
+        head.append(element("p", verdict(found, by_loss), id="verdict"))
+    panels = [*beside, *(each.panel for each in against), *courses]
+    return page(f"{name}: {len(methods)} methods", head, sections), panels
 
 
 def _head(
     methods: Methods, folders: Sequence[RunFolder], finished: Sequence[RunFolder]
 ) -> list[Part]:
     seeds = sorted({run.seed for _, runs in methods for run in runs})
-    best, runs = methods[-1]
-    value = runs[0].last.accuracy
-    by = "lowest loss" if value is None else "highest accuracy"
-    said = f"{len(methods)} methods, {len(seeds)} seeds ({', '.join(map(str, seeds))}). "
-    parts: list[Part] = [element("p", f"{said}The {by} is that of {best}.")]
+    numbers = ", ".join(map(str, seeds))
+    counts = f"{_count(len(methods), 'method')}, {_count(len(seeds), 'seed')} ({numbers})."
+    parts: list[Part] = [element("p", counts)]
     left = [folder.path.name for folder in folders if folder not in finished]
     if left:
         what = "so they are left out" if finished else "so what follows is so far"
         text = f"Not finished, {what}: {', '.join(left)}."
         parts.append(element("p", element("strong", text), class_="notice", role="note"))
     return parts
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _table(sheet: Sheet) -> Markup:
@@ -59,8 +75,9 @@ def _table(sheet: Sheet) -> Markup:
         box = element("textarea", text, id=name, readonly=True, spellcheck="false")
         areas.append(element("div", element("label", kind, for_=name), box))
     caption = (
-        "Mean ± standard deviation over seeds, after the last round; the best last. Accuracy is "
-        "the mean over clients of each one's test accuracy; MB and seconds are of the whole run."
+        "Mean ± standard deviation over seeds, after the last round. Rows are in the order of "
+        "their means, which may be that of chance: see what follows. Accuracy is the mean over "
+        "clients of each one's test accuracy; MB and seconds are of the whole run."
     )
     return join(
         table(sheet.heads, sheet.rows, id="methods"),
@@ -74,7 +91,7 @@ def _again(name: str, folders: Sequence[RunFolder]) -> Iterator[Part]:
     seeds = sorted({folder.experiment.seed for folder in folders})
     first = f" --first-seed {seeds[0]}" if seeds[0] else ""
     command = f"umbel compare {name} --seeds {len(seeds)}{first}"
-    yield element("p", "If these runs are of umbel compare, this command makes them again:")
+    yield element("p", "If umbel compare made these runs, this makes them again, with its --set:")
     yield element("pre", command, id="command")
     yield element("button", "copy the command", type="button", class_="copy", data_copy="command")
     for session in folders[0].sessions()[:1]:

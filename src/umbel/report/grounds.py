@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 import torch
@@ -80,6 +80,7 @@ def _matrix(known: Known, snapshot: Snapshot, kind: str) -> Panel:
         brackets(tree),
         tuple(breaks),
         tuple(said(client) for client in ordered),
+        _called(ordered),
     )
     note = (
         "Clients in the order of the clusters they are in; gaps: not known. "
@@ -104,9 +105,15 @@ def _table(known: Known, snapshot: Snapshot, kind: str) -> Panel:
         tuple(f"model {number}" for number in range(values.shape[1])),
         breaks=tuple(n for n in range(1, len(order)) if clusters[n] != clusters[n - 1]),
         details=tuple(said(client) for client in ordered),
+        blocks=_called(ordered),
     )
     note = f"{rule} Clients in the order of the clusters they are in; gaps: never asked."
     return Panel(figure, note + _share(known, clients))
+
+
+def _called(ordered: Sequence[Client]) -> tuple[str, ...]:
+    """The names of the clusters that these clients are in, one after another."""
+    return tuple(f"cluster {number}" for number, _ in groupby(c.cluster for c in ordered))
 
 
 def _spectrum(snapshot: Snapshot) -> Panel:
@@ -149,7 +156,7 @@ def _features(known: Known) -> Iterator[Panel]:
         kind = "planted group" if grouped else "cluster"
         title = f"Clients' features after round {snapshot.round + 1}"
         yield Panel(
-            Scatter(title, "first direction", "second direction", dots, kind),
+            Scatter(title, "first direction", "second direction", dots, kind, named=True),
             "The two directions in which they differ most." + _share(known, clients),
         )
 

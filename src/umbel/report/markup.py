@@ -39,9 +39,16 @@ def join(*parts: Part) -> Markup:
 
 
 def table(
-    heads: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1, **attributes: str
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    left: int = 1,
+    tall: bool = False,
+    **attributes: str,
 ) -> Markup:
-    """A table whose first column heads its rows, and whose first few are words, not numbers."""
+    """A table whose first column heads its rows, and whose first few are words, not numbers.
+
+    A tall one is scrolled up and down in itself.
+    """
     sides = ["" if place < left else "number" for place in range(len(heads))]
     top = [element("th", h, scope="col", class_=s) for h, s in zip(heads, sides, strict=True)]
     body = []
@@ -57,5 +64,9 @@ def table(
         element("tbody", *body),
         **attributes,
     )
-    # What is wider than the page is scrolled by itself, by keyboard too.
-    return element("div", whole, class_="wide", tabindex="0", role="region", aria_label="table")
+    # What is wider than the page is scrolled by itself, by keyboard too. The frame around does not
+    # move: it shows at which edges there is more.
+    kind = "wide tall" if tall else "wide"
+    inner = element("div", whole, class_=kind, tabindex="0", role="region", aria_label="table")
+    hint = element("p", "Scroll sideways for more columns →", class_="hint", aria_hidden="true")
+    return element("div", hint, element("div", inner, class_="frame"), class_="scroller")

@@ -10,7 +10,25 @@ from importlib.resources import files
 from umbel.checks import UsageError
 from umbel.report.interactive import spec
 from umbel.report.markup import Markup, Part, element, join
+from umbel.report.packing import packed
 from umbel.report.panels import Panel, described
+
+ALLOWED = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; base-uri 'none'; form-action 'none'"
+)
+"""What a browser lets the page do: run what is in it, and load nothing."""
+
+SCRIPTS = ("unpack.js", "names.js", "figures.js", "tables.js")
+
+LONG = 4000
+"""Values whose text is longer are packed."""
+
+UNDRAWN = (
+    "This browser cannot draw the figures: what each one shows is said in words. They are drawn "
+    "by Chrome and Edge from version 86 on, Firefox from 113 and Safari from 16.4, with scripts "
+    "turned on."
+)
 
 
 @dataclass(frozen=True)
@@ -39,18 +57,22 @@ def page(title: str, head: Sequence[Part], sections: Sequence[Section]) -> str:
             element("h1", title),
             *head,
             element("nav", element("ul", *links), aria_label="Sections"),
+            element("p", UNDRAWN, class_="notice", role="alert", id="undrawn", hidden=True),
+            element("noscript", element("p", UNDRAWN, class_="notice")),
         ),
         element("main", *(_section(section) for section in sections)),
-        _script(_plotly()),
-        _script(_text("page.js")),
+        element("script", Markup(packed(_plotly())), type="text/plain", id="plotly"),
+        _script("".join(map(_text, SCRIPTS))),
     )
     top = element(
         "head",
         element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=ALLOWED),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("title", title),
         element("link", rel="icon", href="data:,"),
         element("style", Markup(_text("page.css"))),
+        element("noscript", element("style", Markup(".plot { height: auto !important; }"))),
     )
     return f"<!doctype html>\n{element('html', top, body, lang='en').text}\n"
 
@@ -63,6 +85,8 @@ def figures(panels: Iterable[Panel]) -> Markup:
 def data(value: object, **attributes: str) -> Markup:
     """A value for the page's script, with nothing in it that could end the element."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    if len(text) > LONG:
+        return element("script", Markup(packed(text)), type="text/plain", **attributes)
     for sign in "<>&\u2028\u2029":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return element("script", Markup(text), type="application/json", **attributes)
@@ -80,7 +104,8 @@ def _section(section: Section) -> Markup:
 
 def _figure(panel: Panel) -> Markup:
     words = described(panel.figure)
-    drawing = element("div", class_="drawing", role="img", aria_label=words)
+    # The words stand there until the figure does, and where it never does.
+    drawing = element("div", words, class_="drawing", role="img", aria_label=words)
     return element(
         "figure",
         element("figcaption", element("h3", panel.figure.title)),
@@ -101,7 +126,7 @@ def _plotly() -> str:
     except ImportError:
         raise UsageError('a report needs an extra: pip install "umbel[report]"') from None
     text: str = get_plotlyjs()
-    return text.replace("</script", "<\\/script")
+    return text
 
 
 def _text(name: str) -> str:

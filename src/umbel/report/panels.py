@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from umbel.charts import Chart, Figure, Heatmap, Line, Scatter
+from umbel.charts import Chart, Figure, Heatmap, Line, Scatter, Strip, Strips
 
 
 @dataclass(frozen=True)
@@ -27,16 +27,33 @@ def described(figure: Figure) -> str:
     if isinstance(figure, Chart):
         marks = [f"{mark.text} at {mark.x:g}" for mark in figure.marks]
         said = [_line(figure, line) for line in figure.lines]
-        what = f"{figure.y_title} against {figure.x_title}" if figure.x_title else figure.y_title
+        what = figure.y_title or figure.title.lower()
+        what += f" against {figure.x_title}" if figure.x_title else ""
         return f"Chart, {what}. {'; '.join([*said, *marks])}."
     if isinstance(figure, Heatmap):
         rows, columns = figure.values.shape
         return f"Heat map of {figure.value_title}: {rows} rows, {columns} columns."
+    if isinstance(figure, Strips):
+        rows = [_strip(strip) for strip in figure.strips]
+        more = f"; and {len(rows) - 12} more rows" if len(rows) > 12 else ""
+        return f"Rows, {figure.x_title}. {'; '.join(rows[:12])}{more}."
     assert isinstance(figure, Scatter)
     kinds = f" in {len(figure.groups)} kinds ({figure.group_title})" if figure.group_title else ""
     axes = "" if figure.is_map else f": {figure.y_title} against {figure.x_title}"
     labels = f" {'; '.join(label.text for label in figure.labels[:12])}." if figure.labels else ""
     return f"{len(figure.dots)} dots{kinds}{axes}.{labels}"
+
+
+def _strip(strip: Strip) -> str:
+    middle, values = strip.middle, [dot.x for dot in strip.dots]
+    name = strip.name + strip.after
+    if middle is not None:
+        return f"{name} {middle.at:.3g}, from {middle.low:.3g} to {middle.high:.3g}"
+    if not values:
+        return f"{name}: nothing known"
+    if len(values) == 1:
+        return f"{name} {values[0]:.3g}"
+    return f"{name}: {len(values)} dots from {min(values):.3g} to {max(values):.3g}"
 
 
 def _line(figure: Chart, line: Line) -> str:

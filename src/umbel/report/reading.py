@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from umbel import checkpoint
+from umbel.budget import Stop
 from umbel.charts import Mark
 from umbel.checks import UsageError, check
 from umbel.evidence import Snapshot
@@ -47,6 +48,7 @@ class Known:
     finished: bool
     sessions: Sequence[Mapping[str, Any]]  # what ran, on what, and for how long
     snapshots: Sequence[Snapshot]
+    stop: Stop | None = None  # why no more rounds were done, where that was not the plan
 
     @classmethod
     def of(cls, folder: RunFolder) -> Known:
@@ -62,6 +64,7 @@ class Known:
             finished,
             folder.sessions(),
             folder.evidence.read(),
+            folder.stop,
         )
 
     @property

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from umbel.outcomes import MEGABYTE
+from umbel.own import OwnData
 from umbel.report import clients, rounds
 from umbel.report.grounds import grounds
+from umbel.report.listing import listing
 from umbel.report.markup import Markup, Part, element, join, table
-from umbel.report.page import Section, data, figures, lines, page
+from umbel.report.page import Section, figures, lines, page
 from umbel.report.panels import Panel
 from umbel.report.reading import Client, Known, made_with
-
-MOST_ROWS = 300
-"""A table shows so many clients at once; the rest are found by searching and sorting."""
 
 
 def run_page(known: Known) -> tuple[str, list[Panel]]:
@@ -49,6 +48,9 @@ def _head(known: Known) -> list[Part]:
             "is known at the end."
         )
         parts.append(element("p", element("strong", text), class_="notice", role="note"))
+    elif known.stop is not None:
+        text = f"Stopped after {done} of {experiment.rounds} rounds: {known.stop.why}."
+        parts.append(element("p", text, class_="notice", role="note"))
     tiles = [
         element(
             "div",
@@ -105,17 +107,9 @@ def _clients(known: Known, panels: Sequence[Panel]) -> tuple[Part, ...]:
     dropped = {place for place, _ in enumerate(heads) if not any(row[place] for row in rows)}
     heads = [head for place, head in enumerate(heads) if place not in dropped]
     rows = [[cell for place, cell in enumerate(row) if place not in dropped] for row in rows]
-    some = rows[:MOST_ROWS]
-    listed = table(heads, some, id="clients", data_sortable="yes")
-    search = element("input", type="search", id="clients-search", autocomplete="off")
-    label = element("label", "Find a client ", search, for_="clients-search")
-    note = f"{len(some)} of {len(rows)} clients shown"
-    status = element("span", note, id="clients-status", role="status", class_="quiet")
     parts.append(element("h3", "Every client, the worst first"))
-    parts.append(element("div", label, status, class_="tools"))
-    # Only what is not on the page already is sent along.
-    more = data(rows, id="clients-all") if len(rows) > len(some) else Markup("")
-    return (*parts, element("div", listed, class_="tall", tabindex="0"), more)
+    parts.append(listing("clients", heads, rows))
+    return tuple(parts)
 
 
 def _row(client: Client) -> list[str]:
@@ -151,11 +145,16 @@ def _absent(known: Known) -> Markup:
 def _again(known: Known) -> Iterator[Part]:
     """What to type, and on what it was run."""
     file = "experiment.toml"
+    if isinstance(known.experiment.scenario, OwnData):
+        what = "in Python the same umbel.Run, whose settings are below, this line"
+        command = f'run.save("{known.name}", rounds={known.experiment.rounds})'
+    else:
+        what, command = f"with the text below in a file {file}, this command", f"umbel run {file}"
     yield lines(
-        f"With umbel, the text below in a file {file}, and the same versions, this command makes "
-        "the same run. On other processors and versions the last digits may differ."
+        f"With the same versions, and {what} makes the same run. On other processors and "
+        "versions the last digits may differ."
     )
-    yield element("pre", f"umbel run {file}", id="command")
+    yield element("pre", command, id="command")
     yield element("button", "copy the command", type="button", class_="copy", data_copy="command")
     inside = element("pre", known.toml, id="experiment")
     yield element("details", element("summary", f"{file}: all settings"), inside)

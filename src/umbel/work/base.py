@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from umbel.net import Net
+from umbel.settings import Settings
 from umbel.shard import SLICE, Plan, Shard
 
 
@@ -37,7 +38,7 @@ COUNT = Promise((), torch.int64, low=1)
 
 
 @dataclass(frozen=True)
-class Work(ABC):
+class Work(Settings, ABC):
     """A pure function of one client's examples, a seed, and the tensors the client was sent.
 
     The fields of a work are its hyper-parameters. It knows no other client, no server and no

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from umbel.net import Net
 from umbel.objectives import Objective
-from umbel.shard import Shard
+from umbel.shard import Shard, num_labels
 from umbel.work.base import Promise, Work
 
 
@@ -32,10 +32,16 @@ class Evaluation(Work):
 def evaluated(
     objective: Objective, shard: Shard, outputs_of: Callable[[Tensor], Tensor]
 ) -> dict[str, Tensor]:
-    """Sums of loss and of right answers over the examples, and how many these are."""
+    """Sums of loss and of right answers over the examples, and how many these are.
+
+    Where examples have many labels, the sums are means over these times the number of examples.
+    """
     loss = right = torch.zeros((), dtype=torch.float64, device=shard.x.device)
     for batch in shard.everything():
         outputs = outputs_of(batch.x)
         loss = loss + batch.total(objective.losses(outputs, batch.y).double())
         right = right + batch.total(objective.correct(outputs, batch.y).double())
+    if num_labels(shard.y) is not None:
+        share = shard.num_examples / shard.size().clamp(min=1)
+        loss, right = loss * share, right * share
     return {"loss": loss, "right": right, "num_examples": shard.num_examples}

@@ -59,8 +59,8 @@ def padded_gradient(net: Net, theta: Tensor, batch: Batch) -> Tensor:
 
 def gradient_of_all(net: Net, shard: Shard, theta: Tensor) -> Tensor:
     """Gradient (P,) of the mean loss over all training examples."""
-    total = torch.zeros_like(theta)
+    total, size = torch.zeros_like(theta), shard.size()
     for batch in shard.everything():
-        share = (batch.size() / shard.num_examples).to(theta.dtype)
+        share = (batch.size() / size).to(theta.dtype)
         total = total + share * padded_gradient(net, theta, batch)
     return total

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import vmap
 
 from umbel.checks import check
 from umbel.net import Net
@@ -58,7 +57,7 @@ def mean_losses(net: Net, models: Tensor, batches: Iterator[Batch]) -> Tensor:
     for batch in batches:
         total = total + torch.cat(
             [
-                vmap(lambda theta, b=batch: b.total(net.losses(theta, b).double()))(tile)
+                net.each(lambda theta, b=batch: b.total(net.losses(theta, b).double()), tile)  # type: ignore[misc]
                 for tile in torch.split(models, TILE)
             ]
         )

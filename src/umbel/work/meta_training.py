@@ -68,13 +68,15 @@ class MetaTraining(Work):
         if self.variant == "exact":
 
             def along(weights: Tensor) -> Tensor:
-                gradient = grad(lambda w: net.training_loss(w, rest, batch)[0])
+                gradient = grad(lambda w: net.training_loss(w, rest, batch))
                 slope: Tensor = gradient(weights)
                 return slope @ vector
 
             curved: Tensor = grad(along)(theta[:cut])
             return curved
-        ahead, _ = net.gradient(_moved(theta, self.delta * vector, rest), batch)
+        # Dropout must draw the same both times: the difference would be that of two masks.
+        with torch.random.fork_rng(devices=[theta.device] if theta.is_cuda else []):
+            ahead, _ = net.gradient(_moved(theta, self.delta * vector, rest), batch)
         behind, _ = net.gradient(_moved(theta, -self.delta * vector, rest), batch)
         return (ahead - behind) / (2 * self.delta)
 

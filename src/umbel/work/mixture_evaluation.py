@@ -8,7 +8,6 @@ from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
-from torch.func import vmap
 
 from umbel.net import Net
 from umbel.shard import Shard
@@ -27,7 +26,7 @@ class MixtureEvaluation(Work):
         models, weights, objective = sent["models"], sent["weights"], net.objective
 
         def mixed(x: Tensor) -> Tensor:
-            return objective.mixed(vmap(lambda theta: net.outputs(theta, x))(models), weights)
+            return objective.mixed(net.each(lambda theta: net.outputs(theta, x), models), weights)
 
         return evaluated(objective, shard, mixed)
 

@@ -39,7 +39,7 @@ class MixtureWeights(Work):
 
 def shares(net: Net, models: Tensor, weights: Tensor, batch: Batch) -> Tensor:
     """q_i(k), in proportion to weights[k] exp(-loss of model k on example i): (K, B)."""
-    losses = vmap(lambda theta: net.losses(theta, batch))(models)
+    losses = net.each(lambda theta: net.losses(theta, batch), models)
     return (weights.log()[:, None] - losses).softmax(0)
 
 

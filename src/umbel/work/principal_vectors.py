@@ -37,7 +37,7 @@ class PrincipalVectors(Work):
         groups = self.num_classes or 1
         moment = torch.zeros(groups, size, size, dtype=torch.float64, device=shard.x.device)
         for batch in shard.everything():
-            x = batch.x.flatten(1).double()
+            x = batch.x.reshape(len(batch.x), -1).double()
             moment = moment + torch.einsum("bc,bi,bj->cij", self._members(batch), x, x)
         values, vectors = torch.linalg.eigh(moment)  # the smallest first
         values, vectors = values.flip(-1), vectors.flip(-1)[..., : self.num_vectors]

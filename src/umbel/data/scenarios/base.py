@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from umbel.checks import check
 from umbel.data.federation import Federation
 from umbel.data.sources import Sources
+from umbel.settings import Settings
 
 
 @dataclass(frozen=True)
-class Scenario(ABC):
+class Scenario(Settings, ABC):
     """A seeded recipe for a federation."""
 
     @abstractmethod

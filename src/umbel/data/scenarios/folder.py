@@ -13,6 +13,7 @@ from umbel.checks import UsageError, check
 from umbel.data.federation import Federation
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
+from umbel.summary import counted
 
 
 @dataclass(frozen=True)
@@ -79,9 +80,13 @@ def _groups(file: Path, names: list[str]) -> list[int] | None:
     """Numbers of the groups that the file names, or None without a file."""
     if not file.is_file():
         return None
-    lines = [line.split(",") for line in file.read_text().splitlines() if line.strip()]
-    check(all(len(line) == 2 for line in lines), str(file), lines, "lines of client,group")
-    group_of = {client.strip(): group.strip() for client, group in lines}
+    group_of = {}
+    for number, line in enumerate(file.read_text().splitlines(), start=1):
+        parts = [part.strip() for part in line.split(",")]
+        if line.strip():
+            found = counted(len(parts), "value")
+            check(len(parts) == 2, f"{file}: line {number}", found, "of the form client,group")
+            group_of[parts[0]] = parts[1]
     for name in names:
         check(name in group_of, str(file), name, "named: it needs a line for every client")
     order = sorted(set(group_of.values()))

@@ -1,0 +1,36 @@
+"""Options and a command about where a run ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from umbel.cli.completing import complete_runs
+from umbel.cli.options import data_dir_option
+
+until_option = click.option(
+    "--until",
+    multiple=True,
+    metavar="MEASURE=GOAL",
+    help="Stop after the first round with, for example, accuracy=0.9 or more, or loss=0.1 or less.",
+)
+max_time_option = click.option(
+    "--max-time", metavar="TIME", help="Stop after the round in which this is over: 90s, 10m, 2h."
+)
+rounds_option = click.option(
+    "--rounds", metavar="N", help="Rounds altogether, such as 80; +20: so many more."
+)
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_runs)
+@data_dir_option
+def finish(run: Path, data_dir: Path | None) -> None:
+    """End a RUN with the rounds that are done: write its models and clusters."""
+    from umbel import saving
+    from umbel.cli.looking import print_run
+    from umbel.folder import RunFolder
+
+    saving.finish(run, data_dir=data_dir)
+    print_run(RunFolder.open(run))

@@ -1,0 +1,92 @@
+"""Tables of pandas as arrays of numbers, for whoever has pandas."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.checks import UsageError
+from umbel.data.objects import numbers_of, refuse, refuse_row
+
+
+def is_table(values: object) -> bool:
+    """Whether this is a DataFrame or a Series."""
+    return type(values).__module__.partition(".")[0] == "pandas" and hasattr(values, "iloc")
+
+
+def numbers(table: Any, what: str, advice: str) -> NDArray[Any]:
+    """The values (n, C) of a DataFrame of C columns, or (n,) of a Series.
+
+    Integers stay integers where all columns are such. Raises `UsageError` with the name of the
+    column for one of another kind, and with the row for a value that is missing or infinite.
+    """
+    if table.ndim == 1:
+        named = what if table.name is None else f"{what}, column {str(table.name)!r}"
+        return _column(table, named, advice)
+    names = column_names(table)
+    if not names:
+        raise UsageError(f"{what}: a table without columns")
+    columns = [table.iloc[:, place] for place in range(len(names))]
+    return np.column_stack(
+        [
+            _column(column, f"{what}, column {name!r}", advice)
+            for column, name in zip(columns, names, strict=True)
+        ]
+    )
+
+
+def column_names(table: Any) -> tuple[str, ...]:
+    """The names of a DataFrame's columns; of anything else none."""
+    return tuple(map(str, table.columns)) if is_table(table) and table.ndim == 2 else ()
+
+
+def check_columns(tables: Sequence[object], clients: Sequence[str]) -> None:
+    """Raise `UsageError` unless all clients' tables have the same columns in the same order."""
+    first = column_names(tables[0])
+    for table, client in zip(tables, clients, strict=True):
+        own = column_names(table)
+        if own == first or not (own and first):
+            continue
+        lacking, more = [n for n in first if n not in own], [n for n in own if n not in first]
+        parts = [f"lacks column {lacking[0]!r}"] if lacking else []
+        parts += [f"has a column {more[0]!r}"] if more else []
+        fault = " and ".join(parts) or "has its columns in another order"
+        raise UsageError(
+            f"client {client}: x {fault}, unlike x of client {clients[0]}; with one list of names "
+            "for all clients, x[names] is alike"
+        )
+
+
+def check_rows(x: Any, y: Any, client: str) -> None:
+    """Raise `UsageError` where y has the rows of x in another order, going by their index."""
+    if not (is_table(x) and is_table(y)) or len(x) != len(y) or x.index.equals(y.index):
+        return
+    if x.index.is_unique and y.index.is_unique and bool(y.index.isin(x.index).all()):
+        raise UsageError(
+            f"client {client}: y has the rows of x in another order; y.loc[x.index] has them in "
+            "the same"
+        )
+
+
+def _column(series: Any, what: str, advice: str) -> NDArray[Any]:
+    from pandas.api import types
+
+    kind = series.dtype
+    if str(kind) == "object":
+        return numbers_of(np.asarray(series, dtype=object), what, advice)
+    if str(kind) == "category" or not types.is_numeric_dtype(kind):  # bools count as numbers
+        refuse(what, str(kind), advice)
+    gaps = np.asarray(series.isna(), dtype=bool)
+    if gaps.any():
+        refuse_row(what, int(gaps.argmax()), "missing")
+    if types.is_bool_dtype(kind):
+        return np.asarray(series, dtype=bool)
+    if types.is_integer_dtype(kind):
+        return np.asarray(series, dtype=np.int64)
+    array = np.asarray(series, dtype=None if isinstance(kind, np.dtype) else np.float64)
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        refuse_row(what, int((~np.isfinite(array)).argmax()), "infinite")
+    return array

@@ -1,0 +1,46 @@
+"""Map-style datasets, of torch or of Hugging Face, read into lists of examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from umbel.checks import UsageError, check
+
+
+class Dataset(Protocol):
+    """What is needed of a dataset: a length, and (x, y) or named values by number."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> Any: ...
+
+
+def arrays_of(
+    dataset: Dataset, client: str, columns: tuple[str, str]
+) -> tuple[list[object], list[object]]:
+    """All x and all y of a client's dataset, each of them read once.
+
+    Raises `UsageError` for what is no such dataset, or gives something else than examples.
+    """
+    kind = type(dataset).__name__
+    fine = hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
+    expected = "a map-style dataset, with a length and examples by number"
+    check(fine, f"client {client}", kind, f"{expected}; of a DataLoader give its .dataset")
+    pairs = [_pair(dataset[place], client, columns) for place in range(len(dataset))]
+    return [x for x, _ in pairs], [y for _, y in pairs]
+
+
+def _pair(example: Any, client: str, columns: tuple[str, str]) -> tuple[object, object]:
+    if isinstance(example, Mapping):
+        for name in columns:
+            known = f"any of {', '.join(map(repr, example))}; write columns=(name of x, name of y)"
+            check(name in example, f"client {client}: columns", name, known)
+        return example[columns[0]], example[columns[1]]
+    if not isinstance(example, tuple | list) or len(example) != 2:
+        of = f" of {len(example)}" if isinstance(example, tuple | list) else ""
+        found = f"a {type(example).__name__}{of}"
+        raise UsageError(
+            f"client {client}: an example of the dataset is {found}, not a pair (x, y)"
+        )
+    return example[0], example[1]

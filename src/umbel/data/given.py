@@ -1,0 +1,51 @@
+"""Clients as they are given: in a list, or by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from umbel.checks import check
+from umbel.data.dataframes import is_table
+from umbel.summary import counted
+
+
+def listed(
+    clients: Sequence[Any] | Mapping[str, Any], what: str, names: Sequence[str] | None
+) -> tuple[list[Any], tuple[str, ...]]:
+    """The clients and their names. Raises `UsageError` unless there are some."""
+    kind = type(clients).__name__
+    if isinstance(clients, Mapping):
+        names = tuple(map(str, clients)) if names is None else tuple(names)
+        clients = list(clients.values())
+    fine = isinstance(clients, Iterable) and not hasattr(clients, "dtype") and not is_table(clients)
+    check(
+        fine and not isinstance(clients, str), what, kind, "a list, with an entry for each client"
+    )
+    found = list(clients)
+    check(bool(found), what, kind, "filled: it needs at least one client")
+    names = tuple(map(str, range(len(found)) if names is None else names))
+    said = counted(len(names), "name")
+    check(len(names) == len(found), "names", said, f"a name for each of {len(found)} clients")
+    return found, names
+
+
+def in_order(test: Sequence[Any] | Mapping[str, Any], names: tuple[str, ...]) -> list[Any]:
+    """The test examples of each client, in the order of their names."""
+    found = list(test)
+    check(len(found) == len(names), "test", len(found), f"as many clients as {len(names)}")
+    if not isinstance(test, Mapping):
+        return found
+    by_name = {str(name): entry for name, entry in test.items()}
+    for name in names:
+        check(name in by_name, "test", f"a mapping without {name}", "one of the clients in train")
+    return [by_name[name] for name in names]
+
+
+def pair(entry: Any, name: str) -> tuple[Any, Any]:
+    """The x and the y of a client."""
+    fine = isinstance(entry, tuple | list) and len(entry) == 2
+    kind = type(entry).__name__
+    said = f"{kind} of {len(entry)}" if isinstance(entry, tuple | list) else kind
+    check(fine, f"client {name}", said, "a pair (x, y)")
+    return entry[0], entry[1]

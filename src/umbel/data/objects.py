@@ -1,0 +1,66 @@
+"""Arrays of Python objects: they come of tables with words or gaps, and of ragged sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.checks import UsageError
+
+PAD = (
+    "pad sequences to one length, as torch.nn.utils.rnn.pad_sequence(x, batch_first=True) does, "
+    "and mark labels of the padding by -100"
+)
+
+
+def numbers_of(array: NDArray[Any], what: str, advice: str) -> NDArray[Any]:
+    """The numbers of an array of objects, as integers where all are such.
+
+    Raises `UsageError` where something else is among them, with its place, but not the thing.
+    """
+    if array.ndim == 0:
+        refuse(what, type(array.item()).__name__, advice)
+    if array.size and all(map(_is_sequence, array.flat)):
+        check_even([np.shape(entry) for entry in array.flat], what)
+        inner = np.stack([np.asarray(entry) for entry in array.flat])
+        return numbers_of(inner, what, advice) if inner.dtype == object else inner
+    for place, entry in zip(np.ndindex(array.shape), array.flat, strict=True):
+        if isinstance(entry, Real | np.bool_) and entry == entry:
+            continue
+        column = f", column {place[1]}" if array.ndim == 2 else ""
+        if _is_missing(entry):
+            refuse_row(f"{what}{column}", place[0], "missing")
+        refuse(f"{what}{column}, row {place[0]}", type(entry).__name__, advice)
+    whole = array.size and all(isinstance(entry, Integral | np.bool_) for entry in array.flat)
+    return array.astype(np.int64 if whole else np.float64)
+
+
+def check_even(shapes: Sequence[tuple[int, ...]], what: str) -> None:
+    """Raise `UsageError` unless the examples have one shape."""
+    different = sorted(set(shapes))
+    if len(different) > 1:
+        few = " and ".join(map(str, different[:2])) + (" and others" if len(different) > 2 else "")
+        raise UsageError(f"{what}: examples of shapes {few}, which must all be the same; {PAD}")
+
+
+def refuse(what: str, kind: str, advice: str) -> NoReturn:
+    """Say that something is of another type, and what to write instead."""
+    raise UsageError(f"{what}: {kind!r} is not a type of numbers; {advice}")
+
+
+def refuse_row(what: str, row: int, fault: str) -> NoReturn:
+    """Say where a number can't be used."""
+    raise UsageError(f"{what}: row {row} is {fault}; fill it in, or leave that example out")
+
+
+def _is_sequence(entry: object) -> bool:
+    return hasattr(entry, "__len__") and not isinstance(entry, str | bytes)
+
+
+def _is_missing(entry: object) -> bool:
+    """None, NaN, or what pandas has in their place."""
+    return entry is None or entry != entry or type(entry).__name__ in ("NAType", "NaTType")

@@ -1,0 +1,102 @@
+"""One client's inputs or targets, in whatever form they come, as a tensor.
+
+Messages name the client, the row and the column, and never a value: the examples are private.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from umbel.checks import check
+from umbel.data import dataframes
+from umbel.data.objects import check_even, numbers_of, refuse, refuse_row
+
+CODE_INPUTS = "write words as numbers, the same for every client, or leave them out"
+CODE_LABELS = (
+    "number the classes once for all clients: with a list `classes` of their names, "
+    "y = [classes.index(name) for name in y]"
+)
+
+
+def inputs(values: object, client: str) -> Tensor:
+    """Inputs (n, ...): floats, or integers of 64 bits, as embeddings need.
+
+    Columns of tables, uint8 and bool become floats. One float an example, (n,), becomes (n, 1), as
+    layers take it. Raises `UsageError` for what are no finite numbers.
+    """
+    found = _tensor(values, f"client {client}: x", CODE_INPUTS)
+    if dataframes.is_table(values) or found.dtype in (torch.uint8, torch.bool):
+        found = found.float()
+    if not found.is_floating_point():
+        return found.long()
+    _check_finite(found, f"client {client}: x")
+    return found[:, None] if found.dim() == 1 else found
+
+
+def targets(values: object, client: str) -> Tensor:
+    """Targets (n, ...): floats, or class labels as integers of 64 bits.
+
+    Labels (n, 1) become (n,), which means the same. Raises `UsageError` for what are no finite
+    numbers.
+    """
+    found = _tensor(values, f"client {client}: y", CODE_LABELS)
+    if found.is_floating_point():
+        _check_finite(found, f"client {client}: y")
+        return found
+    found = found.long()
+    return found.flatten() if found.dim() == 2 and found.shape[1] == 1 else found
+
+
+def _check_finite(found: Tensor, what: str) -> None:
+    usable = found.isfinite()
+    if bool(usable.all()):
+        return
+    place = torch.nonzero(~usable)[0].tolist()
+    column = f", column {place[1]}" if len(place) == 2 else ""
+    kind = "NaN" if bool(found[tuple(place)].isnan()) else "infinite"
+    refuse_row(f"{what}{column}", place[0] if place else 0, kind)
+
+
+def _tensor(values: object, what: str, advice: str) -> Tensor:
+    if isinstance(values, Tensor):
+        check(values.layout == torch.strided, what, str(values.layout), "dense: write x.to_dense()")
+        check(not values.is_complex(), what, str(values.dtype), "a type of real numbers")
+        return values.detach()
+    if isinstance(values, list | tuple) and any(isinstance(entry, Tensor) for entry in values):
+        tensors = [_tensor(entry, what, advice) for entry in values]
+        check_even([tuple(tensor.shape) for tensor in tensors], what)
+        return torch.stack(tensors)
+    array = _array(values, what, advice)
+    # A reversed array can't be a tensor, nor should one that is not to be written to.
+    plain = array.flags.writeable and all(stride >= 0 for stride in array.strides)
+    try:
+        tensor = torch.as_tensor(array if plain else array.copy())
+    except (TypeError, ValueError, RuntimeError):
+        refuse(what, str(array.dtype), advice)
+    check(not tensor.is_complex(), what, str(tensor.dtype), "a type of real numbers")
+    return tensor
+
+
+def _array(values: object, what: str, advice: str) -> NDArray[Any]:
+    if dataframes.is_table(values):
+        return dataframes.numbers(values, what, advice)
+    kind = type(values).__name__
+    check(not hasattr(values, "toarray"), what, kind, "dense: write x.toarray()")
+    gaps = np.ma.is_masked(values)
+    check(not gaps, what, kind, "without gaps: fill them in, or leave those examples out")
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, RuntimeError):
+        if isinstance(values, list | tuple):
+            check_even([np.shape(entry) for entry in values], what)
+        refuse(what, kind, advice)
+    if array.dtype == object:
+        return numbers_of(array, what, advice)
+    if array.dtype.kind not in "biufc":
+        refuse(what, str(array.dtype), advice)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

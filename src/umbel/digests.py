@@ -1,0 +1,47 @@
+"""Digests, which tell values that differ at all, and fingerprints, which forgive last digits."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from umbel.data.federation import Split
+
+CLOSE = 1e-5
+"""Fingerprints differ by less, relative to their length, where only last digits differ."""
+
+
+def split_digest(split: Split) -> str:
+    parts = (values.detach().cpu().contiguous().flatten() for values in (split.x, split.y))
+    raw = (values.view(torch.uint8).numpy().data for values in parts if values.numel())
+    return digest([*raw, split.offsets.tobytes()])
+
+
+def digest(parts: Iterable[Any]) -> str:
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(part)
+    return total.hexdigest()[:32]
+
+
+def fingerprint(tensors: Iterable[Tensor]) -> tuple[float, ...]:
+    """Length and three weighted sums of all values, whose last digits may differ."""
+    squares, sums = 0.0, torch.zeros(3, dtype=torch.double)
+    waves = torch.tensor([[0.1], [1.7], [2.9]], dtype=torch.double)
+    for number, tensor in enumerate(tensors, start=1):
+        values = tensor.detach().cpu().double().flatten()
+        values = values.nan_to_num(nan=2e3, posinf=1e3, neginf=-1e3)
+        places = torch.arange(len(values), dtype=torch.double) + number
+        sums += ((waves * places).sin() * values).sum(1)
+        squares += float((values**2).sum())
+    return (squares**0.5, *sums.tolist())
+
+
+def near(one: Sequence[float], other: Sequence[float]) -> bool:
+    largest = max([1e-9, *map(abs, one)])
+    pairs = zip(one, other, strict=False)
+    return len(one) == len(other) and all(abs(a - b) <= CLOSE * largest for a, b in pairs)

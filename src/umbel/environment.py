@@ -1,0 +1,33 @@
+"""What a run was made on and with."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from datetime import UTC, datetime
+from typing import Any
+
+import torch
+
+from umbel.version import __version__
+
+PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "kmedoids", "safetensors")
+
+
+def environment() -> dict[str, Any]:
+    """Versions and machine."""
+    return {
+        "versions": {"umbel": __version__, "python": platform.python_version()}
+        | {name: importlib.metadata.version(name) for name in PACKAGES},
+        "platform": platform.platform(),
+        "host": platform.node(),
+        "processors": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "cuda": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+    }
+
+
+def now() -> datetime:
+    """The time, for the environment file."""
+    return datetime.now(UTC)

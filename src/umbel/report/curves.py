@@ -1,0 +1,124 @@
+"""Charts of lines and of points, as plotly describes them."""
+
+from __future__ import annotations
+
+from html import escape
+from itertools import groupby
+from math import ceil, floor, log10
+from statistics import fmean
+
+from umbel.charts import COLOURS, Chart, Line, turn
+from umbel.report.pieces import DASHES, SYMBOLS, Spec, axis, named, note, upright, value
+
+MARKED = 15
+"""Lines of more points have a marker on about so many of them."""
+
+
+def curves(figure: Chart) -> Spec:
+    """A chart of lines, or of points."""
+    data: list[Spec] = []
+    names = list(dict.fromkeys(line.name for line in figure.lines))
+    for line in figure.lines:
+        look = names.index(line.name)
+        if line.low and not line.points:
+            data += _bands(line, look)
+        data.append(_line(line, look))
+    lines = len(figure.lines)
+    alone = any(line.points for line in figure.lines)
+    layout: Spec = {
+        "xaxis": axis(figure.x_title) | (_logarithmic(figure) if figure.log_x else {}),
+        "yaxis": axis(figure.y_title) | ({"rangemode": "tozero"} if figure.from_zero else {}),
+        "showlegend": lines > 1,
+        "hovermode": "closest" if alone else "x unified",
+        "shapes": [upright(mark.x) for mark in figure.marks],
+        "annotations": [
+            note(mark.x, 1, mark.text)
+            | {"yref": "paper", "xanchor": "center", "yanchor": "bottom", "yshift": 12 * (n % 2)}
+            for n, mark in enumerate(figure.marks)
+        ],
+    }
+    if figure.categories:
+        layout["xaxis"] |= {
+            "tickvals": list(range(len(figure.categories))),
+            "ticktext": [escape(name) for name in figure.categories],
+        }
+    elif lines > 1:
+        layout["meta"] = {"names": _names(figure)}
+    return {"data": data, "layout": layout}
+
+
+def _logarithmic(figure: Chart) -> Spec:
+    """An axis with 1, 2 and 5 of each power of ten."""
+    values = [x for line in figure.lines for x in line.x]
+    low, high = floor(log10(min(values))), ceil(log10(max(values)))
+    ticks = [float(f"{n}e{power}") for power in range(low, high + 1) for n in (1, 2, 5)]
+    return {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:g}" for tick in ticks]}
+
+
+def _line(line: Line, look: int) -> Spec:
+    colour = turn(COLOURS, look)
+    name = f"{line.name}, published" if line.published else line.name
+    trace: Spec = {
+        "type": "scatter",
+        "mode": "markers" if line.points else "lines+markers",
+        "name": escape(name),
+        "x": list(line.x),
+        "y": [value(y) for y in line.y],
+        "line": {"color": colour, "dash": "dash" if line.published else turn(DASHES, look)},
+        "marker": {
+            "color": colour,
+            "symbol": turn(SYMBOLS, look) + ("-open" if line.published else ""),
+            "size": 8 if line.points else 7,
+            "maxdisplayed": 0 if line.points else MARKED,
+            "line": {"width": 1.5 if line.published else 0, "color": colour},
+            "opacity": 1,
+        },
+        "hovertemplate": "%{y:.4~g}",
+        "connectgaps": False,
+    }
+    if line.points and line.low:
+        trace["error_y"] = {
+            "type": "data",
+            "symmetric": False,
+            "array": [value(h - y) for h, y in zip(line.high, line.y, strict=True)],
+            "arrayminus": [value(y - low) for low, y in zip(line.low, line.y, strict=True)],
+        }
+    return trace
+
+
+def _bands(line: Line, look: int) -> list[Spec]:
+    """A filled shape for each stretch without gaps."""
+    rows = zip(line.x, line.low, line.high, strict=True)
+    bands = []
+    for known, stretch in groupby(rows, key=lambda row: value(row[1]) is not None):
+        if not known:
+            continue
+        points = list(stretch)
+        bands.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "x": [x for x, _, _ in points] + [x for x, _, _ in points[::-1]],
+                "y": [low for _, low, _ in points] + [high for _, _, high in points[::-1]],
+                "fill": "toself",
+                "fillcolor": f"{turn(COLOURS, look)}26",  # one part in seven
+                "line": {"width": 0},
+                "hoverinfo": "skip",
+                "showlegend": False,
+            }
+        )
+    return bands
+
+
+def _names(figure: Chart) -> Spec:
+    """Where the name of each line belongs: at its end, or beside its points."""
+    places: list[Spec] = []
+    points = all(line.points for line in figure.lines)
+    for look, line in enumerate(figure.lines):
+        known = [(x, y) for x, y in zip(line.x, line.y, strict=True) if value(y) is not None]
+        if not known:
+            continue
+        xs = [log10(x) if figure.log_x else x for x, _ in known]
+        x, y = (fmean(xs), fmean(y for _, y in known)) if points else (xs[-1], known[-1][1])
+        places.append(named(line.name, x, y, look))
+    return {"kind": "near" if points else "ends", "places": places}

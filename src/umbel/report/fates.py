@@ -1,0 +1,145 @@
+"""Each client with each method, against training alone and against FedAvg."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from umbel.charts import Dot, Middle, Strip, Strips, swarm
+from umbel.report.contenders import BASELINES, Contender, gains
+from umbel.report.leading import said
+from umbel.report.listing import listing
+from umbel.report.markup import Markup, Part, element, join, table
+from umbel.report.paired import Gain, interval
+from umbel.report.panels import Panel
+
+MOST_DOTS = 1500
+"""A figure shows so many dots."""
+
+KINDS = ("gains", "loses", "same")
+"""What becomes of a client, in the order of colours."""
+
+
+@dataclass(frozen=True)
+class Fates:
+    """What becomes of clients that leave a baseline for another method."""
+
+    number: int  # which baseline it is
+    baseline: Contender
+    by_loss: bool
+    rows: tuple[tuple[Contender, tuple[Gain, ...]], ...]  # the best method first
+
+    @property
+    def panel(self) -> Panel:
+        """A row a method, a dot a client."""
+        most = max(50, MOST_DOTS // len(self.rows))
+        strips = []
+        for method, found in self.rows:
+            shown = _thinned(sorted(found, key=lambda gain: gain.value), most)
+            aside = swarm([gain.value for gain in shown])
+            dots = [
+                Dot(gain.value, shift, 1, _kind(gain), self._told(method, gain))
+                for gain, shift in zip(shown, aside, strict=True)
+            ]
+            mean = interval(found)
+            text = f"{method.name}, mean\n{said(mean)}"
+            middle = Middle(mean.mean, mean.low, mean.high, mean.sure, text) if mean.known else None
+            strips.append(Strip(method.name, tuple(dots), middle))
+        what = "less test loss" if self.by_loss else "more test accuracy"
+        title = f"Each client against {self.baseline.name}"
+        figure = Strips(title, f"{what} than {self.baseline.name}", tuple(strips), sides=SIDES)
+        note = (
+            f"Each dot is a client under a seed: how much better it fares than with "
+            f"{self.baseline.name}. Diamonds: means with 95% intervals, hollow where chance may do."
+        )
+        least = max(len(found) for _, found in self.rows)
+        note += f" Of {least} dots a row {most} are drawn." if least > most else ""
+        return Panel(figure, note, wide=True)
+
+    @property
+    def tables(self) -> Markup:
+        """How many clients gain and lose with each method, and every client by name."""
+        name = self.baseline.name
+        caption = (
+            "A client counts once under each seed. Gains are means over clients and seeds; "
+            f"{'less loss' if self.by_loss else 'more accuracy'} is a gain."
+        )
+        clients = list(dict.fromkeys(gain.client for _, found in self.rows for gain in found))
+        means = [_means(found) for _, found in self.rows]
+        each = [
+            [client, *(f"{mean[client]:+.4f}" if client in mean else "" for mean in means)]
+            for client in clients
+        ]
+        worst = sorted(each, key=lambda row: min(float(cell) for cell in row[1:] if cell))
+        parts: list[Part] = [
+            element("h3", f"Who gains and who loses against {name}"),
+            table(HEADS, [self._row(method, found) for method, found in self.rows]),
+            element("p", caption, class_="quiet"),
+        ]
+        inside = join(
+            element("p", "Means over seeds; who loses most with any method first.", class_="quiet"),
+            listing(f"gains-{self.number}", ["client", *(m.name for m, _ in self.rows)], worst),
+        )
+        parts.append(element("details", element("summary", f"every client against {name}"), inside))
+        return join(*parts)
+
+    def _row(self, method: Contender, found: Sequence[Gain]) -> list[str]:
+        mean, counts = interval(found), [_kind(gain) for gain in found]
+        worst = min(found, key=lambda gain: gain.value)
+        least = [f"{worst.value:+.4f}", f"{worst.client}, seed {worst.seed}"]
+        return [
+            method.name,
+            f"{mean.mean:+.4f}",
+            f"{mean.low:+.4f} to {mean.high:+.4f}" if mean.known else "-",
+            *(str(counts.count(kind)) for kind in KINDS),
+            f"{counts.count('loses') / len(counts):.0%}",
+            *(least if worst.value < 0 else ["-", "-"]),
+        ]
+
+    def _told(self, method: Contender, gain: Gain) -> str:
+        what = "loss" if self.by_loss else "accuracy"
+        return (
+            f"client {gain.client}, seed {gain.seed}\n{what} {gain.now:.4g} with {method.name}\n"
+            f"{gain.before:.4g} with {self.baseline.name}: {gain.value:+.4g}"
+        )
+
+
+SIDES = ("loses", "gains")
+
+HEADS = (
+    *("method", "mean gain", "95% interval", "gain", "lose", "same", "share that lose"),
+    *("largest loss", "whose"),
+)
+
+
+def fates(methods: Sequence[Contender], by_loss: bool) -> list[Fates]:
+    """One for each baseline that is among the methods, of which the best is the last."""
+    found: list[Fates] = []
+    order = list(BASELINES.values())
+    for baseline in sorted(
+        (m for m in methods if m.baseline), key=lambda m: order.index(m.baseline)
+    ):
+        rows = [(m, tuple(gains(m, baseline, by_loss))) for m in reversed(methods)]
+        known = tuple((m, each) for m, each in rows if each and m is not baseline)
+        if known:
+            found.append(Fates(len(found), baseline, by_loss, known))
+    return found
+
+
+def _kind(gain: Gain) -> str:
+    return "gains" if gain.value > 0 else "loses" if gain.value < 0 else "same"
+
+
+def _means(found: Sequence[Gain]) -> dict[str, float]:
+    """Each client's mean over seeds."""
+    values: dict[str, list[float]] = {}
+    for gain in found:
+        values.setdefault(gain.client, []).append(gain.value)
+    return {client: sum(each) / len(each) for client, each in values.items()}
+
+
+def _thinned(ordered: Sequence[Gain], most: int) -> Sequence[Gain]:
+    """So many of them, the first and the last among them."""
+    if len(ordered) <= most:
+        return ordered
+    return [ordered[round(n * (len(ordered) - 1) / (most - 1))] for n in range(most)]

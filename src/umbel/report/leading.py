@@ -1,0 +1,113 @@
+"""Which method is best, said only where it is more than chance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import inf
+
+from umbel.charts import Dot, Middle, Strip, Strips
+from umbel.report.contenders import Contender, Standing, gains
+from umbel.report.paired import FEWEST, Interval
+from umbel.report.panels import Panel
+
+MOST_NAMED = 4
+"""A sentence names so many methods; the figure shows all."""
+
+
+def verdict(found: Standing, by_loss: bool) -> str:
+    """Whether a method is best beyond chance, in words and with the interval that says so."""
+    what, best = ("loss", "lowest") if by_loss else ("accuracy", "highest")
+    leader = f"{found.leader.name} has the {best} mean {what}, {found.leader.quality:.4g}"
+    doubtful = found.doubtful
+    near, lead = (doubtful or found.others)[0]
+    if not doubtful:
+        assert lead is not None
+        text = (
+            f"{leader}, and is ahead of every other method by more than chance explains: of "
+            f"{near.name}, the next, by {said(lead)}, paired over {_pairs(lead)}."
+        )
+    elif lead is None:
+        text = (
+            f"No method is named as the best: {leader}, but it has no finished run on the same "
+            f"data under the same seed as {near.name}."
+        )
+    else:
+        text = f"No method is best for sure: {leader}, but {_doubt(near, lead)}"
+        others = [other.name for other, _ in doubtful[1:]]
+        text += f" The same holds of {_listed(others)}." if others else ""
+        beaten = [other.name for other, lead in found.others if lead is not None and lead.ahead]
+        text += f" It is ahead of {_listed(beaten)} by more than chance." if beaten else ""
+    known = [lead for _, lead in found.others if lead is not None]
+    if any(lead.seeds == 1 for lead in known):
+        text += " With one seed only clients vary here: how much another seed changes is not known."
+    return text
+
+
+def _doubt(near: Contender, lead: Interval) -> str:
+    if lead.known and lead.low == lead.high == 0:
+        return f"every client fares alike with {near.name}."
+    if lead.known and lead.mean == 0:
+        return (
+            f"{near.name} has the same: the difference is {said(lead)}, paired over {_pairs(lead)}."
+        )
+    if not lead.known:
+        return (
+            f"its lead over {near.name}, {signed(lead.mean)}, rests on {_pairs(lead)}: fewer than "
+            f"{FEWEST} tell nothing of chance."
+        )
+    return f"its lead over {near.name} could be chance: {said(lead)}, paired over {_pairs(lead)}."
+
+
+def said(lead: Interval) -> str:
+    """A mean gain and its interval."""
+    if not lead.known:
+        return signed(lead.mean)
+    return f"{signed(lead.mean)} (95% interval {signed(lead.low)} to {signed(lead.high)})"
+
+
+def signed(value: float) -> str:
+    """Three digits and a sign, which zero has not."""
+    return f"{value:+.3g}" if value else "0"
+
+
+def leads(found: Standing, by_loss: bool) -> Iterator[Panel]:
+    """How far the leader is ahead of each other method, with what chance allows."""
+    strips = []
+    for other, lead in found.others:
+        if lead is None:
+            continue
+        known = gains(found.leader, other, by_loss)
+        dots = []
+        for seed in dict.fromkeys(gain.seed for gain in known):
+            values = [gain.value for gain in known if gain.seed == seed]
+            mean = sum(values) / len(values)
+            dots.append(Dot(mean, 0.22, 1, "", f"over {other.name}, seed {seed}\n{mean:+.4g}"))
+        middle = None
+        if lead.low > -inf:
+            text = f"over {other.name}\n{said(lead)}\n" + ("more than" if lead.sure else "may be")
+            middle = Middle(lead.mean, lead.low, lead.high, lead.sure, f"{text} chance")
+        strips.append(Strip(f"over {other.name}", tuple(dots), middle))
+    if not strips:
+        return
+    name = found.leader.name
+    what = "less test loss" if by_loss else "more test accuracy"
+    figure = Strips(f"Lead of {name}", what, tuple(strips), sides=("behind", "ahead"))
+    note = (
+        f"Diamonds: how far {name} is ahead of the other in the mean, on the same clients under "
+        "the same seeds, with the 95% interval; hollow where that includes zero: it could be "
+        "chance. Dots: seeds."
+    )
+    yield Panel(figure, note, wide=True)
+
+
+def _pairs(lead: Interval) -> str:
+    seeds = "one seed" if lead.seeds == 1 else f"{lead.seeds} seeds"
+    return f"{lead.pairs} results of the same clients under {seeds}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first names of many."""
+    if len(names) > MOST_NAMED:
+        return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} more"
+    *some, last = names
+    return f"{', '.join(some)} and {last}" if some else last

@@ -1,0 +1,24 @@
+"""A long table that is searched and sorted: some of its rows are shown, all of them are found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from umbel.report.markup import Markup, element, join, table
+from umbel.report.page import data
+
+MOST_ROWS = 300
+"""A table shows so many clients at once; the rest are found by searching and sorting."""
+
+
+def listing(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
+    """The table, which no other on the page has the name of, and what searches it."""
+    some = rows[:MOST_ROWS]
+    search = element("input", type="search", id=f"{name}-search", autocomplete="off")
+    label = element("label", "Find a client ", search, for_=f"{name}-search")
+    note = f"{len(some)} of {len(rows)} clients shown"
+    status = element("span", note, id=f"{name}-status", role="status", class_="quiet")
+    # Only what is not on the page already is sent along.
+    more = data(rows, id=f"{name}-all") if len(rows) > len(some) else Markup("")
+    listed = table(heads, some, tall=True, id=name, data_sortable="yes")
+    return join(element("div", label, status, class_="tools"), listed, more)

@@ -1,0 +1,45 @@
+"""What plotly's descriptions of all figures have in common."""
+
+from __future__ import annotations
+
+from html import escape
+from math import isfinite
+from typing import Any
+
+from umbel.charts import COLOURS, turn
+
+SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
+DASHES = ("solid", "dash", "dashdot", "dot", "longdash")
+
+Spec = dict[str, Any]
+
+
+def axis(title: str) -> Spec:
+    """An axis that leaves room for its own numbers."""
+    return {"title": {"text": escape(title)}, "zeroline": False, "automargin": True}
+
+
+def upright(x: float, dash: str = "dash") -> Spec:
+    """A line from top to bottom."""
+    line = {"color": "mark", "width": 1, "dash": dash}
+    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": line}
+
+
+def note(x: float, y: float, text: str) -> Spec:
+    """Words at a place."""
+    return {"x": x, "y": y, "text": escape(text), "showarrow": False, "font": {"size": 11}}
+
+
+def named(name: str, x: float, y: float, look: int) -> Spec:
+    """A name that the page puts beside a place, where it hides nothing."""
+    return {"name": escape(name), "x": x, "y": y, "color": turn(COLOURS, look)}
+
+
+def several(text: str) -> str:
+    """Lines of text."""
+    return escape(text).replace("\n", "<br>")
+
+
+def value(number: float | None) -> float | None:
+    """JSON knows no NaN."""
+    return None if number is None or not isfinite(number) else number

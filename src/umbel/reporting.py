@@ -1,0 +1,20 @@
+"""The report of a run, or of a folder of runs, from Python."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def write_report(
+    folder: Path | str, out: Path | str | None = None, figures: Path | str | None = None
+) -> Path:
+    """Write the page about a run, or about all runs of a folder, and return where it is.
+
+    It is `report.html` in the folder itself unless `out` says where; with `figures`, a folder, each
+    figure is written there, too. Raises `UsageError` where there is no run of which a round is
+    done, and without the extra `umbel[report]`.
+    """
+    from umbel import report  # which takes a while to load
+
+    where = [None if path is None else Path(path) for path in (out, figures)]
+    return report.write_report(Path(folder), *where)[0]

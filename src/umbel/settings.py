@@ -1,0 +1,277 @@
+"""What a field of settings may hold: one rule for TOML files and for constructors."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cache, wraps
+from types import NoneType, UnionType
+from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
+
+import torch
+
+from umbel.checks import UsageError, nearest
+
+SCALARS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
+"""The types of single values, in words."""
+
+
+class UnfitError(ValueError):
+    """A value of the wrong type; the message starts with the value, not with a field."""
+
+    place = ""  # of a list's item, such as "[2]"
+
+
+class Settings:
+    """Base of the dataclasses that users write: their fields hold what their types say.
+
+    A scalar of NumPy or torch and a list in place of a tuple become what is declared, and a whole
+    number may stand for a float. Anything else raises `UsageError`, before the `__post_init__` of
+    a subclass, which therefore sees values of the declared types. Only fields of scalars,
+    literals, dataclasses and tuples of these are checked.
+    """
+
+    former: ClassVar[Mapping[str, str]] = {}
+    """Names that settings had before, and their present ones: TOML files may use both."""
+
+    def __new__(cls, *given: Any, **named: Any) -> Self:  # noqa: ARG004
+        """An object without fields: here to name what is like a name that is not known."""
+        kind: Any = cls
+        known: Any = _parameters(kind)
+        for name in () if known is None else sorted(named.keys() - set(known)):
+            present = cls.former.get(name)
+            hint = f"it is {present} now" if present else nearest(name, known)
+            raise UsageError(f"{cls.__name__}: {name}: unknown; {hint}")
+        return super().__new__(cls)
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        own = cls.__dict__.get("__post_init__")
+        if own is not None:
+            cls.__post_init__ = _after_fitting(own)  # type: ignore[method-assign]
+
+    def __post_init__(self) -> None:
+        fit_fields(self)
+
+
+@cache
+def _parameters(kind: Any) -> tuple[str, ...] | None:
+    """The names that a constructor takes; None if any."""
+    _, *own = inspect.signature(kind.__init__).parameters.values()
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in own):
+        return None
+    return tuple(parameter.name for parameter in own)
+
+
+def _after_fitting(own: Callable[..., None]) -> Callable[..., None]:
+    @wraps(own)
+    def post_init(self: Settings, *given: Any) -> None:
+        fit_fields(self)
+        own(self, *given)
+
+    return post_init
+
+
+def fit_fields(settings: Any) -> None:
+    """Make each field of a new dataclass what its type says, or raise `UsageError`."""
+    kind: Any = type(settings)
+    for field in declared(kind):
+        value = getattr(settings, field.name)
+        if field.holds(value):
+            continue
+        try:
+            fit = fitted(value, field.kind)
+        except UnfitError as error:
+            message = f"{kind.__name__}: {field.name}{error.place}: {error}"
+            raise UsageError(message) from None
+        if fit is not value and type(value) is not int:
+            object.__setattr__(settings, field.name, fit)  # it may be frozen
+
+
+def check_type(field: str, value: Any, kind: Any) -> None:
+    """Raise `UsageError` unless the value, such as an argument of a function, is of this type."""
+    try:
+        fitted(value, kind)
+    except UnfitError as error:
+        raise UsageError(f"{field}{error.place}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A field of a dataclass, and what surely fits it."""
+
+    name: str
+    kind: Any
+    types: tuple[type, ...]  # values of these very types fit,
+    options: frozenset[str]  # and so do these strings
+
+    def holds(self, value: Any) -> bool:
+        """Whether the value fits for sure. Settings are made in every round, so this is quick."""
+        return type(value) in self.types or (type(value) is str and value in self.options)
+
+
+@cache
+def declared(kind: Any) -> tuple[Declared, ...]:
+    """The fields of a dataclass, and their types."""
+    unknown: dict[str, Any] = {}
+    while True:
+        try:
+            hints = get_type_hints(kind, localns=unknown)
+        except NameError as error:
+            # The name is known only where the class was written, as one within a function.
+            unknown[str(error.name)] = Any
+        else:
+            return tuple(_declared(f.name, hints[f.name]) for f in fields(kind))
+
+
+def _declared(name: str, kind: Any) -> Declared:
+    members = members_of(kind)
+    types = tuple(member for member in members if member in (NoneType, *SCALARS))
+    options = (o for m in members if get_origin(m) is Literal for o in get_args(m))
+    return Declared(name, kind, types, frozenset(o for o in options if isinstance(o, str)))
+
+
+def fitted(value: Any, kind: Any) -> Any:
+    """The value as a field of this type holds it. Raises `UnfitError` where it can't."""
+    if kind in SCALARS:
+        return scalar(value, kind)
+    if is_choice(kind):
+        return choice(value, kind)
+    if is_tuple(kind):
+        return _fitted_items(value, kind)
+    members = members_of(kind)
+    if len(members) > 1:
+        return _any_of(value, members)
+    if _is_judged(bare(kind)) and not isinstance(value, bare(kind)):
+        made = isinstance(value, type) and issubclass(value, bare(kind))
+        hint = f"; write {value.__name__}()" if made else ""
+        raise UnfitError(f"{value!r} is not {in_words(kind)}{hint}")
+    return value
+
+
+def scalar(value: Any, kind: type) -> Any:
+    """A value of one of `SCALARS`; a whole number is a float, too."""
+    if type(value) is kind:
+        return value
+    # NumPy's scalars and torch's have no dimensions, and give Python's.
+    found = value.item() if getattr(value, "ndim", None) == 0 else value
+    if kind is str and isinstance(found, os.PathLike | torch.device):
+        return str(found)
+    number = kind is float and isinstance(found, int)
+    if (number or isinstance(found, kind)) and (kind is bool or not isinstance(found, bool)):
+        return str.__str__(found) if kind is str else kind(found)
+    raise UnfitError(f"{value!r} is not {in_words(kind)}")
+
+
+def is_choice(kind: Any) -> bool:
+    """Whether this is one of several literals or scalars."""
+    members = members_of(kind)
+    literal = any(get_origin(member) is Literal for member in members)
+    return literal or (len(members) > 1 and all(m in (NoneType, *SCALARS) for m in members))
+
+
+def choice(value: Any, kind: Any) -> Any:
+    """One of several scalars or literals."""
+    members = members_of(kind)
+    if value is None and NoneType in members:
+        return None
+    for member in members:
+        for option in get_args(member):
+            if _is_same(value, option):
+                return option
+        if member in SCALARS:
+            with suppress(UnfitError):
+                return scalar(value, member)
+    known = [str(option) for member in members for option in get_args(member)]
+    close = difflib.get_close_matches(str(value), known, n=1, cutoff=0.55)
+    hint = f"; did you mean {close[0]}?" if close else ""
+    raise UnfitError(f"{value!r} is not {in_words(kind)}{hint}")
+
+
+def _is_same(value: Any, option: Any) -> bool:
+    """Whether the value is this literal: True is not 1."""
+    try:
+        return bool(scalar(value, type(option)) == option)
+    except UnfitError:
+        return False
+
+
+def is_tuple(kind: Any) -> bool:
+    """Whether this is a tuple of types that it names."""
+    return get_origin(kind) is tuple
+
+
+def items_of(value: Any, kind: Any) -> list[tuple[Any, Any]]:
+    """The items of a list or tuple, each with its type. Raises `UnfitError` for what is none."""
+    if getattr(value, "ndim", None) == 1:
+        value = value.tolist()
+    members = get_args(kind)
+    if isinstance(value, str | bytes) or not isinstance(value, Sequence):
+        hint = f"; write [{value!r}]" if type(value) is members[0] else ""
+        raise UnfitError(f"{value!r} is not {in_words(kind)}{hint}")
+    if members[-1] is Ellipsis:
+        return [(item, members[0]) for item in value]
+    if len(value) != len(members):
+        raise UnfitError(f"{value!r} is not a list of {len(members)}")
+    return list(zip(value, members, strict=True))
+
+
+def _fitted_items(value: Any, kind: Any) -> Any:
+    items = []
+    for number, (item, member) in enumerate(items_of(value, kind)):
+        try:
+            items.append(fitted(item, member))
+        except UnfitError as error:
+            error.place = f"[{number}]{error.place}"
+            raise
+    return tuple(items)
+
+
+def _any_of(value: Any, members: Sequence[Any]) -> Any:
+    """A value of one of several types, not all of them scalars."""
+    if value is None and NoneType in members:
+        return None
+    refusals = []
+    for member in members:
+        if member is not NoneType:
+            try:
+                return fitted(value, member)
+            except UnfitError as refusal:
+                refusals.append(refusal)
+    if len(refusals) == 1:
+        raise refusals[0]
+    raise UnfitError(f"{value!r} is not {' or '.join(map(in_words, members))}")
+
+
+def members_of(kind: Any) -> tuple[Any, ...]:
+    """The types of a union, or the one type."""
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def bare(kind: Any) -> Any:
+    """Algorithm[Any] -> Algorithm."""
+    return get_origin(kind) or kind
+
+
+def in_words(kind: Any) -> str:
+    """What a field of this type holds, as messages say it."""
+    if kind in SCALARS:
+        return SCALARS[kind]
+    if get_origin(kind) is Literal:
+        return " or ".join(f'"{o}"' if isinstance(o, str) else repr(o) for o in get_args(kind))
+    if is_tuple(kind):
+        return "a list"
+    members = [member for member in members_of(kind) if member is not NoneType]
+    if len(members) > 1 or members != [kind]:
+        return " or ".join(map(in_words, members))
+    name = getattr(bare(kind), "__name__", str(kind))
+    return f"an {name}" if name[0] in "AEIOU" else f"a {name}"
+
+
+def _is_judged(kind: Any) -> bool:
+    """Whether values of this class are told from others: dataclasses, and engines."""
+    return is_dataclass(kind) or getattr(kind, "_is_runtime_protocol", False)

@@ -1,0 +1,69 @@
+"""What things say of themselves in one line: types and shapes, never the values of tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+FEW = 8
+"""Longer lists of numbers or names are counted instead of shown."""
+
+
+def in_short(self: Any) -> str:
+    """The `repr` of a dataclass that holds tensors: of these it shows only the type and shape.
+
+    They are clients' examples, models, or what gives either away, and far too long besides.
+    """
+    parts = [f"{f.name}={_short(getattr(self, f.name))}" for f in fields(self)]
+    return f"{type(self).__name__}({', '.join(parts)})"
+
+
+def settings(value: object) -> str:
+    """The name of a value's class, with those of its fields that are not the defaults."""
+    if not is_dataclass(value) or isinstance(value, type):
+        return type(value).__name__
+    changed = [f for f in fields(value) if f.init and _differs(f, getattr(value, f.name))]
+    said = []
+    for f in changed:
+        inner = getattr(value, f.name)
+        said.append(f"{f.name}={settings(inner) if is_dataclass(inner) else _short(inner)}")
+    return f"{type(value).__name__}({', '.join(said)})" if said else type(value).__name__
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 client`, `1,200 clients`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def few(names: Sequence[str]) -> str:
+    """The names in a row; of many the first, and how many there are besides."""
+    more = len(names) - FEW
+    return ", ".join(names[:FEW]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _short(value: object) -> str:
+    if isinstance(value, Tensor | np.ndarray):
+        return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
+    if value is None or isinstance(value, str | int | float):
+        return repr(value)
+    if isinstance(value, Mapping):
+        shown = [f"{key!r}: {_short(value[key])}" for key in list(value)[:FEW]]
+        return "{" + ", ".join(shown + ["..."] * (len(value) > FEW)) + "}"
+    if isinstance(value, Sequence):
+        plain = all(entry is None or isinstance(entry, str | int | float) for entry in value)
+        return repr(value) if plain and len(value) <= FEW else f"[{len(value):,} in all]"
+    if is_dataclass(value) and not isinstance(value, type):
+        return repr(value)
+    return getattr(value, "__name__", type(value).__name__)
+
+
+def _differs(f: Field[Any], found: object) -> bool:
+    default = f.default if f.default_factory is MISSING else f.default_factory()
+    try:
+        return default is MISSING or bool(found != default)
+    except (ValueError, RuntimeError):  # tensors are not equal or different as a whole
+        return True

@@ -1,0 +1,97 @@
+"""Datasets of torch and of Hugging Face as clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+from umbel.checks import UsageError
+from umbel.data.federation import Federation
+
+X, Y = torch.arange(8.0).reshape(4, 2), torch.tensor([0, 1, 2, 0])
+
+
+class Pairs(Dataset[Any]):
+    """Whatever it is given, as examples."""
+
+    def __init__(self, *examples: Any) -> None:
+        self.examples = examples
+
+    def __len__(self) -> int:
+        return len(self.examples)
+
+    def __getitem__(self, place: int) -> Any:
+        return self.examples[place]
+
+
+class Stream(IterableDataset[Any]):
+    """Examples without numbers."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(zip(X, Y, strict=True))
+
+
+def test_examples_of_numbers_arrays_and_names_are_taken() -> None:
+    rows = list(zip(X.tolist(), Y.tolist(), strict=True))
+    arrays = Pairs(*[(np.array(x, dtype=np.float32), y) for x, y in rows])
+    named = Pairs(*[{"x": x, "y": y, "who": "nobody"} for x, y in rows])
+    renamed = Pairs(*[{"pixels": x, "label": y} for x, y in rows])
+    for datasets, settings in (
+        ([TensorDataset(X, Y)], {}),
+        ([Pairs(*rows)], {}),
+        ({"0": arrays}, {}),
+        ([named], {}),
+        ([renamed], {"columns": ("pixels", "label")}),
+    ):
+        federation = Federation.from_datasets(datasets, datasets, **settings)  # type: ignore[arg-type]
+        assert federation.train.x.tolist() == X.tolist()
+        assert federation.test.y.tolist() == Y.tolist()
+        assert federation.names == ("0",)
+
+
+def test_datasets_of_hugging_face_are_taken_with_their_images() -> None:
+    datasets = pytest.importorskip("datasets", reason="the extra umbel[data] is not installed")
+    image = pytest.importorskip("PIL.Image")
+    pixels = np.arange(8, dtype=np.uint8).reshape(2, 2, 2)
+    table = {"image": [image.fromarray(p) for p in pixels], "label": [1, 0]}
+    features = datasets.Features({"image": datasets.Image(), "label": datasets.Value("int64")})
+    client = datasets.Dataset.from_dict(table, features)
+    found = Federation.from_datasets([client], [client], columns=("image", "label"))
+    assert found.train.x.tolist() == pixels.tolist()
+    assert found.train.x.dtype == torch.float32
+    as_tensors = client.with_format("torch")
+    same = Federation.from_datasets([as_tensors], [as_tensors], columns=("image", "label"))
+    assert same.train.x.flatten().tolist() == found.train.x.flatten().tolist()
+    assert same.train.y.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "message"),
+    [
+        (Stream(), "client 0: 'Stream' is not a map-style dataset, with a length and examples by"),
+        (DataLoader(TensorDataset(X, Y)), "client 0: 'DataLoader' is not a map-style dataset"),
+        (Pairs(1.5), "client 0: an example of the dataset is a float, not a pair (x, y)"),
+        (Pairs((X, Y, Y)), "client 0: an example of the dataset is a tuple of 3, not a pair (x, y"),
+        (Pairs({"image": 1, "label": 2}), "client 0: columns: 'x' is not any of 'image', 'label'"),
+        (Pairs(("1234", 1)), "client 0: x: '<U4' is not a type of numbers"),
+        (Pairs((X[0], 1), (X[0, :1], 0)), "client 0: x: examples of shapes (1,) and (2,), which"),
+        (Pairs(), "client 0: 0 is not a positive number of training examples"),
+    ],
+)
+def test_what_gives_no_examples_is_refused(dataset: Any, message: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        Federation.from_datasets([dataset], test_fraction=0)
+    assert str(refused.value).startswith(message)
+
+
+def test_test_examples_are_found_by_the_name_of_the_client() -> None:
+    train = {"Ava": TensorDataset(X, Y), "Ben": TensorDataset(X, Y)}
+    test = {"Ben": TensorDataset(X[:1], Y[:1]), "Ava": TensorDataset(X[:3], Y[:3])}
+    assert Federation.from_datasets(train, test).test.sizes.tolist() == [3, 1]
+    with pytest.raises(UsageError, match="test: 1 is not as many clients as 2"):
+        Federation.from_datasets(train, [TensorDataset(X, Y)])

@@ -1,0 +1,262 @@
+"""Own data in every form that people have: what it becomes, and what is refused and how."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from umbel.checks import UsageError
+from umbel.data.federation import Federation
+
+pd = pytest.importorskip("pandas", reason="pandas is not installed")
+
+SECRET = 1234.5
+X = np.full((4, 2), SECRET, dtype=np.float32)
+Y = np.array([0, 1, 2, 0])
+
+
+def built(x: Any, y: Any = Y, **settings: Any) -> Federation:
+    return Federation.from_arrays([(x, y)], [(x, y)], **settings)
+
+
+def refusal(x: Any, y: Any = Y, **settings: Any) -> str:
+    """The message, which holds no example."""
+    with pytest.raises(UsageError) as refused:
+        Federation.from_arrays({"Ava": (x, y)}, test_fraction=0, **settings)
+    assert "1234" not in str(refused.value)
+    return str(refused.value)
+
+
+TABLE = pd.DataFrame({"age": [1, 2, 3, 4], "weight": [0.5, 1.5, 2.5, 3.5]})
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        TABLE,
+        TABLE.to_numpy(),
+        TABLE.to_numpy().tolist(),
+        TABLE.to_numpy().astype(object),
+        TABLE.convert_dtypes(),
+        TABLE.astype({"age": "uint8", "weight": "Float32"}),
+        TABLE.astype({"age": object}),
+        list(TABLE.to_numpy()),
+        [torch.tensor(row, requires_grad=True) for row in TABLE.to_numpy()],
+        torch.tensor(TABLE.to_numpy(), requires_grad=True),
+        TABLE.to_numpy().astype(">f8"),
+        TABLE.to_numpy()[::-1][::-1],
+        np.flip(np.flip(TABLE.to_numpy())),
+        np.ma.masked_array(TABLE.to_numpy(), mask=False),
+        TABLE.set_index(pd.Index([9, 9, 8, 7])),
+    ],
+    ids=lambda x: f"{type(x).__name__}-{getattr(x, 'dtype', '')}",
+)
+def test_the_same_numbers_in_any_form_are_the_same_inputs(x: Any) -> None:
+    federation = built(x)
+    assert federation.train.x.tolist() == TABLE.to_numpy().tolist()
+    assert federation.train.x.is_floating_point()
+    assert not federation.train.x.requires_grad
+
+
+@pytest.mark.parametrize(
+    "y",
+    [
+        Y,
+        Y.tolist(),
+        Y[:, None],
+        Y.astype(np.uint8),
+        Y.astype(object),
+        torch.tensor(Y, dtype=torch.int32),
+        [torch.tensor(label) for label in Y],
+        pd.Series(Y),
+        pd.Series(Y, name="label").to_frame(),
+        pd.Series(Y, dtype="Int64"),
+        pd.Series(Y, dtype=object),
+        pd.Series(Y, index=[3, 3, 3, 3]),
+    ],
+    ids=lambda y: f"{type(y).__name__}-{getattr(y, 'dtype', '')}",
+)
+def test_the_same_labels_in_any_form_are_the_same_classes(y: Any) -> None:
+    federation = built(X, y)
+    assert federation.train.y.tolist() == Y.tolist()
+    assert federation.num_classes == 3
+
+
+def test_yes_and_no_are_two_classes() -> None:
+    for y in (Y > 0, (Y > 0).tolist(), pd.Series(Y > 0), pd.Series(Y > 0, dtype="boolean")):
+        federation = built(X, y)
+        assert federation.train.y.tolist() == [0, 1, 1, 0]
+        assert federation.num_classes == 2
+
+
+def test_columns_of_whole_numbers_and_of_yes_and_no_are_inputs_as_others() -> None:
+    x = pd.DataFrame({"count": [1, 2, 3, 4], "smokes": [True, False, True, False]})
+    assert built(x).train.x.tolist() == [[1, 1], [2, 0], [3, 1], [4, 0]]
+    assert built(x).train.x.dtype == torch.float32
+
+
+def test_one_number_an_example_is_one_input_and_one_token_stays_a_token() -> None:
+    for x in (X[:, 0], X[:, 0].tolist(), pd.Series([1, 2, 3, 4])):
+        assert built(x).input_shape == (1,)
+    assert built(np.array([5, 6, 7, 8])).input_shape == ()
+
+
+def test_floats_are_regression_even_where_they_are_whole() -> None:
+    federation = built(X, Y.astype(float))
+    assert federation.num_classes is None
+    assert repr(federation).endswith("regression of one value")
+    several = built(X, pd.DataFrame({"a": [0.5, 1, 2, 3], "b": [1, 2, 3, 4]}))
+    assert several.train.y.shape == (4, 2)
+
+
+def test_clients_may_be_a_mapping_or_any_iterable() -> None:
+    train = {"Ava": (X, Y), 7: (X[:2], Y[:2])}
+    test = {"7": (X[:1], Y[:1]), "Ava": (X[:3], Y[:3])}
+    federation = Federation.from_arrays(train, test)  # type: ignore[arg-type]
+    assert federation.names == ("Ava", "7")
+    assert federation.test.sizes.tolist() == [3, 1]
+    zipped = Federation.from_arrays(zip([X, X], [Y, Y], strict=True), test_fraction=0)  # type: ignore[arg-type]
+    assert zipped.train.sizes.tolist() == [4, 4]
+
+
+GAP = pd.DataFrame({"age": [SECRET, None, 2, 3], "weight": [1.0, 2, 3, 4]})
+WORDS = ["Bern", "Rome", "Bern", "Rome"]
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (GAP, "client Ava: x, column 'age': row 1 is missing; fill it in, or leave that example"),
+        (GAP.convert_dtypes(), "client Ava: x, column 'age': row 1 is missing"),
+        (GAP.astype(object), "client Ava: x, column 'age': row 1 is missing"),
+        (GAP.to_numpy(), "client Ava: x, column 0: row 1 is NaN"),
+        (GAP.to_numpy().tolist(), "client Ava: x, column 0: row 1 is NaN"),
+        (GAP.astype(object).to_numpy(), "client Ava: x, column 0: row 1 is missing"),
+        (GAP.fillna(np.inf), "client Ava: x, column 'age': row 1 is infinite"),
+        (GAP["age"], "client Ava: x, column 'age': row 1 is missing"),
+        (
+            TABLE.assign(city=WORDS),
+            "client Ava: x, column 'city': 'str' is not a type of numbers; write words as numbers",
+        ),
+        (
+            TABLE.assign(city=pd.Series(WORDS, dtype="category")),
+            "client Ava: x, column 'city': 'category' is not a type of numbers",
+        ),
+        (
+            TABLE.assign(city=pd.Series([1, 2, "1234", 3], dtype=object)),
+            "client Ava: x, column 'city', row 2: 'str' is not a type of numbers",
+        ),
+        (
+            TABLE.assign(born=pd.Timestamp("1234-05-06")),
+            "client Ava: x, column 'born': 'datetime64",
+        ),
+        (np.array([[1, "1234"]] * 4, dtype=object), "client Ava: x, column 1, row 0: 'str' is not"),
+        (TABLE[[]], "client Ava: x: a table without columns"),
+        ([[1.0, SECRET], [1.0]] * 2, "client Ava: x: examples of shapes (1,) and (2,), which must"),
+        (
+            [np.ones(2), np.ones(3), np.ones(4), np.ones(5)],
+            "client Ava: x: examples of shapes (2,)",
+        ),
+        ([torch.ones(n) for n in (2, 3, 2, 2)], "client Ava: x: examples of shapes (2,) and (3,)"),
+        (
+            np.array([np.ones(2), np.ones(3)] * 2, dtype=object),
+            "client Ava: x: examples of shapes (2,) and (3,), which must all be the same; pad",
+        ),
+        (sparse.csr_array(X), "client Ava: x: 'csr_array' is not dense: write x.toarray()"),
+        (torch.tensor(X).to_sparse(), "client Ava: x: 'torch.sparse_coo' is not dense: write"),
+        (np.ma.masked_greater(X, 0), "client Ava: x: 'MaskedArray' is not without gaps"),
+        ({"a": 1}, "client Ava: x: 'dict' is not a type of numbers"),
+        (None, "client Ava: x: 'NoneType' is not a type of numbers"),
+    ],
+)
+def test_inputs_that_are_no_numbers_are_refused_by_place(x: Any, message: str) -> None:
+    assert refusal(x).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (WORDS, "client Ava: y: '<U4' is not a type of numbers; number the classes once for all"),
+        (
+            pd.Series(WORDS, name="city", dtype="category"),
+            "client Ava: y, column 'city': 'category' is not a type of numbers; number the classes",
+        ),
+        (pd.Series(WORDS, name="city").to_frame(), "client Ava: y, column 'city': 'str' is not a"),
+        (pd.Series([0, 1, None, 2], dtype="Int64"), "client Ava: y: row 2 is missing"),
+        (np.eye(3)[Y], "y: 3 numbers an example, of which one is 1 and the others are 0, say its"),
+        (np.eye(3, dtype=int)[Y], "y: 3 numbers an example, of which one is 1"),
+        (pd.get_dummies(pd.Series(WORDS)), "y: 2 numbers an example, of which one is 1"),
+    ],
+)
+def test_labels_that_are_no_numbers_of_classes_are_refused(y: Any, message: str) -> None:
+    assert refusal(X, y).startswith(message)
+
+
+def test_the_advice_for_words_works() -> None:
+    classes = sorted(set(WORDS))
+    assert "y = [classes.index(name) for name in y]" in refusal(X, WORDS)
+    assert built(X, [classes.index(name) for name in WORDS]).num_classes == 2
+
+
+def test_zeros_and_ones_that_are_no_single_class_are_taken() -> None:
+    several = np.array([[1, 1, 0], [0, 0, 0], [0, 1, 0], [1, 0, 1]])
+    assert built(X, several).num_classes == 2
+    steps = np.eye(3, dtype=int)[Y]  # one word of three is marked, and two classes are meant
+    assert built(X, steps, num_classes=2).train.y.shape == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (TABLE[["weight", "age"]], "client Ben: x has its columns in another order, unlike x of"),
+        (TABLE[["age"]], "client Ben: x lacks column 'weight', unlike x of client Ava"),
+        (
+            TABLE.rename(columns={"age": "years"}),
+            "client Ben: x lacks column 'age' and has a column 'years', unlike x of client Ava",
+        ),
+    ],
+)
+def test_columns_that_differ_between_clients_are_refused(second: Any, message: str) -> None:
+    for given in ({"train": {"Ava": (TABLE, Y), "Ben": (second, Y)}},
+                  {"train": {"Ben": (TABLE, Y)}, "test": {"Ben": (second, Y)}}):  # fmt: skip
+        with pytest.raises(UsageError) as refused:
+            Federation.from_arrays(**given)  # type: ignore[arg-type]
+        assert str(refused.value).startswith(message.replace("Ava", next(iter(given["train"]))))
+
+
+def test_targets_in_another_order_of_rows_are_refused() -> None:
+    labels = pd.Series(Y)
+    assert "Ava: y has the rows of x in another order" in refusal(TABLE, labels[::-1])
+    assert built(TABLE, labels[::-1].reset_index(drop=True)).num_classes == 3
+    assert built(TABLE, labels.loc[TABLE.index]).num_classes == 3
+
+
+@pytest.mark.parametrize(
+    ("train", "settings", "message"),
+    [
+        (TABLE, {}, "train: 'DataFrame' is not a list, with an entry for each client"),
+        (X, {}, "train: 'ndarray' is not a list, with an entry for each client"),
+        (torch.tensor(X), {}, "train: 'Tensor' is not a list, with an entry for each client"),
+        ([TABLE], {}, "client 0: 'DataFrame' is not a pair (x, y)"),
+        ([(X, Y, X)], {}, "client 0: 'tuple of 3' is not a pair (x, y)"),
+        ((X, Y), {}, "client 0: 'ndarray' is not a pair (x, y)"),
+        ({"Ava": (X, Y)}, {"test": {"Ben": (X, Y)}}, "test: 'a mapping without Ava' is not one of"),
+        ({"Ava": (X, Y)}, {"test": {}}, "test: 0 is not as many clients as 1"),
+    ],
+)
+def test_clients_that_are_no_pairs_are_refused(
+    train: Any, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        Federation.from_arrays(train, **settings)
+    assert str(refused.value).startswith(message)
+    assert "1234" not in str(refused.value)
+
+
+def test_sequences_that_each_client_padded_for_itself_are_refused() -> None:
+    with pytest.raises(UsageError, match="if these are sequences, pad all clients' to one length"):
+        Federation.from_arrays([(np.ones((4, 12)), Y), (np.ones((4, 57)), Y)])

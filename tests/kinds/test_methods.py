@@ -1,0 +1,32 @@
+"""Every method runs on data and modules that it was not written for."""
+
+from __future__ import annotations
+
+import pytest
+
+import umbel
+from tests.algorithms.test_contract import CASES
+from tests.kinds.test_kinds import KINDS, Kind, federation
+
+UNUSUAL = {
+    "regression of x (n,)",
+    "binary, one output",
+    "multi-label, whole numbers",
+    "LSTM, padded sequences",
+    "transformer, padded sequences",
+}
+
+NAMES = [
+    name for name in CASES if "trunk" not in name and name not in ("oracle", "pacfl, per class")
+]
+"""All but those that ask for layers of a name, for planted groups, or for one class an example."""
+
+
+@pytest.mark.parametrize("kind", [k for k in KINDS if k.name in UNUSUAL], ids=lambda k: k.name)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_method_runs_on_unusual_data(name: str, kind: Kind) -> None:
+    net = umbel.Net(kind.build, kind.objective, moving=kind.moving)
+    *_, (state, record) = umbel.Run(CASES[name], federation(kind), net, seed=1).rounds(3)
+    assert state.models.isfinite().all()
+    assert record.loss is not None
+    assert record.refused == {}

@@ -1,0 +1,132 @@
+"""Who is said to be best, and who gains and loses: from clients' results written by hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.report.pages import Page, beside_baselines
+from umbel.config import read
+from umbel.folder import RunFolder
+from umbel.report.contenders import Contender, contenders, gains, standing
+from umbel.report.fates import fates
+from umbel.report.leading import leads, verdict
+from umbel.report.writing import write_report
+from umbel.shipped import find_experiment
+
+SCENARIO = read(find_experiment("fedavg-digits")).scenario
+OTHER = read(find_experiment("fedavg-digits"), ["scenario.clients=8"]).scenario
+
+BASE = (0.5, 0.6, 0.7, 0.8, 0.5, 0.6, 0.7, 0.8)
+ABOVE = tuple(score + gain for score, gain in zip(BASE, (0.1, 0.11, 0.09, 0.1) * 2, strict=True))
+MIXED = tuple(score + gain for score, gain in zip(BASE, (0.2, -0.2, 0.1, 0) * 2, strict=True))
+
+
+def contender(
+    name: str, scores: Sequence[float], seeds: int = 3, baseline: str = "", moved: bool = False
+) -> Contender:
+    """A method that does alike under each seed, but for a little."""
+    by_seed = {
+        seed: {f"site {n}": score + 0.001 * seed * n for n, score in enumerate(scores)}
+        for seed in range(seeds)
+    }
+    quality = sum(scores) / len(scores)
+    scenarios = dict.fromkeys(range(seeds), OTHER if moved else SCENARIO)
+    return Contender(name, baseline, quality, scenarios, by_seed)
+
+
+def said(*methods: Contender, by_loss: bool = False) -> str:
+    return verdict(standing(methods, by_loss), by_loss)
+
+
+def test_a_method_that_is_ahead_by_more_than_chance_is_named_with_the_interval() -> None:
+    text = said(contender("ifca", BASE), contender("flacc", ABOVE))
+    assert text.startswith("flacc has the highest mean accuracy, 0.75, and is ahead of every other")
+    assert re.search(r"of ifca, the next, by \+0\.1 \(95% interval \+0\.09\d+ to \+0\.1\d+\)", text)
+    assert "paired over 24 results of the same clients under 3 seeds." in text
+
+
+def test_where_zero_is_in_the_interval_no_method_is_named_as_best() -> None:
+    text = said(contender("local", BASE), contender("ifca", MIXED))
+    assert text.startswith("No method is best for sure: ifca has the highest mean accuracy")
+    assert re.search(r"its lead over local could be chance: \+0\.025 \(95% interval -0\.", text)
+
+
+def test_a_method_that_chance_may_have_put_first_is_still_ahead_of_others() -> None:
+    worse = tuple(score - 0.3 for score in BASE)
+    text = said(contender("a", worse), contender("local", BASE), contender("ifca", MIXED))
+    assert "its lead over local could be chance" in text
+    assert text.endswith("It is ahead of a by more than chance.")
+
+
+def test_with_one_seed_the_page_says_that_only_clients_vary() -> None:
+    text = said(contender("ifca", BASE, 1), contender("flacc", ABOVE, 1))
+    assert "of the same clients under one seed" in text
+    assert "With one seed only clients vary here" in text
+    assert "only clients vary" not in said(contender("ifca", BASE), contender("flacc", ABOVE))
+
+
+def test_other_data_and_few_clients_and_equal_results_give_no_winner() -> None:
+    moved = said(contender("ifca", BASE, moved=True), contender("flacc", ABOVE))
+    assert "it has no finished run on the same data under the same seed as ifca" in moved
+    few = said(contender("ifca", BASE[:2], 2), contender("flacc", ABOVE[:2], 2))
+    assert "rests on 4 results" in few
+    assert "fewer than 6 tell nothing of chance" in few
+    assert "every client fares alike with ifca" in said(
+        contender("ifca", BASE), contender("flacc", BASE)
+    )
+
+
+def test_of_regressions_the_lower_loss_is_the_better_one() -> None:
+    text = said(contender("ifca", ABOVE), contender("flacc", BASE), by_loss=True)
+    assert text.startswith("flacc has the lowest mean loss, 0.65, and is ahead")
+    (first, *_) = gains(contender("flacc", BASE), contender("ifca", ABOVE), by_loss=True)
+    assert first.value == pytest.approx(0.1)
+
+
+def test_the_figure_shows_what_chance_allows_as_hollow() -> None:
+    methods = [contender("a", BASE), contender("b", MIXED)]
+    (panel,) = leads(standing(methods, False), False)
+    middles = [strip.middle for strip in panel.figure.strips]  # type: ignore[union-attr]
+    assert [middle is not None and middle.sure for middle in middles] == [False]
+    assert panel.figure.title == "Lead of b"
+
+
+def test_clients_that_gain_and_lose_are_counted_and_named() -> None:
+    methods = [
+        contender("alone", BASE, 2, "local-only"),
+        contender("ifca", MIXED, 2),
+        contender("flacc", ABOVE, 2),
+    ]
+    (found,) = fates(methods, False)
+    assert [method.name for method, _ in found.rows] == ["flacc", "ifca"]
+    page = Page(found.tables.text)
+    table = re.findall(r"<tr><th scope=\"row\">(.*?)</tr>", page.text)
+    rows = [re.sub(r"<[^>]+>", " ", row).split() for row in table[:2]]
+    assert rows[0][0] == "flacc"
+    assert rows[0][5:] == ["16", "0", "0", "0%", "-", "-"]
+    assert rows[1][0] == "ifca"
+    assert rows[1][5:9] == ["8", "4", "4", "25%"]
+    assert rows[1][9] == "-0.2000"
+    assert "site 1" in page.said
+    dots = found.panel.figure.strips[1].dots  # type: ignore[union-attr]
+    assert sorted({dot.group for dot in dots}) == ["gains", "loses", "same"]
+    assert any("client site 1, seed 0" in dot.text for dot in dots)
+
+
+def test_a_page_says_of_each_client_what_it_gains_beside_both_baselines(tmp_path: Path) -> None:
+    path = beside_baselines()
+    (file,) = write_report(path, tmp_path / "report.html")
+    page = Page(file.read_text(encoding="utf-8"))
+    titles = [title for title in page.titles if title.startswith("Each client")]
+    assert titles == ["Each client against local-only", "Each client against fedavg"]
+    assert "every client against local-only" in page.said
+    assert len(page.text.encode()) < 2e6
+    for row in RunFolder(path / "ifca-digits-seed0").clients():
+        assert f"client {row['client']}, seed 0" in str(page.figures)
+    folders = [RunFolder(each.parent) for each in sorted(path.glob("*/experiment.toml"))]
+    names = {found.name: found.baseline for found in contenders(folders, by_loss=False)}
+    assert names == {"fedavg": "FedAvg", "ifca": "", "local-only": "local-only"}

@@ -1,0 +1,279 @@
+"""Runs that stop before their last round, and runs that go on after it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+import umbel as package
+from tests.shell import Shell
+from tests.test_execution import assert_same_end, untimed
+from tests.test_saving import LOCAL, make_run
+from umbel import CFLGP, REGRESSION, Federation, RunFolder, UsageError
+from umbel.budget import Budget, Stop, seconds
+from umbel.records import Record
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("90", 90), ("90s", 90), ("10m", 600), ("1.5h", 5400), ("2 d", 172800), (0.25, 0.25)],
+)
+def test_times_are_read(text: float | str, value: float) -> None:
+    assert seconds(text) == value
+
+
+@pytest.mark.parametrize("text", ["ten", "", "-5m", "0s", "10 minutes", "m", 0, float("nan")])
+def test_what_is_no_time_is_refused(text: float | str) -> None:
+    with pytest.raises(UsageError, match=r"is not a time such as 90s, 10m, 1.5h or 2d"):
+        Budget.of(max_time=text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("accuracy=high", "until: 'accuracy=high' is not of the form accuracy=0.9"),
+        ("accuracy", "until: 'accuracy' is not of the form accuracy=0.9"),
+        ("accuracy=nan", "until: 'accuracy=nan' is not of the form accuracy=0.9"),
+        ("acuracy=0.9", "until: 'acuracy' is not a measure to reach; did you mean accuracy"),
+        ("seconds=3", "until: 'seconds' is not a measure to reach; known: accuracy, worst"),
+        ("accuracy=90", "until: 'accuracy=90' is not in 0 to 1"),
+        ("loss=-1", "until: 'loss=-1' is not 0 or more"),
+    ],
+)
+def test_what_is_no_goal_is_refused(text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Budget.of(text)
+
+
+def test_goals_are_read_and_reached() -> None:
+    budget = Budget.of(["accuracy=0.9", "loss=0.2"])
+    assert budget == Budget.of({"accuracy": 0.9, "loss": 0.2})
+    assert Budget.from_plain(budget.plain) == budget
+    assert budget.reached(Record(0)) is None
+    assert budget.reached(Record(0, loss=0.3, accuracy=0.8)) is None
+    assert budget.reached(Record(0, loss=0.3, accuracy=0.9)) == "accuracy 0.9 is at least 0.9"
+    assert budget.reached(Record(0, loss=0.1, accuracy=0.8)) == "loss 0.1 is at most 0.2"
+
+
+def test_goals_that_a_run_never_measures_are_refused(tmp_path: Path) -> None:
+    alone = replace(make_run().federation, groups=None)
+    untested = Federation.from_arrays(
+        [make_run().federation.train.of(client) for client in range(6)], test_fraction=0
+    )
+    regression = replace(make_run(), net=package.Net(make_run().net.build, REGRESSION))
+    for run, until, message in [
+        (make_run(federation=alone), "ari=0.9", "the planted groups are not known"),
+        (make_run(federation=untested), "accuracy=0.9", "no client has test examples"),
+        (regression, "worst=0.9", "a regression has a loss alone"),
+    ]:
+        with pytest.raises(UsageError, match=f"until: '.*' is not measured here: {message}"):
+            run.save(tmp_path / "mine", 3, until=until)
+        assert not (tmp_path / "mine").exists()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> package.Result:
+    """Eight rounds."""
+    return make_run().save(tmp_path_factory.mktemp("runs") / "mine", 8)
+
+
+def goal(whole: package.Result) -> tuple[float, int]:
+    """An accuracy, and after how many rounds, not all, it is first reached."""
+    accuracies = [record.accuracy or 0 for record in whole.records]
+    best = max(accuracies[1:6])
+    return best, 1 + next(n for n, value in enumerate(accuracies) if value >= best)
+
+
+def test_a_goal_ends_a_run_whose_models_can_be_used(tmp_path: Path, whole: package.Result) -> None:
+    best, after = goal(whole)
+    result = make_run().save(tmp_path / "mine", 8, until={"accuracy": best})
+    assert untimed(result.folder) == untimed(whole.folder)[:after]
+    said = f"accuracy {best:.4g} is at least {best:g}"
+    assert result.folder.stop == Stop(after, said)
+    assert result.model_for("0") is not None
+    again = package.resume(tmp_path / "mine", make_run())  # nothing is left to do
+    assert len(again.records) == after
+
+
+def test_the_time_ends_a_run_after_the_round_it_is_over_in(tmp_path: Path) -> None:
+    run = make_run(evaluate_every=5)
+    result = run.save(tmp_path / "mine", 8, max_time=1e-9)
+    (record,) = result.records
+    assert record.accuracy is not None  # the last round is always evaluated
+    stop = result.folder.stop
+    assert stop is not None
+    assert "s are spent, of 1e-09" in stop.why
+
+
+@pytest.mark.parametrize("left", ["stopped.json", "clusters.csv"])
+def test_killed_while_stopping_a_run_stops_where_it_would_have(
+    left: str, tmp_path: Path, whole: package.Result
+) -> None:
+    best, _ = goal(whole)
+    expected = make_run().save(tmp_path / "whole" / "mine", 8, until={"accuracy": best}).folder
+    folder = make_run().save(tmp_path / "killed" / "mine", 8, until={"accuracy": best}).folder
+    folder.file("clusters.csv").unlink()
+    folder.file(left).unlink(missing_ok=True)
+    assert not folder.finished
+    package.resume(folder.path, make_run())
+    assert_same_end(folder, expected)
+    assert folder.stop == expected.stop
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_loop_that_was_left_can_be_finished_there(
+    every: int, tmp_path: Path, whole: package.Result
+) -> None:
+    run, path = make_run(evaluate_every=every), tmp_path / "mine"
+    for _, record in run.rounds(8, folder=path):
+        if record.round == 3:
+            break
+    with pytest.raises(UsageError, match=r"not finished; .* or end it here by `umbel finish"):
+        package.load(path)
+    result = package.finish(path, run)
+    assert result.folder.stop == Stop(4, "it was finished by hand")
+    assert result.records[-1].untimed() == whole.records[3].untimed()
+    assert package.finish(path, run).folder.stop == Stop(4, "it was finished by hand")
+
+
+def test_a_run_without_a_round_is_not_finished(tmp_path: Path) -> None:
+    make_run().rounds(8, folder=tmp_path / "mine")
+    with pytest.raises(UsageError, match="is not a run of which a round is done"):
+        package.finish(tmp_path / "mine", make_run())
+
+
+def test_more_rounds_are_those_of_a_run_that_had_them_from_the_start(
+    tmp_path: Path, whole: package.Result
+) -> None:
+    path = tmp_path / "mine"
+    make_run().save(path, 5)
+    with pytest.raises(UsageError, match="rounds: 5 is not more than the 5 rounds that are done"):
+        package.resume(path, make_run(), rounds=5)
+    with pytest.raises(UsageError, match="rounds: 'some' is not a number such as 80 or"):
+        package.resume(path, make_run(), rounds="some")
+    assert len(package.resume(path, make_run(), until="accuracy=0").records) == 5
+    result = package.resume(path, make_run(), rounds="+3")
+    assert_same_end(result.folder, whole.folder)
+    assert result.experiment == whole.experiment
+
+
+def test_a_stopped_run_goes_on_to_a_further_goal_or_to_its_end(
+    tmp_path: Path, whole: package.Result
+) -> None:
+    path = tmp_path / "mine"
+    make_run().save(path, 8, until="accuracy=0")
+    assert package.resume(path, make_run(), rounds="+2").experiment.rounds == 3
+    assert len(package.load(path).records) == 3
+    assert len(package.resume(path, make_run(), rounds=8, max_time=1e-9).records) == 4
+    result = package.resume(path, make_run(), until="loss=0")
+    assert result.folder.stop is None
+    assert untimed(result.folder) == untimed(whole.folder)
+
+
+@pytest.mark.parametrize("done", range(5))
+def test_killed_while_a_finished_run_is_opened_again_nothing_is_lost(
+    done: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_run().save(tmp_path / "mine", 8, until="accuracy=0").folder
+    steps = 0
+
+    class KilledError(Exception):
+        pass
+
+    def step(name: str) -> None:
+        original = getattr(Path, name)
+
+        def counted(self: Path, *arguments: object, **keywords: object) -> object:
+            nonlocal steps
+            if steps == done:
+                raise KilledError
+            steps += 1
+            return original(self, *arguments, **keywords)
+
+        monkeypatch.setattr(Path, name, counted)
+
+    step("unlink")
+    step("replace")
+    with pytest.raises(KilledError):
+        folder.replan(5, Budget.of("loss=0"), turn=False)
+    monkeypatch.undo()
+    result = package.resume(folder.path, make_run())
+    assert len(result.records) == 1
+    assert len(package.resume(folder.path, make_run(), rounds=5).records) == 5
+
+
+def test_a_method_that_reads_how_many_rounds_there_are_goes_on_alike_if_told(
+    tmp_path: Path,
+) -> None:
+    run = make_run(algorithm=CFLGP(2, patience=2, local=LOCAL), participation=1.0)
+    expected = run.save(tmp_path / "whole" / "mine", 6)
+    run.save(tmp_path / "parts" / "mine", 3)
+    found = package.resume(tmp_path / "parts" / "mine", run, rounds="+3")
+    assert_same_end(found.folder, expected.folder)
+
+
+# ------------------------------------------------------------------ the command line
+
+
+def test_the_command_line_stops_finishes_and_goes_on(umbel: Shell) -> None:
+    run = "runs/flacc-seed0"
+    printed, _ = umbel("run", "both/flacc.toml", "--until", "accuracy=0", "--max-time", "10m")
+    assert "stopped after 1 of 4 rounds: accuracy 0." in " ".join(printed.split())
+    assert "finished already: 1 of 4 rounds: accuracy" in umbel("resume", run)[0]
+    umbel("report", run)
+    assert (
+        "Stopped after 1 of 4 rounds: accuracy 0."
+        in (umbel.folder / run / "report.html").read_text()
+    )
+    printed, _ = umbel("resume", run, "--rounds", "+1")
+    assert "round 2/2" in printed
+    assert "stopped" not in umbel("show", run)[0]
+    umbel("resume", run, "--rounds", "4", "--until", "loss=0")
+    folder = RunFolder(umbel.folder / run)
+    whole = umbel.folder / "whole"
+    umbel("run", "both/flacc.toml", "--runs-dir", str(whole))
+    assert_same_end(folder, RunFolder(whole / "flacc-seed0"))
+
+
+def test_the_command_line_ends_a_run_that_was_interrupted(umbel: Shell) -> None:
+    umbel("run", "both/flacc.toml")
+    path = umbel.folder / "runs" / "flacc-seed1"
+    experiment = package.read(umbel.folder / "both" / "flacc.toml").with_seed(1)
+    folder = RunFolder.create(path, experiment)
+    rounds = package.execute(folder, package.Sources.default())
+    assert len(list(islice(rounds, 2))) == 2
+    rounds.close()  # type: ignore[attr-defined]
+    printed, _ = umbel("finish", str(path))
+    assert "stopped after 2 of 4 rounds: it was finished by hand" in " ".join(printed.split())
+    assert package.load(path).model(0) is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--until", "accuracy=high"], "until: 'accuracy=high' is not of the form accuracy=0.9"),
+        (["--until", "acuracy=0.9"], "until: 'acuracy' is not a measure to reach; did you mean"),
+        (["--max-time", "ten"], "max_time: 'ten' is not a time such as 90s, 10m, 1.5h or 2d"),
+    ],
+)
+def test_the_command_line_refuses_in_one_line(
+    options: list[str], message: str, umbel: Shell
+) -> None:
+    assert message in umbel.refused("run", "both/flacc.toml", *options)
+    assert not (umbel.folder / "runs").exists()
+    umbel("run", "both/flacc.toml", "--set", "rounds=1")
+    assert message in umbel.refused("resume", "runs/flacc-seed0", *options)
+    message = umbel.refused("resume", "runs/flacc-seed0", "--rounds", "x")
+    assert "rounds: 'x' is not a number such as 80 or +20" in message
+    assert "not a folder of" not in umbel.refused("finish", "gone")
+
+
+def test_a_regression_has_no_accuracy_to_reach(umbel: Shell) -> None:
+    name = "fedavg-linear"
+    message = umbel.refused("run", name, "--until", "accuracy=0.9", "--set", "rounds=2")
+    assert "until: 'accuracy' is not measured here: a regression has a loss alone" in message
+    printed, _ = umbel("run", name, "--until", "loss=1e9", "--set", "rounds=2")
+    assert "stopped after 1 of 2 rounds: loss" in " ".join(printed.split())

@@ -1,0 +1,126 @@
+"""Runs as figures and as tables, from Python."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import umbel
+from tests.federations import blobs
+from umbel.records import Record
+
+
+def course(count: int = 3, lift: float = 0.0) -> list[Record]:
+    """A run whose accuracy rises by 0.1 a round, with all evaluated but the second."""
+    whole = [
+        Record(n, 1.0 - n / 10, 0.1 * n + lift, 0.0, num_clusters=2, ari=0.5, bytes_up=10**6)
+        for n in range(count)
+    ]
+    return [replace(r, loss=None, accuracy=None) if r.round == 1 else r for r in whole]
+
+
+def lines(figure: Any) -> dict[str, dict[str, list[tuple[float, float]]]]:
+    """The points of each line of each panel."""
+    return {
+        axes.get_title(): {
+            line.get_label(): list(zip(*map(np.ndarray.tolist, line.get_data()), strict=True))
+            for line in axes.get_lines()
+        }
+        for axes in figure.axes
+        if axes.get_visible()
+    }
+
+
+def test_a_run_is_drawn_in_the_rounds_in_which_it_was_measured() -> None:
+    pytest.importorskip("matplotlib")
+    figure = umbel.plot(course())
+    (accuracy,), (agreement,), (clusters,) = (panel.values() for panel in lines(figure).values())
+    assert [x for x, _ in accuracy] == [1.0, 3.0]
+    assert [y for _, y in accuracy] == pytest.approx([0.0, 0.2])
+    assert [y for _, y in agreement] == [0.5] * 3
+    assert [y for _, y in clusters] == [2] * 3
+    assert figure._repr_png_().startswith(b"\x89PNG")
+
+
+def test_seeds_of_a_method_are_one_line_in_a_band(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    figure = umbel.plot({"flacc": [course(), course(4, lift=0.2)], "<b>": course()})
+    accuracy = lines(figure)["Accuracy"]
+    assert [y for _, y in accuracy["flacc"]] == pytest.approx([0.1, 0.3])
+    assert set(accuracy) == {"flacc", "<b>"}
+    assert len(figure.axes[0].collections) == 1
+    figure.savefig(tmp_path / "figure.png")
+    assert (tmp_path / "figure.png").stat().st_size > 5000
+
+
+def test_without_accuracy_and_groups_there_are_losses_and_clusters() -> None:
+    pytest.importorskip("matplotlib")
+    plain = [replace(record, accuracy=None, ari=None) for record in course()]
+    assert list(lines(umbel.plot(plain))) == ["Loss", "Clusters"]
+    assert umbel.table(plain).heads == ("round", "loss", "ARI", "clusters", "MB down", "MB up")
+
+
+def test_a_table_of_one_run_has_rounds_and_one_of_several_has_runs() -> None:
+    alone = umbel.table(course(30))
+    assert [row[0] for row in alone.rows] == [str(n) for n in range(2, 30, 3)]
+    assert alone.rows[-1] == ("29", "2.900", "0.00", "0.50", "2", "0", "30")
+    both = umbel.table({"ifca": course(), "flacc": [course(), course(lift=0.2)]})
+    assert both.rows == (
+        ("ifca", "0.200", "0.00", "0.50", "2", "0", "3"),
+        ("flacc", "0.300±0.100", "0.00", "0.50±0.00", "2.0", "0", "3"),
+    )
+    assert "<td" in both._repr_html_()
+    assert repr(both).startswith("run       accuracy  worst client")
+
+
+@pytest.mark.parametrize(
+    ("runs", "message"),
+    [
+        ([], "records: an empty list is not the records of a run, at least one"),
+        ({}, "runs: {} is not a mapping of names to the records of a run each"),
+        ({"flacc": []}, "flacc: an empty list is not the records"),
+        ({"flacc": [course(), []]}, "flacc: an empty list is not the records"),
+        ({"flacc": [1.0]}, "flacc: 'float' is not a list of the records of a run"),
+        ([(torch.zeros(2), course()[0])], "records: 'tuple' is not the records of a run"),
+        (3, "records: 'int' is not a list of the records of a run"),
+    ],
+)
+def test_what_are_no_records_is_refused(runs: Any, message: str) -> None:
+    for take in (umbel.plot, umbel.table):
+        with pytest.raises(umbel.UsageError) as refused:
+            take(runs)
+        assert str(refused.value).startswith(message)
+
+
+def test_clients_stand_above_their_clusters_in_the_colours_of_their_groups() -> None:
+    pytest.importorskip("matplotlib")
+    federation = blobs()
+    state = umbel.State(torch.zeros(3, 2), torch.tensor([2, 0, 2, 0, 2, 0]))
+    (axes,) = umbel.plot_clusters(state, federation).axes
+    places = [sorted(map(tuple, dots.get_offsets().tolist())) for dots in axes.collections]
+    assert places == [[(0, 1), (0, 2), (0, 3)], [(1, 1), (1, 2), (1, 3)]]
+    assert {text.get_text() for text in axes.texts} == set(federation.names)
+    with pytest.raises(umbel.UsageError, match="'one of 6 clients' is not one of the federation's"):
+        umbel.plot_clusters(state, blobs((5, 6)))
+
+
+def test_results_draw_themselves_and_write_their_report(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    pytest.importorskip("plotly", reason="the extra umbel[report] is not installed")
+    experiment = umbel.read(
+        umbel.find_experiment("flacc-digits"), ["rounds=2", "scenario.clients=8"]
+    )
+    folder = umbel.RunFolder.create(tmp_path / "first", experiment)
+    records = list(umbel.execute(folder, umbel.Sources.default()))
+    result = umbel.load(tmp_path / "first")
+    assert lines(result.plot()) == lines(umbel.plot(records))
+    assert lines(umbel.plot({"flacc": result})) != {}
+    assert len(result.plot_clusters().axes[0].texts) == len(result.clusters)
+    page = umbel.write_report(str(tmp_path / "first"), out=tmp_path / "page.html")
+    assert page == tmp_path / "page.html"
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")

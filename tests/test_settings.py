@@ -1,0 +1,336 @@
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import umbel
+from tests.federations import blobs
+from umbel import (
+    IFCA,
+    Adam,
+    Averaging,
+    EngineSettings,
+    Experiment,
+    Faults,
+    FedAvg,
+    FedEM,
+    Limits,
+    LocalTraining,
+    Net,
+    Run,
+    Sattler,
+    UsageError,
+)
+from umbel.algorithms import FLHC, LCFL
+from umbel.algorithms.base import Algorithm, Setup, State
+from umbel.ask import Context
+from umbel.clusterers import Agglomerative
+from umbel.clustering import agglomerate, distances, principal_angles
+from umbel.config import REGISTRIES, structured
+from umbel.data.scenarios.folder import Folder
+from umbel.data.shifts import Rotate
+from umbel.flow import Flow
+from umbel.models import CNN, MLP, CSIAutoencoder
+from umbel.privacy import Privacy
+from umbel.settings import Settings
+from umbel.work import Gradient
+
+
+def kinds(base: type[Any] = Settings) -> Iterator[type[Any]]:
+    for kind in base.__subclasses__():
+        yield kind
+        yield from kinds(kind)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (
+            lambda: EngineSettings(precision="bf61"),  # type: ignore[arg-type]
+            'EngineSettings: precision: \'bf61\' is not "full" or "bf16"; did you mean bf16?',
+        ),
+        (
+            lambda: EngineSettings(name="vectorized"),  # type: ignore[arg-type]
+            (
+                'EngineSettings: name: \'vectorized\' is not "auto" or "sequential" '
+                'or "vectorised"; did you mean vectorised?'
+            ),
+        ),
+        (
+            lambda: EngineSettings(kernel="fast"),  # type: ignore[arg-type]
+            'EngineSettings: kernel: \'fast\' is not "auto" or "general" or "dense" or "in-place"',
+        ),
+        (
+            lambda: IFCA(judge="mini"),  # type: ignore[arg-type]
+            'IFCA: judge: \'mini\' is not "all" or "mini-batch"; did you mean mini-batch?',
+        ),
+        (
+            lambda: Averaging("equals"),  # type: ignore[arg-type]
+            'Averaging: weights: \'equals\' is not "examples" or "equal"; did you mean equal?',
+        ),
+        (
+            lambda: Sattler(send="grad"),  # type: ignore[arg-type]
+            'Sattler: send: \'grad\' is not "update" or "gradient"; did you mean gradient?',
+        ),
+        (
+            lambda: Sattler(linkage="average"),  # type: ignore[arg-type]
+            'Sattler: linkage: \'average\' is not "complete" or "single"',
+        ),
+        (
+            lambda: Agglomerative("ward", 3),  # type: ignore[arg-type]
+            'Agglomerative: linkage: \'ward\' is not "complete" or "average" or "single"',
+        ),
+        (
+            lambda: CSIAutoencoder(norm="layer"),  # type: ignore[arg-type]
+            'CSIAutoencoder: norm: \'layer\' is not "batch" or "group"',
+        ),
+        (
+            lambda: LocalTraining(epochs=2.5),  # type: ignore[arg-type]
+            "LocalTraining: epochs: 2.5 is not a whole number",
+        ),
+        (
+            lambda: LocalTraining(epochs=True),
+            "LocalTraining: epochs: True is not a whole number",
+        ),
+        (
+            lambda: LocalTraining(lr="0.1"),  # type: ignore[arg-type]
+            "LocalTraining: lr: '0.1' is not a number",
+        ),
+        (
+            lambda: LocalTraining(lr=torch.ones(2)),  # type: ignore[arg-type]
+            "LocalTraining: lr: tensor([1., 1.]) is not a number",
+        ),
+        (
+            lambda: LocalTraining(batch_size="some"),  # type: ignore[arg-type]
+            "LocalTraining: batch_size: 'some' is not a whole number or \"all\"",
+        ),
+        (
+            lambda: LocalTraining(drop_last=1),  # type: ignore[arg-type]
+            "LocalTraining: drop_last: 1 is not true or false",
+        ),
+        (
+            lambda: LocalTraining(optimizer=Adam),  # type: ignore[arg-type]
+            f"LocalTraining: optimizer: {Adam!r} is not an Optimizer; write Adam()",
+        ),
+        (
+            lambda: Averaging(shared="trunk.*"),  # type: ignore[arg-type]
+            "Averaging: shared: 'trunk.*' is not a list; write ['trunk.*']",
+        ),
+        (
+            lambda: Averaging(shared=("trunk.*", 3)),  # type: ignore[arg-type]
+            "Averaging: shared[1]: 3 is not a string",
+        ),
+        (
+            lambda: MLP(hidden=64),  # type: ignore[arg-type]
+            "MLP: hidden: 64 is not a list; write [64]",
+        ),
+        (
+            lambda: IFCA(num_clusters="3"),  # type: ignore[arg-type]
+            "IFCA: num_clusters: '3' is not a whole number",
+        ),
+        (
+            lambda: IFCA(local=None),  # type: ignore[arg-type]
+            "IFCA: local: None is not a LocalTraining",
+        ),
+        (
+            lambda: LCFL(warm_up_training=3),  # type: ignore[arg-type]
+            "LCFL: warm_up_training: 3 is not a LocalTraining",
+        ),
+        (
+            lambda: Run(IFCA, blobs(), net()),  # type: ignore[arg-type]
+            f"Run: algorithm: {IFCA!r} is not an Algorithm; write IFCA()",
+        ),
+        (
+            lambda: Run(IFCA(), blobs(), net(), engine="vectorised"),  # type: ignore[arg-type]
+            "Run: engine: 'vectorised' is not an EngineSettings or an Engine",
+        ),
+        (
+            lambda: Limits(max_examples=1.5),  # type: ignore[arg-type]
+            "Limits: max_examples: 1.5 is not a whole number",
+        ),
+        (
+            lambda: Faults(drop="0.1"),  # type: ignore[arg-type]
+            "Faults: drop: '0.1' is not a number",
+        ),
+        (
+            lambda: Privacy(clip="1"),  # type: ignore[arg-type]
+            "Privacy: clip: '1' is not a number",
+        ),
+    ],
+)
+def test_what_toml_refuses_constructors_refuse(build: Callable[[], object], message: str) -> None:
+    with pytest.raises(UsageError) as refusal:
+        build()
+    assert str(refusal.value) == message
+
+
+def net() -> Net:
+    return Net(lambda: MLP().build((6,), 3))
+
+
+def test_names_that_are_not_known_are_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"^IFCA: num_cluster: unknown; did you mean num_clusters"):
+        IFCA(num_cluster=3)  # type: ignore[call-arg]
+    with pytest.raises(UsageError, match=r"^FedEM: num_components: unknown; it is num_clusters"):
+        FedEM(num_components=3)  # type: ignore[call-arg]
+    with pytest.raises(UsageError, match=r"^Plain: modes: unknown; did you mean mode"):
+        Plain(modes="a")  # type: ignore[call-arg]
+    assert copy.deepcopy(IFCA(3)) == copy.copy(IFCA(3)) == IFCA(3)
+
+
+def test_functions_refuse_choices_that_they_do_not_know() -> None:
+    rows = torch.eye(3)
+    with pytest.raises(UsageError, match=r"^metric: 'cosin' is not .*; did you mean cosine"):
+        distances(rows, rows, "cosin")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"^linkage: 'averege' is not .*; did you mean average"):
+        agglomerate(rows, "averege", 2)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"^measure: 'small' is not .*; did you mean smallest"):
+        principal_angles(rows[None], rows[None], "small")  # type: ignore[arg-type]
+
+
+def test_every_dataclass_of_settings_is_checked() -> None:
+    known = set(kinds())
+    assert {EngineSettings, Averaging, Limits, Faults, Privacy, Experiment, Run} <= known
+    assert set(REGISTRIES) <= known
+    for registry in REGISTRIES.values():
+        for entry in registry.values():
+            assert (entry if isinstance(entry, type) else type(entry)) in known
+
+
+def test_numbers_of_numpy_and_torch_become_plain_ones() -> None:
+    local = LocalTraining(
+        lr=np.float32(0.5),  # type: ignore[arg-type]
+        epochs=np.int64(3),  # type: ignore[arg-type]
+        batch_size=torch.tensor(4),  # type: ignore[arg-type]
+        drop_last=np.bool_(True),  # type: ignore[arg-type]
+        proximal=torch.tensor(0.25),  # type: ignore[arg-type]
+    )
+    assert local == LocalTraining(0.5, 3, 4, drop_last=True, proximal=0.25)
+    found = [type(getattr(local, f.name)) for f in fields(local)][:5]
+    assert found == [float, int, int, type(None), bool]
+    with pytest.raises(UsageError, match=r"epochs: .*2\.5.* is not a whole number"):
+        LocalTraining(epochs=np.float64(2.5))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"epochs: tensor\(True\) is not a whole number"):
+        LocalTraining(epochs=torch.tensor(True))  # type: ignore[arg-type]
+
+
+def test_lists_and_arrays_become_tuples_and_whole_numbers_stand_for_floats() -> None:
+    assert MLP(hidden=[64, 32]) == MLP((64, 32))  # type: ignore[arg-type]
+    assert MLP(hidden=np.array([64, 32])) == MLP((64, 32))  # type: ignore[arg-type]
+    assert CNN(channels=range(1, 3)) == CNN((1, 2))  # type: ignore[arg-type]
+    assert hash(MLP(hidden=[64])) == hash(MLP((64,)))  # type: ignore[arg-type]
+    assert Rotate((0, 90)) == Rotate((0.0, 90.0))
+    assert LocalTraining(lr=1) == LocalTraining(lr=1.0)
+    assert Gradient("all").batch_size == "all"
+    assert FLHC(num_clusters=None, threshold=1).threshold == 1
+
+
+def test_paths_and_devices_stand_for_their_names(tmp_path: Path) -> None:
+    assert Folder(tmp_path) == Folder(str(tmp_path))  # type: ignore[arg-type]
+    assert EngineSettings(device=torch.device("cpu")).device == "cpu"  # type: ignore[arg-type]
+
+
+def test_one_wrong_field_is_found_when_settings_are_replaced() -> None:
+    with pytest.raises(UsageError, match=r"IFCA: keep: 'balanced' is not .*most-balanced"):
+        replace(IFCA(), keep="balanced")  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class Plain(Algorithm[State]):
+    """A method of a user, without a `__post_init__`."""
+
+    mode: Literal["a", "b"] = "a"
+    sizes: tuple[tuple[int, ...], ...] = ()
+    pair: tuple[int, str] = (1, "x")
+    limit: int | tuple[int, ...] | None = None
+    rate: Literal[1, "fast"] = 1
+    any_thing: Any = None
+    table: Tensor | None = None
+    function: Callable[[int], int] | None = None
+
+    def init(self, setup: Setup) -> State:
+        return State(setup.new_models(1), torch.zeros(setup.num_clients, dtype=torch.long))
+
+    def round(self, state: State, ctx: Context) -> Flow[State]:  # noqa: ARG002
+        yield from ()
+        return state
+
+
+@dataclass(frozen=True)
+class Careful(Plain):
+    """One with its own checks, which see what the types say."""
+
+    most: int = 3
+
+    def __post_init__(self) -> None:
+        umbel.checks.check(self.most > 2, "most", self.most, "more than 2")
+
+
+def test_methods_of_users_are_checked_without_a_word_of_theirs() -> None:
+    with pytest.raises(UsageError, match="Plain: mode: 'c' is not"):
+        Plain(mode="c")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"Plain: sizes\[0\]\[1\]: 'x' is not a whole number"):
+        Plain(sizes=((1, "x"),))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"Plain: pair: \(1,\) is not a list of 2"):
+        Plain(pair=(1,))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"Plain: pair\[1\]: 2 is not a string"):
+        Plain(pair=(1, 2))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="Plain: limit: 'x' is not a whole number or a list"):
+        Plain(limit="x")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match='Plain: rate: True is not 1 or "fast"'):
+        Plain(rate=True)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="Careful: most: '4' is not a whole number"):
+        Careful(most="4")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="Careful: mode: 'c' is not"):
+        Careful(mode="c")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"^most: 2 is not more than 2"):
+        Careful(most=2)
+
+
+def test_what_is_no_scalar_literal_tuple_or_dataclass_is_taken_as_it_is() -> None:
+    def twice(number: int) -> int:
+        return 2 * number
+
+    table = torch.ones(3)
+    plain = Plain(any_thing={1}, table=table, function=twice, limit=[1, 2])  # type: ignore[arg-type]
+    assert plain.table is table
+    assert plain.function is twice
+    assert plain.any_thing == {1}
+    assert plain.limit == (1, 2)
+
+
+def test_types_that_only_a_function_knows_are_taken_as_they_are() -> None:
+    class Local:
+        pass
+
+    @dataclass(frozen=True)
+    class Inner(Plain):
+        local: Local | None = None
+        count: int = 1
+
+    assert isinstance(Inner(local=Local()).local, Local)
+    with pytest.raises(UsageError, match="Inner: count: 'x' is not a whole number"):
+        Inner(count="x")  # type: ignore[arg-type]
+
+
+def test_tables_take_settings_that_are_built_already() -> None:
+    table = {"name": "ifca", "local": LocalTraining(lr=0.5), "num_clusters": np.int64(3)}
+    assert structured(table, Algorithm) == IFCA(3, LocalTraining(lr=0.5))
+    federation = umbel.scenario("rotated-digits", clients=np.int64(4), shift=Rotate((0, 90)))
+    assert federation.num_clients == 4
+
+
+def test_settings_stay_frozen_dataclasses() -> None:
+    for kind in kinds():
+        if kind.__module__.startswith("umbel."):
+            assert is_dataclass(kind)
+    with pytest.raises(AttributeError):
+        FedAvg().local = LocalTraining()  # type: ignore[misc]
