@@ -13,7 +13,7 @@ from umbel.data.sources import Sources
 from umbel.experiment import Experiment
 from umbel.folder import RunFolder
 from umbel.shipped import experiments_in
-from umbel.sweep import sweep
+from umbel.sweep import parts_of, sweep
 from umbel.words import plural
 
 LINES = 4
@@ -31,7 +31,8 @@ def sweeps_in(source: Path, settings: Sequence[str]) -> list[Experiment]:
         raise UsageError(f"--set {path}: unknown key: no experiment of {source.name} has it")
     for each in found:
         for path in each.lacking:
-            click.echo(f"{each.experiments[0].name}: has no {path}, so it is run once", err=True)
+            base = parts_of(each.experiments[0].name)[0]
+            click.echo(f"{base}: has no {path}, and runs without it", err=True)
     return [experiment for each in found for experiment in each.experiments]
 
 

@@ -102,7 +102,7 @@ def compare(
     work on one comparison: each makes runs that no other is making.
 
     A setting may have several values, as in --set algorithm.lam=0.1,0.2,0.5: then there is a row
-    for each. An experiment without that setting is run once.
+    for each. An experiment without that setting runs without it.
     """
     from rich.console import Console
 
