@@ -84,7 +84,14 @@ class Run(Settings):
             return self.engine
         engine = make_engine(self.net, self.federation, self.engine)
         check_batches(self.net, self.federation, self.algorithm)
-        return engine if self.privacy.clip is None else Private(engine, self.privacy)
+        if self.privacy.clip is None:
+            return engine
+        return Private(engine, self.privacy, cohort=self.cohort_size)
+
+    @property
+    def cohort_size(self) -> int:
+        """How many clients are asked in a round."""
+        return max(1, round(self.participation * self.federation.num_clients))
 
     def start(self, num_rounds: int) -> State:
         """The state before the first round."""
@@ -194,9 +201,8 @@ class Run(Settings):
     def context(self, number: int, num_rounds: int) -> Context:
         """What this round may know, its cohort among it."""
         size = self.federation.num_clients
-        asked = max(1, round(self.participation * size))
         rng = generator(self.seed, Stream.COHORT, number)
-        cohort = torch.from_numpy(np.sort(rng.choice(size, asked, replace=False)))
+        cohort = torch.from_numpy(np.sort(rng.choice(size, self.cohort_size, replace=False)))
         return Context(
             number,
             num_rounds,
