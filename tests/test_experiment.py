@@ -14,7 +14,7 @@ from umbel.checks import UsageError
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings
 from umbel.engines.wrappers import Faults, QuorumError
-from umbel.experiment import Run
+from umbel.run import Run
 from umbel.validation import Limits
 from umbel.work import LocalTraining
 

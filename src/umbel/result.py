@@ -19,7 +19,7 @@ from umbel.algorithms.base import Algorithm, State
 from umbel.checks import UsageError, check
 from umbel.cluster_plot import plot_rows
 from umbel.data.federation import Federation
-from umbel.experiment import Experiment, Run, first_state
+from umbel.experiment import Experiment
 from umbel.folder import RunFolder
 from umbel.mixture import Mixture
 from umbel.models_folder import MadeFor
@@ -29,6 +29,7 @@ from umbel.objectives import CLASSIFICATION, OBJECTIVES, REGRESSION
 from umbel.own import OwnModule
 from umbel.problems import nearest
 from umbel.records import Record
+from umbel.run import Run, first_state
 from umbel.summary import counted, few
 
 if TYPE_CHECKING:
