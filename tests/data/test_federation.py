@@ -1,15 +1,39 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from torch.utils.data import TensorDataset
 
+import umbel
 from umbel.checks import UsageError
 from umbel.data.federation import Federation
+from umbel.data.scenarios.folder import read_clients
 from umbel.objectives import CLASSIFICATION, REGRESSION
 
 X, Y = np.arange(12, dtype=np.float32).reshape(6, 2), np.array([0, 1, 2, 0, 1, 2])
+
+
+def test_a_saved_federation_is_read_back_the_same(tmp_path: Path) -> None:
+    federation = umbel.scenario("rotated-digits", clients=4, seed=1)
+    federation.save(tmp_path / "sites")
+    found = read_clients(tmp_path / "sites", federation.num_classes)
+    by_name = [found.names.index(name) for name in federation.names]
+    again = found.pick(by_name)
+    assert torch.equal(again.train.x, federation.train.x)
+    assert torch.equal(again.test.y, federation.test.y)
+    assert again.groups is not None
+    assert federation.groups is not None
+    assert again.groups.tolist() == federation.groups.tolist()
+    with pytest.raises(umbel.UsageError, match="not a folder without"):
+        federation.save(tmp_path / "sites")
+    odd = replace(federation, names=("a", "b/c", "d", "e"))
+    with pytest.raises(umbel.UsageError, match="client: 'b/c' is not a name for a file"):
+        odd.save(tmp_path / "others")
+    assert not (tmp_path / "others").exists()
 
 
 def test_examples_of_all_clients_stand_one_after_another() -> None:

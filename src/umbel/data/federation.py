@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,15 +12,15 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from umbel.checks import UsageError, check
+from umbel.checks import check
 from umbel.data.dataframes import check_columns, check_rows
 from umbel.data.datasets import Dataset, arrays_of
 from umbel.data.given import in_order, listed, pair
+from umbel.data.labels import check_labels, check_no_indicators
 from umbel.data.values import inputs, targets
 from umbel.notebooks import cut
 from umbel.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
 from umbel.seeds import Stream, generator
-from umbel.shard import IGNORED
 from umbel.summary import counted, in_short
 
 Examples: TypeAlias = "tuple[ArrayLike | Tensor | Any, ArrayLike | Tensor | Any]"
@@ -126,6 +127,16 @@ class Federation:
             tuple(self.names[client] for client in clients),
         )
 
+    def save(self, folder: Path | str) -> None:
+        """Write each client's examples to a file `NAME.npz` of a folder, as the command line takes.
+
+        The scenario `folder` reads them back. Raises `UsageError` for a client whose name can't be
+        that of a file, and for a folder that holds clients already.
+        """
+        from umbel.data.scenarios.folder import write_clients
+
+        write_clients(self, Path(folder))
+
     @classmethod
     def from_arrays(
         cls,
@@ -167,10 +178,10 @@ class Federation:
         _check_alike(shards + held_out, names * 2)
         for (x, _), name in zip(shards, names, strict=True):
             check(len(x) > 0, f"client {name}", len(x), "a positive number of training examples")
-        _check_no_indicators([y for _, y in shards], num_classes)
+        check_no_indicators([y for _, y in shards], num_classes)
         labels = not shards[0][1].is_floating_point()
         if labels:
-            num_classes = _check_labels(shards + held_out, names * 2, num_classes)
+            num_classes = check_labels(shards + held_out, names * 2, num_classes)
         else:
             expected = f"labels of {num_classes} classes, which are whole numbers"
             check(num_classes is None, f"client {names[0]}: y", "floating-point numbers", expected)
@@ -256,35 +267,6 @@ def _check_alike(shards: Sequence[tuple[Tensor, Tensor]], names: Sequence[str]) 
     for shard, name in zip(shards, names, strict=True):
         if len(shard[0]):
             check(kind(shard) == wanted, f"client {name}", kind(shard), expected)
-
-
-def _check_no_indicators(targets: Sequence[Tensor], num_classes: int | None) -> None:
-    """Refuse rows with a single 1, which say a class, but would be learnt as something else."""
-    width = targets[0].shape[1] if targets[0].dim() == 2 else 0
-    if width < 2 or num_classes not in (None, width):
-        return
-    if all(bool((((y == 0) | (y == 1)).all(1) & (y.sum(1) == 1)).all()) for y in targets):
-        raise UsageError(
-            f"y: {width} numbers an example, of which one is 1 and the others are 0, say its "
-            "class; give the number of the class instead: y.argmax(1)"
-        )
-
-
-def _check_labels(
-    shards: Sequence[tuple[Tensor, Tensor]], names: Sequence[str], num_classes: int | None
-) -> int:
-    """The number of classes. Labels of `IGNORED` may stand where an example has many."""
-    counted = [y[y != IGNORED] if y.dim() > 1 else y for _, y in shards]
-    filled = [y for y in counted if len(y)]
-    check(bool(filled), "y", IGNORED, "all there is: no label counts")
-    classes = max(int(y.max()) for y in filled) + 1 if num_classes is None else num_classes
-    for y, name in zip(counted, names, strict=True):
-        expected = f"in 0 to {classes - 1}"
-        if y.dim() == 1 and len(y) and int(y.min()) == IGNORED:
-            expected += "; leave examples without a label out"
-        for label in (int(y.min()), int(y.max())) if len(y) else ():
-            check(0 <= label < classes, f"client {name}: label", label, expected)
-    return classes
 
 
 def _joined(shards: Sequence[tuple[Tensor, Tensor]]) -> Split:
