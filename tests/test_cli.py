@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -64,13 +65,6 @@ def test_resume_finishes_a_run_and_says_when_there_is_nothing_to_do(umbel: Shell
     assert "accuracy, mean over clients" in umbel("resume", "runs/flacc-seed0")[0]
     assert (run / "clusters.csv").exists()
     assert "finished already" in umbel("resume", "runs/flacc-seed0")[0]
-
-
-def test_list_names_everything(umbel: Shell) -> None:
-    printed, _ = umbel("list")
-    for name in ("flacc", "rotated-mnist", "cnn", "ifca-digits", "rotated-digits"):
-        assert name in printed
-    assert "2x2 pooling, then one hidden layer." in " ".join(printed.split())
 
 
 def test_help_and_version(umbel: Shell) -> None:
@@ -246,17 +240,24 @@ def test_assign_refuses_what_does_not_fit(umbel: Shell, newcomers: Path) -> None
     assert "not finished" in umbel.refused("assign", run, "newcomers")
 
 
-def test_clusters_estimates_how_many_there_are_where_a_method_keeps_vectors(umbel: Shell) -> None:
-    umbel("run", "both/fedavg.toml", "--set", "algorithm.name=cfl-gp", "--set", "participation=1.0")
-    printed, _ = umbel("clusters", "runs/fedavg-seed0", "--plot", "count.png")
+def test_clusters_are_counted_where_a_method_keeps_vectors(umbel: Shell) -> None:
+    umbel("run", "cfl-gp-digits", "--set", "rounds=5")
+    command = ("estimate-clusters", "runs/cfl-gp-digits-seed0")
+    printed, _ = umbel(*command, "--plot", "count.png")
     assert "largest gap" in printed
     assert "gap statistic" in printed
+    assert "4 clusters (sure): by chance, 0.5% of clients" in printed
     assert (umbel.folder / "count.png").is_file()
-    message = umbel.refused("clusters", "runs/fedavg-seed0", "--plot", "count.foo")
+    assert umbel("clusters", *command[1:])[0] == printed.partition("drawn")[0]
+    assert "clusters  " not in umbel("--help")[0].replace("estimate-clusters", "")
+    (row,) = json.loads(umbel(*command, "--json")[0])
+    assert (row["clusters"], row["largest_gap"], row["certainty"]) == (4, 4, "sure")
+    message = umbel.refused(*command, "--plot", "count.foo")
     assert "--plot: 'count.foo' is not a file that ends in .png, .svg, .pdf" in message
     assert "ends in .png, .svg, .pdf" in " ".join(umbel("clusters", "--help")[0].split())
     umbel("run", "both/flacc.toml")
-    assert "a method that keeps such vectors" in umbel.refused("clusters", "runs/flacc-seed0")
+    message = umbel.refused("estimate-clusters", "runs/flacc-seed0")
+    assert "a method that keeps such vectors" in message
 
 
 def test_show_prints_the_course_of_a_comparison(umbel: Shell) -> None:

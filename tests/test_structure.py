@@ -122,7 +122,7 @@ def test_public_names_are_pinned() -> None:
             "REGRESSION",
         ),
         *("SGD", "Adam", "Algorithm", "Sattler", "FedEM", "Joint", "Oracle", "Assignment"),
-        *("ClusterCount", "count_clusters"),
+        *("ClusterCount", "count_clusters", "Results", "results"),
         *("Averaging", "EngineSettings", "Experiment", "Faults", "FedAvg", "FedProx"),
         *("Federation", "Gradient", "Limits", "LocalOnly", "LocalTraining", "Net", "Objective"),
         *("QuorumError", "Record", "Result", "Run", "RunFolder", "Scenario", "Sequential"),

@@ -1,7 +1,8 @@
 """How many clusters there are, judged by the vectors that clients are clustered by.
 
-Kim et al. 2024, Appendix G: the singular values of the gradient profile matrix, cut at their
-largest gap, and then the elbow or the gap statistic on what is left of each client's vector.
+The verdict is that of `umbel.cluster_test`. Beside it stand the estimates of Kim et al. 2024,
+Appendix G: the singular values of the gradient profile matrix, cut at their largest gap, and then
+the elbow or the gap statistic on what is left of each client's vector.
 """
 
 from __future__ import annotations
@@ -13,10 +14,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from umbel.checks import check
+from umbel.cluster_test import judge
 from umbel.clustering import leading_projection
 
 LARGEST = 20
 """No more clusters than this are considered."""
+
+SURE, UNSURE = 0.01, 0.2
+"""Groups are sure below the one chance; above the other it is likely that there are none."""
 
 REFERENCES = 20
 """Uniform reference sets of the gap statistic."""
@@ -24,13 +29,61 @@ REFERENCES = 20
 
 @dataclass(frozen=True)
 class ClusterCount:
-    """Three estimates, and what they rest on."""
+    """A verdict and three other estimates, and what they rest on."""
 
     singular_values: NDArray[np.float64]  # in falling order, LARGEST + 1 at most
     rank: int  # s: how many come before the largest gap
     inertia: NDArray[np.float64]  # of k-means with k = 1, 2, ... clusters, in s dimensions
     elbow: int  # the k at which the inertia bends most
     gap_statistic: int  # the k by the gap statistic of Tibshirani et al. 2001
+    clusters: int  # the verdict; 1: the clients do not seem to form groups
+    chance: float  # how often clients without groups would look as grouped as these
+
+    @property
+    def agreeing(self) -> tuple[str, ...]:
+        """The other estimates that come to the verdict's number."""
+        others = {
+            "the largest gap": self.rank,
+            "the elbow": self.elbow,
+            "the gap statistic": self.gap_statistic,
+        }
+        return tuple(name for name, number in others.items() if number == self.clusters)
+
+    @property
+    def certainty(self) -> str:
+        """How sure the verdict is: "sure", "likely" or "unsure"."""
+        if self.clusters == 1:
+            return "likely" if self.chance > UNSURE else "unsure"
+        if self.chance > SURE:
+            return "unsure"
+        return "sure" if len(self.agreeing) >= 2 else "likely"
+
+    @property
+    def verdict(self) -> str:
+        """One sentence with the number of clusters, and one with how sure that is."""
+        share = f"by chance, {self.chance:.1%} of clients without groups look as grouped as these"
+        if self.clusters == 1:
+            return (
+                f"One cluster ({self.certainty}): {share}. Groups that are faint, or of very few "
+                "clients, can't be told from chance."
+            )
+        agreeing = ", ".join(self.agreeing) or "none of the others"
+        return (
+            f"{self.clusters} clusters ({self.certainty}): {share}. "
+            f"Other estimates that agree: {agreeing}."
+        )
+
+    def summary(self) -> dict[str, object]:
+        """The numbers by name, and the verdict in words."""
+        return {
+            "clusters": self.clusters,
+            "certainty": self.certainty,
+            "chance": self.chance,
+            "largest_gap": self.rank,
+            "elbow": self.elbow,
+            "gap_statistic": self.gap_statistic,
+            "verdict": self.verdict,
+        }
 
 
 def count_clusters(profile: Tensor, seed: int = 0) -> ClusterCount:
@@ -46,7 +99,8 @@ def count_clusters(profile: Tensor, seed: int = 0) -> ClusterCount:
     rows = projected[:, :rank]
     largest = min(LARGEST, size - 1)
     inertia = _inertia(rows, largest, seed)
-    return ClusterCount(values, rank, inertia, _elbow(inertia), _gap(rows, inertia, seed))
+    elbow, gap = _elbow(inertia), _gap(rows, inertia, seed)
+    return ClusterCount(values, rank, inertia, elbow, gap, *judge(profile, LARGEST, seed))
 
 
 def singular_values(profile: Tensor, seed: int = 0) -> NDArray[np.float64]:

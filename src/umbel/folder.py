@@ -16,13 +16,14 @@ from filelock import FileLock, Timeout
 from umbel import checkpoint, config
 from umbel.algorithms.base import State
 from umbel.budget import Budget, Stop
-from umbel.checks import UsageError, check
+from umbel.checks import InUseError, UsageError, check
 from umbel.client_rows import read_rows, write_rows
 from umbel.environment import environment
 from umbel.evidence import EvidenceFolder
-from umbel.experiment import Experiment, Run
+from umbel.experiment import Experiment
 from umbel.models_folder import ModelsFolder
 from umbel.records import Record
+from umbel.run import Run
 from umbel.scores import ClientScores
 
 
@@ -55,14 +56,14 @@ class RunFolder:
 
     @classmethod
     def begin(cls, runs_dir: Path, experiment: Experiment) -> RunFolder:
-        """The folder of this very experiment, whether it was begun or not.
+        """The folder of this very experiment, however described, whether it was begun or not.
 
         Raises `UsageError` where a folder of that name holds another experiment.
         """
         folder = cls.of(runs_dir, experiment)
         if not folder.begun:
             return cls.create(folder.path, experiment)
-        if folder.experiment != experiment:
+        if replace(folder.experiment, description=experiment.description) != experiment:
             raise UsageError(f"{folder.path}: holds another experiment; choose another --runs-dir")
         return folder
 
@@ -79,14 +80,14 @@ class RunFolder:
         return folder
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Nobody else writes here. Raises `UsageError` if another process does."""
+    def locked(self, patiently: bool = False) -> Iterator[None]:
+        """Nobody else writes here. Where another does, wait for it or raise `InUseError`."""
         try:
-            with FileLock(self.file(".lock"), timeout=0):
+            with FileLock(self.file(".lock"), timeout=-1 if patiently else 0):
                 yield
         except Timeout:
             inside = "another process is running in it, or a loop over its rounds is not closed"
-            raise UsageError(f"{self.path}: in use: {inside}") from None
+            raise InUseError(f"{self.path}: in use: {inside}") from None
 
     def file(self, name: str) -> Path:
         """Where this file of the run is."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from umbel.folder import RunFolder
 from umbel.records import Record
+from umbel.sweep import parts_of
 
 MEGABYTE = 1e6
 
@@ -46,16 +47,41 @@ class Outcome:
 
 
 def by_method(outcomes: Sequence[Outcome]) -> list[tuple[str, list[Outcome]]]:
-    """The runs of each method, named without what all names end in; the best last."""
+    """The runs of each method, named without what all names end in; the best last.
+
+    The variants of a sweep are named by their values, as in "joint lam=0.1".
+    """
     ordered = sorted(outcomes, key=lambda outcome: (outcome.method, outcome.seed))
     methods = [list(group) for _, group in groupby(ordered, key=lambda o: o.method)]
     # Rounded, for rounding errors must not order methods that are equal.
     methods.sort(key=lambda runs: -round(mean([run.last.loss for run in runs]), 9))
     methods.sort(key=lambda runs: round(mean([run.last.accuracy for run in runs]), 9))
-    words = [runs[0].method.split("-") for runs in methods]
-    while len(words) > 1 and len({parts[-1] for parts in words}) == 1 and min(map(len, words)) > 1:
-        words = [parts[:-1] for parts in words]
-    return [("-".join(parts), runs) for parts, runs in zip(words, methods, strict=True)]
+    parts = [parts_of(runs[0].method) for runs in methods]
+    bases = _shortened({base for base, _ in parts})
+    keys = _shortest({path for _, settings in parts for path in settings})
+    names = [
+        " ".join([bases[base], *(f"{keys[path]}={value}" for path, value in settings.items())])
+        for base, settings in parts
+    ]
+    return list(zip(names, methods, strict=True))
+
+
+def _shortened(names: set[str]) -> dict[str, str]:
+    """Each name without the words, between hyphens, that all end in."""
+    words = {name: name.split("-") for name in names}
+    while (
+        len(words) > 1
+        and len({parts[-1] for parts in words.values()}) == 1
+        and min(map(len, words.values())) > 1
+    ):
+        words = {name: parts[:-1] for name, parts in words.items()}
+    return {name: "-".join(parts) for name, parts in words.items()}
+
+
+def _shortest(paths: set[str]) -> dict[str, str]:
+    """Each path of a setting by its last key, or whole where another one ends in that, too."""
+    ends = [path.rpartition(".")[2] for path in paths]
+    return {p: end if ends.count(end := p.rpartition(".")[2]) == 1 else p for p in paths}
 
 
 def mean(values: Sequence[float | None]) -> float:

@@ -117,7 +117,7 @@ def assignment(found: Assignment, most: int = 6) -> Table:
 
 
 def cluster_count(count: ClusterCount, width: int = 40) -> Table:
-    """Singular values as bars, the largest gap, and the estimates."""
+    """Singular values as bars, the largest gap, and the other estimates beside the verdict."""
     table = Table("", "singular value", "", box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     largest = float(count.singular_values[0]) or 1.0
     for number, value in enumerate(count.singular_values, start=1):
@@ -125,8 +125,8 @@ def cluster_count(count: ClusterCount, width: int = 40) -> Table:
         bar = "█" * round(width * float(value) / largest)
         table.add_row(str(number), f"{float(value):.4g}", bar + gap)
     table.caption = (
-        f"largest gap: after {count.rank}; in as many dimensions the elbow of k-means is at "
-        f"{count.elbow} clusters, and the gap statistic chooses {count.gap_statistic}"
+        f"other estimates: the largest gap is after {count.rank}; in as many dimensions the elbow "
+        f"of k-means is at {count.elbow}, and the gap statistic chooses {count.gap_statistic}"
     )
     table.caption_justify = "left"
     return table
@@ -153,20 +153,24 @@ def last_round(record: Record) -> Table:
 
 
 def clusters(rows: Sequence[Mapping[str, str]], limit: int = 20) -> Table:
-    """Who is in each cluster, the largest first, from the rows of `clusters.csv`."""
-    table = Table("cluster", "clients", "examples", "accuracy", "planted groups", "members")
+    """Who is in each cluster, the largest first, from the rows of `clusters.csv`.
+
+    A cluster's accuracy is the mean over its clients; for regression, which has none, its loss.
+    """
+    measure = "accuracy" if any(row["accuracy"] for row in rows) else "loss"
+    table = Table("cluster", "clients", "examples", measure, "planted groups", "members")
     by_cluster: dict[str, list[Mapping[str, str]]] = {}
     for row in rows:
         by_cluster.setdefault(row["cluster"], []).append(row)
     largest = sorted(by_cluster.items(), key=lambda item: -len(item[1]))
     for cluster, members in largest[:limit]:
-        accuracies = [float(row["accuracy"]) for row in members if row["accuracy"]]
+        values = [float(row[measure]) for row in members if row[measure]]
         names = [row["client"] for row in members]
         table.add_row(
             cluster,
             str(len(members)),
             str(sum(int(row["examples"]) for row in members)),
-            _value(mean(accuracies) if accuracies else None, 3),
+            _value(mean(values) if values else None, 3 if measure == "accuracy" else 4),
             " ".join(sorted({row["group"] for row in members})) or "-",
             " ".join(names[:12]) + (" ..." if len(names) > 12 else ""),
         )

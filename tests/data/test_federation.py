@@ -78,7 +78,7 @@ def test_pixels_become_floats_and_token_numbers_stay_numbers() -> None:
         ([(X * np.nan, Y)], {}, "client 0: x, column 0: row 0 is NaN; fill it in, or"),
         ([(X, X[:, 0] + np.inf)], {}, "client 0: y: row 0 is infinite; fill it in, or leave"),
         ([(X, Y)], {"test": []}, "test: 0 is not as many clients as 1"),
-        ([(X, Y)], {"groups": [0, 1]}, "groups: '2 groups' is not one for each of 1 clients"),
+        ([(X, Y)], {"groups": [0, 1]}, "groups: 2 is not as many clients as 1"),
         ([(X, Y)], {"names": ["a", "b"]}, "names: '2 names' is not a name for each of 1 client"),
         ([(X, Y)], {"test_fraction": 1.0}, "test_fraction: 1.0 is not in [0, 1)"),
         ([(X, Y)], {"test_fraction": 0.99}, "test_fraction: 0.99 is not low enough: of the 6"),

@@ -1,205 +1,56 @@
-"""The command line: parses, calls, prints."""
+"""The command line: parses, calls, prints.
+
+Help, lists of names and completion answer at once: nothing that loads PyTorch is imported before a
+command needs it.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.logging import RichHandler
 
-from umbel import tables
-from umbel.budget import Budget
-from umbel.checks import UsageError
-from umbel.cli import looking, reporting
-from umbel.cli.budget import finish, max_time_option, rounds_option, until_option
-from umbel.cli.flower import flower
-from umbel.cli.options import data_dir_option, runs_dir_option
-from umbel.cli.progress import progress
-from umbel.cli.reproduce import reproduce
-from umbel.config import read
-from umbel.data.sources import Sources
-from umbel.engines.wrappers import QuorumError
-from umbel.execution import execute, execute_together
-from umbel.folder import RunFolder
-from umbel.outcomes import Outcome
-from umbel.saving import reopened, replan
-from umbel.shipped import experiments_in, find_comparison, find_experiment
+from umbel.checks import QuorumError, UsageError
+from umbel.cli.lazy import LazyGroup, Place
 from umbel.version import __version__
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 
-LINES = 4
-"""Where nobody is watching, a comparison says how it goes so many times a run."""
+CLUSTERS = Place("umbel.cli.looking", "estimate_clusters", "Estimate how many clusters there are.")
 
-set_option = click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="PATH=VALUE",
-    help="Change a setting of the experiment, such as algorithm.num_clusters=6.",
+COMMANDS = {
+    "list": Place("umbel.cli.listing", "list_", "List what there is, by kind."),
+    "run": Place("umbel.cli.running", "run", "Run one experiment."),
+    "resume": Place("umbel.cli.running", "resume", "Go on with a run that was stopped."),
+    "finish": Place("umbel.cli.budget", "finish", "End a run with the rounds that are done."),
+    "compare": Place("umbel.cli.running", "compare", "Run a folder of experiments; one table."),
+    "show": Place("umbel.cli.looking", "show", "Show the results of a run or a comparison."),
+    "assign": Place("umbel.cli.looking", "assign", "Give newcomers their cluster."),
+    "estimate-clusters": CLUSTERS,
+    "clusters": Place(CLUSTERS.module, CLUSTERS.attribute, CLUSTERS.help, hidden=True),
+    "report": Place("umbel.cli.reporting", "report", "Write a page about runs, for a browser."),
+    "export": Place("umbel.cli.reporting", "export", "Take a run to another tool."),
+    "reproduce": Place("umbel.cli.reproduce", "reproduce", "Make a paper's table or figure again."),
+    "flower": Place("umbel.cli.flower", "flower", "Run experiments over real sites."),
+}
+
+
+@click.group(
+    cls=LazyGroup, places=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
 )
-
-
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="umbel")
 @click.option("-v", "--verbose", is_flag=True, help="Say what is decided on the way.")
 def app(verbose: bool) -> None:
     """Clustered federated learning: find which clients belong together, train a model per group."""
-    level = logging.INFO if verbose else logging.WARNING
+    from rich.console import Console
+    from rich.logging import RichHandler
+
     handler = RichHandler(console=Console(stderr=True), show_path=False)
-    logging.basicConfig(level=level, format="%(message)s", handlers=[handler])
-
-
-@app.command()
-@click.argument("experiment")
-@click.option("--seed", type=int, help="Instead of the experiment's own.")
-@runs_dir_option
-@data_dir_option
-@set_option
-@until_option
-@max_time_option
-def run(
-    experiment: str,
-    seed: int | None,
-    runs_dir: Path,
-    data_dir: Path | None,
-    settings: tuple[str, ...],
-    until: tuple[str, ...],
-    max_time: str | None,
-) -> None:
-    """Run one EXPERIMENT: a TOML file, or the name of one that `umbel list` shows."""
-    budget = Budget.of(until, max_time)
-    chosen = read(find_experiment(experiment), settings)
-    chosen = chosen if seed is None else chosen.with_seed(seed)
-    sources = Sources.default(data_dir)
-    with _writing_to(runs_dir):
-        folder = RunFolder.create(RunFolder.of(runs_dir, chosen).path, chosen)
-        folder.set_budget(budget)
-    _advance(folder, sources)
-    looking.print_run(folder)
-
-
-@app.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@data_dir_option
-@rounds_option
-@until_option
-@max_time_option
-def resume(
-    run: Path,
-    data_dir: Path | None,
-    rounds: str | None,
-    until: tuple[str, ...],
-    max_time: str | None,
-) -> None:
-    """Go on with a RUN that was stopped, from its last checkpoint.
-
-    With --rounds, --until or --max-time it ends there, and a finished RUN goes on, too.
-    """
-    folder = RunFolder.open(run)
-    if rounds is not None or until or max_time is not None:
-        replan(folder, reopened(folder, None, data_dir), rounds, until, max_time)
-    _advance(folder, Sources.default(data_dir))
-    looking.print_run(folder)
-
-
-@app.command()
-@click.argument("folder")
-@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True)
-@click.option("--first-seed", type=click.IntRange(min=0), default=0, show_default=True)
-@runs_dir_option
-@data_dir_option
-@set_option
-def compare(
-    folder: str,
-    seeds: int,
-    first_seed: int,
-    runs_dir: Path,
-    data_dir: Path | None,
-    settings: tuple[str, ...],
-) -> None:
-    """Run every experiment of a FOLDER under several seeds, and print one table.
-
-    FOLDER holds TOML files, or is the name of a comparison that `umbel list` shows. Runs that are
-    finished already are not made again, and runs that were stopped go on.
-    """
-    source = find_comparison(folder)
-    experiments = [read(file, settings) for file in experiments_in(source)]
-    sources = Sources.default(data_dir)
-    outcomes = []
-    for experiment in experiments:
-        folders = []
-        for seed in range(first_seed, first_seed + seeds):
-            seeded = experiment.with_seed(seed)
-            with _writing_to(runs_dir):
-                place = runs_dir / source.resolve().name
-                folders.append(RunFolder.begin(place, seeded))
-        _advance_all(folders, sources)
-        outcomes += [Outcome.of(folder) for folder in folders]
-    Console().print(tables.comparison(outcomes))
-
-
-def _advance_all(folders: Sequence[RunFolder], sources: Sources) -> None:
-    """Do what is left of runs that differ in their seed, side by side where that is faster."""
-    left = [folder for folder in folders if not folder.finished]
-    if len(left) > 1:
-        seeds = ", ".join(str(folder.experiment.seed) for folder in left)
-        experiment = left[0].experiment
-        with (
-            _resumable("the same command"),
-            progress(f"{experiment.name} seeds {seeds}", experiment.rounds, LINES) as report,
-        ):
-            if execute_together(left, sources, report):
-                return
-    for folder in folders:
-        _advance(folder, sources, LINES)
-
-
-def _advance(folder: RunFolder, sources: Sources, lines: int = 1000) -> None:
-    """Do the rounds that are left, showing how it goes."""
-    experiment, path = folder.experiment, folder.path
-    if folder.finished:
-        click.echo(f"{path}: finished already: {looking.how_far(folder)}")
-        return
-    title = f"{experiment.name} seed {experiment.seed}"
-    with (
-        _resumable(f"umbel resume {path}"),
-        progress(title, experiment.rounds, lines) as report,
-    ):
-        for record in execute(folder, sources):
-            report(record)
-
-
-@contextmanager
-def _resumable(command: str) -> Iterator[None]:
-    """Say how to go on where something ends the runs."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        click.echo(f"stopped; go on with: {command}", err=True)
-        raise
-    except QuorumError as error:
-        kept = "limits and faults stay as they are: for others choose another --runs-dir or name"
-        raise QuorumError(f"{error}; {kept}; go on with: {command}") from None
-
-
-@contextmanager
-def _writing_to(runs_dir: Path) -> Iterator[None]:
-    """Name the option where the folder of a run can't be made."""
-    try:
-        yield
-    except OSError as error:
-        why = f"a folder to write in: {error.strerror or error}"
-        raise UsageError(f"--runs-dir: {str(runs_dir)!r} is not {why}") from None
-
-
-for command in (*looking.COMMANDS, *reporting.COMMANDS, finish, reproduce, flower):
-    app.add_command(command)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
+    # Of the package alone: what it uses, such as an HTTP client, notes a line a request.
+    logging.getLogger("umbel").setLevel(logging.INFO if verbose else logging.WARNING)
 
 
 def main() -> None:
@@ -211,6 +62,7 @@ def main() -> None:
         error.show()
         status = error.exit_code
     except (click.Abort, KeyboardInterrupt):
+        click.echo("stopped", err=True)
         status = INTERRUPTED
     except UsageError as error:
         click.echo(f"umbel: {error}", err=True)

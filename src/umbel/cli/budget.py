@@ -6,10 +6,8 @@ from pathlib import Path
 
 import click
 
-from umbel.cli import looking
+from umbel.cli.completing import complete_runs
 from umbel.cli.options import data_dir_option
-from umbel.folder import RunFolder
-from umbel.saving import finish as finish_run
 
 until_option = click.option(
     "--until",
@@ -26,9 +24,13 @@ rounds_option = click.option(
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_runs)
 @data_dir_option
 def finish(run: Path, data_dir: Path | None) -> None:
     """End a RUN with the rounds that are done: write its models and clusters."""
-    finish_run(run, data_dir=data_dir)
-    looking.print_run(RunFolder.open(run))
+    from umbel import saving
+    from umbel.cli.looking import print_run
+    from umbel.folder import RunFolder
+
+    saving.finish(run, data_dir=data_dir)
+    print_run(RunFolder.open(run))

@@ -1,57 +1,84 @@
-"""Commands that look: at what there is, and at what runs came to."""
+"""Commands that look at the results of runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from textwrap import shorten
+from typing import TYPE_CHECKING, Literal
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from umbel import tables
-from umbel.algorithms import ALGORITHMS
 from umbel.checks import check
-from umbel.cluster_count import count_clusters
-from umbel.config import read
-from umbel.data.scenarios import SCENARIOS
-from umbel.data.scenarios.folder import read_clients
-from umbel.execution import load
-from umbel.folder import RunFolder
-from umbel.models import MODELS
-from umbel.outcomes import Outcome
-from umbel.papers import REPRODUCTIONS, Reproduction
-from umbel.papers.results import duration, kept
-from umbel.plots import FORMATS, check_format, draw_singular_values
-from umbel.shipped import experiments_in, shipped_comparisons, shipped_experiments
+from umbel.cli.completing import complete_runs
+from umbel.cli.options import Form, form_options
+from umbel.cli.printing import print_rows
+from umbel.rows import Table
 
-PLOT_HELP = f"Draw it too, to a file that ends in {', '.join(FORMATS)}."
+if TYPE_CHECKING:
+    from umbel.folder import RunFolder
 
+PLOT_HELP = "Draw it too, to a file that ends in .png, .svg, .pdf."
 
-@click.command(name="list")
-def list_() -> None:
-    """List algorithms, scenarios, models, experiments, comparisons and reproductions."""
-    console = Console()
-    console.print(_named("algorithms", _summaries(ALGORITHMS)))
-    console.print(_named("scenarios", _summaries(SCENARIOS)))
-    console.print(_named("models", _summaries(MODELS)))
-    experiments = {name: read(file).description for name, file in shipped_experiments().items()}
-    console.print(_named("experiments", experiments))
-    comparisons = {
-        name: ", ".join(file.stem for file in experiments_in(path))
-        for name, path in shipped_comparisons().items()
-    }
-    console.print(_named("comparisons", comparisons))
-    console.print(_named("reproductions", {n: _made(r) for n, r in REPRODUCTIONS.items()}))
+run_argument = click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_runs)
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@run_argument
 @click.option("--at", help="Rounds, such as 5,10,30: show the accuracy after each.")
 @click.option("--reach", help="Show how many rounds it took to reach this, such as purity=0.9.")
-def show(run: Path, at: str | None, reach: str | None) -> None:
-    """Show what a RUN came to, finished or not; or the comparison in a folder of finished runs."""
+@click.option("--config", is_flag=True, help="Print the settings of the run as TOML.")
+@click.option(
+    "--rows",
+    "kind",
+    type=click.Choice(["runs", "rounds", "clients"]),
+    default="runs",
+    show_default=True,
+    help="What a row of --json or --csv is about.",
+)
+@form_options
+def show(
+    run: Path,
+    at: str | None,
+    reach: str | None,
+    config: bool,
+    kind: Literal["runs", "rounds", "clients"],
+    form: Form | None,
+) -> None:
+    """Show the results of a RUN, finished or not; or the comparison in a folder of finished runs.
+
+    With --json or --csv every run counts, finished or not, in RUN and in folders in it.
+    """
+    from umbel.run_tables import results_of, run_folders
+
+    if config:
+        click.echo(_settings(run), nl=False)
+    elif form is not None:
+        found = results_of(run_folders(run))
+        table: Table = getattr(found, kind)
+        if at is not None or reach is not None:
+            from umbel.cli.courses import course_rows
+
+            table = course_rows(found, at, reach)
+        print_rows(table, form)
+    else:
+        _print_results(run, at, reach)
+
+
+def _settings(run: Path) -> str:
+    """The file that says what is run, as it is."""
+    from umbel.folder import RunFolder
+
+    return RunFolder.open(run).file("experiment.toml").read_text(encoding="utf-8")
+
+
+def _print_results(run: Path, at: str | None, reach: str | None) -> None:
+    """One run in detail, or a table of several."""
+    from rich.console import Console
+
+    from umbel import tables
+    from umbel.cli.courses import goal_of, rounds_of
+    from umbel.folder import RunFolder
+    from umbel.outcomes import Outcome
+
     folders = [RunFolder(path.parent) for path in sorted(run.glob("*/experiment.toml"))]
     if not folders:
         folder = RunFolder.open(run)
@@ -64,58 +91,78 @@ def show(run: Path, at: str | None, reach: str | None) -> None:
     outcomes = [Outcome.of(folder) for folder in finished]
     wanted = [tables.comparison(outcomes)] if at is None and reach is None else []
     if at is not None:
-        wanted.append(tables.course(outcomes, _rounds(at, outcomes)))
+        most = max(len(outcome.records) for outcome in outcomes)
+        wanted.append(tables.course(outcomes, rounds_of(at, most)))
     if reach is not None:
-        measure, _, goal = reach.partition("=")
-        check(goal.replace(".", "", 1).isdecimal(), "--reach", reach, "of the form purity=0.9")
-        wanted.append(tables.reached(outcomes, measure, float(goal)))
+        wanted.append(tables.reached(outcomes, *goal_of(reach)))
     Console().print(*wanted, sep="")
 
 
-def _rounds(at: str, outcomes: Sequence[Outcome]) -> list[int]:
-    """The rounds that a list such as 5,10,30 names."""
-    numbers = at.replace(" ", "").split(",")
-    check(all(map(str.isdecimal, numbers)), "--at", at, "of the form 5,10,30")
-    most = max(len(outcome.records) for outcome in outcomes)
-    for number in map(int, numbers):
-        check(1 <= number <= most, "--at", number, f"a round of the run: 1 to {most}")
-    return [int(number) for number in numbers]
-
-
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@run_argument
 @click.argument("data", type=click.Path(path_type=Path))
-def assign(run: Path, data: Path) -> None:
+@form_options
+def assign(run: Path, data: Path, form: Form | None) -> None:
     """Give newcomers their cluster of a finished RUN, by its method's own rule.
 
     DATA is a .npz file with arrays x and y, or a folder with one such file a client.
     """
+    from rich.console import Console
+
+    from umbel import tables
+    from umbel.data.scenarios.folder import read_clients
+    from umbel.execution import load
+
     result = load(run)
-    newcomers = read_clients(data, result.made_for[0].num_classes)
-    Console().print(tables.assignment(result.assign(newcomers)))
+    found = result.assign(read_clients(data, result.made_for[0].num_classes))
+    if form is None:
+        Console().print(tables.assignment(found))
+        return
+    rows = [
+        {"client": name, "cluster": cluster}
+        | {f"score_{k}": score for k, score in enumerate(scores.tolist())}
+        for (name, cluster), scores in zip(found.clusters.items(), found.scores, strict=True)
+    ]
+    print_rows(Table.of(rows), form)
 
 
-@click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.command(name="estimate-clusters")
+@run_argument
 @click.option("--plot", type=click.Path(path_type=Path), help=PLOT_HELP)
-def clusters(run: Path, plot: Path | None) -> None:
-    """Estimate how many clusters there are from what a finished RUN clustered its clients by."""
+@form_options
+def estimate_clusters(run: Path, plot: Path | None, form: Form | None) -> None:
+    """Estimate how many clusters there are from what a finished RUN clustered its clients by.
+
+    One cluster is among the answers: then the clients do not seem to form groups.
+    """
+    from rich.console import Console
+
+    from umbel import tables
+    from umbel.cluster_count import count_clusters
+    from umbel.execution import load
+    from umbel.plots import check_format, draw_singular_values
+
     if plot is not None:
         check_format(plot)
     result = load(run)
     found = count_clusters(result.profile, result.experiment.seed)
     if plot is not None:
         draw_singular_values(found, plot)
-    Console().print(tables.cluster_count(found))
+    if form is None:
+        Console().print(tables.cluster_count(found))
+        click.echo(found.verdict)
+    else:
+        print_rows(Table.of([{"folder": str(run), **found.summary()}]), form)
     if plot is not None:
-        click.echo(f"drawn: {plot}")
-
-
-COMMANDS = (list_, show, assign, clusters)
+        click.echo(f"drawn: {plot}", err=form is not None)
 
 
 def print_run(folder: RunFolder) -> None:
     """The last round of a run, and its clusters if it is finished."""
+    from rich.console import Console
+
+    from umbel import tables
+
     console, records = Console(), folder.records()
     clients = folder.clients() if folder.finished else []
     stopped = f": stopped after {how_far(folder)}" if folder.stop else ""
@@ -137,30 +184,3 @@ def how_far(folder: RunFolder) -> str:
         if stop is None
         else (f"{done} of {folder.experiment.rounds} rounds: {stop.why}")
     )
-
-
-def _named(title: str, entries: Mapping[str, str]) -> Table:
-    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2))
-    for name, text in entries.items():
-        table.add_row(name, text)
-    return table
-
-
-def _made(wanted: Reproduction) -> str:
-    """What a reproduction is of, and how long each size took where its result is kept."""
-    times = [f"{found.size} {duration(found.made.seconds)}" for found in kept(wanted.name)]
-    return f"{wanted.source}; smoke: seconds{''.join(f', {time}' for time in times)}"
-
-
-def _summaries(registry: Mapping[str, object]) -> dict[str, str]:
-    return {name: _summary(entry) for name, entry in registry.items()}
-
-
-def _summary(entry: object) -> str:
-    """What a registered type says of itself, or what a registered value sets."""
-    if isinstance(entry, type):
-        return " ".join((entry.__doc__ or "").partition("\n\n")[0].split())
-    default = type(entry)()
-    changed = {k: repr(v) for k, v in vars(entry).items() if v != getattr(default, k)}
-    settings = [f"{k}={shorten(v, 50, placeholder=' ...')}" for k, v in changed.items()]
-    return f"{type(entry).__name__}({', '.join(settings)})"

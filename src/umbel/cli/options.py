@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, Literal, TypeVar
 
 import click
 
-from umbel.data.sources import DATA_DIR_VARIABLE
+F = TypeVar("F", bound=Callable[..., Any])
+
+Form = Literal["json", "csv"]
+"""How a program is to be answered."""
 
 runs_dir_option = click.option(
     "--runs-dir",
@@ -18,5 +23,19 @@ runs_dir_option = click.option(
 data_dir_option = click.option(
     "--data-dir",
     type=click.Path(path_type=Path),
-    help=f"Where data sets are, one folder each. Default: {DATA_DIR_VARIABLE}, else the hub.",
+    help="Where data sets are, one folder each. Default: UMBEL_DATA_DIR, else the hub.",
 )
+set_option = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="PATH=VALUE",
+    help="Change a setting of the experiment, such as algorithm.num_clusters=6.",
+)
+
+
+def form_options(command: F) -> F:
+    """`--json` and `--csv`: print rows for programs, and nothing else, on standard output."""
+    as_json = click.option("--json", "form", flag_value="json", help="Print rows as JSON.")
+    as_csv = click.option("--csv", "form", flag_value="csv", help="Print rows as CSV.")
+    return as_json(as_csv(command))

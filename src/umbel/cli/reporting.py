@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
-from umbel import exporting
 from umbel.checks import check
-from umbel.execution import load
-from umbel.folder import RunFolder
-from umbel.model_export import SUFFIXES, Format, export_model
-from umbel.own import find_net
-from umbel.report import write_report
+from umbel.cli.completing import complete_runs
+
+if TYPE_CHECKING:
+    from umbel.model_export import Format
 
 COURSES = ("tensorboard", "mlflow")
+MODELS = ("onnx", "torch", "safetensors")
 
 
 @click.command()
-@click.argument("runs", type=click.Path(path_type=Path))
+@click.argument("runs", type=click.Path(path_type=Path), shell_complete=complete_runs)
 @click.option(
     "--out",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -32,6 +31,8 @@ COURSES = ("tensorboard", "mlflow")
 )
 def report(runs: Path, out: Path | None, figures: Path | None) -> None:
     """Write one page, to be opened in a browser, about a run or a folder of RUNS."""
+    from umbel.report import write_report
+
     written = write_report(runs, out, figures)
     click.echo(f"{written[0]}: {written[0].stat().st_size / 1e6:.1f} MB")
     if figures is not None:
@@ -39,8 +40,8 @@ def report(runs: Path, out: Path | None, figures: Path | None) -> None:
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
-@click.option("--to", type=click.Choice([*COURSES, *SUFFIXES]), required=True)
+@click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_runs)
+@click.option("--to", type=click.Choice([*COURSES, *MODELS]), required=True)
 @click.option(
     "--out", help="A folder for TensorBoard, a tracking URI of MLflow, a file for a model."
 )
@@ -60,13 +61,17 @@ def export(
     The course goes to TensorBoard or MLflow, a model into an ONNX file, a program of torch.export
     (torch), or a file of its tensors (safetensors).
     """
+    from umbel import exporting
+    from umbel.execution import load
+    from umbel.folder import RunFolder
+    from umbel.model_export import export_model
+    from umbel.own import find_net
+
     folder = RunFolder.open(run)
     if to in COURSES:
         given = {"--client": client, "--cluster": cluster, "--net": net}
         for name, value in given.items():
-            check(
-                value is None, name, value, f"for --to {to}: a model goes to {', '.join(SUFFIXES)}"
-            )
+            check(value is None, name, value, f"for --to {to}: a model goes to {', '.join(MODELS)}")
     if to == "tensorboard":
         where = exporting.to_tensorboard(folder, None if out is None else Path(out))
         click.echo(f"{where}: see it by tensorboard --logdir {where.parent}")
@@ -78,6 +83,3 @@ def export(
         done = export_model(result, cast("Format", to), client=client, cluster=cluster, out=out)
         most = f"{done.largest_difference:.2g} at most, on {done.num_examples} random examples"
         click.echo(f"{done.file}: its outputs differ from the model's by {most}")
-
-
-COMMANDS = (report, export)

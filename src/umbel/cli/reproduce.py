@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
 from umbel.checks import UsageError
+from umbel.cli.completing import complete_papers
 from umbel.cli.options import data_dir_option, runs_dir_option
-from umbel.cli.progress import progress
-from umbel.data.sources import Sources
-from umbel.papers import REPRODUCTIONS, SIZES, Reproduction, Size
-from umbel.papers.comparing import summary
-from umbel.papers.figures import charts
-from umbel.papers.making import pieces, results
-from umbel.papers.tables import tables
-from umbel.plots import draw
 from umbel.problems import nearest
 
+if TYPE_CHECKING:
+    from umbel.papers import Reproduction, Size
+
 LINES = 2
-"""Where nobody is watching, it says how it goes so many times a run."""
+"""Progress lines for a run where output is not a terminal."""
 
 
 @click.command()
-@click.argument("name")
-@click.option("--size", type=click.Choice(SIZES), default="reduced", show_default=True)
+@click.argument("name", shell_complete=complete_papers)
+@click.option(
+    "--size",
+    type=click.Choice(["smoke", "reduced", "full"]),
+    default="reduced",
+    show_default=True,
+)
 @click.option("--seeds", type=click.IntRange(min=1), help="How many; default: as listed.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Folder for the results and figure.")
 @runs_dir_option
@@ -40,9 +41,19 @@ def reproduce(
 ) -> None:
     """Make the table or figure NAME of a paper again, and print the paper's numbers beside ours.
 
-    `umbel list` shows the names. Runs that are done are not done again: what was stopped goes on by
-    the same command.
+    `umbel list papers` shows the names. Runs that are done are not done again: what was stopped
+    goes on by the same command.
     """
+    from rich.console import Console
+
+    from umbel.cli.progress import progress
+    from umbel.data.sources import Sources
+    from umbel.papers.comparing import summary
+    from umbel.papers.figures import charts
+    from umbel.papers.making import pieces, results
+    from umbel.papers.tables import tables
+    from umbel.plots import draw
+
     wanted = _find(name)
     count = seeds or wanted.seeds[size]
     place = runs_dir / f"reproduce-{size}"
@@ -66,6 +77,8 @@ def reproduce(
 
 
 def _find(name: str) -> Reproduction:
+    from umbel.papers import REPRODUCTIONS
+
     if name not in REPRODUCTIONS:
         raise UsageError(f"name: {name!r} is not known; {nearest(name, REPRODUCTIONS)}")
     return REPRODUCTIONS[name]

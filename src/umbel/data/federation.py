@@ -132,7 +132,7 @@ class Federation:
         train: Clients,
         test: Clients | None = None,
         *,
-        groups: Sequence[int] | None = None,
+        groups: Sequence[int | str] | Mapping[str, int | str] | None = None,
         names: Sequence[str] | None = None,
         num_classes: int | None = None,
         test_fraction: float = 0.15,
@@ -142,16 +142,17 @@ class Federation:
 
         Integer y are class labels, floating-point y are regression targets. Inputs of type uint8
         or bool become floats, and so do tables; wider integers stay integers, as embeddings need.
-        Clients are named by `names`, or by the keys where they come as a mapping. Without `test`, a
-        random `test_fraction` of each client's examples is set apart. `num_classes` is the
-        largest label plus one unless given. Where an example has many labels, as a sequence has,
-        those of -100 do not count. Raises `ValueError` for a client without training examples, for
-        what are no finite numbers, for inputs or columns that differ between clients, and for
-        labels out of range; no message holds an example.
+        Clients are named by `names`, or by the keys where they come as a mapping; `test` and
+        `groups`, numbers or words, may be mappings, too. Without `test`, a random `test_fraction`
+        of each client's examples is set apart. `num_classes` is the largest label plus one unless
+        given. Where an example has many labels, those of -100 do not count. Raises `ValueError`
+        for a client without training examples, for what are no finite numbers, for inputs or
+        columns that differ between clients, for one-hot labels, and for labels out of range;
+        messages do not show examples.
         """
         clients, names = listed(train, "train", names)
         pairs = [pair(entry, name) for entry, name in zip(clients, names, strict=True)]
-        apart = [] if test is None else in_order(test, names)
+        apart = [] if test is None else in_order(test, "test", names)
         all_pairs, all_names = pairs + apart, names + names * (test is not None)
         check_columns([x for x, _ in all_pairs], all_names)
         tensors = [_tensors(x, y, n) for (x, y), n in zip(all_pairs, all_names, strict=True)]
@@ -173,13 +174,10 @@ class Federation:
         else:
             expected = f"labels of {num_classes} classes, which are whole numbers"
             check(num_classes is None, f"client {names[0]}: y", "floating-point numbers", expected)
-        if groups is not None:
-            said, expected = counted(len(groups), "group"), f"one for each of {len(names)} clients"
-            check(len(groups) == len(names), "groups", said, expected)
         return cls(
             _joined(shards),
             _joined(held_out),
-            None if groups is None else np.asarray(groups, dtype=np.int64),
+            None if groups is None else _numbers_of(in_order(groups, "groups", names)),
             num_classes,
             names,
         )
@@ -191,7 +189,7 @@ class Federation:
         test: Sequence[Dataset] | Mapping[str, Dataset] | None = None,
         *,
         columns: tuple[str, str] = ("x", "y"),
-        groups: Sequence[int] | None = None,
+        groups: Sequence[int | str] | Mapping[str, int | str] | None = None,
         names: Sequence[str] | None = None,
         num_classes: int | None = None,
         test_fraction: float = 0.15,
@@ -203,7 +201,7 @@ class Federation:
         targets'. Each dataset is read once, here. Otherwise as `from_arrays`.
         """
         clients, names = listed(train, "train", names)
-        apart = [] if test is None else in_order(test, names)
+        apart = [] if test is None else in_order(test, "test", names)
         read = [arrays_of(each, name, columns) for each, name in zip(clients, names, strict=True)]
         held = [arrays_of(each, name, columns) for each, name in zip(apart, names, strict=False)]
         return cls.from_arrays(
@@ -215,6 +213,14 @@ class Federation:
             test_fraction=test_fraction,
             seed=seed,
         )
+
+
+def _numbers_of(groups: Sequence[int | str]) -> NDArray[np.int64]:
+    """Numbers as they are, words numbered in their order."""
+    found = np.asarray(groups)
+    if found.dtype.kind not in "iu":
+        found = np.unique(found.astype(str), return_inverse=True)[1]
+    return found.astype(np.int64)
 
 
 def _tensors(x: object, y: object, name: str) -> tuple[Tensor, Tensor]:

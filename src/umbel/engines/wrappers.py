@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from umbel.checks import QuorumError as QuorumError
 from umbel.checks import check
 from umbel.flow import Engine, Replies, Request
 from umbel.reduction import Sums
@@ -60,10 +61,6 @@ class Metered:
 
 BLOCK_BYTES = 2**28
 """Of rows that are held at once, where only their sums are wanted (at 8 bytes a value)."""
-
-
-class QuorumError(RuntimeError):
-    """Too few clients gave a usable reply to go on."""
 
 
 @dataclass

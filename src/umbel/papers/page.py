@@ -15,14 +15,15 @@ from umbel.papers.catalogue import REPRODUCTIONS
 from umbel.papers.comparing import Compared, compared, has_order, reversals
 from umbel.papers.figures import charts
 from umbel.papers.measures import title
-from umbel.papers.results import Results, duration, kept, plural
+from umbel.papers.results import Results, kept
 from umbel.plots import draw
+from umbel.words import duration, plural
 
 HEAD = """# Fidelity
 
 What the papers print, beside what umbel finds. This page is written by
 `python -m umbel.papers.page docs` from the results that are kept in `src/umbel/papers/kept`;
-`umbel reproduce NAME` makes each again, and `umbel list` says how long a kept one took.
+`umbel reproduce NAME` makes each again, and `umbel list papers` says how long a kept one took.
 
 In the tables stands the mean and standard deviation over seeds, and below it *the paper's*.
 **✓**: the two lie within their spreads of each other; otherwise the difference. "About" is what

@@ -15,6 +15,7 @@ import torch
 
 from umbel.environment import environment
 from umbel.papers.base import Size
+from umbel.words import plural
 
 KEPT = Path(__file__).parent / "kept"
 """Results that come with the package."""
@@ -101,16 +102,6 @@ def kept(name: str, folder: Path = KEPT) -> Iterator[Results]:
         file = folder / f"{name}-{size}.json"
         if file.is_file():
             yield Results.read(file)
-
-
-def plural(number: int, word: str) -> str:
-    """So many of these."""
-    return f"{number} {word}{'s' * (number != 1)}"
-
-
-def duration(seconds: float) -> str:
-    """In words."""
-    return f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{seconds:.0f} seconds"
 
 
 def made_here(command: str, seconds: float) -> Made:

@@ -10,7 +10,8 @@ from rich.table import Table
 from umbel.papers.base import Reproduction
 from umbel.papers.comparing import compared, has_order, reversals
 from umbel.papers.measures import title
-from umbel.papers.results import Results, plural
+from umbel.papers.results import Results
+from umbel.words import plural
 
 
 def tables(wanted: Reproduction, found: Results) -> Iterator[Table | str]:

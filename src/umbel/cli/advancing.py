@@ -1,0 +1,77 @@
+"""Doing the rounds that are left of runs, while showing how it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from umbel.checks import QuorumError, UsageError
+from umbel.cli.looking import how_far
+from umbel.cli.progress import progress
+from umbel.data.sources import Sources
+from umbel.execution import execute, execute_together
+from umbel.folder import RunFolder
+
+INTERRUPTED = 130
+
+
+def advance(
+    folder: RunFolder, sources: Sources, lines: int = 1000, to_stderr: bool = False
+) -> None:
+    """Do the rounds that are left, showing how it goes."""
+    experiment, path = folder.experiment, folder.path
+    if folder.finished:
+        click.echo(f"{path}: finished already: {how_far(folder)}", err=to_stderr)
+        return
+    title = f"{experiment.name} seed {experiment.seed}"
+    with (
+        resumable(f"umbel resume {path}"),
+        progress(title, experiment.rounds, lines, to_stderr) as report,
+    ):
+        for record in execute(folder, sources):
+            report(record)
+
+
+def advance_together(
+    folders: Sequence[RunFolder], sources: Sources, lines: int, to_stderr: bool = False
+) -> bool:
+    """Do what is left of runs that differ in their seed side by side, where that is faster.
+
+    Otherwise nothing is done: False.
+    """
+    if len(folders) < 2:
+        return False
+    seeds = ", ".join(str(folder.experiment.seed) for folder in folders)
+    experiment = folders[0].experiment
+    title = f"{experiment.name} seeds {seeds}"
+    with (
+        resumable("the same command"),
+        progress(title, experiment.rounds, lines, to_stderr) as report,
+    ):
+        return execute_together(folders, sources, report)
+
+
+@contextmanager
+def resumable(command: str) -> Iterator[None]:
+    """Say how to go on where something ends the runs."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"stopped; go on with: {command}", err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    except QuorumError as error:
+        kept = "limits and faults stay as they are: for others choose another --runs-dir or name"
+        raise QuorumError(f"{error}; {kept}; go on with: {command}") from None
+
+
+@contextmanager
+def writing_to(runs_dir: Path) -> Iterator[None]:
+    """Name the option where the folder of a run can't be made."""
+    try:
+        yield
+    except OSError as error:
+        why = f"a folder to write in: {error.strerror or error}"
+        raise UsageError(f"--runs-dir: {str(runs_dir)!r} is not {why}") from None

@@ -1,0 +1,82 @@
+"""Making the runs of a comparison, which other processes may be making, too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from umbel.checks import InUseError, UsageError
+from umbel.cli.advancing import advance, advance_together, resumable, writing_to
+from umbel.data.sources import Sources
+from umbel.experiment import Experiment
+from umbel.folder import RunFolder
+from umbel.shipped import experiments_in
+from umbel.sweep import sweep
+from umbel.words import plural
+
+LINES = 4
+"""Progress lines for a run where output is not a terminal."""
+
+
+def sweeps_in(source: Path, settings: Sequence[str]) -> list[Experiment]:
+    """The experiments of a folder, one for each combination of the settings' values.
+
+    Raises `UsageError` for a setting with several values that none of them has.
+    """
+    found = [sweep(file, settings) for file in experiments_in(source)]
+    nowhere = set.intersection(*(set(each.lacking) for each in found))
+    for path in sorted(nowhere):
+        raise UsageError(f"--set {path}: unknown key: no experiment of {source.name} has it")
+    for each in found:
+        for path in each.lacking:
+            click.echo(f"{each.experiments[0].name}: has no {path}, so it is run once", err=True)
+    return [experiment for each in found for experiment in each.experiments]
+
+
+def make_all(
+    groups: Sequence[Sequence[Experiment]], runs_dir: Path, sources: Sources, quiet: bool
+) -> list[RunFolder]:
+    """The finished runs of experiments, grouped by all but the seed.
+
+    A run that another process is making is left to it, and looked at again at the end.
+    """
+    busy = [found for group in groups if (found := _make(group, runs_dir, sources, quiet))]
+    while busy:
+        count = plural(sum(map(len, busy)), "run")
+        first = RunFolder.of(runs_dir, busy[0][0])
+        click.echo(f"waiting for {count} of another process: {first.path}", err=True)
+        with resumable("the same command"), first.locked(patiently=True):
+            pass
+        busy = [found for group in busy if (found := _make(group, runs_dir, sources, quiet))]
+    # Another command may have made a run of this name, with other settings, in the meantime.
+    return [RunFolder.begin(runs_dir, seeded) for group in groups for seeded in group]
+
+
+def _make(
+    group: Sequence[Experiment], runs_dir: Path, sources: Sources, quiet: bool
+) -> list[Experiment]:
+    """Make the runs of experiments that differ in their seed, except those of other processes."""
+    folders: list[RunFolder] = []
+    busy: list[Experiment] = []
+    for seeded in group:
+        try:
+            with writing_to(runs_dir.parent):
+                folder = RunFolder.begin(runs_dir, seeded)
+            with folder.locked():
+                folders.append(folder)
+        except InUseError:
+            busy.append(seeded)
+    left = [folder for folder in folders if not folder.finished]
+    try:
+        if advance_together(left, sources, LINES, quiet):
+            return busy
+    except InUseError:
+        pass  # one of them was taken just now: the others are made one by one
+    for folder in folders:
+        try:
+            advance(folder, sources, LINES, quiet)
+        except InUseError:
+            busy.append(folder.experiment)
+    return busy

@@ -1,0 +1,75 @@
+"""A group of commands that loads the module of a command when that is called, not before."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a command is defined, and its line in the list of commands."""
+
+    module: str
+    attribute: str
+    help: str
+    hidden: bool = False  # an older name, which works as before
+
+
+class LazyGroup(click.Group):
+    """Lists its commands without loading them."""
+
+    def __init__(self, *args: Any, places: Mapping[str, Place], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.places = places
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return [name for name, place in self.places.items() if not place.hidden]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        place = self.places.get(cmd_name)
+        if place is None:
+            return None
+        return with_verbose(getattr(import_module(place.module), place.attribute))
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            names = self.list_commands(ctx)
+            formatter.write_dl([(name, self.places[name].help) for name in names])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=self.places[name].help) for name in names]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
+
+def with_verbose(command: click.Command) -> click.Command:
+    """The same command with the option -v, and so for the commands of a group."""
+    talking = copy(command)
+    talking.params = [*command.params, _verbose()]
+    if isinstance(command, click.Group) and isinstance(talking, click.Group):
+        talking.commands = {name: with_verbose(c) for name, c in command.commands.items()}
+    return talking
+
+
+def say_more(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:  # noqa: ARG001
+    """Show what the package notes on its way, too."""
+    if wanted:
+        logging.getLogger("umbel").setLevel(logging.INFO)
+
+
+def _verbose() -> click.Option:
+    return click.Option(
+        ["-v", "--verbose"],
+        is_flag=True,
+        expose_value=False,
+        callback=say_more,
+        help="Say what is decided on the way.",
+    )

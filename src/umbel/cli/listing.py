@@ -1,0 +1,125 @@
+"""The command that lists what there is. It loads none of it, so it answers at once."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from fnmatch import fnmatchcase
+from textwrap import fill
+
+import click
+
+from umbel.catalogue import KINDS, comparisons, entries, times
+from umbel.checks import UsageError
+from umbel.cli.completing import complete_kinds
+from umbel.cli.options import Form, form_options
+from umbel.cli.printing import print_rows
+from umbel.problems import nearest
+from umbel.rows import Table
+from umbel.words import plural
+
+THINGS = {"papers": "paper result"}
+"""What there are several of, where that is not the kind itself."""
+
+MOST_LINES = 3
+"""Lines of names of each kind in the overview, so that it fits a screen."""
+
+
+@click.command(name="list")
+@click.argument(
+    "kind", required=False, metavar=f"[{'|'.join(KINDS)}]", shell_complete=complete_kinds
+)
+@click.argument("pattern", required=False)
+@form_options
+def list_(kind: str | None, pattern: str | None, form: Form | None) -> None:
+    """List what there is: an overview, or a sentence for each thing of one kind.
+
+    PATTERN keeps those whose name it is part of, or fits with * and ?, such as 'rotated-*'.
+    """
+    if kind is None:
+        if form is None:
+            _print_overview()
+        else:
+            print_rows(Table.of(row for k in KINDS for row in _rows(k, entries(k))), form)
+        return
+    if kind not in KINDS:
+        raise UsageError(f"kind: {kind!r} is not known; {nearest(kind, KINDS)}")
+    found = _matching(kind, pattern)
+    if form is not None:
+        print_rows(Table.of(_rows(kind, found)), form)
+    elif kind == "experiments":
+        _print_experiments(found)
+    else:
+        _print_sentences(found, {name: times(name) for name in found if kind == "papers"})
+
+
+def _matching(kind: str, pattern: str | None) -> dict[str, str]:
+    """The things of a kind that a pattern names. Raises `UsageError` where it names none."""
+    known = entries(kind)
+    if pattern is None:
+        return known
+    named = {name for name in known if _fits(name, pattern)}
+    if kind == "experiments":  # the name of a comparison stands for all that are in it
+        named |= {
+            n for group, names in comparisons().items() if _fits(group, pattern) for n in names
+        }
+    if not named:
+        hint = nearest(pattern, known, f"`umbel list {kind}` shows all")
+        raise UsageError(f"pattern: {pattern!r} is in no name of {kind}; {hint}")
+    return {name: text for name, text in known.items() if name in named}
+
+
+def _fits(name: str, pattern: str) -> bool:
+    return fnmatchcase(name, pattern) if set(pattern) & set("*?[") else pattern in name
+
+
+def _rows(kind: str, found: Mapping[str, str]) -> Iterator[dict[str, str | None]]:
+    group = {name: group for group, names in comparisons().items() for name in names}
+    for name, text in found.items():
+        comparison = group[name] if kind == "experiments" else None
+        yield {"kind": kind, "name": name, "comparison": comparison, "description": text}
+
+
+def _print_overview() -> None:
+    """Each kind with how many there are, and the first of their names."""
+    for kind in KINDS:
+        names: Iterable[str] = entries(kind)
+        title = plural(len(entries(kind)), THINGS.get(kind, kind[:-1]))
+        if kind == "experiments":
+            names = comparisons()
+            title += f", in {len(comparisons())} comparisons"
+        click.secho(title, bold=True)
+        click.echo(_filled(", ".join(names), "  ", most=MOST_LINES))
+    click.echo(f"\nA sentence for each: umbel list {'|'.join(KINDS)}")
+
+
+def _print_experiments(found: Mapping[str, str]) -> None:
+    """The experiments of each comparison under its name."""
+    for group, names in comparisons().items():
+        shown = {name: found[name] for name in names if name in found}
+        if shown:
+            click.secho(f"{group}: all of them by `umbel compare {group}`", bold=True)
+            _print_sentences(shown, {}, "  ")
+
+
+def _print_sentences(found: Mapping[str, str], more: Mapping[str, str], indent: str = "") -> None:
+    """A name and its sentence a line, longer ones folded."""
+    wide = max(len(name) for name in found) + 2
+    for name, text in found.items():
+        whole = " ".join(filter(None, (text, more.get(name, ""))))
+        click.echo(_filled(whole, f"{indent}{name:{wide}}", indent + " " * wide))
+
+
+def _filled(text: str, first: str, rest: str | None = None, most: int | None = None) -> str:
+    width = min(shutil.get_terminal_size().columns, 120)
+    indent = first if rest is None else rest
+    return fill(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+        max_lines=most,
+        placeholder=" ...",
+    )

@@ -1,0 +1,125 @@
+"""Commands that run experiments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from umbel.cli.budget import max_time_option, rounds_option, until_option
+from umbel.cli.completing import complete_comparisons, complete_experiments, complete_runs
+from umbel.cli.options import Form, data_dir_option, form_options, runs_dir_option, set_option
+
+
+@click.command()
+@click.argument("experiment", shell_complete=complete_experiments)
+@click.option("--seed", type=int, help="Instead of the experiment's own.")
+@runs_dir_option
+@data_dir_option
+@set_option
+@until_option
+@max_time_option
+def run(
+    experiment: str,
+    seed: int | None,
+    runs_dir: Path,
+    data_dir: Path | None,
+    settings: tuple[str, ...],
+    until: tuple[str, ...],
+    max_time: str | None,
+) -> None:
+    """Run one EXPERIMENT: a TOML file, or the name of one that `umbel list experiments` shows."""
+    from umbel.budget import Budget
+    from umbel.cli.advancing import advance, writing_to
+    from umbel.cli.looking import print_run
+    from umbel.config import read
+    from umbel.data.sources import Sources
+    from umbel.folder import RunFolder
+    from umbel.shipped import find_experiment
+
+    budget = Budget.of(until, max_time)
+    chosen = read(find_experiment(experiment), settings)
+    chosen = chosen if seed is None else chosen.with_seed(seed)
+    sources = Sources.default(data_dir)
+    with writing_to(runs_dir):
+        folder = RunFolder.create(RunFolder.of(runs_dir, chosen).path, chosen)
+        folder.set_budget(budget)
+    advance(folder, sources)
+    print_run(folder)
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_runs)
+@data_dir_option
+@rounds_option
+@until_option
+@max_time_option
+def resume(
+    run: Path,
+    data_dir: Path | None,
+    rounds: str | None,
+    until: tuple[str, ...],
+    max_time: str | None,
+) -> None:
+    """Go on with a RUN that was stopped, from its last checkpoint.
+
+    With --rounds, --until or --max-time it ends there, and a finished RUN goes on, too.
+    """
+    from umbel.cli.advancing import advance
+    from umbel.cli.looking import print_run
+    from umbel.data.sources import Sources
+    from umbel.folder import RunFolder
+    from umbel.saving import reopened, replan
+
+    folder = RunFolder.open(run)
+    if rounds is not None or until or max_time is not None:
+        replan(folder, reopened(folder, None, data_dir), rounds, until, max_time)
+    advance(folder, Sources.default(data_dir))
+    print_run(folder)
+
+
+@click.command()
+@click.argument("folder", shell_complete=complete_comparisons)
+@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--first-seed", type=click.IntRange(min=0), default=0, show_default=True)
+@runs_dir_option
+@data_dir_option
+@set_option
+@form_options
+def compare(
+    folder: str,
+    seeds: int,
+    first_seed: int,
+    runs_dir: Path,
+    data_dir: Path | None,
+    settings: tuple[str, ...],
+    form: Form | None,
+) -> None:
+    """Run every experiment of a FOLDER under several seeds, and print one table.
+
+    FOLDER holds TOML files, or is the name of a comparison that `umbel list` shows. Runs that are
+    finished already are not made again, and runs that were stopped go on. Several processes may
+    work on one comparison: each makes runs that no other is making.
+
+    A setting may have several values, as in --set algorithm.lam=0.1,0.2,0.5: then there is a row
+    for each. An experiment without that setting is run once.
+    """
+    from rich.console import Console
+
+    from umbel import tables
+    from umbel.cli.comparing import make_all, sweeps_in
+    from umbel.cli.printing import print_rows
+    from umbel.data.sources import Sources
+    from umbel.outcomes import Outcome
+    from umbel.run_tables import results_of
+    from umbel.shipped import find_comparison
+
+    source = find_comparison(folder)
+    experiments = sweeps_in(source, settings)
+    place, numbers = runs_dir / source.resolve().name, range(first_seed, first_seed + seeds)
+    groups = [[experiment.with_seed(n) for n in numbers] for experiment in experiments]
+    folders = make_all(groups, place, Sources.default(data_dir), quiet=form is not None)
+    if form is not None:
+        print_rows(results_of(folders).runs, form)
+    else:
+        Console().print(tables.comparison([Outcome.of(found) for found in folders]))

@@ -1,0 +1,87 @@
+"""One cluster or more: whether clients are more grouped than chance makes them, and into how many.
+
+The clients' vectors are held against made-up ones without groups: normally distributed, as many,
+and with the same variance along each principal axis, as in Liu et al. 2008 (SigClust). Both are
+clustered by Ward's method along the leading axes, and how much the sum of squares within k
+clusters falls short of the made-up ones' is the gap of Tibshirani et al. 2001.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+LEVEL = 0.05
+"""Chance below which clients without groups are taken for several clusters."""
+
+NEARLY = 0.8
+"""The fewest clusters count whose gap is so much of the widest: more split groups at random."""
+
+REFERENCES = 199
+"""Made-up sets of clients."""
+
+AXES = (1, 2, 3, 4, 5, 6, 8, 10)
+"""Numbers of leading axes along which groups are looked for, beside all axes."""
+
+MOST_CLIENTS = 200
+"""Of more clients, a random sample of so many is judged."""
+
+TINY = 1e-6
+"""Share of the sum of squares that is taken for rounding: equal vectors are no better than that."""
+
+
+def judge(profile: Tensor, largest: int, seed: int) -> tuple[int, float]:
+    """How many clusters the clients with these vectors (M, D) form, 1 to `largest`, and the chance.
+
+    The chance is the share of sets without groups that look as grouped; below `LEVEL` there are
+    several clusters. No more are considered than half as many as clients: those of single clients
+    can't be told from chance. Gaps are measured in standard deviations of the made-up ones'.
+    """
+    rng = np.random.default_rng(seed)
+    if len(profile) > MOST_CLIENTS:
+        drawn_clients = np.sort(rng.choice(len(profile), MOST_CLIENTS, replace=False))
+        profile = profile[torch.from_numpy(drawn_clients)]
+    rows = _principal(profile.detach().cpu().double().numpy())
+    if not rows.size:
+        return 1, 1.0
+    deviation = rows.std(0, ddof=1)
+    largest = min(largest, max(2, len(rows) // 2))
+    axes = sorted({min(number, rows.shape[1]) for number in (*AXES, rows.shape[1])})
+    found = _curves(rows, largest, axes)
+    drawn = [_principal(rng.standard_normal(rows.shape) * deviation) for _ in range(REFERENCES)]
+    without = np.stack([_curves(reference, largest, axes) for reference in drawn])
+    mean, spread = without.mean(0), without.std(0) + 1e-9
+    most = (mean - found) / spread
+    highest = ((mean - without) / spread).max((1, 2))
+    chance = float((1 + (highest >= most.max()).sum()) / (1 + REFERENCES))
+    if chance >= LEVEL:
+        return 1, chance
+    curve = most[most.max(1).argmax()]
+    return int((curve >= NEARLY * curve.max()).argmax()) + 2, chance
+
+
+def _principal(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The vectors less their mean, along their principal axes, the longest first."""
+    centred = vectors - vectors.mean(0)
+    values, axes = np.linalg.eigh(centred @ centred.T)
+    values, axes = values[::-1], axes[:, ::-1]
+    some = values > 1e-10 * np.square(vectors).sum()
+    rows: NDArray[np.float64] = axes[:, some] * np.sqrt(values[some])
+    return rows
+
+
+def _curves(rows: NDArray[np.float64], largest: int, axes: Sequence[int]) -> NDArray[np.float64]:
+    """For each number of axes the log of the share that is left within 2, 3, ... clusters."""
+    from scipy.cluster.hierarchy import linkage
+
+    tiny = TINY * np.square(rows).sum()
+    curves = []
+    for number in axes:
+        merges = linkage(rows[:, :number], "ward")[:, 2] ** 2 / 2  # what each merge adds
+        within = np.cumsum(merges)[::-1] + tiny
+        curves.append(np.log(within[1:largest] / within[0]))
+    return np.stack(curves)

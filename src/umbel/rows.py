@@ -1,0 +1,74 @@
+"""A table of plain values, as rows or columns, JSON, CSV or a pandas DataFrame."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from umbel.checks import UsageError
+
+Value = Any
+"""What JSON knows: text, a number, true or false, None where nothing is known, or a list."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of plain values, all with the same columns; None where nothing is known."""
+
+    columns: tuple[str, ...]
+    rows: tuple[dict[str, Value], ...]
+
+    @classmethod
+    def of(cls, rows: Iterable[Mapping[str, Value]], columns: Iterable[str] = ()) -> Table:
+        """A table of rows that may lack columns: these first, and then what the rows have."""
+        found = list(rows)
+        names = tuple(dict.fromkeys([*columns, *(name for row in found for name in row)]))
+        whole = ({name: _plain(row.get(name)) for name in names} for row in found)
+        return cls(names, tuple(whole))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[dict[str, Value]]:
+        return iter(self.rows)
+
+    def column(self, name: str) -> list[Value]:
+        """The values of one column, row by row. Raises `UsageError` for a name that is none."""
+        if name not in self.columns:
+            raise UsageError(f"column: {name!r} is not one of {', '.join(self.columns)}")
+        return [row[name] for row in self.rows]
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame`. Raises `UsageError` where pandas is not installed."""
+        try:
+            import pandas as pd
+        except ImportError:
+            raise UsageError('to_pandas: needs an extra: pip install "umbel[data]"') from None
+        return pd.DataFrame(list(self.rows), columns=list(self.columns))
+
+    def to_json(self) -> str:
+        """A list of objects, one a row."""
+        return json.dumps(list(self.rows), indent=1, allow_nan=False, ensure_ascii=False)
+
+    def to_csv(self) -> str:
+        """A line of names and a line a row; nothing between two commas is a value not known."""
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows([_cell(row[name]) for name in self.columns] for row in self.rows)
+        return text.getvalue()
+
+
+def _plain(value: Value) -> Value:
+    """JSON knows neither NaN nor infinity."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _cell(value: Value) -> Value:
+    """Lists, tables and truth values as JSON writes them."""
+    return json.dumps(value) if isinstance(value, (list, tuple, dict, bool)) else value

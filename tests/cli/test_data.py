@@ -1,0 +1,112 @@
+"""What the command line prints for programs, and settings, words and losses for people."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import logging
+
+import pytest
+
+from tests.shell import Shell
+from umbel.config import read
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_compare_prints_rows_alone_and_progress_beside_them(umbel: Shell) -> None:
+    printed, errors = umbel("compare", "both", "--seeds", "2", "--json")
+    rows = json.loads(printed, parse_constant=pytest.fail)
+    assert [(row["name"], row["seed"]) for row in rows] == [
+        *(("fedavg", 0), ("fedavg", 1)),
+        *(("flacc", 0), ("flacc", 1)),
+    ]
+    assert "round 4/4" in errors
+    again, _ = umbel("compare", "both", "--seeds", "2", "--csv")
+    assert [row["accuracy"] for row in rows_of(again)] == [str(row["accuracy"]) for row in rows]
+
+
+def test_show_prints_runs_rounds_and_clients_as_rows(umbel: Shell) -> None:
+    umbel("compare", "both", "--seeds", "1")
+    assert len(rows_of(umbel("show", "runs/both", "--csv")[0])) == 2
+    assert len(rows_of(umbel("show", "runs/both", "--csv", "--rows", "rounds")[0])) == 8
+    clients = json.loads(umbel("show", "runs/both/flacc-seed0", "--json", "--rows", "clients")[0])
+    assert [client["client"] for client in clients] == [str(n) for n in range(8)]
+    rounds = json.loads(umbel("show", "runs/both", "--json", "--at", "2,4")[0])
+    assert [row["round"] for row in rounds] == [2, 4, 2, 4]
+    found = json.loads(umbel("show", "runs/both", "--json", "--reach", "purity=0.2")[0])
+    assert [row["round"] for row in found] == [1, 1]
+    never = json.loads(umbel("show", "runs/both", "--json", "--reach", "accuracy=1.5")[0])
+    assert [row["round"] for row in never] == [None, None]
+    assert "'purty' is not any of round" in umbel.refused(
+        "show", "runs/both", "--json", "--reach", "purty=1"
+    )
+
+
+@pytest.mark.usefixtures("newcomers")
+def test_assign_prints_rows(umbel: Shell) -> None:
+    umbel("run", "both/fedavg.toml", "--set", "algorithm.name=ifca")
+    rows = json.loads(umbel("assign", "runs/fedavg-seed0", "newcomers", "--json")[0])
+    assert [row["client"] for row in rows] == ["north", "south"]
+    for row in rows:
+        scores = [row[name] for name in row if name.startswith("score_")]
+        assert scores[row["cluster"]] == min(scores)
+
+
+def test_show_prints_the_settings_of_a_run(umbel: Shell) -> None:
+    umbel("run", "both/flacc.toml", "--set", "rounds=2")
+    printed, _ = umbel("show", "runs/flacc-seed0", "--config")
+    again = umbel.folder / "again.toml"
+    again.write_text(printed)
+    assert read(again) == read(umbel.folder / "runs/flacc-seed0/experiment.toml")
+    assert "rounds = 2" in printed
+    assert "is not the folder of a run" in umbel.refused("show", "both", "--config")
+
+
+def test_clusters_of_a_regression_have_a_loss(umbel: Shell) -> None:
+    settings = ("--set", "rounds=2", "--set", "scenario.examples=40")
+    printed, _ = umbel("run", "cfl-gp-linear", *settings)
+    heading = next(line for line in printed.splitlines() if "planted groups" in line)
+    assert "loss" in heading
+    assert "accuracy" not in heading
+    clusters = [line for line in printed.splitlines() if line.startswith("│ 0")]
+    assert float(clusters[0].split("│")[4]) > 0
+
+
+@pytest.mark.parametrize("arguments", [("-v", "list"), ("list", "-v"), ("list", "models", "-v")])
+def test_more_can_be_said_wherever_the_option_stands(
+    arguments: tuple[str, ...], umbel: Shell
+) -> None:
+    umbel("list")
+    assert logging.getLogger("umbel").level == logging.WARNING
+    umbel(*arguments)
+    assert logging.getLogger("umbel").level == logging.INFO
+    assert logging.getLogger().level == logging.WARNING
+    umbel("list")
+    assert logging.getLogger("umbel").level == logging.WARNING
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("umbel ", "estimate-clusters"),
+        ("umbel run flacc-dig", "flacc-digits"),
+        ("umbel compare linear-r", "linear-regressions"),
+        ("umbel list exp", "experiments"),
+        ("umbel reproduce cflgp-fig1", "cflgp-fig19"),
+        ("umbel show runs/bo", "runs/both/flacc-seed0"),
+        ("umbel run --se", "--seed"),
+    ],
+)
+def test_the_shell_completes_names(words: str, wanted: str, umbel: Shell) -> None:
+    run = umbel.folder / "runs" / "both" / "flacc-seed0"
+    run.mkdir(parents=True)
+    (run / "experiment.toml").touch()
+    umbel.monkeypatch.setenv("_UMBEL_COMPLETE", "bash_complete")
+    umbel.monkeypatch.setenv("COMP_WORDS", words)
+    umbel.monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+    printed, _ = umbel()
+    assert wanted in [line.partition(",")[2] for line in printed.splitlines()]

@@ -1,0 +1,57 @@
+"""`umbel list`: what there is, on a screen."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+from tests.shell import Shell
+from umbel.catalogue import KINDS, entries
+
+
+def test_alone_it_prints_an_overview_that_fits_a_screen(umbel: Shell) -> None:
+    printed, _ = umbel("list")
+    lines = printed.splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80
+    for word in ("flacc", "rotated-mnist", "cnn", "rotated-digits", "flacc-fig4"):
+        assert word in printed
+    assert f"{len(entries('methods'))} methods" in lines
+    assert "in 10 comparisons" in printed
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_is_listed_a_sentence_a_name(kind: str, umbel: Shell) -> None:
+    printed = " ".join(umbel("list", kind)[0].split())
+    for name, text in entries(kind).items():
+        assert f"{name} {text}" in printed
+
+
+def test_a_pattern_is_part_of_a_name_or_fits_it(umbel: Shell) -> None:
+    assert umbel("list", "methods", "fed")[0].split()[0] == "fedavg"
+    found = json.loads(umbel("list", "scenarios", "*-mnist", "--json")[0])
+    names = ["rotated-mnist", "mixture-mnist", "lin-mnist", "lin-fashion-mnist"]
+    assert [row["name"] for row in found] == names
+    printed, _ = umbel("list", "experiments", "linear-regressions")
+    assert "umbel compare linear-regressions" in printed
+    assert "cfl-gp-linear" in printed
+    assert "digits" not in printed
+    assert "minutes" in umbel("list", "papers", "lin-fig4")[0]
+
+
+def test_what_is_in_no_name_is_refused(umbel: Shell) -> None:
+    message = umbel.refused("list", "methods", "flac?c")
+    assert "'flac?c' is in no name of methods; did you mean flacc?" in message
+    assert "`umbel list models` shows all" in umbel.refused("list", "models", "zzz")
+    assert "kind: 'method' is not known; did you mean methods?" in umbel.refused("list", "method")
+
+
+def test_programs_get_rows(umbel: Shell) -> None:
+    rows = json.loads(umbel("list", "--json")[0])
+    assert {row["kind"] for row in rows} == set(KINDS)
+    (row,) = csv.DictReader(io.StringIO(umbel("list", "experiments", "flacc-digits", "--csv")[0]))
+    assert row["name"] == "flacc-digits"
+    assert row["comparison"] == "rotated-digits"

@@ -1,0 +1,76 @@
+"""What the command line loads before it answers: help must not wait for PyTorch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import umbel
+from umbel.cli import COMMANDS, app
+
+SLOW = ("torch", "scipy", "sklearn", "numpy", "pandas", "datasets", "flwr", "matplotlib")
+
+LIGHT = (
+    "--help",
+    "--version",
+    "list",
+    "list methods",
+    "list experiments digits",
+    "list papers --json",
+    "run --help",
+    "compare --help",
+    "show --help",
+    "report --help",
+    "reproduce --help",
+)
+
+
+@pytest.mark.parametrize("arguments", LIGHT)
+def test_what_needs_no_computation_loads_nothing_that_computes(
+    arguments: str, tmp_path: Path
+) -> None:
+    program = (
+        "import sys, umbel_command\n"
+        f"sys.argv = ['umbel', *{arguments.split()!r}]\n"
+        "try:\n"
+        "    umbel_command.main()\n"
+        "except SystemExit as end:\n"
+        "    assert not end.code, end.code\n"
+        f"loaded = sorted(set({SLOW!r}) & set(sys.modules))\n"
+        "assert not loaded, loaded\n"
+    )
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout
+
+
+def test_public_names_are_there_although_they_are_loaded_late() -> None:
+    program = (
+        "import sys, umbel\n"
+        "assert 'torch' not in sys.modules\n"
+        "assert {'FLACC', 'scenario', 'Net'} <= set(dir(umbel))\n"
+        "from umbel import FLACC, UsageError\n"
+        "assert umbel.FLACC is FLACC\n"
+        "assert umbel.checks.UsageError is UsageError\n"
+        "names = {}\n"
+        "exec('from umbel import *', names)\n"
+        "assert set(umbel.__all__) <= set(names)\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+    assert all(getattr(umbel, name) is not None for name in umbel.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'FLAC'"):
+        umbel.FLAC  # type: ignore[attr-defined]  # noqa: B018
+
+
+def test_every_command_is_where_its_line_of_help_says() -> None:
+    context = app.make_context("umbel", ["list"])
+    for name, place in COMMANDS.items():
+        command = app.get_command(context, name)
+        assert command is not None
+        assert place.hidden or command.name == name
+        assert len(place.help) <= 50
+    assert app.get_command(context, "fly") is None
