@@ -27,9 +27,9 @@ from benchmarks.workloads import classifier, images
 from umbel.algorithms import FedAvg
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings
-from umbel.experiment import Run
 from umbel.models import CNN, MLP
 from umbel.net import Precision
+from umbel.run import Run
 from umbel.seeds import Stream, client_seeds, seed_of
 from umbel.work import LocalTraining
 

@@ -14,9 +14,9 @@ import numpy as np
 from benchmarks.measure import peak_memory_mb
 from umbel.algorithms import IFCA, FedAvg
 from umbel.data.federation import Federation
-from umbel.experiment import Run
 from umbel.models import MLP
 from umbel.net import Net
+from umbel.run import Run
 from umbel.work import LocalTraining
 
 

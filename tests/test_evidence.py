@@ -18,8 +18,8 @@ from umbel.config import read
 from umbel.data.sources import Sources
 from umbel.evidence import REGULAR, TURNS, EvidenceFolder, spacing
 from umbel.execution import execute
-from umbel.experiment import Run
 from umbel.folder import RunFolder
+from umbel.run import Run
 from umbel.shipped import find_experiment
 from umbel.work import LocalTraining
 

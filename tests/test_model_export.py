@@ -94,12 +94,7 @@ def test_the_model_of_a_client_gives_the_same_outputs_elsewhere(
 def test_sequences_of_words_and_mixtures_are_exported(to: Any, tmp_path: Path) -> None:
     if to == "onnx":
         pytest.importorskip("onnxscript", reason="umbel[onnx] is not installed")
-    reader = umbel.Run(
-        umbel.FedAvg(LOCAL),
-        words(),
-        umbel.Net(Reader),
-        engine=umbel.EngineSettings("sequential"),
-    )
+    reader = umbel.Run(umbel.FedAvg(LOCAL), words(), umbel.Net(Reader))
     for name, run in [("words", reader), ("mixture", make_run(algorithm=FedEM(2, LOCAL)))]:
         done = run.save(tmp_path / name, 1).export(to, client=2, out=tmp_path / f"{name}.model")
         assert done.file == tmp_path / f"{name}.model"

@@ -11,9 +11,9 @@ from umbel.algorithms import IFCA
 from umbel.ask import train_best, train_best_summed
 from umbel.engines import Sequential, wrappers
 from umbel.engines.wrappers import Guarded, QuorumError
-from umbel.experiment import Run
 from umbel.flow import Engine, Replies, Request, drive
 from umbel.reduction import MANY, Reduction, cluster_sums
+from umbel.run import Run
 from umbel.validation import Limits
 from umbel.work import LocalTraining
 

@@ -53,6 +53,13 @@ class Elsewhere(FedAvg):
     """A method that stands in for one of a notebook."""
 
 
+@dataclass(frozen=True)
+class Weighing(FedAvg):
+    """A method with a setting that no text file can hold."""
+
+    weigh: Any = None
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> umbel.Result:
     """Six rounds without interruption."""
@@ -242,7 +249,7 @@ def test_what_no_folder_can_hold_is_refused_before_the_first_round(tmp_path: Pat
     for algorithm, message in [
         (notebook(), told),
         (Inside(), "algorithm: 'Inside' is not importable, as it is defined in a function"),
-        (Elsewhere(local=lambda: None), "algorithm.local: .* is not a number, text or dataclass"),  # type: ignore[arg-type]
+        (Weighing(weigh=len), r"algorithm\.weigh: .* is not a number, text or dataclass"),
     ]:
         with pytest.raises(UsageError, match=message):
             make_run(algorithm=algorithm).rounds(3, folder=tmp_path / "mine")

@@ -10,8 +10,8 @@ from tests.federations import blobs, mlp
 from umbel.algorithms import FedEM
 from umbel.algorithms.fedem import FedEMState
 from umbel.engines import Sequential
-from umbel.experiment import Run
 from umbel.flow import drive
+from umbel.run import Run
 from umbel.scores import (
     adjusted_rand_index,
     in_order_of_appearance,

@@ -171,3 +171,11 @@ def test_a_result_is_its_last_round_and_never_fails(tmp_path: Path) -> None:
     (tmp_path / "first" / "clusters.csv").write_text("damaged")
     assert repr(result).endswith("first, which can't be read")
     assert "can&#x27;t be read" in result._repr_html_()
+
+
+def test_an_assignment_is_who_goes_where() -> None:
+    scores = torch.tensor([[0.5, 0.25], [1.0, 2.0]])
+    found = umbel.Assignment(("<b>", "Ben"), scores, "training loss")
+    assert repr(found) == "Assignment: 2 newcomers, their clusters: <b>: 1, Ben: 0"
+    assert "&lt;b&gt;" in found._repr_html_()
+    assert "0.25" in found._repr_html_()

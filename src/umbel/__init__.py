@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from umbel.engines import EngineSettings, Sequential, Vectorised
     from umbel.engines.wrappers import Faults, QuorumError
     from umbel.execution import execute, load
-    from umbel.experiment import Experiment, Run
+    from umbel.experiment import Experiment
     from umbel.folder import RunFolder
     from umbel.net import Net
     from umbel.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from umbel.records import Record
     from umbel.reporting import write_report
     from umbel.result import Assignment, Result
+    from umbel.run import Run
     from umbel.run_tables import Results, results
     from umbel.saving import finish, resume
     from umbel.shipped import find_experiment
@@ -157,7 +158,8 @@ _HOMES = {
     "umbel.engines": ("EngineSettings", "Sequential", "Vectorised"),
     "umbel.engines.wrappers": ("Faults", "QuorumError"),
     "umbel.execution": ("execute", "load"),
-    "umbel.experiment": ("Experiment", "Run"),
+    "umbel.experiment": ("Experiment",),
+    "umbel.run": ("Run",),
     "umbel.folder": ("RunFolder",),
     "umbel.net": ("Net",),
     "umbel.objectives": ("BINARY", "CLASSIFICATION", "REGRESSION", "Objective"),

@@ -14,7 +14,7 @@ from umbel.problems import nearest
 from umbel.records import Record
 
 if TYPE_CHECKING:
-    from umbel.experiment import Run
+    from umbel.run import Run
 
 ACCURACIES = ("accuracy", "worst", "weighted_accuracy")
 AGREEMENTS = ("ari", "purity", "nmi")

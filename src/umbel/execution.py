@@ -15,7 +15,6 @@ from umbel.budget import Budget, Stop
 from umbel.checks import UsageError, check
 from umbel.data.sources import Sources
 from umbel.environment import now
-from umbel.experiment import Run
 from umbel.flow import Engine
 from umbel.folder import RunFolder
 from umbel.lockstep import pays, seats
@@ -23,6 +22,7 @@ from umbel.net import Net
 from umbel.own import OwnData, OwnModule
 from umbel.records import Record
 from umbel.result import Result
+from umbel.run import Run
 from umbel.scores import ClientScores
 
 

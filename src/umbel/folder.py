@@ -20,9 +20,10 @@ from umbel.checks import InUseError, UsageError, check
 from umbel.client_rows import read_rows, write_rows
 from umbel.environment import environment
 from umbel.evidence import EvidenceFolder
-from umbel.experiment import Experiment, Run
+from umbel.experiment import Experiment
 from umbel.models_folder import ModelsFolder
 from umbel.records import Record
+from umbel.run import Run
 from umbel.scores import ClientScores
 
 

@@ -15,8 +15,8 @@ import torch
 
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, Vectorised, make_engine
-from umbel.experiment import Run
 from umbel.flow import Engine, Replies, Request, Rows
+from umbel.run import Run
 
 LARGEST_MODEL = 50_000
 """Values of a model; with larger ones the work itself takes the time, and nothing is gained."""

@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from umbel.checks import UsageError
-from umbel.experiment import Run
+from umbel.run import Run
 from umbel.scores import ClientScores
 
 OwnModels = Literal["cluster", "personal", "mixture"]

@@ -21,11 +21,12 @@ from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.digests import digest, fingerprint, near, split_digest
 from umbel.engines.choice import EngineSettings
-from umbel.experiment import Experiment, Run
+from umbel.experiment import Experiment
 from umbel.exporting import flat
 from umbel.models.base import Model
 from umbel.net import Net
 from umbel.objectives import Objective
+from umbel.run import Run
 
 UNREADABLE = {
     "scenario.train": "the training examples have other values",

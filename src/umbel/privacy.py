@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache
 
@@ -30,6 +31,26 @@ class Privacy(Settings):
         check(self.noise_multiplier > 0, "noise_multiplier", self.noise_multiplier, "more than 0")
         check(0 < self.delta < 1, "delta", self.delta, "in (0, 1)")
         check(most is None or most > 0, "max_epsilon", most, "more than 0")
+
+    def drowned(self, num_values: int, clients: int, length: float | None = None) -> str | None:
+        """A warning if noise drowns updates of this length after clipping, else None.
+
+        The mean of the updates of N clients has noise of standard deviation
+        `noise_multiplier * clip / sqrt(N)` on each of its P values: a vector of length
+        `noise_multiplier * clip * sqrt(P / N)`. Without `length` it is compared with `clip`, which
+        no update exceeds. Where there are several clusters, each has fewer clients and more noise.
+        """
+        if self.clip is None:
+            return None
+        noise = self.noise_multiplier * self.clip * math.sqrt(num_values / clients)
+        if noise <= (self.clip if length is None else length):
+            return None
+        long = f"{self.clip:g} at most" if length is None else f"{length:.3g} by median"
+        return (
+            f"privacy: the length of the noise in a mean of {clients} updates is {noise:.3g}, that "
+            f"of a clipped update {long}: little can be learned. Ask more clients in a round, or "
+            "take a model with fewer values, less noise, or a clip as short as the updates"
+        )
 
     def epsilon(self, releases: int) -> float:
         """What a client has spent that released so many updates, at `delta`.

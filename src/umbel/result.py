@@ -19,7 +19,7 @@ from umbel.algorithms.base import Algorithm, State
 from umbel.checks import UsageError, check
 from umbel.cluster_plot import plot_rows
 from umbel.data.federation import Federation
-from umbel.experiment import Experiment, Run, first_state
+from umbel.experiment import Experiment
 from umbel.folder import RunFolder
 from umbel.mixture import Mixture
 from umbel.models_folder import MadeFor
@@ -29,7 +29,8 @@ from umbel.objectives import CLASSIFICATION, OBJECTIVES, REGRESSION
 from umbel.own import OwnModule
 from umbel.problems import nearest
 from umbel.records import Record
-from umbel.summary import counted, few, in_short
+from umbel.run import Run, first_state
+from umbel.summary import counted, few
 
 if TYPE_CHECKING:
     from umbel.model_export import Exported, Format
@@ -245,7 +246,15 @@ class Assignment:
     scores: Tensor  # (N, K) a column a cluster, in the order of `clusters.csv`
     meaning: str  # what a score is
 
-    __repr__ = in_short
+    def __repr__(self) -> str:
+        found = [f"{name}: {cluster}" for name, cluster in self.clusters.items()]
+        return f"Assignment: {counted(len(found), 'newcomer')}, their clusters: {few(found)}"
+
+    def _repr_html_(self) -> str:
+        best = self.scores.min(1).values.tolist()
+        pairs = zip(self.clusters.items(), best, strict=True)
+        rows = [(name, str(cluster), f"{score:.4g}") for (name, cluster), score in pairs]
+        return cut(("client", "cluster", self.meaning), rows, repr(self), "clients")._repr_html_()
 
     @property
     def clusters(self) -> dict[str, int]:

@@ -12,11 +12,11 @@ from umbel.budget import Budget, Stop, Until
 from umbel.checks import UsageError, check
 from umbel.data.sources import Sources
 from umbel.execution import advance_states, load, opened
-from umbel.experiment import Run
 from umbel.folder import RunFolder
 from umbel.own import OwnModule, described, differences, what_only_python_has
 from umbel.records import Record
 from umbel.result import Result
+from umbel.run import Run
 
 log = logging.getLogger(__name__)
 

@@ -41,10 +41,10 @@ from umbel.data.sources import Sources
 from umbel.engines import EngineSettings, Sequential
 from umbel.engines.wrappers import Faults
 from umbel.execution import execute, load
-from umbel.experiment import Run
 from umbel.flow import Replies, Request
 from umbel.folder import RunFolder
 from umbel.net import Net
+from umbel.run import Run
 from umbel.shipped import find_experiment
 from umbel.validation import Limits
 from umbel.work import Gradient, LocalTraining

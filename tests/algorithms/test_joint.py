@@ -12,7 +12,7 @@ from tests.federations import answered, blobs, context, layout, mlp, requested
 from umbel.algorithms import Joint
 from umbel.algorithms.base import Setup
 from umbel.algorithms.joint import JointState
-from umbel.experiment import Run
+from umbel.run import Run
 from umbel.work import ChooseJointly, JointScore, LocalTraining
 
 

@@ -13,8 +13,8 @@ from umbel.algorithms.lcfl import LCFLState, loss_distance
 from umbel.checks import UsageError
 from umbel.clusterers import HDBSCAN, Agglomerative, Clusterer, KMedoids, joined
 from umbel.engines.wrappers import Faults
-from umbel.experiment import Run
 from umbel.flow import Replies
+from umbel.run import Run
 from umbel.validation import Limits
 from umbel.work import LocalTraining, MeanLoss
 

@@ -1,15 +1,39 @@
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from torch.utils.data import TensorDataset
 
+import umbel
 from umbel.checks import UsageError
 from umbel.data.federation import Federation
+from umbel.data.scenarios.folder import read_clients
 from umbel.objectives import CLASSIFICATION, REGRESSION
 
 X, Y = np.arange(12, dtype=np.float32).reshape(6, 2), np.array([0, 1, 2, 0, 1, 2])
+
+
+def test_a_saved_federation_is_read_back_the_same(tmp_path: Path) -> None:
+    federation = umbel.scenario("rotated-digits", clients=4, seed=1)
+    federation.save(tmp_path / "sites")
+    found = read_clients(tmp_path / "sites", federation.num_classes)
+    by_name = [found.names.index(name) for name in federation.names]
+    again = found.pick(by_name)
+    assert torch.equal(again.train.x, federation.train.x)
+    assert torch.equal(again.test.y, federation.test.y)
+    assert again.groups is not None
+    assert federation.groups is not None
+    assert again.groups.tolist() == federation.groups.tolist()
+    with pytest.raises(umbel.UsageError, match="not a folder without"):
+        federation.save(tmp_path / "sites")
+    odd = replace(federation, names=("a", "b/c", "d", "e"))
+    with pytest.raises(umbel.UsageError, match="client: 'b/c' is not a name for a file"):
+        odd.save(tmp_path / "others")
+    assert not (tmp_path / "others").exists()
 
 
 def test_examples_of_all_clients_stand_one_after_another() -> None:
@@ -78,7 +102,7 @@ def test_pixels_become_floats_and_token_numbers_stay_numbers() -> None:
         ([(X * np.nan, Y)], {}, "client 0: x, column 0: row 0 is NaN; fill it in, or"),
         ([(X, X[:, 0] + np.inf)], {}, "client 0: y: row 0 is infinite; fill it in, or leave"),
         ([(X, Y)], {"test": []}, "test: 0 is not as many clients as 1"),
-        ([(X, Y)], {"groups": [0, 1]}, "groups: '2 groups' is not one for each of 1 clients"),
+        ([(X, Y)], {"groups": [0, 1]}, "groups: 2 is not as many clients as 1"),
         ([(X, Y)], {"names": ["a", "b"]}, "names: '2 names' is not a name for each of 1 client"),
         ([(X, Y)], {"test_fraction": 1.0}, "test_fraction: 1.0 is not in [0, 1)"),
         ([(X, Y)], {"test_fraction": 0.99}, "test_fraction: 0.99 is not low enough: of the 6"),

@@ -140,7 +140,7 @@ WORDS = ["Bern", "Rome", "Bern", "Rome"]
         (GAP["age"], "client Ava: x, column 'age': row 1 is missing"),
         (
             TABLE.assign(city=WORDS),
-            "client Ava: x, column 'city': 'str' is not a type of numbers; write words as numbers",
+            "client Ava: x, column 'city': 'str' is not a type of numbers; write words and dates",
         ),
         (
             TABLE.assign(city=pd.Series(WORDS, dtype="category")),
@@ -171,6 +171,7 @@ WORDS = ["Bern", "Rome", "Bern", "Rome"]
         (np.ma.masked_greater(X, 0), "client Ava: x: 'MaskedArray' is not without gaps"),
         ({"a": 1}, "client Ava: x: 'dict' is not a type of numbers"),
         (None, "client Ava: x: 'NoneType' is not a type of numbers"),
+        ({SECRET}, "client Ava: x: 'set' is not a type of numbers"),
     ],
 )
 def test_inputs_that_are_no_numbers_are_refused_by_place(x: Any, message: str) -> None:
@@ -260,3 +261,18 @@ def test_clients_that_are_no_pairs_are_refused(
 def test_sequences_that_each_client_padded_for_itself_are_refused() -> None:
     with pytest.raises(UsageError, match="if these are sequences, pad all clients' to one length"):
         Federation.from_arrays([(np.ones((4, 12)), Y), (np.ones((4, 57)), Y)])
+
+
+def test_groups_are_numbers_or_words_in_a_list_or_by_name() -> None:
+    train = {"Ava": (X, Y), "Ben": (X, Y), "Cleo": (X, Y)}
+    for groups in (["b", "a", "b"], {"Cleo": "b", "Ben": "a", "Ava": "b"}, pd.Series([1, 0, 1])):
+        found = Federation.from_arrays(train, groups=groups)
+        assert found.groups is not None
+        assert found.groups.tolist() == [1, 0, 1]
+    with pytest.raises(UsageError, match="groups: 'a mapping without Ava' is not one of the"):
+        Federation.from_arrays(train, groups={"Eve": 0, "Ben": 1, "Cleo": 1})
+
+
+def test_no_two_clients_have_one_name() -> None:
+    with pytest.raises(UsageError, match="names: 'Ava' is not the name of one client only"):
+        Federation.from_arrays([(X, Y), (X, Y)], names=["Ava", "Ava"])

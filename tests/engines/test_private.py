@@ -71,6 +71,32 @@ def test_methods_whose_clients_send_more_are_refused(name: str) -> None:
         last_state(make_run(CASES[name], privacy=PRIVACY), 2)
 
 
+def test_noise_that_drowns_the_updates_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    run = make_run(CASES["fedavg"], privacy=Privacy(clip=1.0, noise_multiplier=8.0))
+    values, clients = run.net.layout.num_values, run.cohort_size
+    last_state(run, 3)
+    (line,) = caplog.messages
+    noise = 8.0 * math.sqrt(values / clients)
+    assert f"the noise in a mean of {clients} updates is {noise:.3g}," in line
+
+    caplog.clear()
+    quiet = Privacy(clip=1.0, noise_multiplier=0.1 * math.sqrt(clients / values))
+    last_state(make_run(CASES["fedavg"], privacy=quiet), 3)
+    assert not caplog.messages
+    loose = replace(quiet, clip=1000.0)  # far longer than updates are, and the noise with it
+    last_state(make_run(CASES["fedavg"], privacy=loose), 3)
+    assert len(caplog.messages) == 1
+
+
+def test_the_noise_of_a_mean_is_as_long_as_the_warning_says() -> None:
+    privacy = Privacy(clip=2.0, noise_multiplier=0.5)
+    zero = torch.zeros(1000)
+    mean = torch.stack([released(zero, privacy, seed) for seed in range(40)]).mean(0)
+    length = float(mean.norm())
+    assert "little can be learned" in (privacy.drowned(1000, 40, 0.9 * length) or "")
+    assert privacy.drowned(1000, 40, 1.1 * length) is None
+
+
 def test_the_number_of_examples_is_not_told() -> None:
     run = make_run(CASES["fedavg"], privacy=replace(PRIVACY, noise_multiplier=1e-9, clip=1e3))
     weighted, plain = last_state(run, 1), last_state(make_run(CASES["fedavg"]), 1)

@@ -16,6 +16,7 @@ from umbel.data.sources import Sources
 from umbel.engines.wrappers import QuorumError
 from umbel.experiment import Experiment
 from umbel.flow import Request
+from umbel.flower import Settings, serve
 from umbel.flower.arrays import RefusedError
 from umbel.flower.ledger import Ledger, read_entries
 from umbel.privacy import Privacy
@@ -80,6 +81,17 @@ def test_over_flower_clients_spend_what_their_node_notes(tmp_path: Path, umbel: 
     assert printed.count(f"{PRIVACY.epsilon(3):.4g}") == 4
     message = umbel.refused("flower", "spent", str(tmp_path / "experiment.toml"), str(tmp_path))
     assert "a folder where a node has noted what it released" in message
+
+
+def test_the_server_says_where_noise_drowns_every_update(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    experiment = private(rounds=1)
+    settings = Settings(8, patience=5, runs_dir=str(tmp_path / "runs"))
+    serve(grid_of(experiment, tmp_path, nodes=2), experiment, settings)
+    (line,) = [line for line in caplog.messages if line.startswith("privacy: ")]
+    assert "in a mean of 8 updates" in line
+    assert "that of a clipped update 1 at most" in line
 
 
 def test_a_run_ends_where_the_budget_of_its_clients_does(tmp_path: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.report.pages import Page, beside_baselines
+from tests.report.pages import Page, beside_baselines, made
 from umbel.config import read
 from umbel.folder import RunFolder
 from umbel.report.contenders import Contender, contenders, gains, standing
@@ -115,6 +116,17 @@ def test_clients_that_gain_and_lose_are_counted_and_named() -> None:
     dots = found.panel.figure.strips[1].dots  # type: ignore[union-attr]
     assert sorted({dot.group for dot in dots}) == ["gains", "loses", "same"]
     assert any("client site 1, seed 0" in dot.text for dot in dots)
+
+
+def test_a_clustered_method_with_one_cluster_is_federated_averaging(tmp_path: Path) -> None:
+    settings = ("rounds=2", "scenario.examples=40")
+    for name in ("fedavg-linear", "cfl-gp-linear"):
+        shutil.copytree(made(name, *settings), tmp_path / name)
+    folders = [RunFolder(tmp_path / name) for name in ("fedavg-linear", "cfl-gp-linear")]
+    found = contenders(folders, by_loss=True)
+    assert {each.name: each.baseline for each in found} == {"fedavg": "FedAvg", "cfl-gp": ""}
+    (fate,) = fates(found, by_loss=True)
+    assert fate.panel.figure.title == "Each client against fedavg"
 
 
 def test_a_page_says_of_each_client_what_it_gains_beside_both_baselines(tmp_path: Path) -> None:

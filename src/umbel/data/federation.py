@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,15 +12,15 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from umbel.checks import UsageError, check
+from umbel.checks import check
 from umbel.data.dataframes import check_columns, check_rows
 from umbel.data.datasets import Dataset, arrays_of
 from umbel.data.given import in_order, listed, pair
+from umbel.data.labels import check_labels, check_no_indicators
 from umbel.data.values import inputs, targets
 from umbel.notebooks import cut
 from umbel.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
 from umbel.seeds import Stream, generator
-from umbel.shard import IGNORED
 from umbel.summary import counted, in_short
 
 Examples: TypeAlias = "tuple[ArrayLike | Tensor | Any, ArrayLike | Tensor | Any]"
@@ -126,13 +127,23 @@ class Federation:
             tuple(self.names[client] for client in clients),
         )
 
+    def save(self, folder: Path | str) -> None:
+        """Write each client's examples to a file `NAME.npz` of a folder, as the command line takes.
+
+        The scenario `folder` reads them back. Raises `UsageError` for a client whose name can't be
+        that of a file, and for a folder that holds clients already.
+        """
+        from umbel.data.scenarios.folder import write_clients
+
+        write_clients(self, Path(folder))
+
     @classmethod
     def from_arrays(
         cls,
         train: Clients,
         test: Clients | None = None,
         *,
-        groups: Sequence[int] | None = None,
+        groups: Sequence[int | str] | Mapping[str, int | str] | None = None,
         names: Sequence[str] | None = None,
         num_classes: int | None = None,
         test_fraction: float = 0.15,
@@ -142,16 +153,17 @@ class Federation:
 
         Integer y are class labels, floating-point y are regression targets. Inputs of type uint8
         or bool become floats, and so do tables; wider integers stay integers, as embeddings need.
-        Clients are named by `names`, or by the keys where they come as a mapping. Without `test`, a
-        random `test_fraction` of each client's examples is set apart. `num_classes` is the
-        largest label plus one unless given. Where an example has many labels, as a sequence has,
-        those of -100 do not count. Raises `ValueError` for a client without training examples, for
-        what are no finite numbers, for inputs or columns that differ between clients, and for
-        labels out of range; no message holds an example.
+        Clients are named by `names`, or by the keys where they come as a mapping; `test` and
+        `groups`, numbers or words, may be mappings, too. Without `test`, a random `test_fraction`
+        of each client's examples is set apart. `num_classes` is the largest label plus one unless
+        given. Where an example has many labels, those of -100 do not count. Raises `ValueError`
+        for a client without training examples, for what are no finite numbers, for inputs or
+        columns that differ between clients, for one-hot labels, and for labels out of range;
+        messages do not show examples.
         """
         clients, names = listed(train, "train", names)
         pairs = [pair(entry, name) for entry, name in zip(clients, names, strict=True)]
-        apart = [] if test is None else in_order(test, names)
+        apart = [] if test is None else in_order(test, "test", names)
         all_pairs, all_names = pairs + apart, names + names * (test is not None)
         check_columns([x for x, _ in all_pairs], all_names)
         tensors = [_tensors(x, y, n) for (x, y), n in zip(all_pairs, all_names, strict=True)]
@@ -166,20 +178,17 @@ class Federation:
         _check_alike(shards + held_out, names * 2)
         for (x, _), name in zip(shards, names, strict=True):
             check(len(x) > 0, f"client {name}", len(x), "a positive number of training examples")
-        _check_no_indicators([y for _, y in shards], num_classes)
+        check_no_indicators([y for _, y in shards], num_classes)
         labels = not shards[0][1].is_floating_point()
         if labels:
-            num_classes = _check_labels(shards + held_out, names * 2, num_classes)
+            num_classes = check_labels(shards + held_out, names * 2, num_classes)
         else:
             expected = f"labels of {num_classes} classes, which are whole numbers"
             check(num_classes is None, f"client {names[0]}: y", "floating-point numbers", expected)
-        if groups is not None:
-            said, expected = counted(len(groups), "group"), f"one for each of {len(names)} clients"
-            check(len(groups) == len(names), "groups", said, expected)
         return cls(
             _joined(shards),
             _joined(held_out),
-            None if groups is None else np.asarray(groups, dtype=np.int64),
+            None if groups is None else _numbers_of(in_order(groups, "groups", names)),
             num_classes,
             names,
         )
@@ -191,7 +200,7 @@ class Federation:
         test: Sequence[Dataset] | Mapping[str, Dataset] | None = None,
         *,
         columns: tuple[str, str] = ("x", "y"),
-        groups: Sequence[int] | None = None,
+        groups: Sequence[int | str] | Mapping[str, int | str] | None = None,
         names: Sequence[str] | None = None,
         num_classes: int | None = None,
         test_fraction: float = 0.15,
@@ -203,7 +212,7 @@ class Federation:
         targets'. Each dataset is read once, here. Otherwise as `from_arrays`.
         """
         clients, names = listed(train, "train", names)
-        apart = [] if test is None else in_order(test, names)
+        apart = [] if test is None else in_order(test, "test", names)
         read = [arrays_of(each, name, columns) for each, name in zip(clients, names, strict=True)]
         held = [arrays_of(each, name, columns) for each, name in zip(apart, names, strict=False)]
         return cls.from_arrays(
@@ -215,6 +224,14 @@ class Federation:
             test_fraction=test_fraction,
             seed=seed,
         )
+
+
+def _numbers_of(groups: Sequence[int | str]) -> NDArray[np.int64]:
+    """Numbers as they are, words numbered in their order."""
+    found = np.asarray(groups)
+    if found.dtype.kind not in "iu":
+        found = np.unique(found.astype(str), return_inverse=True)[1]
+    return found.astype(np.int64)
 
 
 def _tensors(x: object, y: object, name: str) -> tuple[Tensor, Tensor]:
@@ -250,35 +267,6 @@ def _check_alike(shards: Sequence[tuple[Tensor, Tensor]], names: Sequence[str]) 
     for shard, name in zip(shards, names, strict=True):
         if len(shard[0]):
             check(kind(shard) == wanted, f"client {name}", kind(shard), expected)
-
-
-def _check_no_indicators(targets: Sequence[Tensor], num_classes: int | None) -> None:
-    """Refuse rows with a single 1, which say a class, but would be learnt as something else."""
-    width = targets[0].shape[1] if targets[0].dim() == 2 else 0
-    if width < 2 or num_classes not in (None, width):
-        return
-    if all(bool((((y == 0) | (y == 1)).all(1) & (y.sum(1) == 1)).all()) for y in targets):
-        raise UsageError(
-            f"y: {width} numbers an example, of which one is 1 and the others are 0, say its "
-            "class; give the number of the class instead: y.argmax(1)"
-        )
-
-
-def _check_labels(
-    shards: Sequence[tuple[Tensor, Tensor]], names: Sequence[str], num_classes: int | None
-) -> int:
-    """The number of classes. Labels of `IGNORED` may stand where an example has many."""
-    counted = [y[y != IGNORED] if y.dim() > 1 else y for _, y in shards]
-    filled = [y for y in counted if len(y)]
-    check(bool(filled), "y", IGNORED, "all there is: no label counts")
-    classes = max(int(y.max()) for y in filled) + 1 if num_classes is None else num_classes
-    for y, name in zip(counted, names, strict=True):
-        expected = f"in 0 to {classes - 1}"
-        if y.dim() == 1 and len(y) and int(y.min()) == IGNORED:
-            expected += "; leave examples without a label out"
-        for label in (int(y.min()), int(y.max())) if len(y) else ():
-            check(0 <= label < classes, f"client {name}: label", label, expected)
-    return classes
 
 
 def _joined(shards: Sequence[tuple[Tensor, Tensor]]) -> Split:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -27,18 +28,22 @@ def listed(
     names = tuple(map(str, range(len(found)) if names is None else names))
     said = counted(len(names), "name")
     check(len(names) == len(found), "names", said, f"a name for each of {len(found)} clients")
+    most, times = Counter(names).most_common(1)[0]
+    check(times == 1, "names", most, "the name of one client only")
     return found, names
 
 
-def in_order(test: Sequence[Any] | Mapping[str, Any], names: tuple[str, ...]) -> list[Any]:
-    """The test examples of each client, in the order of their names."""
-    found = list(test)
-    check(len(found) == len(names), "test", len(found), f"as many clients as {len(names)}")
-    if not isinstance(test, Mapping):
+def in_order(
+    given: Iterable[Any] | Mapping[str, Any], what: str, names: tuple[str, ...]
+) -> list[Any]:
+    """What is given for each client, in a list or by name, in the order of their names."""
+    found = list(given)
+    check(len(found) == len(names), what, len(found), f"as many clients as {len(names)}")
+    if not isinstance(given, Mapping):
         return found
-    by_name = {str(name): entry for name, entry in test.items()}
+    by_name = {str(name): entry for name, entry in given.items()}
     for name in names:
-        check(name in by_name, "test", f"a mapping without {name}", "one of the clients in train")
+        check(name in by_name, what, f"a mapping without {name}", "one of the clients in train")
     return [by_name[name] for name in names]
 
 

@@ -48,8 +48,9 @@ def check_even(shapes: Sequence[tuple[int, ...]], what: str) -> None:
 
 
 def refuse(what: str, kind: str, advice: str) -> NoReturn:
-    """Say that something is of another type, and what to write instead."""
-    raise UsageError(f"{what}: {kind!r} is not a type of numbers; {advice}")
+    """Say that something is of another type, and of words and dates what to write instead."""
+    words = kind.lstrip("<>|=").startswith(("U", "S", "str", "bytes", "category", "date", "time"))
+    raise UsageError(f"{what}: {kind!r} is not a type of numbers{f'; {advice}' if words else ''}")
 
 
 def refuse_row(what: str, row: int, fault: str) -> NoReturn:

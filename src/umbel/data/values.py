@@ -16,7 +16,7 @@ from umbel.checks import check
 from umbel.data import dataframes
 from umbel.data.objects import check_even, numbers_of, refuse, refuse_row
 
-CODE_INPUTS = "write words as numbers, the same for every client, or leave them out"
+CODE_INPUTS = "write words and dates as numbers, the same for every client, or leave them out"
 CODE_LABELS = (
     "number the classes once for all clients: with a list `classes` of their names, "
     "y = [classes.index(name) for name in y]"

@@ -43,6 +43,8 @@ class EngineSettings(Settings):
         check(limit is None or limit > 0, "memory_mb", limit, "more than 0")
         in_place = self.kernel == "in-place" and self.name == "vectorised"
         check(not in_place, "kernel", self.kernel, "of the sequential engine, not the vectorised")
+        cut = self.kernel == "dense" and self.precision != "full"
+        check(not cut, "precision", self.precision, '"full" with the kernel "dense"')
         try:
             torch.device("cpu" if self.device == "auto" else self.device)
         except RuntimeError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,6 +14,8 @@ from umbel.flow import Engine, Replies, Request
 from umbel.privacy import Privacy
 from umbel.seeds import Stream, seed_of
 from umbel.validation import promises
+
+log = logging.getLogger(__name__)
 
 PROTECTED = {"update", "num_examples"}
 
@@ -36,6 +39,8 @@ class Private:
     engine: Engine
     privacy: Privacy
     noise_seeds: NoiseSeeds = simulated_noise
+    cohort: int = 0  # clients whose updates are averaged; 0: unknown, as at one node of several
+    warned: bool = False
 
     def send(self, request: Request) -> Replies:
         if request.work.split == "test":
@@ -49,11 +54,23 @@ class Private:
         seeds = dict(zip(request.clients.tolist(), self.noise_seeds(request), strict=True))
         replies = self.engine.send(request)
         update = replies.columns["update"].clone()
+        self._warn(update)
         for row, client in zip(update, replies.clients.tolist(), strict=True):
             row.copy_(released(row, self.privacy, seeds[client]))
         columns = {**replies.columns, "update": update}
         columns["num_examples"] = torch.ones_like(columns["num_examples"])
         return replace(replies, columns=columns)
+
+    def _warn(self, updates: Tensor) -> None:
+        """Say it, once, where the noise drowns the updates (N, P)."""
+        if self.warned or not self.cohort or not len(updates):
+            return
+        assert self.privacy.clip is not None
+        typical = updates.double().norm(dim=1).clamp(max=self.privacy.clip).median()
+        message = self.privacy.drowned(updates.shape[1], self.cohort, float(typical))
+        if message is not None:
+            log.warning(message)
+            self.warned = True
 
 
 def released(update: Tensor, privacy: Privacy, seed: int) -> Tensor:

@@ -82,6 +82,8 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
     check(roll.form.model == model_name(run.net), "model", experiment.model, expected)
     here, nodes = len(engine.nodes), len(set(engine.nodes.values()))
     log.info("%s: %d clients, of whom %d are at %d nodes now", path, len(roll.names), here, nodes)
+    if drowned := experiment.privacy.drowned(run.net.layout.num_values, run.cohort_size):
+        log.warning(drowned)
     for record in advance(folder, run):
         log.info(tables.one_line(record, experiment.rounds))
     log.info("%s: finished; `umbel show %s` shows it", path, path)

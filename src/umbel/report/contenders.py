@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from umbel.algorithms import FedAvg, LocalOnly
+from umbel.algorithms.base import Algorithm
 from umbel.data.scenarios.base import Scenario
 from umbel.folder import RunFolder
 from umbel.outcomes import Outcome, by_method, mean
 from umbel.report.paired import Gain, Interval, interval
 
-BASELINES: Mapping[type, str] = {LocalOnly: "local-only", FedAvg: "FedAvg"}
+BASELINES = ("local-only", "FedAvg")
 """What clients would have without a federation, and in one without clusters."""
 
 SAME = 1e-6
@@ -49,7 +51,7 @@ def contenders(folders: Sequence[RunFolder], by_loss: bool) -> list[Contender]:
     for name, runs in by_method([Outcome.of(folder) for folder in folders]):
         mine = {run.seed: by_run[run.method, run.seed] for run in runs}
         experiments = {seed: folder.experiment for seed, folder in mine.items()}
-        kinds = {BASELINES.get(type(each.algorithm), "") for each in experiments.values()}
+        kinds = {_baseline(each.algorithm) for each in experiments.values()}
         quality = mean([run.last.loss if by_loss else run.last.accuracy for run in runs])
         scenarios = {seed: each.scenario for seed, each in experiments.items()}
         scores = {s: _scores(folder, by_loss) for s, folder in mine.items() if folder.finished}
@@ -77,6 +79,15 @@ def standing(methods: Sequence[Contender], by_loss: bool) -> Standing:
     *rest, leader = methods
     pairs = [(other, gains(leader, other, by_loss)) for other in reversed(rest)]
     return Standing(leader, tuple((o, interval(found) if found else None) for o, found in pairs))
+
+
+def _baseline(algorithm: Algorithm[Any]) -> str:
+    """Which baseline a method is; a clustered method with one cluster is FedAvg, too."""
+    local, federated = BASELINES
+    if isinstance(algorithm, LocalOnly):
+        return local
+    one = isinstance(algorithm, FedAvg) or getattr(algorithm, "num_clusters", None) == 1
+    return federated if one else ""
 
 
 def _scores(folder: RunFolder, by_loss: bool) -> dict[str, float]:

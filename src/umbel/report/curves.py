@@ -5,7 +5,6 @@ from __future__ import annotations
 from html import escape
 from itertools import groupby
 from math import ceil, floor, log10
-from statistics import fmean
 
 from umbel.charts import COLOURS, Chart, Line, turn
 from umbel.report.pieces import DASHES, SYMBOLS, Spec, axis, named, note, upright, value
@@ -118,7 +117,7 @@ def _names(figure: Chart) -> Spec:
         known = [(x, y) for x, y in zip(line.x, line.y, strict=True) if value(y) is not None]
         if not known:
             continue
-        xs = [log10(x) if figure.log_x else x for x, _ in known]
-        x, y = (fmean(xs), fmean(y for _, y in known)) if points else (xs[-1], known[-1][1])
-        places.append(named(line.name, x, y, look))
+        # Beside a point that is there: between two seeds there may be none.
+        x, y = sorted(known, key=lambda each: each[1])[len(known) // 2] if points else known[-1]
+        places.append(named(line.name, log10(x) if figure.log_x else x, y, look))
     return {"kind": "near" if points else "ends", "places": places}

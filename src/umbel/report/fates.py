@@ -115,9 +115,8 @@ HEADS = (
 def fates(methods: Sequence[Contender], by_loss: bool) -> list[Fates]:
     """One for each baseline that is among the methods, of which the best is the last."""
     found: list[Fates] = []
-    order = list(BASELINES.values())
     for baseline in sorted(
-        (m for m in methods if m.baseline), key=lambda m: order.index(m.baseline)
+        (m for m in methods if m.baseline), key=lambda m: BASELINES.index(m.baseline)
     ):
         rows = [(m, tuple(gains(m, baseline, by_loss))) for m in reversed(methods)]
         known = tuple((m, each) for m, each in rows if each and m is not baseline)

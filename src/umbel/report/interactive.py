@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 from itertools import pairwise
+from math import dist
 from statistics import fmean
 
 from umbel.charts import COLOURS, Chart, Figure, Heatmap, Scatter, Strips, turn
@@ -155,8 +156,10 @@ def _dots(figure: Scatter, look: int, group: str, largest: float) -> Spec:
 
 
 def _centre(figure: Scatter, group: str) -> tuple[float, float]:
-    dots = [dot for dot in figure.dots if dot.group == group]
-    return fmean(dot.x for dot in dots), fmean(dot.y for dot in dots)
+    """The dot nearest to the middle of its group."""
+    dots = [(dot.x, dot.y) for dot in figure.dots if dot.group == group]
+    middle = fmean(x for x, _ in dots), fmean(y for _, y in dots)
+    return min(dots, key=lambda dot: dist(dot, middle))
 
 
 def _map_axes(figure: Scatter) -> Spec:

@@ -16,7 +16,8 @@ Spec = dict[str, Any]
 
 def axis(title: str) -> Spec:
     """An axis that leaves room for its own numbers."""
-    return {"title": {"text": escape(title)}, "zeroline": False, "automargin": True}
+    plain: Spec = {"zeroline": False, "automargin": True, "exponentformat": "power"}
+    return plain | {"title": {"text": escape(title)}}
 
 
 def upright(x: float, dash: str = "dash") -> Spec:

@@ -57,6 +57,26 @@ def read_clients(
     )
 
 
+def write_clients(federation: Federation, path: Path) -> None:
+    """Write the folder that `read_clients` reads. Raises `UsageError` as `Federation.save`."""
+    for name in federation.names:
+        fine = bool(name) and not set(name) & set('/\\\0,"\r\n') and name[0] != "."
+        check(fine, "client", name, "a name for a file")
+    free = not path.exists() or (path.is_dir() and not any(path.glob("*.npz")))
+    check(free, "folder", str(path), "a folder without .npz files")
+    path.mkdir(parents=True, exist_ok=True)
+    for client, name in enumerate(federation.names):
+        (x, y), (x_test, y_test) = (
+            (inputs.numpy(), targets.numpy())
+            for inputs, targets in (federation.train.of(client), federation.test.of(client))
+        )
+        np.savez(path / f"{name}.npz", x=x, y=y, x_test=x_test, y_test=y_test)
+    if federation.groups is not None:
+        rows = zip(federation.names, federation.groups.tolist(), strict=True)
+        text = "".join(f"{name},{group}\n" for name, group in rows)
+        (path / "groups.csv").write_text(text, encoding="utf-8")
+
+
 def _load(file: Path) -> dict[str, np.ndarray]:
     # NumPy's own words are left out: they advise to unpickle what may come from anybody.
     damaged = UsageError(f"{file}: not a .npz file of plain arrays, as numpy.savez writes them")

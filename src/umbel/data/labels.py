@@ -1,0 +1,39 @@
+"""What labels must be to be learnt as classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from umbel.checks import UsageError, check
+from umbel.shard import IGNORED
+
+
+def check_no_indicators(targets: Sequence[Tensor], num_classes: int | None) -> None:
+    """Refuse rows with a single 1, which say a class, but would be learnt as something else."""
+    width = targets[0].shape[1] if targets[0].dim() == 2 else 0
+    if width < 2 or num_classes not in (None, width):
+        return
+    if all(bool((((y == 0) | (y == 1)).all(1) & (y.sum(1) == 1)).all()) for y in targets):
+        raise UsageError(
+            f"y: {width} numbers an example, of which one is 1 and the others are 0, say its "
+            "class; give the number of the class instead: y.argmax(1)"
+        )
+
+
+def check_labels(
+    shards: Sequence[tuple[Tensor, Tensor]], names: Sequence[str], num_classes: int | None
+) -> int:
+    """The number of classes. Labels of `IGNORED` may stand where an example has many."""
+    counted = [y[y != IGNORED] if y.dim() > 1 else y for _, y in shards]
+    filled = [y for y in counted if len(y)]
+    check(bool(filled), "y", IGNORED, "all there is: no label counts")
+    classes = max(int(y.max()) for y in filled) + 1 if num_classes is None else num_classes
+    for y, name in zip(counted, names, strict=True):
+        expected = f"in 0 to {classes - 1}"
+        if y.dim() == 1 and len(y) and int(y.min()) == IGNORED:
+            expected += "; leave examples without a label out"
+        for label in (int(y.min()), int(y.max())) if len(y) else ():
+            check(0 <= label < classes, f"client {name}: label", label, expected)
+    return classes
