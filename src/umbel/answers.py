@@ -26,6 +26,8 @@ class TrainedBest(Trained):
     chosen: Tensor  # (N,) the model that the client picked and trained
     losses: Tensor  # (N, K) training loss of every model before training
 
+    __repr__ = in_short
+
 
 @dataclass(frozen=True)
 class Summed:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from umbel.constants import constants_of, same, scratch_of
 from umbel.layout import Layout, layout_of
+from umbel.summary import in_short
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Modules:
     layout: Layout
     dtype: torch.dtype  # of theta
     scratch: Mapping[str, Tensor]  # buffers that a pass may write in, of the one in training
+
+    __repr__ = in_short
 
     @classmethod
     def of(cls, module: nn.Module, moving: Sequence[str]) -> Modules:
