@@ -22,7 +22,7 @@ from umbel import cli
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), ROOT / "CONTRIBUTING.md"]
+PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 
 ELSEWHERE: Mapping[str, str] = {
     "git clone": "setting up",
@@ -67,7 +67,13 @@ def commands(block: Block) -> Iterator[str]:
             yield command
 
 
-def run_page(page: Path, folder: Path) -> None:
+def shortened(words: Sequence[str]) -> list[str]:
+    """The same command of `umbel` with fewer rounds, where it runs something."""
+    short = words[0] in ("run", "compare") and "flower" not in words
+    return [*words, "--set", "rounds=25"] if short else list(words)
+
+
+def run_page(page: Path, folder: Path, short: bool = False) -> None:
     """Run the blocks of a page in a folder. Raises what goes wrong, with the line of the block."""
     for name in ("examples", "tests"):
         (folder / name).symlink_to(ROOT / name)
@@ -76,20 +82,20 @@ def run_page(page: Path, folder: Path) -> None:
             try:
                 if block.language == "python":
                     if not block.text.startswith("def round(self"):  # an excerpt of a class
-                        exec(compile(block.text, page.name, "exec"), {"__name__": "__page__"})
+                        exec(compile(block.text, page.name, "exec"), {})
                 elif page.name != ON_FLOWER:
                     for command in commands(block):
-                        run_command(command)
+                        run_command(command, short)
             except Exception as error:
                 error.add_note(f"{page.name}, line {block.line}")
                 raise
 
 
-def run_command(command: str) -> None:
+def run_command(command: str, short: bool) -> None:
     """Run a line of shell; `umbel` by itself in this process, which is faster."""
     words = shlex.split(command)
     if words[0] == "umbel" and not set(command) & set("|>$`&;"):
-        umbel(words[1:])
+        umbel(shortened(words[1:]) if short else words[1:])
         return
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "PYTHONPATH": f"{ROOT}"}
