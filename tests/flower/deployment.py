@@ -35,10 +35,12 @@ class Deployment:
     folder: Path
     tls: Path | None = None  # certificates, if connections are secured
     port: int = field(default_factory=free_port)
+    linked: bool = True  # whether a SuperLink is there from the beginning
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __enter__(self) -> Deployment:
-        self.start_link()
+        if self.linked:
+            self.start_link()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -62,7 +64,7 @@ class Deployment:
         home = self.folder / "cli"
         home.mkdir(exist_ok=True)
         (home / "config.toml").write_text(config + secure + "\n")
-        self.wait_for(self._listens, 60)
+        self.wait_for(self.listens, 120)
 
     def start_node(self, name: str, key: Path | None = None, **config: str | int) -> None:
         """A SuperNode with these settings; it starts again where the SuperLink refuses it."""
@@ -147,7 +149,8 @@ class Deployment:
             "OMP_NUM_THREADS": "1",
         }
 
-    def _listens(self) -> bool:
+    def listens(self) -> bool:
+        """Whether the SuperLink does."""
         with socket.socket() as opened:
             return opened.connect_ex(("127.0.0.1", self.port)) == 0
 

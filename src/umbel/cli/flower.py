@@ -41,13 +41,16 @@ def spent(experiment: Path, folder: Path) -> None:
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--experiment", help="What it runs: an experiment by name, or a TOML file.")
 def new(folder: Path, experiment: str | None) -> None:
-    """Write a Flower app into a new FOLDER, ready for `flwr run FOLDER`."""
+    """Write a Flower app into a new FOLDER, ready for `flwr run FOLDER SUPERLINK`."""
     with _needing_flower():
         from umbel.flower.new import write_app
     text = None if experiment is None else write(read(find_experiment(experiment)))
     for file in write_app(folder, text):
         click.echo(file)
-    click.echo(f"run it on this machine with: flwr run {folder}")
+    click.echo(f"run it with: flwr run {folder} SUPERLINK --stream")
+    click.echo(
+        "where SUPERLINK is a name in config.toml of ~/.flwr, or of $FLWR_HOME if that is set"
+    )
 
 
 @contextmanager
