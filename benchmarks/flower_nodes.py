@@ -18,13 +18,13 @@ import numpy as np
 from tests.flower.deployment import Deployment
 
 from umbel.algorithms import FLACC
-from umbel.config import read, write
+from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.data.sources import Sources
-from umbel.experiment import Experiment
-from umbel.folder import RunFolder
-from umbel.shipped import find_experiment
-from umbel.work import LocalTraining
+from umbel.runs.config import read, write
+from umbel.runs.experiment import Experiment
+from umbel.runs.folder import RunFolder
+from umbel.runs.library import find_experiment
 
 NODES, CLIENTS, ROUNDS = 4, 1000, 6
 

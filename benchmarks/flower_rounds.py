@@ -25,13 +25,13 @@ from benchmarks.measure import difference, pin
 from benchmarks.plain import PlainClients
 from benchmarks.workloads import classifier, images
 from umbel.algorithms import FedAvg
+from umbel.client.net import Precision
+from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings
-from umbel.models import CNN, MLP
-from umbel.net import Precision
-from umbel.run import Run
+from umbel.networks import CNN, MLP
+from umbel.runs.run import Run
 from umbel.seeds import Stream, client_seeds, seed_of
-from umbel.work import LocalTraining
 
 if TYPE_CHECKING:
     from flwr.app import ArrayRecord, Message

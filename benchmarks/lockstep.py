@@ -11,11 +11,11 @@ from pathlib import Path
 from time import process_time
 
 from benchmarks.measure import Timing, pin
-from umbel.config import read
 from umbel.data.sources import Sources
-from umbel.execution import execute, execute_together
-from umbel.folder import RunFolder
-from umbel.shipped import find_experiment
+from umbel.runs.config import read
+from umbel.runs.execution import execute, execute_together
+from umbel.runs.folder import RunFolder
+from umbel.runs.library import find_experiment
 
 NAMES = ("ifca-linear", "flacc-digits", "ifca-digits", "lcfl-digits")
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from benchmarks.measure import peak_memory_mb
 from umbel.algorithms import IFCA, FedAvg
+from umbel.client.net import Net
+from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
-from umbel.models import MLP
-from umbel.net import Net
-from umbel.run import Run
-from umbel.work import LocalTraining
+from umbel.networks import MLP
+from umbel.runs.run import Run
 
 
 def main() -> None:

@@ -10,8 +10,8 @@ from torch.nn.functional import cross_entropy, mse_loss
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from torch.utils.data import DataLoader, TensorDataset
 
+from umbel.client.work import Work
 from umbel.data.federation import Federation
-from umbel.work import Work
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 

@@ -15,10 +15,10 @@ from rich.table import Table
 from benchmarks.measure import peak_memory_mb, pin
 from umbel.algorithms import FLACC
 from umbel.algorithms.flacc import FLACCState
-from umbel.ask import Context
-from umbel.clustering import k_medoids, spectral
+from umbel.client.layout import Entry, Layout
 from umbel.flow import Replies
-from umbel.layout import Entry, Layout
+from umbel.server.ask import Context
+from umbel.server.clustering import k_medoids, spectral
 
 Row = dict[str, str | float | None]
 GROUPS = 4

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from benchmarks.plain import PlainClients
+from umbel.client.net import Net
+from umbel.client.objectives import CLASSIFICATION, REGRESSION
+from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, make_engine
 from umbel.flow import Engine, Request, Rows
-from umbel.models import CNN, MLP, ResNet18
-from umbel.net import Net
-from umbel.objectives import CLASSIFICATION, REGRESSION
-from umbel.work import Gradient, LocalTraining, MeanLoss, Work
+from umbel.networks import CNN, MLP, ResNet18
 
 Result: TypeAlias = tuple[Tensor, ...]
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 
 from torch.nn.functional import normalize
 
-from umbel.aggregation import Averaging
 from umbel.algorithms.base import (
     Algorithm,
     Setup,
@@ -18,11 +17,12 @@ from umbel.algorithms.base import (
     federate,
     one_model,
 )
-from umbel.ask import Context, train
 from umbel.checks import check
-from umbel.clustering import k_means
+from umbel.client.work import LocalTraining
 from umbel.flow import Flow, Rows
-from umbel.work import LocalTraining
+from umbel.server.aggregation import Averaging
+from umbel.server.ask import Context, train
+from umbel.server.clustering import k_means
 
 
 @dataclass(frozen=True)

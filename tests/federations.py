@@ -10,11 +10,11 @@ from torch import nn
 
 from umbel.algorithms import Sattler
 from umbel.algorithms.base import Setup
-from umbel.ask import Context
+from umbel.client.layout import Entry, Layout
+from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.flow import Flow, Replies, Request, Rows, T
-from umbel.layout import Entry, Layout
-from umbel.net import Net
+from umbel.server.ask import Context
 
 SIZES = (5, 17, 9, 26, 12, 7)
 

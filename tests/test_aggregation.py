@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.federations import layout
-from umbel.aggregation import Averaging, cluster_mean
 from umbel.checks import UsageError
-from umbel.layout import Entry, Layout
+from umbel.client.layout import Entry, Layout
+from umbel.server.aggregation import Averaging, cluster_mean
 
 ROWS = torch.tensor([[1.0, 10.0], [3.0, 30.0], [5.0, 50.0]])
 LABELS = torch.tensor([0, 2, 0])

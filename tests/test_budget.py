@@ -13,8 +13,8 @@ from tests.shell import Shell
 from tests.test_execution import assert_same_end, untimed
 from tests.test_saving import LOCAL, make_run
 from umbel import CFLGP, REGRESSION, Federation, RunFolder, UsageError
-from umbel.budget import Budget, Stop, seconds
-from umbel.records import Record
+from umbel.runs.budget import Budget, Stop, seconds
+from umbel.runs.records import Record
 
 
 @pytest.mark.parametrize(

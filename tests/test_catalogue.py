@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from umbel.algorithms import ALGORITHMS
-from umbel.catalogue import KINDS, comparisons, entries, times
-from umbel.config import read
+from umbel.cli.catalogue import KINDS, comparisons, entries, times
 from umbel.data.scenarios import SCENARIOS
-from umbel.models import MODELS
+from umbel.networks import MODELS
 from umbel.papers import REPRODUCTIONS
 from umbel.papers.results import kept
-from umbel.shipped import shipped_comparisons, shipped_experiments
+from umbel.runs.config import read
+from umbel.runs.library import shipped_comparisons, shipped_experiments
 
 NAMES = {
     "methods": list(ALGORITHMS),

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from umbel import checkpoint
 from umbel.algorithms.base import State
 from umbel.algorithms.flacc import FLACCState
 from umbel.checks import UsageError
+from umbel.runs import checkpoint
 
 STATE = FLACCState(
     models=torch.randn(2, 5, generator=torch.manual_seed(0)),

@@ -11,7 +11,7 @@ import pytest
 
 from tests.shell import Shell
 from umbel.data.sources import DATA_DIR_VARIABLE
-from umbel.folder import RunFolder
+from umbel.runs.folder import RunFolder
 
 
 def test_run_prints_a_line_a_round_and_what_it_came_to(umbel: Shell) -> None:

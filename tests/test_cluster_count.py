@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from umbel.checks import UsageError
-from umbel.cluster_count import count_clusters, largest_gap, singular_values
-from umbel.cluster_test import LEVEL, judge
-from umbel.config import read
 from umbel.data.sources import Sources
-from umbel.execution import execute, load
-from umbel.folder import RunFolder
-from umbel.plots import draw_singular_values
-from umbel.shipped import find_experiment
+from umbel.report.plots import draw_singular_values
+from umbel.runs.config import read
+from umbel.runs.execution import execute, load
+from umbel.runs.folder import RunFolder
+from umbel.runs.library import find_experiment
+from umbel.server.cluster_count import count_clusters, largest_gap, singular_values
+from umbel.server.cluster_test import LEVEL, judge
 
 
 def grouped(num_groups: int, size: int = 8, noise: float = 0.05) -> Tensor:

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from umbel.checks import UsageError
-from umbel.clusterers import (
+from umbel.server.clusterers import (
     CLUSTERERS,
     DBSCAN,
     HDBSCAN,
@@ -16,7 +16,7 @@ from umbel.clusterers import (
     medoids,
     settled,
 )
-from umbel.clustering import distances
+from umbel.server.clustering import distances
 
 POINTS = torch.tensor([[0.0], [0.1], [0.2], [5.0], [5.1], [5.3], [9.0], [9.1], [9.3]])
 DISTANCE = distances(POINTS, POINTS, "l2")

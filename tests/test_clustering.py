@@ -15,7 +15,7 @@ from sklearn.cluster import AgglomerativeClustering
 from sklearn.metrics import adjusted_rand_score
 
 from umbel.checks import UsageError
-from umbel.clustering import (
+from umbel.server.clustering import (
     SAMPLE,
     agglomerate,
     cosine_similarity,
@@ -172,7 +172,7 @@ def test_projections_are_those_of_a_dense_svd(n: int, d: int, rank: int, seed: i
 def test_large_matrices_go_through_a_randomised_svd(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = random(40, 3) @ random(3, 60) + 0.01 * random(40, 60)
     exact = leading_projection(rows, 3, seed=0)
-    monkeypatch.setattr("umbel.clustering.LARGEST_GRAM", 20)
+    monkeypatch.setattr("umbel.server.clustering.LARGEST_GRAM", 20)
     found = leading_projection(rows, 3, seed=0)
     torch.testing.assert_close(found.abs(), exact.abs(), rtol=1e-6, atol=1e-6)
 

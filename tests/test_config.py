@@ -11,22 +11,22 @@ from hypothesis import strategies as st
 from umbel.algorithms import ALGORITHMS, FLACC, IFCA, LCFL, FedAvg, FedEM
 from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError
-from umbel.config import merged, parse_setting, plain, read, structured, write
+from umbel.client.optimizers import Adam
+from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_MNIST, SCENARIOS
 from umbel.data.scenarios.base import Scenario
 from umbel.data.shifts import LabelGroups
 from umbel.engines import EngineSettings
-from umbel.experiment import Experiment
-from umbel.models import CNN, MLP
-from umbel.optimizers import Adam
-from umbel.shipped import (
+from umbel.networks import CNN, MLP
+from umbel.runs.config import merged, parse_setting, plain, read, structured, write
+from umbel.runs.experiment import Experiment
+from umbel.runs.library import (
     experiments_in,
     find_comparison,
     find_experiment,
     shipped_comparisons,
     shipped_experiments,
 )
-from umbel.work import LocalTraining
 
 BASE = """
 rounds = 7

@@ -12,7 +12,7 @@ import torch
 
 import umbel
 from tests.federations import blobs
-from umbel.records import Record
+from umbel.runs.records import Record
 
 
 def course(count: int = 3, lift: float = 0.0) -> list[Record]:

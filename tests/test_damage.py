@@ -11,7 +11,7 @@ import pytest
 import umbel as package
 from tests.shell import SMALL, Shell
 from umbel.checks import UsageError
-from umbel.folder import RunFolder
+from umbel.runs.folder import RunFolder
 
 RUN = "runs/ifca-seed0"
 

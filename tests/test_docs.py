@@ -17,22 +17,22 @@ from torch import Tensor
 
 import umbel
 from tests.test_structure import MAY_BE_SEEN_BY_ALGORITHMS
-from umbel import aggregation, answers, ask
-from umbel.aggregation import Averaging
 from umbel.algorithms import ALGORITHMS
 from umbel.algorithms import base as algorithms_base
 from umbel.algorithms.base import Algorithm, Setup, State
-from umbel.config import structured
+from umbel.client.optimizers import OPTIMIZERS
+from umbel.client.work import LocalTraining
 from umbel.data.scenarios import SCENARIOS
 from umbel.data.shifts import SHIFTS
 from umbel.engines import EngineSettings
+from umbel.engines.privacy import Privacy
+from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Faults
-from umbel.experiment import Experiment
-from umbel.models import MODELS
-from umbel.optimizers import OPTIMIZERS
-from umbel.privacy import Privacy
-from umbel.validation import Limits
-from umbel.work import LocalTraining
+from umbel.networks import MODELS
+from umbel.runs.config import structured
+from umbel.runs.experiment import Experiment
+from umbel.server import aggregation, answers, ask
+from umbel.server.aggregation import Averaging
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

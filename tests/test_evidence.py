@@ -13,15 +13,15 @@ from tests.federations import blobs, mlp
 from umbel.algorithms import CFLGP, FLACC, FLHC, IFCA, LCFL, PACFL, FedAvg, FedEM, Joint, Sattler
 from umbel.algorithms.base import KEPT, Algorithm, State, spread
 from umbel.checks import UsageError
-from umbel.clusterers import KMedoids
-from umbel.config import read
+from umbel.client.work import LocalTraining
 from umbel.data.sources import Sources
-from umbel.evidence import REGULAR, TURNS, EvidenceFolder, spacing
-from umbel.execution import execute
-from umbel.folder import RunFolder
-from umbel.run import Run
-from umbel.shipped import find_experiment
-from umbel.work import LocalTraining
+from umbel.runs.config import read
+from umbel.runs.evidence import REGULAR, TURNS, EvidenceFolder, spacing
+from umbel.runs.execution import execute
+from umbel.runs.folder import RunFolder
+from umbel.runs.library import find_experiment
+from umbel.runs.run import Run
+from umbel.server.clusterers import KMedoids
 
 LOCAL = LocalTraining(epochs=2, batch_size=8)
 

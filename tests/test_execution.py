@@ -20,15 +20,15 @@ from safetensors.torch import load_file
 import umbel
 from umbel.algorithms import FLACC, FedEM, PerFedAvg, PFedMe
 from umbel.checks import UsageError
-from umbel.config import write
+from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
-from umbel.execution import execute, load
-from umbel.experiment import Experiment
-from umbel.folder import RunFolder
-from umbel.models import MLP
-from umbel.records import Record
-from umbel.work import LocalTraining
+from umbel.networks import MLP
+from umbel.runs.config import write
+from umbel.runs.execution import execute, load
+from umbel.runs.experiment import Experiment
+from umbel.runs.folder import RunFolder
+from umbel.runs.records import Record
 
 EXPERIMENT = Experiment(
     replace(ROTATED_DIGITS, clients=8, examples=(40, 60)),

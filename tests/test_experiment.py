@@ -8,15 +8,15 @@ from torch import nn
 
 import umbel
 from tests.federations import blobs, mlp
-from umbel.aggregation import Averaging
 from umbel.algorithms import CFLGP, FLACC, IFCA, FedAvg, FedProx, Sattler
 from umbel.checks import UsageError
+from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings
+from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Faults, QuorumError
-from umbel.run import Run
-from umbel.validation import Limits
-from umbel.work import LocalTraining
+from umbel.runs.run import Run
+from umbel.server.aggregation import Averaging
 
 LOCAL = LocalTraining(epochs=1, batch_size=8)
 

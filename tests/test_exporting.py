@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.shell import Shell
-from umbel.exporting import flat, measures_of
-from umbel.folder import RunFolder
-from umbel.records import Record
+from umbel.report.exporting import flat, measures_of
+from umbel.runs.folder import RunFolder
+from umbel.runs.records import Record
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import torch
 
+from umbel.client.work import LocalTraining
 from umbel.flow import Flow, Replies, Request, Rows, drive
-from umbel.work import LocalTraining
 
 
 class Backwards:

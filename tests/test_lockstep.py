@@ -16,19 +16,19 @@ from safetensors.torch import load_file
 
 from umbel.algorithms import FLACC, IFCA, LCFL, FedEM, Joint, LocalOnly
 from umbel.algorithms.base import Algorithm
+from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines import EngineSettings
+from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Faults, QuorumError
-from umbel.execution import execute, execute_together
-from umbel.experiment import Experiment
 from umbel.flow import Request, Rows
-from umbel.folder import RunFolder
-from umbel.lockstep import merged
-from umbel.models import MLP
-from umbel.records import Record
-from umbel.validation import Limits
-from umbel.work import LocalTraining
+from umbel.networks import MLP
+from umbel.runs.execution import execute, execute_together
+from umbel.runs.experiment import Experiment
+from umbel.runs.folder import RunFolder
+from umbel.runs.lockstep import merged
+from umbel.runs.records import Record
 
 LOCAL = LocalTraining(epochs=2, batch_size=10)
 EXPERIMENT = Experiment(

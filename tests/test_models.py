@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from umbel.checks import UsageError
-from umbel.models import CNN, CNN1D, MLP, MODELS, CNNLin, CSIAutoencoder, LeNet, Linear
+from umbel.networks import CNN, CNN1D, MLP, MODELS, CNNLin, CSIAutoencoder, LeNet, Linear
 
 
 def parameters(module: torch.nn.Module) -> int:

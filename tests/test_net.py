@@ -7,9 +7,9 @@ from torch.nn.functional import cross_entropy
 
 from tests.federations import mlp
 from umbel.checks import UsageError
-from umbel.net import Net
-from umbel.objectives import CLASSIFICATION, REGRESSION
-from umbel.shard import Batch
+from umbel.client.batches import Batch
+from umbel.client.net import Net
+from umbel.client.objectives import CLASSIFICATION, REGRESSION
 
 
 def with_norm() -> nn.Module:

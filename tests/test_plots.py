@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from umbel.charts import (
+from umbel.checks import UsageError
+from umbel.report.charts import (
     Branch,
     Chart,
     Dot,
@@ -23,8 +24,7 @@ from umbel.charts import (
     Strips,
     swarm,
 )
-from umbel.checks import UsageError
-from umbel.plots import FORMATS, draw
+from umbel.report.plots import FORMATS, draw
 
 pytest.importorskip("matplotlib", reason="the extra umbel[plot] is not installed")
 

@@ -10,8 +10,8 @@ import torch
 from umbel.algorithms.base import Served
 from umbel.engines.wrappers import Absences, Traffic
 from umbel.flow import Rows
-from umbel.records import Record, make_record
-from umbel.scores import ClientScores
+from umbel.runs.records import Record, make_record
+from umbel.runs.scores import ClientScores
 
 
 def scores(accuracy: list[float], num_examples: list[int]) -> ClientScores:

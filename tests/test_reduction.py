@@ -6,16 +6,16 @@ import pytest
 import torch
 
 from tests.federations import blobs, each_its_own, mlp
-from umbel.aggregation import Averaging
 from umbel.algorithms import IFCA
-from umbel.ask import train_best, train_best_summed
+from umbel.client.work import LocalTraining
 from umbel.engines import Sequential, wrappers
+from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Guarded, QuorumError
 from umbel.flow import Engine, Replies, Request, drive
 from umbel.reduction import MANY, Reduction, cluster_sums
-from umbel.run import Run
-from umbel.validation import Limits
-from umbel.work import LocalTraining
+from umbel.runs.run import Run
+from umbel.server.aggregation import Averaging
+from umbel.server.ask import train_best, train_best_summed
 
 ROWS = torch.tensor([[1.0, 10.0], [3.0, 30.0], [5.0, 50.0]])
 LABELS = torch.tensor([0, 2, 0])

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from umbel.checks import UsageError
-from umbel.rows import Table
+from umbel.runs.rows import Table
 
 AWKWARD = Table.of(
     [

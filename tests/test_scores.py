@@ -11,8 +11,8 @@ from umbel.algorithms import FedEM
 from umbel.algorithms.fedem import FedEMState
 from umbel.engines import Sequential
 from umbel.flow import drive
-from umbel.run import Run
-from umbel.scores import (
+from umbel.runs.run import Run
+from umbel.runs.scores import (
     adjusted_rand_index,
     in_order_of_appearance,
     normalised_mutual_information,

@@ -31,17 +31,17 @@ from umbel import (
 )
 from umbel.algorithms import FLHC, LCFL
 from umbel.algorithms.base import Algorithm, Setup, State
-from umbel.ask import Context
-from umbel.clusterers import Agglomerative
-from umbel.clustering import agglomerate, distances, principal_angles
-from umbel.config import REGISTRIES, structured
+from umbel.client.work import Gradient
 from umbel.data.scenarios.folder import Folder
 from umbel.data.shifts import Rotate
+from umbel.engines.privacy import Privacy
 from umbel.flow import Flow
-from umbel.models import CNN, MLP, CSIAutoencoder
-from umbel.privacy import Privacy
+from umbel.networks import CNN, MLP, CSIAutoencoder
+from umbel.runs.config import REGISTRIES, structured
+from umbel.server.ask import Context
+from umbel.server.clusterers import Agglomerative
+from umbel.server.clustering import agglomerate, distances, principal_angles
 from umbel.settings import Settings
-from umbel.work import Gradient
 
 
 def kinds(base: type[Any] = Settings) -> Iterator[type[Any]]:

@@ -16,15 +16,15 @@ ALGORITHMS = sorted((SOURCE / "algorithms").glob("*.py"))
 
 MAY_BE_SEEN_BY_ALGORITHMS = (
     "umbel.flow",
-    "umbel.ask",
-    "umbel.answers",
-    "umbel.work",
-    "umbel.clustering",
-    "umbel.clusterers",
-    "umbel.aggregation",
+    "umbel.server.ask",
+    "umbel.server.answers",
+    "umbel.client.work",
+    "umbel.server.clustering",
+    "umbel.server.clusterers",
+    "umbel.server.aggregation",
     "umbel.algorithms.base",
     "umbel.checks",
-    "umbel.layout",
+    "umbel.client.layout",
     "umbel.summary",
 )
 
@@ -81,7 +81,13 @@ def test_the_core_knows_no_outer_layer(file: Path) -> None:
     inner = {"work", "algorithms"} & set(file.relative_to(SOURCE).parts[:-1])
     inner |= {file.stem} & {"flow", "ask", "net", "shard", "aggregation", "clustering", "seeds"}
     if inner:
-        outer = ("umbel.engines", "umbel.data", "umbel.experiment", "umbel.cli", "umbel.config")
+        outer = (
+            "umbel.engines",
+            "umbel.data",
+            "umbel.runs.experiment",
+            "umbel.cli",
+            "umbel.runs.config",
+        )
         assert not [module for module in imported(file) if module.startswith(outer)]
 
 

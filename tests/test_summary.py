@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 import umbel
 from tests.federations import blobs, mlp
+from umbel.client.objectives import Objective
 from umbel.data.federation import Federation
 from umbel.notebooks import Table, cut
-from umbel.objectives import Objective
-from umbel.records import Record
+from umbel.runs.records import Record
 from umbel.summary import counted, settings
 
 SHORT = 400

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from umbel.checks import UsageError
+from umbel.client.work import MEMORY, ChooseByLoss, LocalTraining, MixtureWeights
+from umbel.engines.validation import Limits, assemble, bad_values
 from umbel.flow import Replies, Request, Rows
-from umbel.validation import Limits, assemble, bad_values
-from umbel.work import MEMORY, ChooseByLoss, LocalTraining, MixtureWeights
 
 ASKED = Request(
     ChooseByLoss(LocalTraining()),

@@ -10,8 +10,8 @@ import pytest
 
 import umbel
 from tests.federations import blobs, mlp
-from umbel.counted import Counted
-from umbel.records import Record
+from umbel.runs.counted import Counted
+from umbel.runs.records import Record
 
 
 def run() -> umbel.Run:

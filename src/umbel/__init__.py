@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from umbel.version import __version__
 
 if TYPE_CHECKING:
-    from umbel.aggregation import Averaging
     from umbel.algorithms import (
         CFLGP,
         FLACC,
@@ -34,32 +33,33 @@ if TYPE_CHECKING:
     )
     from umbel.algorithms.base import Algorithm, Served, Setup, State
     from umbel.checks import UsageError
-    from umbel.cluster_count import ClusterCount, count_clusters
-    from umbel.cluster_plot import plot_clusters
-    from umbel.config import read
-    from umbel.courses import plot, table
+    from umbel.client.net import Net
+    from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
+    from umbel.client.optimizers import SGD, Adam
+    from umbel.client.work import Gradient, LocalTraining
     from umbel.data.federation import Federation
     from umbel.data.scenarios.base import Scenario
     from umbel.data.sources import Sources
     from umbel.engines import EngineSettings, Sequential, Vectorised
+    from umbel.engines.validation import Limits
     from umbel.engines.wrappers import Faults, QuorumError
-    from umbel.execution import execute, load
-    from umbel.experiment import Experiment
-    from umbel.folder import RunFolder
-    from umbel.net import Net
-    from umbel.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
-    from umbel.optimizers import SGD, Adam
-    from umbel.recipes import scenario
-    from umbel.records import Record
-    from umbel.reporting import write_report
-    from umbel.result import Assignment, Result
-    from umbel.run import Run
-    from umbel.run_tables import Results, results
-    from umbel.saving import finish, resume
-    from umbel.shipped import find_experiment
-    from umbel.validation import Limits
-    from umbel.watching import progress
-    from umbel.work import Gradient, LocalTraining
+    from umbel.report.cluster_plot import plot_clusters
+    from umbel.report.courses import plot, table
+    from umbel.report.reporting import write_report
+    from umbel.report.watching import progress
+    from umbel.runs.config import read
+    from umbel.runs.execution import execute, load
+    from umbel.runs.experiment import Experiment
+    from umbel.runs.folder import RunFolder
+    from umbel.runs.library import find_experiment
+    from umbel.runs.recipes import scenario
+    from umbel.runs.records import Record
+    from umbel.runs.result import Assignment, Result
+    from umbel.runs.run import Run
+    from umbel.runs.run_tables import Results, results
+    from umbel.runs.saving import finish, resume
+    from umbel.server.aggregation import Averaging
+    from umbel.server.cluster_count import ClusterCount, count_clusters
 
 __all__ = [
     "BINARY",
@@ -128,7 +128,7 @@ __all__ = [
 
 # Whoever needs little of the package, as the command line does for its help, loads little of it.
 _HOMES = {
-    "umbel.aggregation": ("Averaging",),
+    "umbel.server.aggregation": ("Averaging",),
     "umbel.algorithms": (
         "CFLGP",
         "FLACC",
@@ -148,32 +148,32 @@ _HOMES = {
     ),
     "umbel.algorithms.base": ("Algorithm", "Served", "Setup", "State"),
     "umbel.checks": ("UsageError",),
-    "umbel.cluster_count": ("ClusterCount", "count_clusters"),
-    "umbel.cluster_plot": ("plot_clusters",),
-    "umbel.config": ("read",),
-    "umbel.courses": ("plot", "table"),
+    "umbel.server.cluster_count": ("ClusterCount", "count_clusters"),
+    "umbel.report.cluster_plot": ("plot_clusters",),
+    "umbel.runs.config": ("read",),
+    "umbel.report.courses": ("plot", "table"),
     "umbel.data.federation": ("Federation",),
     "umbel.data.scenarios.base": ("Scenario",),
     "umbel.data.sources": ("Sources",),
     "umbel.engines": ("EngineSettings", "Sequential", "Vectorised"),
     "umbel.engines.wrappers": ("Faults", "QuorumError"),
-    "umbel.execution": ("execute", "load"),
-    "umbel.experiment": ("Experiment",),
-    "umbel.run": ("Run",),
-    "umbel.folder": ("RunFolder",),
-    "umbel.net": ("Net",),
-    "umbel.objectives": ("BINARY", "CLASSIFICATION", "REGRESSION", "Objective"),
-    "umbel.optimizers": ("SGD", "Adam"),
-    "umbel.recipes": ("scenario",),
-    "umbel.records": ("Record",),
-    "umbel.reporting": ("write_report",),
-    "umbel.result": ("Assignment", "Result"),
-    "umbel.run_tables": ("Results", "results"),
-    "umbel.saving": ("finish", "resume"),
-    "umbel.shipped": ("find_experiment",),
-    "umbel.validation": ("Limits",),
-    "umbel.watching": ("progress",),
-    "umbel.work": ("Gradient", "LocalTraining"),
+    "umbel.runs.execution": ("execute", "load"),
+    "umbel.runs.experiment": ("Experiment",),
+    "umbel.runs.run": ("Run",),
+    "umbel.runs.folder": ("RunFolder",),
+    "umbel.client.net": ("Net",),
+    "umbel.client.objectives": ("BINARY", "CLASSIFICATION", "REGRESSION", "Objective"),
+    "umbel.client.optimizers": ("SGD", "Adam"),
+    "umbel.runs.recipes": ("scenario",),
+    "umbel.runs.records": ("Record",),
+    "umbel.report.reporting": ("write_report",),
+    "umbel.runs.result": ("Assignment", "Result"),
+    "umbel.runs.run_tables": ("Results", "results"),
+    "umbel.runs.saving": ("finish", "resume"),
+    "umbel.runs.library": ("find_experiment",),
+    "umbel.engines.validation": ("Limits",),
+    "umbel.report.watching": ("progress",),
+    "umbel.client.work": ("Gradient", "LocalTraining"),
 }
 """Where the public names are defined."""
 

@@ -15,9 +15,9 @@ from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from torch import Tensor
 
+from umbel.client.work.base import Work
 from umbel.reduction import Reduction, Sums
 from umbel.summary import in_short
-from umbel.work.base import Work
 
 T = TypeVar("T")
 

@@ -13,9 +13,9 @@ from tests.federations import answered, blobs, context, mlp, requested, setup
 from umbel.algorithms import CFLGP
 from umbel.algorithms.cfl_gp import CFLGPState
 from umbel.checks import UsageError
+from umbel.client.work import Feature, Gradient, LocalTraining, Quantised
 from umbel.flow import Replies, Request
-from umbel.run import Run
-from umbel.work import Feature, Gradient, LocalTraining, Quantised
+from umbel.runs.run import Run
 
 
 def state(**changes: Any) -> CFLGPState:

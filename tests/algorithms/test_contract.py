@@ -12,8 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from tests.federations import NEEDS_EVERYONE, blobs, mlp
-from umbel import checkpoint
-from umbel.aggregation import Averaging
 from umbel.algorithms import (
     ALGORITHMS,
     CFLGP,
@@ -34,20 +32,22 @@ from umbel.algorithms import (
 )
 from umbel.algorithms.base import Algorithm, State
 from umbel.checks import UsageError
-from umbel.clusterers import DBSCAN, HDBSCAN, Agglomerative
-from umbel.config import plain, read, structured
+from umbel.client.net import Net
+from umbel.client.work import Gradient, LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines import EngineSettings, Sequential
+from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Faults
-from umbel.execution import execute, load
 from umbel.flow import Replies, Request
-from umbel.folder import RunFolder
-from umbel.net import Net
-from umbel.run import Run
-from umbel.shipped import find_experiment
-from umbel.validation import Limits
-from umbel.work import Gradient, LocalTraining
+from umbel.runs import checkpoint
+from umbel.runs.config import plain, read, structured
+from umbel.runs.execution import execute, load
+from umbel.runs.folder import RunFolder
+from umbel.runs.library import find_experiment
+from umbel.runs.run import Run
+from umbel.server.aggregation import Averaging
+from umbel.server.clusterers import DBSCAN, HDBSCAN, Agglomerative
 
 LOCAL = LocalTraining(epochs=2, batch_size=8)
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from tests.federations import answered, context, requested, setup
-from umbel.aggregation import Averaging
 from umbel.algorithms import FedEM
 from umbel.algorithms.fedem import FedEMState
 from umbel.checks import UsageError
-from umbel.work import MEMORY, LocalTraining, MixtureTraining, MixtureWeights
+from umbel.client.work import MEMORY, LocalTraining, MixtureTraining, MixtureWeights
+from umbel.server.aggregation import Averaging
 
 STATE = FedEMState(
     torch.tensor([[0.0], [10.0]]),

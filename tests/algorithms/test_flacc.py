@@ -19,9 +19,9 @@ from umbel.algorithms import FLACC
 from umbel.algorithms.base import Setup
 from umbel.algorithms.flacc import FLACCState
 from umbel.checks import UsageError
+from umbel.client.layout import Entry, Layout
+from umbel.client.work import LocalTraining, TrainAndGradient
 from umbel.flow import drive
-from umbel.layout import Entry, Layout
-from umbel.work import LocalTraining, TrainAndGradient
 
 Vectors = NDArray[np.float64]
 

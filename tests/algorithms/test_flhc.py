@@ -13,7 +13,7 @@ from umbel.algorithms import FLHC
 from umbel.algorithms.base import Setup
 from umbel.algorithms.flhc import FLHCState
 from umbel.checks import UsageError
-from umbel.work import LocalTraining
+from umbel.client.work import LocalTraining
 
 ALGORITHM = FLHC(num_clusters=2, cluster_round=2)
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from tests.federations import answered, context, requested, setup
-from umbel.aggregation import Averaging
 from umbel.algorithms import IFCA, FedAvg, FedProx, LocalOnly
 from umbel.algorithms.base import State
 from umbel.algorithms.ifca import IFCAState
 from umbel.checks import UsageError
+from umbel.client.work import ChooseByLoss, Gradient, LocalTraining
 from umbel.flow import Replies
-from umbel.work import ChooseByLoss, Gradient, LocalTraining
+from umbel.server.aggregation import Averaging
 
 
 def test_local_only_moves_each_client_by_its_own_update() -> None:

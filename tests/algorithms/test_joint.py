@@ -12,8 +12,8 @@ from tests.federations import answered, blobs, context, layout, mlp, requested
 from umbel.algorithms import Joint
 from umbel.algorithms.base import Setup
 from umbel.algorithms.joint import JointState
-from umbel.run import Run
-from umbel.work import ChooseJointly, JointScore, LocalTraining
+from umbel.client.work import ChooseJointly, JointScore, LocalTraining
+from umbel.runs.run import Run
 
 
 def state() -> JointState:

@@ -11,12 +11,12 @@ from tests.federations import answered, blobs, context, mlp, requested, setup
 from umbel.algorithms import LCFL, FedAvg
 from umbel.algorithms.lcfl import LCFLState, loss_distance
 from umbel.checks import UsageError
-from umbel.clusterers import HDBSCAN, Agglomerative, Clusterer, KMedoids, joined
+from umbel.client.work import LocalTraining, MeanLoss
+from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Faults
 from umbel.flow import Replies
-from umbel.run import Run
-from umbel.validation import Limits
-from umbel.work import LocalTraining, MeanLoss
+from umbel.runs.run import Run
+from umbel.server.clusterers import HDBSCAN, Agglomerative, Clusterer, KMedoids, joined
 
 CROSS = torch.tensor([[1.0, 2.0, 7.0], [3.0, 1.5, 6.0], [9.0, 8.0, 2.0]], dtype=torch.double)
 

@@ -14,10 +14,10 @@ from tests.federations import answered, context, layout
 from umbel.algorithms import PACFL
 from umbel.algorithms.base import Setup
 from umbel.algorithms.pacfl import PACFLState
-from umbel.ask import Context
 from umbel.checks import UsageError
+from umbel.client.work import LocalTraining, PrincipalVectors
 from umbel.flow import Flow, Replies
-from umbel.work import LocalTraining, PrincipalVectors
+from umbel.server.ask import Context
 
 ALGORITHM = PACFL(threshold=20.0, num_vectors=1)
 

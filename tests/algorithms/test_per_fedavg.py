@@ -9,7 +9,7 @@ from tests.federations import answered, context, requested
 from umbel.algorithms import PerFedAvg
 from umbel.algorithms.base import State
 from umbel.checks import UsageError
-from umbel.work import LocalTraining, MetaTraining
+from umbel.client.work import LocalTraining, MetaTraining
 
 STATE = State(torch.tensor([[1.0]]), torch.zeros(3, dtype=torch.long))
 

@@ -6,13 +6,13 @@ import pytest
 import torch
 
 from tests.federations import answered, context, layout, requested
-from umbel.aggregation import Averaging
 from umbel.algorithms import PFedMe
 from umbel.algorithms.base import Setup
 from umbel.algorithms.pfedme import PFedMeState
 from umbel.checks import UsageError
+from umbel.client.work import LocalTraining, MoreauTraining
 from umbel.flow import drive
-from umbel.work import LocalTraining, MoreauTraining
+from umbel.server.aggregation import Averaging
 
 NOBODY = torch.zeros(3, dtype=torch.long)
 STATE = PFedMeState(

@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from tests.federations import answered, context, layout, requested
-from umbel.aggregation import Averaging
 from umbel.algorithms import Sattler
 from umbel.algorithms.base import Setup
 from umbel.algorithms.sattler import SattlerState
 from umbel.checks import UsageError
-from umbel.layout import Entry, Layout
-from umbel.work import Gradient, LocalTraining
+from umbel.client.layout import Entry, Layout
+from umbel.client.work import Gradient, LocalTraining
+from umbel.server.aggregation import Averaging
 
 EAGER = Sattler(eps_1=0.5, eps_2=1.0, from_round=0)
 

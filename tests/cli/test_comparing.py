@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.shell import Shell
-from umbel.folder import RunFolder
+from umbel.runs.folder import RunFolder
 
 
 def test_a_swept_setting_is_a_row_for_each_value(umbel: Shell) -> None:

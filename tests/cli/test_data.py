@@ -10,7 +10,7 @@ import logging
 import pytest
 
 from tests.shell import Shell
-from umbel.config import read
+from umbel.runs.config import read
 
 
 def rows_of(text: str) -> list[dict[str, str]]:

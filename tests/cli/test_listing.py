@@ -9,7 +9,7 @@ import json
 import pytest
 
 from tests.shell import Shell
-from umbel.catalogue import KINDS, entries
+from umbel.cli.catalogue import KINDS, entries
 
 
 def test_alone_it_prints_an_overview_that_fits_a_screen(umbel: Shell) -> None:

@@ -10,9 +10,9 @@ from torch.utils.data import TensorDataset
 
 import umbel
 from umbel.checks import UsageError
+from umbel.client.objectives import CLASSIFICATION, REGRESSION
 from umbel.data.federation import Federation
 from umbel.data.scenarios.folder import read_clients
-from umbel.objectives import CLASSIFICATION, REGRESSION
 
 X, Y = np.arange(12, dtype=np.float32).reshape(6, 2), np.array([0, 1, 2, 0, 1, 2])
 

@@ -13,7 +13,6 @@ import torch
 
 import umbel
 from umbel.checks import UsageError
-from umbel.config import plain, structured
 from umbel.data.federation import Federation
 from umbel.data.scenarios import (
     LABEL_SWAPPED_DIGITS,
@@ -28,6 +27,7 @@ from umbel.data.scenarios.folder import Folder
 from umbel.data.scenarios.shifted import Shifted
 from umbel.data.shifts import LabelGroups, Rotate
 from umbel.data.sources import Sources
+from umbel.runs.config import plain, structured
 
 
 def same(one: Federation, other: Federation) -> bool:

@@ -10,12 +10,12 @@ from torch import nn
 
 from tests.federations import blobs, each_its_own
 from umbel.checks import UsageError
+from umbel.client.net import Net
+from umbel.client.work import LocalTraining
 from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine
 from umbel.engines.choice import why_not_batchable
 from umbel.flow import Request
-from umbel.models import CNN, MLP
-from umbel.net import Net
-from umbel.work import LocalTraining
+from umbel.networks import CNN, MLP
 
 CPU = EngineSettings(device="cpu")
 

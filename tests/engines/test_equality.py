@@ -12,15 +12,12 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import umbel.work
+import umbel.client.work
 from tests.federations import SIZES, blobs, mlp
-from umbel.data.federation import Federation
-from umbel.engines import Sequential, Vectorised
-from umbel.flow import Engine, Replies, Request, Rows
-from umbel.net import KernelName, Net
-from umbel.objectives import REGRESSION
-from umbel.optimizers import SGD, Adam
-from umbel.work import (
+from umbel.client.net import KernelName, Net
+from umbel.client.objectives import REGRESSION
+from umbel.client.optimizers import SGD, Adam
+from umbel.client.work import (
     MEMORY,
     ChooseByLoss,
     ChooseJointly,
@@ -40,6 +37,9 @@ from umbel.work import (
     TrainAndGradient,
     Work,
 )
+from umbel.data.federation import Federation
+from umbel.engines import Sequential, Vectorised
+from umbel.flow import Engine, Replies, Request, Rows
 
 WORKS: list[Work] = [
     LocalTraining(batch_size=4, epochs=2),
@@ -115,7 +115,7 @@ def fast(net: Net, federation: Federation, memory_mb: float | None = None) -> li
 
 
 def test_every_kind_of_work_is_listed_here() -> None:
-    exported = (getattr(umbel.work, name) for name in umbel.work.__all__)
+    exported = (getattr(umbel.client.work, name) for name in umbel.client.work.__all__)
     kinds = {k for k in exported if isinstance(k, type) and issubclass(k, Work) and k is not Work}
     assert {type(work) for work in WORKS} == kinds
 

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 import umbel
 from tests.kinds.networks import OwnStatistics, Recurrent, Transformer, chain, normed
+from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, Vectorised, make_engine
-from umbel.models import MLP
-from umbel.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
+from umbel.networks import MLP
 
 
 def clients(x: Any, y: Any, count: int = 3) -> Federation:

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor, nn
 
 from tests.federations import blobs
+from umbel.client.net import Net
+from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ChannelState
 from umbel.data.sources import Sources
 from umbel.engines import Sequential, Vectorised
 from umbel.engines.choice import why_not_batchable
 from umbel.flow import Engine, Request, Rows
-from umbel.models import MODELS, CSIAutoencoder
-from umbel.models.autoencoder import Norm
-from umbel.net import Net
-from umbel.work import LocalTraining
+from umbel.networks import MODELS, CSIAutoencoder
+from umbel.networks.autoencoder import Norm
 
 SHAPES = {"cnn-1d": (1, 24), "lenet": (1, 16, 16), "resnet18": (1, 2, 2)}
 

@@ -13,8 +13,8 @@ from scipy.stats import norm
 
 from tests.algorithms.test_contract import CASES, last_state, make_run
 from umbel.checks import UsageError
+from umbel.engines.privacy import Privacy
 from umbel.engines.private import released
-from umbel.privacy import Privacy
 
 PRIVACY = Privacy(clip=1.0, noise_multiplier=0.5)
 

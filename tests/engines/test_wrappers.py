@@ -7,11 +7,11 @@ import torch
 
 from tests.federations import SIZES, blobs, mlp
 from umbel.checks import UsageError
+from umbel.client.work import MEMORY, LocalTraining, MixtureTraining
 from umbel.engines import Sequential
+from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Faults, Faulty, Guarded, Metered, QuorumError
 from umbel.flow import Replies, Request, Rows
-from umbel.validation import Limits
-from umbel.work import MEMORY, LocalTraining, MixtureTraining
 
 NET = mlp()
 P = NET.layout.num_values

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from umbel.flower.new import write_app
+from umbel.flower.scaffold import write_app
 
 BIN = Path(sys.executable).parent
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from umbel.net import Net
-from umbel.shard import Shard
-from umbel.work import Promise, Work
+from umbel.client.batches import Shard
+from umbel.client.net import Net
+from umbel.client.work import Promise, Work
 
 
 @dataclass(frozen=True)

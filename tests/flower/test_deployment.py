@@ -9,15 +9,15 @@ import pytest
 
 from tests.flower.deployment import Deployment, write_clients
 from umbel.algorithms import FLACC, IFCA, LCFL
-from umbel.clusterers import KMedoids
-from umbel.config import write
+from umbel.client.work import LocalTraining
 from umbel.data.scenarios.folder import Folder
 from umbel.data.sources import Sources
 from umbel.engines import EngineSettings
-from umbel.experiment import Experiment
-from umbel.folder import RunFolder
-from umbel.models import MLP
-from umbel.work import LocalTraining
+from umbel.networks import MLP
+from umbel.runs.config import write
+from umbel.runs.experiment import Experiment
+from umbel.runs.folder import RunFolder
+from umbel.server.clusterers import KMedoids
 
 pytestmark = pytest.mark.xdist_group("deployment")  # one at a time: they take both cores
 

@@ -16,18 +16,18 @@ from tests.federations import NEEDS_EVERYONE
 from tests.flower.grid import ERRORS, MemoryGrid
 from umbel.algorithms import FLACC, FedAvg, FedEM, PFedMe
 from umbel.algorithms.base import Algorithm, State
-from umbel.config import write
 from umbel.data.federation import Federation
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines.wrappers import QuorumError
-from umbel.experiment import Experiment
 from umbel.flower import FlowerEngine, Settings, client_app, serve, slice_of
 from umbel.flower.client import Load
-from umbel.flower.meeting import Meeting
-from umbel.flower.roll import Roll
-from umbel.folder import RunFolder
-from umbel.models import MLP
+from umbel.flower.discovery import Meeting
+from umbel.flower.registry import Roll
+from umbel.networks import MLP
+from umbel.runs.config import write
+from umbel.runs.experiment import Experiment
+from umbel.runs.folder import RunFolder
 
 SMALL = Experiment(
     replace(ROTATED_DIGITS, clients=8, examples=(20, 40)),

@@ -19,17 +19,17 @@ import torch
 
 from tests.flower.deployment import Deployment, write_clients
 from umbel.algorithms import FedAvg
-from umbel.config import write
+from umbel.client.work import LocalTraining
 from umbel.data.scenarios.folder import Folder
 from umbel.data.sources import Sources
 from umbel.engines import EngineSettings
-from umbel.experiment import Experiment
+from umbel.engines.validation import Limits
 from umbel.flow import Engine, Replies, Request
-from umbel.folder import RunFolder
-from umbel.models import MLP
-from umbel.records import Record
-from umbel.validation import Limits
-from umbel.work import LocalTraining
+from umbel.networks import MLP
+from umbel.runs.config import write
+from umbel.runs.experiment import Experiment
+from umbel.runs.folder import RunFolder
+from umbel.runs.records import Record
 
 pytestmark = pytest.mark.xdist_group("deployment")  # one at a time: they take both cores
 

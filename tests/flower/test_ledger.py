@@ -11,16 +11,16 @@ import torch
 from tests.flower.test_engine import SMALL, engine_of, grid_of
 from tests.shell import Shell
 from umbel.algorithms import FedAvg
-from umbel.config import write
+from umbel.client.work import LocalTraining
 from umbel.data.sources import Sources
+from umbel.engines.privacy import Privacy
 from umbel.engines.wrappers import QuorumError
-from umbel.experiment import Experiment
 from umbel.flow import Request
 from umbel.flower import Settings, serve
 from umbel.flower.arrays import RefusedError
 from umbel.flower.ledger import Ledger, read_entries
-from umbel.privacy import Privacy
-from umbel.work import LocalTraining
+from umbel.runs.config import write
+from umbel.runs.experiment import Experiment
 
 PRIVACY = Privacy(clip=1.0, noise_multiplier=8.0)
 LOCAL = LocalTraining(epochs=1, batch_size=8)

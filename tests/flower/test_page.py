@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.flower.deployment import Deployment, free_port
-from umbel.folder import RunFolder
-from umbel.privacy import Privacy
+from umbel.engines.privacy import Privacy
+from umbel.runs.folder import RunFolder
 
 pytestmark = [
     pytest.mark.xdist_group("deployment"),  # one at a time: they take both cores

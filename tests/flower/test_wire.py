@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engines.test_equality import WORKS
-from umbel.config import plain
-from umbel.flower import wire
+from umbel.client.work import LocalTraining, Work
+from umbel.flower import messages as wire
 from umbel.flower.arrays import RefusedError
-from umbel.flower.wire import Asked
-from umbel.work import LocalTraining, Work
+from umbel.flower.messages import Asked
+from umbel.runs.config import plain
 
 MAX_BYTES = 10_000
 

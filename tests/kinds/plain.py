@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.seeds import Stream, client_seeds
-from umbel.work import LocalTraining
 
 Loss = Callable[[Tensor, Tensor], Tensor]
 """Outputs and y of a mini-batch -> the mean loss ()."""

@@ -27,9 +27,9 @@ from tests.kinds.networks import (
     normed,
 )
 from tests.kinds.plain import Loss, federated_averaging
+from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
 from umbel.data.federation import Federation
 from umbel.engines import Sequential, Vectorised
-from umbel.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
 
 SIZES, TESTS = (11, 6, 9, 4), 5
 """Training examples of each client, and test examples; mini-batches of 4 and of 1 are left over."""

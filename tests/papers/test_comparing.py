@@ -9,13 +9,13 @@ import pytest
 
 from umbel.algorithms import FedAvg
 from umbel.data.scenarios import ROTATED_DIGITS
-from umbel.experiment import Experiment
-from umbel.models import MLP
+from umbel.networks import MLP
 from umbel.papers.base import Cell, Course, Published, Reproduction, Sweep, number_of, slug
 from umbel.papers.comparing import compared, has_order, reversals, summary
 from umbel.papers.figures import charts
 from umbel.papers.results import Found, Made, Results, course
 from umbel.papers.tables import tables
+from umbel.runs.experiment import Experiment
 
 ANY = Experiment(ROTATED_DIGITS, MLP(), FedAvg(), rounds=100)
 

@@ -10,15 +10,15 @@ import pytest
 
 from umbel.algorithms import FLACC, FedAvg
 from umbel.checks import UsageError
+from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
-from umbel.experiment import Experiment
-from umbel.folder import RunFolder
-from umbel.models import MLP
+from umbel.networks import MLP
 from umbel.papers.base import Cell, Course, Reproduction, Size
 from umbel.papers.making import pieces, results
-from umbel.records import Record
-from umbel.work import LocalTraining
+from umbel.runs.experiment import Experiment
+from umbel.runs.folder import RunFolder
+from umbel.runs.records import Record
 
 SMALL = replace(ROTATED_DIGITS, clients=8, examples=(20,))
 LOCAL = LocalTraining(epochs=1)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from umbel.papers.measures import KNOWN, OF_COURSES, OF_RECORDS, TITLES, series, title
-from umbel.records import Record
+from umbel.runs.records import Record
 
 
 def course(**columns: Sequence[float | None]) -> list[Record]:

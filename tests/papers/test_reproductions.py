@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.shell import Shell
-from umbel.config import plain, structured
-from umbel.experiment import Experiment
 from umbel.papers import REPRODUCTIONS, SIZES, Reproduction, Size
 from umbel.papers.measures import KNOWN
 from umbel.papers.page import page
 from umbel.papers.results import KEPT, Results
+from umbel.runs.config import plain, structured
+from umbel.runs.experiment import Experiment
 
 HEADLINES = {
     *("flacc-table1", "flacc-table4", "flacc-table5", "flacc-table6", "flacc-fig8"),

@@ -18,15 +18,15 @@ from typing import Any
 import numpy as np
 
 from umbel.algorithms import FLACC, IFCA
-from umbel.config import read
+from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.data.sources import Sources
 from umbel.engines.wrappers import Faults
-from umbel.execution import advance, execute
-from umbel.experiment import Experiment
-from umbel.folder import RunFolder
-from umbel.shipped import find_experiment
-from umbel.work import LocalTraining
+from umbel.runs.config import read
+from umbel.runs.execution import advance, execute
+from umbel.runs.experiment import Experiment
+from umbel.runs.folder import RunFolder
+from umbel.runs.library import find_experiment
 
 NASTY = "<script>alert(1)</script>"
 """A name that would be a program if it were not escaped."""

@@ -14,9 +14,9 @@ import pytest
 from tests.report.pages import NASTY, Page, compared, made, many, own, unpacked
 from tests.shell import Shell
 from umbel.checks import UsageError
-from umbel.folder import RunFolder
 from umbel.report import write_report
 from umbel.report.packing import packed
+from umbel.runs.folder import RunFolder
 
 graph_objects = pytest.importorskip(
     "plotly.graph_objects", reason="the extra umbel[report] is not installed"

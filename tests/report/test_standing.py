@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.report.pages import Page, beside_baselines, made
-from umbel.config import read
-from umbel.folder import RunFolder
 from umbel.report.contenders import Contender, contenders, gains, standing
 from umbel.report.fates import fates
 from umbel.report.leading import leads, verdict
 from umbel.report.writing import write_report
-from umbel.shipped import find_experiment
+from umbel.runs.config import read
+from umbel.runs.folder import RunFolder
+from umbel.runs.library import find_experiment
 
 SCENARIO = read(find_experiment("fedavg-digits")).scenario
 OTHER = read(find_experiment("fedavg-digits"), ["scenario.clients=8"]).scenario

@@ -12,11 +12,11 @@ from torch.nn.functional import cross_entropy
 
 from tests.federations import blobs, each_its_own, mlp
 from umbel.checks import UsageError
+from umbel.client.net import Net
+from umbel.client.optimizers import SGD, Adam
+from umbel.client.work import LocalTraining
 from umbel.engines import Sequential
 from umbel.flow import Request
-from umbel.net import Net
-from umbel.optimizers import SGD, Adam
-from umbel.work import LocalTraining
 
 Parameters = Iterator[nn.Parameter]
 

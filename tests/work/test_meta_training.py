@@ -10,11 +10,11 @@ from torch.func import grad, jacrev
 from torch.nn.functional import cross_entropy
 
 from tests.federations import blobs, each_its_own, mlp
+from umbel.client.net import Net
+from umbel.client.work import LocalTraining, MetaTraining
+from umbel.client.work.meta_training import Variant
 from umbel.engines import Sequential
 from umbel.flow import Request
-from umbel.net import Net
-from umbel.work import LocalTraining, MetaTraining
-from umbel.work.meta_training import Variant
 
 NET: Net = mlp(dtype=torch.float64)
 THETA = NET.new(0)

@@ -8,12 +8,9 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from tests.federations import blobs, each_its_own, mlp
-from umbel.data.federation import Federation
-from umbel.engines import Sequential
-from umbel.flow import Request
-from umbel.net import Net
-from umbel.objectives import CLASSIFICATION, REGRESSION
-from umbel.work import (
+from umbel.client.net import Net
+from umbel.client.objectives import CLASSIFICATION, REGRESSION
+from umbel.client.work import (
     MEMORY,
     Evaluation,
     LocalTraining,
@@ -22,6 +19,9 @@ from umbel.work import (
     MixtureWeights,
     Work,
 )
+from umbel.data.federation import Federation
+from umbel.engines import Sequential
+from umbel.flow import Request
 
 NET = mlp(dtype=torch.float64)
 MODELS = torch.stack([NET.new(seed) for seed in range(3)])

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from tests.federations import each_its_own
+from umbel.client.net import Net
+from umbel.client.objectives import REGRESSION
+from umbel.client.work import MEMORY, LocalTraining, MoreauTraining
 from umbel.data.federation import Federation
 from umbel.engines import Sequential
 from umbel.flow import Request
-from umbel.net import Net
-from umbel.objectives import REGRESSION
-from umbel.work import MEMORY, LocalTraining, MoreauTraining
 
 
 def do(work: MoreauTraining) -> dict[str, Tensor]:

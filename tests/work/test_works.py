@@ -11,13 +11,10 @@ from torch.nn.functional import cross_entropy
 
 from tests.federations import blobs, each_its_own, mlp
 from umbel.checks import UsageError
-from umbel.data.federation import Federation
-from umbel.engines import Sequential
-from umbel.flow import Replies, Request
-from umbel.net import Net
-from umbel.objectives import REGRESSION
-from umbel.shard import SLICE, in_order
-from umbel.work import (
+from umbel.client.batches import SLICE, in_order
+from umbel.client.net import Net
+from umbel.client.objectives import REGRESSION
+from umbel.client.work import (
     ChooseByLoss,
     ChooseJointly,
     Evaluation,
@@ -31,7 +28,10 @@ from umbel.work import (
     TrainAndGradient,
     Work,
 )
-from umbel.work.choose_jointly import Reduction, Sign, Similarity
+from umbel.client.work.choose_jointly import Reduction, Sign, Similarity
+from umbel.data.federation import Federation
+from umbel.engines import Sequential
+from umbel.flow import Replies, Request
 
 NET = mlp(dtype=torch.float64)
 MODELS = torch.stack([NET.new(seed) for seed in range(4)])

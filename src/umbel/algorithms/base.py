@@ -10,14 +10,14 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from umbel.aggregation import Averaging
-from umbel.ask import Context, losses, train_summed
 from umbel.checks import check
+from umbel.client.layout import Layout
+from umbel.client.work import LocalTraining
 from umbel.flow import Flow, Rows
-from umbel.layout import Layout
+from umbel.server.aggregation import Averaging
+from umbel.server.ask import Context, losses, train_summed
 from umbel.settings import Settings
 from umbel.summary import in_short
-from umbel.work import LocalTraining
 
 KEPT = 200
 """Of more clients than these, a method's evidence is about so many."""

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from umbel.aggregation import Averaging
 from umbel.algorithms.base import (
     Algorithm,
     Assigned,
@@ -22,13 +21,14 @@ from umbel.algorithms.base import (
     check_num_clusters,
     spread,
 )
-from umbel.answers import Features
-from umbel.ask import Context, features, gradients, train
 from umbel.checks import check
-from umbel.clustering import leading_projection, match_labels, spectral
+from umbel.client.layout import Layout
+from umbel.client.work import Gradient, LocalTraining
 from umbel.flow import Flow, Rows
-from umbel.layout import Layout
-from umbel.work import Gradient, LocalTraining
+from umbel.server.aggregation import Averaging
+from umbel.server.answers import Features
+from umbel.server.ask import Context, features, gradients, train
+from umbel.server.clustering import leading_projection, match_labels, spectral
 
 SHOWN_VALUES = 20
 """So many singular values are evidence."""

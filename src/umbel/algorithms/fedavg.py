@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from umbel.aggregation import Averaging
 from umbel.algorithms.base import Algorithm, Setup, State, federate, one_model
-from umbel.ask import Context
+from umbel.client.work import LocalTraining
 from umbel.flow import Flow
-from umbel.work import LocalTraining
+from umbel.server.aggregation import Averaging
+from umbel.server.ask import Context
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from umbel.aggregation import Averaging
 from umbel.algorithms.base import Algorithm, Served, Setup, State, check_no_pull, spread
-from umbel.answers import TrainedWithMemory
-from umbel.ask import Context, mixture_weights, train_mixture
 from umbel.checks import check
+from umbel.client.work import LocalTraining
 from umbel.flow import Flow, Rows
-from umbel.work import LocalTraining
+from umbel.server.aggregation import Averaging
+from umbel.server.answers import TrainedWithMemory
+from umbel.server.ask import Context, mixture_weights, train_mixture
 
 
 @dataclass(frozen=True)

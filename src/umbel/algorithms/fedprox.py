@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from umbel.aggregation import Averaging
 from umbel.algorithms.base import Algorithm, Setup, State, federate, one_model
-from umbel.ask import Context
 from umbel.checks import check
+from umbel.client.work import LocalTraining
 from umbel.flow import Flow
-from umbel.work import LocalTraining
+from umbel.server.aggregation import Averaging
+from umbel.server.ask import Context
 
 
 @dataclass(frozen=True)

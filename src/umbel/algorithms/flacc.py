@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from umbel.aggregation import Averaging
 from umbel.algorithms.base import (
     Algorithm,
     Assigned,
@@ -23,13 +22,14 @@ from umbel.algorithms.base import (
     one_model,
     spread,
 )
-from umbel.answers import Trained
-from umbel.ask import Context, train, train_with_gradient
 from umbel.checks import UsageError, check
-from umbel.clustering import cosine_similarity
+from umbel.client.work import LocalTraining
 from umbel.flow import Flow, Rows
+from umbel.server.aggregation import Averaging
+from umbel.server.answers import Trained
+from umbel.server.ask import Context, train, train_with_gradient
+from umbel.server.clustering import cosine_similarity
 from umbel.summary import in_short
-from umbel.work import LocalTraining
 
 
 @dataclass(frozen=True)

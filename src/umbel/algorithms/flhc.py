@@ -10,7 +10,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from umbel.aggregation import Averaging, cluster_mean
 from umbel.algorithms.base import (
     Algorithm,
     Assigned,
@@ -21,11 +20,12 @@ from umbel.algorithms.base import (
     one_model,
     spread,
 )
-from umbel.ask import Context, train
 from umbel.checks import check
-from umbel.clustering import agglomerate, check_cut, distances
+from umbel.client.work import LocalTraining
 from umbel.flow import Flow, Rows
-from umbel.work import LocalTraining
+from umbel.server.aggregation import Averaging, cluster_mean
+from umbel.server.ask import Context, train
+from umbel.server.clustering import agglomerate, check_cut, distances
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from umbel.aggregation import Averaging
 from umbel.algorithms.base import Algorithm, Known, Served, Setup, State, check_num_clusters, spread
-from umbel.answers import BestGradients, SummedBest
-from umbel.ask import Context, best_gradients, losses, train_best_summed
 from umbel.checks import check
+from umbel.client.work import Gradient, Judge, LocalTraining
 from umbel.flow import Flow, Rows
-from umbel.work import Gradient, Judge, LocalTraining
+from umbel.server.aggregation import Averaging
+from umbel.server.answers import BestGradients, SummedBest
+from umbel.server.ask import Context, best_gradients, losses, train_best_summed
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from umbel.aggregation import Averaging
 from umbel.algorithms.base import (
     Algorithm,
     Assigned,
@@ -21,10 +20,11 @@ from umbel.algorithms.base import (
     check_num_clusters,
     spread,
 )
-from umbel.ask import Context, joint_scores, train_jointly
 from umbel.checks import check
+from umbel.client.work import JointScore, LocalTraining
 from umbel.flow import Flow, Rows
-from umbel.work import JointScore, LocalTraining
+from umbel.server.aggregation import Averaging
+from umbel.server.ask import Context, joint_scores, train_jointly
 
 
 @dataclass(frozen=True)

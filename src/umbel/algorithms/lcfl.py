@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from umbel.aggregation import Averaging
 from umbel.algorithms.base import (
     Algorithm,
     Assigned,
@@ -21,15 +20,16 @@ from umbel.algorithms.base import (
     federate,
     spread,
 )
-from umbel.answers import Trained
-from umbel.ask import Context, losses, own_loss, train, train_with_gradient
 from umbel.checks import check
-from umbel.clusterers import Clusterer, KMedoids, joined, medoids, parted
-from umbel.clustering import distances
+from umbel.client.layout import Layout
+from umbel.client.work import LocalTraining, MeanLoss
 from umbel.flow import Flow, Rows
-from umbel.layout import Layout
+from umbel.server.aggregation import Averaging
+from umbel.server.answers import Trained
+from umbel.server.ask import Context, losses, own_loss, train, train_with_gradient
+from umbel.server.clusterers import Clusterer, KMedoids, joined, medoids, parted
+from umbel.server.clustering import distances
 from umbel.summary import in_short
-from umbel.work import LocalTraining, MeanLoss
 
 Metric = Literal["loss", "loss-gap", "parameters", "gradient", "update"]
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from umbel.algorithms.base import Algorithm, Setup, State
-from umbel.ask import Context, train
+from umbel.client.work import LocalTraining
 from umbel.flow import Flow, Rows
-from umbel.work import LocalTraining
+from umbel.server.ask import Context, train
 
 
 @dataclass(frozen=True)

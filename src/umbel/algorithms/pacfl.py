@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from umbel.aggregation import Averaging
 from umbel.algorithms.base import (
     Algorithm,
     Assigned,
@@ -23,11 +22,12 @@ from umbel.algorithms.base import (
     one_model,
     spread,
 )
-from umbel.ask import Context, principal_vectors
 from umbel.checks import check
-from umbel.clustering import agglomerate, check_cut, orthonormal_bases, principal_angles
+from umbel.client.work import LocalTraining
 from umbel.flow import Flow
-from umbel.work import LocalTraining
+from umbel.server.aggregation import Averaging
+from umbel.server.ask import Context, principal_vectors
+from umbel.server.clustering import agglomerate, check_cut, orthonormal_bases, principal_angles
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from umbel.aggregation import Averaging
 from umbel.algorithms.base import Algorithm, Served, Setup, State, check_no_pull, one_model
-from umbel.ask import Context, train, train_summed
 from umbel.checks import check
+from umbel.client.work import LocalTraining, MetaTraining
+from umbel.client.work.meta_training import Variant
 from umbel.flow import Flow, Rows
-from umbel.work import LocalTraining, MetaTraining
-from umbel.work.meta_training import Variant
+from umbel.server.aggregation import Averaging
+from umbel.server.ask import Context, train, train_summed
 
 
 @dataclass(frozen=True)

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from umbel.aggregation import Averaging
 from umbel.algorithms.base import Algorithm, Served, Setup, State, check_no_pull
-from umbel.ask import Context, train_personal
 from umbel.checks import check
+from umbel.client.work import LocalTraining, MoreauTraining
 from umbel.flow import Flow, Rows
-from umbel.work import LocalTraining, MoreauTraining
+from umbel.server.aggregation import Averaging
+from umbel.server.ask import Context, train_personal
 
 
 @dataclass(frozen=True)

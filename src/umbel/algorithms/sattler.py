@@ -11,14 +11,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from umbel.aggregation import Averaging
 from umbel.algorithms.base import Algorithm, Known, Setup, State, one_model, spread
-from umbel.answers import Gradients, Trained
-from umbel.ask import Context, gradients, train
 from umbel.checks import check
-from umbel.clustering import agglomerate, cosine_similarity
+from umbel.client.work import Gradient, LocalTraining
 from umbel.flow import Flow, Rows
-from umbel.work import Gradient, LocalTraining
+from umbel.server.aggregation import Averaging
+from umbel.server.answers import Gradients, Trained
+from umbel.server.ask import Context, gradients, train
+from umbel.server.clustering import agglomerate, cosine_similarity
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from umbel.checks import QuorumError, UsageError
 from umbel.cli.looking import how_far
 from umbel.cli.progress import progress
 from umbel.data.sources import Sources
-from umbel.execution import execute, execute_together
-from umbel.folder import RunFolder
+from umbel.runs.execution import execute, execute_together
+from umbel.runs.folder import RunFolder
 
 INTERRUPTED = 130
 

@@ -28,9 +28,9 @@ rounds_option = click.option(
 @data_dir_option
 def finish(run: Path, data_dir: Path | None) -> None:
     """End a RUN with the rounds that are done: write its models and clusters."""
-    from umbel import saving
     from umbel.cli.looking import print_run
-    from umbel.folder import RunFolder
+    from umbel.runs import saving
+    from umbel.runs.folder import RunFolder
 
     saving.finish(run, data_dir=data_dir)
     print_run(RunFolder.open(run))

@@ -10,10 +10,10 @@ import click
 from umbel.checks import InUseError, UsageError
 from umbel.cli.advancing import advance, advance_together, resumable, writing_to
 from umbel.data.sources import Sources
-from umbel.experiment import Experiment
-from umbel.folder import RunFolder
-from umbel.shipped import experiments_in
-from umbel.sweep import parts_of, sweep
+from umbel.runs.experiment import Experiment
+from umbel.runs.folder import RunFolder
+from umbel.runs.library import experiments_in
+from umbel.runs.sweep import parts_of, sweep
 from umbel.words import plural
 
 LINES = 4

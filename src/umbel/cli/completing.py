@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
-from umbel.catalogue import KINDS, entries
-from umbel.shipped import shipped_comparisons, shipped_experiments
+from umbel.cli.catalogue import KINDS, entries
+from umbel.runs.library import shipped_comparisons, shipped_experiments
 
 Completer = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from umbel.checks import check
-from umbel.rows import Table, Value
-from umbel.run_tables import OF_A_RUN, Results
+from umbel.runs.rows import Table, Value
+from umbel.runs.run_tables import OF_A_RUN, Results
 
 
 def rounds_of(at: str, most: int) -> list[int]:

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from umbel.checks import UsageError, check
-from umbel.config import read, write
-from umbel.shipped import find_experiment
+from umbel.runs.config import read, write
+from umbel.runs.library import find_experiment
 
 
 @click.group()
@@ -43,7 +43,7 @@ def spent(experiment: Path, folder: Path) -> None:
 def new(folder: Path, experiment: str | None) -> None:
     """Write a Flower app into a new FOLDER, ready for `flwr run FOLDER SUPERLINK`."""
     with _needing_flower():
-        from umbel.flower.new import write_app
+        from umbel.flower.scaffold import write_app
     text = None if experiment is None else write(read(find_experiment(experiment)))
     for file in write_app(folder, text):
         click.echo(file)

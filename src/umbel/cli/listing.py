@@ -9,13 +9,13 @@ from textwrap import fill
 
 import click
 
-from umbel.catalogue import KINDS, comparisons, entries, times
 from umbel.checks import UsageError
+from umbel.cli.catalogue import KINDS, comparisons, entries, times
 from umbel.cli.completing import complete_kinds
 from umbel.cli.options import Form, form_options
 from umbel.cli.printing import print_rows
-from umbel.problems import nearest
-from umbel.rows import Table
+from umbel.runs.config_errors import nearest
+from umbel.runs.rows import Table
 from umbel.words import plural
 
 THINGS = {"papers": "paper result"}

@@ -11,10 +11,10 @@ from umbel.checks import check
 from umbel.cli.completing import complete_runs
 from umbel.cli.options import Form, form_options
 from umbel.cli.printing import print_rows
-from umbel.rows import Table
+from umbel.runs.rows import Table
 
 if TYPE_CHECKING:
-    from umbel.folder import RunFolder
+    from umbel.runs.folder import RunFolder
 
 PLOT_HELP = "Draw it too, to a file that ends in .png, .svg, .pdf."
 
@@ -47,7 +47,7 @@ def show(
 
     With --json or --csv every run counts, finished or not, in RUN and in folders in it.
     """
-    from umbel.run_tables import results_of, run_folders
+    from umbel.runs.run_tables import results_of, run_folders
 
     if config:
         click.echo(_settings(run), nl=False)
@@ -65,7 +65,7 @@ def show(
 
 def _settings(run: Path) -> str:
     """The file that says what is run, as it is."""
-    from umbel.folder import RunFolder
+    from umbel.runs.folder import RunFolder
 
     return RunFolder.open(run).file("experiment.toml").read_text(encoding="utf-8")
 
@@ -74,10 +74,10 @@ def _print_results(run: Path, at: str | None, reach: str | None) -> None:
     """One run in detail, or a table of several."""
     from rich.console import Console
 
-    from umbel import tables
     from umbel.cli.courses import goal_of, rounds_of
-    from umbel.folder import RunFolder
-    from umbel.outcomes import Outcome
+    from umbel.report import terminal as tables
+    from umbel.runs.folder import RunFolder
+    from umbel.runs.outcomes import Outcome
 
     folders = [RunFolder(path.parent) for path in sorted(run.glob("*/experiment.toml"))]
     if not folders:
@@ -109,9 +109,9 @@ def assign(run: Path, data: Path, form: Form | None) -> None:
     """
     from rich.console import Console
 
-    from umbel import tables
     from umbel.data.scenarios.folder import read_clients
-    from umbel.execution import load
+    from umbel.report import terminal as tables
+    from umbel.runs.execution import load
 
     result = load(run)
     found = result.assign(read_clients(data, result.made_for[0].num_classes))
@@ -137,10 +137,10 @@ def estimate_clusters(run: Path, plot: Path | None, form: Form | None) -> None:
     """
     from rich.console import Console
 
-    from umbel import tables
-    from umbel.cluster_count import count_clusters
-    from umbel.execution import load
-    from umbel.plots import check_format, draw_singular_values
+    from umbel.report import terminal as tables
+    from umbel.report.plots import check_format, draw_singular_values
+    from umbel.runs.execution import load
+    from umbel.server.cluster_count import count_clusters
 
     if plot is not None:
         check_format(plot)
@@ -161,7 +161,7 @@ def print_run(folder: RunFolder) -> None:
     """The last round of a run, and its clusters if it is finished."""
     from rich.console import Console
 
-    from umbel import tables
+    from umbel.report import terminal as tables
 
     console, records = Console(), folder.records()
     clients = folder.clients() if folder.finished else []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from umbel.cli.options import Form
-from umbel.rows import Table
+from umbel.runs.rows import Table
 
 
 def print_rows(table: Table, form: Form) -> None:

@@ -11,8 +11,8 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from umbel import tables
-from umbel.records import Record
+from umbel.report import terminal as tables
+from umbel.runs.records import Record
 
 RECENT = 20
 """Rounds by which the time left is told."""

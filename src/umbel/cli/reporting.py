@@ -11,7 +11,7 @@ from umbel.checks import check
 from umbel.cli.completing import complete_runs
 
 if TYPE_CHECKING:
-    from umbel.model_export import Format
+    from umbel.runs.model_export import Format
 
 COURSES = ("tensorboard", "mlflow")
 MODELS = ("onnx", "torch", "safetensors")
@@ -61,11 +61,11 @@ def export(
     The course goes to TensorBoard or MLflow, a model into an ONNX file, a program of torch.export
     (torch), or a file of its tensors (safetensors).
     """
-    from umbel import exporting
-    from umbel.execution import load
-    from umbel.folder import RunFolder
-    from umbel.model_export import export_model
-    from umbel.own import find_net
+    from umbel.report import exporting
+    from umbel.runs.execution import load
+    from umbel.runs.folder import RunFolder
+    from umbel.runs.model_export import export_model
+    from umbel.runs.own import find_net
 
     folder = RunFolder.open(run)
     if to in COURSES:

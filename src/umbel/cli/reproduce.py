@@ -10,7 +10,7 @@ import click
 from umbel.checks import UsageError
 from umbel.cli.completing import complete_papers
 from umbel.cli.options import data_dir_option, runs_dir_option
-from umbel.problems import nearest
+from umbel.runs.config_errors import nearest
 
 if TYPE_CHECKING:
     from umbel.papers import Reproduction, Size
@@ -52,7 +52,7 @@ def reproduce(
     from umbel.papers.figures import charts
     from umbel.papers.making import pieces, results
     from umbel.papers.tables import tables
-    from umbel.plots import draw
+    from umbel.report.plots import draw
 
     wanted = _find(name)
     count = seeds or wanted.seeds[size]

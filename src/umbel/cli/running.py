@@ -29,13 +29,13 @@ def run(
     max_time: str | None,
 ) -> None:
     """Run one EXPERIMENT: a TOML file, or the name of one that `umbel list experiments` shows."""
-    from umbel.budget import Budget
     from umbel.cli.advancing import advance, writing_to
     from umbel.cli.looking import print_run
-    from umbel.config import read
     from umbel.data.sources import Sources
-    from umbel.folder import RunFolder
-    from umbel.shipped import find_experiment
+    from umbel.runs.budget import Budget
+    from umbel.runs.config import read
+    from umbel.runs.folder import RunFolder
+    from umbel.runs.library import find_experiment
 
     budget = Budget.of(until, max_time)
     chosen = read(find_experiment(experiment), settings)
@@ -68,8 +68,8 @@ def resume(
     from umbel.cli.advancing import advance
     from umbel.cli.looking import print_run
     from umbel.data.sources import Sources
-    from umbel.folder import RunFolder
-    from umbel.saving import reopened, replan
+    from umbel.runs.folder import RunFolder
+    from umbel.runs.saving import reopened, replan
 
     folder = RunFolder.open(run)
     if rounds is not None or until or max_time is not None:
@@ -106,13 +106,13 @@ def compare(
     """
     from rich.console import Console
 
-    from umbel import tables
     from umbel.cli.comparing import make_all, sweeps_in
     from umbel.cli.printing import print_rows
     from umbel.data.sources import Sources
-    from umbel.outcomes import Outcome
-    from umbel.run_tables import results_of
-    from umbel.shipped import find_comparison
+    from umbel.report import terminal as tables
+    from umbel.runs.library import find_comparison
+    from umbel.runs.outcomes import Outcome
+    from umbel.runs.run_tables import results_of
 
     source = find_comparison(folder)
     experiments = sweeps_in(source, settings)

@@ -13,13 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from umbel.checks import check
+from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
 from umbel.data.dataframes import check_columns, check_rows
 from umbel.data.datasets import Dataset, arrays_of
 from umbel.data.given import in_order, listed, pair
 from umbel.data.labels import check_labels, check_no_indicators
 from umbel.data.values import inputs, targets
 from umbel.notebooks import cut
-from umbel.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
 from umbel.seeds import Stream, generator
 from umbel.summary import counted, in_short
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from umbel.checks import UsageError, check
-from umbel.shard import IGNORED
+from umbel.client.batches import IGNORED
 
 
 def check_no_indicators(targets: Sequence[Tensor], num_classes: int | None) -> None:

@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from umbel.checks import UsageError, check
+from umbel.client.net import Net, Precision
+from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
 from umbel.data.federation import Federation, Split
 from umbel.engines.fit import check_fit, sample
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Engine, Request, Rows
-from umbel.net import Net, Precision
 from umbel.settings import Settings
-from umbel.work import Gradient, LocalTraining, MeanLoss, Work
 
 log = logging.getLogger(__name__)
 

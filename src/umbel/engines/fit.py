@@ -13,11 +13,11 @@ import torch
 from torch import Tensor
 
 from umbel.checks import UsageError, check
+from umbel.client.batches import Batch
+from umbel.client.net import Net
+from umbel.client.objectives import BINARY, CLASSIFICATION
+from umbel.client.work import Work
 from umbel.data.federation import Federation
-from umbel.net import Net
-from umbel.objectives import BINARY, CLASSIFICATION
-from umbel.shard import Batch
-from umbel.work import Work
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from umbel.checks import UsageError
+from umbel.engines.privacy import Privacy
+from umbel.engines.validation import promises
 from umbel.flow import Engine, Replies, Request
-from umbel.privacy import Privacy
 from umbel.seeds import Stream, seed_of
-from umbel.validation import promises
 
 log = logging.getLogger(__name__)
 

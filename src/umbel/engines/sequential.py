@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from umbel.client.batches import Plan, Shard, Step, Steps, in_order
+from umbel.client.net import Net
+from umbel.client.work import Work
 from umbel.data.federation import Federation
 from umbel.engines.columns import Columns
 from umbel.engines.storage import store
 from umbel.flow import Replies, Request
-from umbel.net import Net
-from umbel.shard import Plan, Shard, Step, Steps, in_order
-from umbel.work import Work
 
 
 class Sequential:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from umbel.client.work import Work
 from umbel.data.federation import Federation, Split
 from umbel.summary import in_short
-from umbel.work import Work
 
 
 @dataclass(frozen=True)

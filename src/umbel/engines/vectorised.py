@@ -11,12 +11,12 @@ from torch import Tensor
 from torch.func import vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from umbel.client.batches import Plan, Shard, Step, Steps, in_order
+from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.engines.columns import Columns
 from umbel.engines.storage import store
 from umbel.flow import Replies, Request
-from umbel.net import Net
-from umbel.shard import Plan, Shard, Step, Steps, in_order
 
 CACHE_MB, MEMORY_MB = 48, {"cpu": 512, "cuda": 4096}
 """The working set of a chunk must fit in memory, and should stay in a CPU's cache during training,

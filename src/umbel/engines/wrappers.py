@@ -14,12 +14,12 @@ from torch import Tensor
 
 from umbel.checks import QuorumError as QuorumError
 from umbel.checks import check
+from umbel.client.work import MEMORY
+from umbel.engines.validation import DIVERGED, Limits, assemble, bad_values, promises
 from umbel.flow import Engine, Replies, Request
 from umbel.reduction import Sums
 from umbel.seeds import Stream, generator
 from umbel.settings import Settings
-from umbel.validation import DIVERGED, Limits, assemble, bad_values, promises
-from umbel.work import MEMORY
 
 log = logging.getLogger(__name__)
 

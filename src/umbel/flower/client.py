@@ -14,18 +14,18 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from torch import Tensor
 
-from umbel.config import read
+from umbel.client.net import Net
+from umbel.client.work import MEMORY
 from umbel.data.federation import Federation
 from umbel.engines import make_engine
 from umbel.engines.private import Private
-from umbel.experiment import Experiment
 from umbel.flow import Engine, Request, Rows
-from umbel.flower import wire
+from umbel.flower import messages as wire
 from umbel.flower.arrays import RefusedError
 from umbel.flower.ledger import Ledger
 from umbel.flower.memory import memorise, recall
-from umbel.net import Net
-from umbel.work import MEMORY
+from umbel.runs.config import read
+from umbel.runs.experiment import Experiment
 
 log = logging.getLogger(__name__)
 

@@ -12,15 +12,15 @@ import torch
 from flwr.app import RecordDict
 from torch import Tensor
 
+from umbel.client.work import MEMORY
+from umbel.engines.validation import assemble, promises
 from umbel.flow import Replies, Request
-from umbel.flower import wire
+from umbel.flower import messages as wire
 from umbel.flower.arrays import HEADER_BYTES, RefusedError
+from umbel.flower.discovery import Meeting
 from umbel.flower.exchange import WORK, Reply, exchange
-from umbel.flower.meeting import Meeting
 from umbel.flower.memory import KEPT, digest
-from umbel.flower.roll import some
-from umbel.validation import assemble, promises
-from umbel.work import MEMORY
+from umbel.flower.registry import some
 
 log = logging.getLogger(__name__)
 

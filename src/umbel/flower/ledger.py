@@ -8,12 +8,12 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from umbel.checkpoint import replace_durably
 from umbel.checks import UsageError
+from umbel.engines.privacy import Privacy
 from umbel.flow import Request
 from umbel.flower.arrays import RefusedError
 from umbel.flower.memory import digest
-from umbel.privacy import Privacy
+from umbel.runs.checkpoint import replace_durably
 
 RELEASED, SECRET = "released.json", "secret"
 

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from umbel.checkpoint import replace_durably
+from umbel.runs.checkpoint import replace_durably
 
 KEPT = 2
 

@@ -10,16 +10,16 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from umbel import tables
 from umbel.checks import UsageError, check
-from umbel.config import read
-from umbel.execution import advance
-from umbel.experiment import Experiment
 from umbel.flower.client import model_name
+from umbel.flower.discovery import Meeting
 from umbel.flower.engine import FlowerEngine
-from umbel.flower.meeting import Meeting
-from umbel.flower.roll import Roll
-from umbel.folder import RunFolder
+from umbel.flower.registry import Roll
+from umbel.report import terminal as tables
+from umbel.runs.config import read
+from umbel.runs.execution import advance
+from umbel.runs.experiment import Experiment
+from umbel.runs.folder import RunFolder
 
 log = logging.getLogger(__name__)
 

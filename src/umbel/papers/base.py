@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar, get_args
 
-from umbel.experiment import Experiment
+from umbel.runs.experiment import Experiment
 
 Size = Literal["smoke", "reduced", "full"]
 """Seconds, to see that it runs; minutes on two cores; or what the paper did."""

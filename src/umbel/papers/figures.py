@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import nan
 
-from umbel.charts import Chart, Line
 from umbel.papers.base import Course, Reproduction, Spectrum, Sweep
 from umbel.papers.comparing import Compared, compared
 from umbel.papers.measures import title
 from umbel.papers.results import Found, Results
+from umbel.report.charts import Chart, Line
 
 Values = tuple[float, ...]
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from umbel.algorithms import IFCA, LCFL, FedAvg, LocalOnly
 from umbel.algorithms.base import Algorithm
+from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_MNIST_LCFL
 from umbel.data.scenarios.base import Scenario
-from umbel.experiment import Experiment
-from umbel.models import CNN, MLP, Model
+from umbel.networks import CNN, MLP, Model
 from umbel.papers.base import Cell, Course, Published, Reproduction, Size, pick, slug
-from umbel.work import LocalTraining
+from umbel.runs.experiment import Experiment
 
 LOCAL = LocalTraining(lr=0.02, epochs=10, batch_size=20, lr_decay=0.99)
 """Table I, rotated MNIST."""

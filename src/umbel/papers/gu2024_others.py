@@ -8,13 +8,13 @@ from typing import Any
 
 from umbel.algorithms import IFCA, FedAvg, LocalOnly
 from umbel.algorithms.base import Algorithm
+from umbel.client.work import LocalTraining
 from umbel.data.scenarios import LETTERS, ROTATED_CIFAR10
 from umbel.data.scenarios.base import Scenario
-from umbel.experiment import Experiment
-from umbel.models import CNN, MLP
+from umbel.networks import CNN, MLP
 from umbel.papers.base import Cell, Course, Reproduction, Size, pick, slug
 from umbel.papers.gu2024 import SEEDS, clusters_at, lcfl
-from umbel.work import LocalTraining
+from umbel.runs.experiment import Experiment
 
 Methods = Mapping[str, Algorithm[Any]]
 

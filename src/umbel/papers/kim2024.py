@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from umbel.aggregation import Averaging
 from umbel.algorithms import CFLGP, IFCA, Sattler
 from umbel.algorithms.base import Algorithm
+from umbel.client.work import Gradient, LocalTraining
 from umbel.data.scenarios.base import Scenario
-from umbel.experiment import Experiment
-from umbel.models import MLP
+from umbel.networks import MLP
 from umbel.papers.base import Published, Size, pick
-from umbel.work import Gradient, LocalTraining
+from umbel.runs.experiment import Experiment
+from umbel.server.aggregation import Averaging
 
 Methods = Mapping[str, Algorithm[Any]]
 

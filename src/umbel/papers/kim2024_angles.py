@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from umbel.data.scenarios import ROTATED_MNIST_8
 from umbel.data.scenarios.shifted import Shifted
-from umbel.experiment import Experiment
 from umbel.papers.base import (
     Cell,
     Course,
@@ -22,6 +21,7 @@ from umbel.papers.base import (
     slug,
 )
 from umbel.papers.kim2024 import by_gradients, mnist
+from umbel.runs.experiment import Experiment
 
 
 def _eight_angles(size: Size, clients: int) -> Shifted:

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from umbel.algorithms import CFLGP, FedEM
+from umbel.client.work import Gradient, LocalTraining
 from umbel.data.scenarios import ROTATED_MNIST_4
 from umbel.data.scenarios.shifted import Shifted
 from umbel.papers.base import Cell, Published, Reproduction, Size, Sweep, number_of, pick, slug
 from umbel.papers.kim2024 import LR, by_gradients, mnist
-from umbel.work import Gradient, LocalTraining
 
 BATCH = 100
 

@@ -6,18 +6,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from umbel.aggregation import Averaging
 from umbel.algorithms import CFLGP, IFCA, FedAvg, Sattler
 from umbel.algorithms.base import Algorithm
+from umbel.client.optimizers import Adam
+from umbel.client.work import LocalTraining
 from umbel.data.scenarios import (
     EMNIST_DIRICHLET,
     PERMUTED_CIFAR10,
     ChannelState,
 )
 from umbel.data.scenarios.base import Scenario
-from umbel.experiment import Experiment
-from umbel.models import CSIAutoencoder, LeNet, Model, ResNet18
-from umbel.optimizers import Adam
+from umbel.networks import CSIAutoencoder, LeNet, Model, ResNet18
 from umbel.papers.base import (
     Cell,
     Course,
@@ -28,7 +27,8 @@ from umbel.papers.base import (
     slug,
 )
 from umbel.papers.kim2024 import pair
-from umbel.work import LocalTraining
+from umbel.runs.experiment import Experiment
+from umbel.server.aggregation import Averaging
 
 Pair = tuple[Published, Published]
 """Accuracy, or NMSE in decibels, and ARI."""

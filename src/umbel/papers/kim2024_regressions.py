@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from umbel.algorithms import Sattler
+from umbel.client.work import Gradient, LocalTraining
 from umbel.data.scenarios.linear_regressions import LinearRegressions
-from umbel.experiment import Experiment
-from umbel.models import Linear
+from umbel.networks import Linear
 from umbel.papers.base import Cell, Published, Reproduction, Size, Sweep, number_of, pick, slug
 from umbel.papers.kim2024 import LR, by_gradients
-from umbel.work import Gradient, LocalTraining
+from umbel.runs.experiment import Experiment
 
 LINEAR_INITS = {"(i)": 0.8, "(ii)": 1.6}
 

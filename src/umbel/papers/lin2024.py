@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from umbel.aggregation import Averaging
 from umbel.algorithms import IFCA, Joint
 from umbel.algorithms.base import Algorithm
+from umbel.client.work import LocalTraining
 from umbel.data.scenarios import LIN_CIFAR10, LIN_EMNIST, LIN_FASHION_MNIST, LIN_MNIST
 from umbel.data.scenarios.overlapping_labels import OverlappingLabels
-from umbel.experiment import Experiment
-from umbel.models import MLP, CNNLin, Model
+from umbel.networks import MLP, CNNLin, Model
 from umbel.papers.base import Cell, Course, Published, Reproduction, Size, pick, slug
-from umbel.work import LocalTraining
+from umbel.runs.experiment import Experiment
+from umbel.server.aggregation import Averaging
 
 BASELINE = "baseline (loss alone)"
 

@@ -10,18 +10,18 @@ from pathlib import Path
 
 import numpy as np
 
-from umbel.cluster_count import singular_values
 from umbel.data.federation import Federation
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
-from umbel.execution import advance, execute_together, load
-from umbel.experiment import Experiment
-from umbel.folder import RunFolder
 from umbel.papers.base import Cell, Course, Reproduction, Size, Spectrum
 from umbel.papers.comparing import SAVED
 from umbel.papers.measures import measure, series
 from umbel.papers.results import Found, Results, course, made_here
-from umbel.records import Record
+from umbel.runs.execution import advance, execute_together, load
+from umbel.runs.experiment import Experiment
+from umbel.runs.folder import RunFolder
+from umbel.runs.records import Record
+from umbel.server.cluster_count import singular_values
 
 Report = Callable[[Record], None]
 

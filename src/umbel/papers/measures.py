@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import log10
 
-from umbel.cluster_count import largest_gap, singular_values
-from umbel.execution import load
-from umbel.folder import RunFolder
-from umbel.records import Record
+from umbel.runs.execution import load
+from umbel.runs.folder import RunFolder
+from umbel.runs.records import Record
+from umbel.server.cluster_count import largest_gap, singular_values
 
 OPTIMAL = 1.0 - 1e-9
 """An ARI from which on the clusters are the planted groups."""

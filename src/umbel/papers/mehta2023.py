@@ -18,6 +18,7 @@ from umbel.algorithms import (
     Sattler,
 )
 from umbel.algorithms.base import Algorithm
+from umbel.client.work import LocalTraining
 from umbel.data.scenarios import (
     GROUPED_CIFAR10,
     GROUPED_ROTATED_EMNIST,
@@ -25,10 +26,9 @@ from umbel.data.scenarios import (
     ROTATED_MNIST,
 )
 from umbel.data.scenarios.shifted import Shifted
-from umbel.experiment import Experiment
-from umbel.models import CNN, MLP
+from umbel.networks import CNN, MLP
 from umbel.papers.base import Cell, Published, Size, pick, slug
-from umbel.work import LocalTraining
+from umbel.runs.experiment import Experiment
 
 
 @dataclass(frozen=True)

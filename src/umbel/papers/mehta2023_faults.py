@@ -7,14 +7,14 @@ from typing import Any
 
 from umbel.algorithms import FLACC, FLHC, IFCA, FedAvg, LocalOnly, PerFedAvg, Sattler
 from umbel.algorithms.base import Algorithm
+from umbel.client.optimizers import Adam
+from umbel.client.work import LocalTraining
 from umbel.data.scenarios import BearingFaults, Natural
 from umbel.data.scenarios.base import Scenario
-from umbel.experiment import Experiment
-from umbel.models import CNN, CNN1D, Model
-from umbel.optimizers import Adam
+from umbel.networks import CNN, CNN1D, Model
 from umbel.papers.base import Cell, Course, Published, Reproduction, Size, Sweep, pick, slug
 from umbel.papers.mehta2023 import pfedme
-from umbel.work import LocalTraining
+from umbel.runs.experiment import Experiment
 
 TABLE_3: Mapping[str, Published] = {
     "NoFed": Published(85.17, 1.40),

@@ -16,7 +16,7 @@ from umbel.papers.comparing import Compared, compared, has_order, reversals
 from umbel.papers.figures import charts
 from umbel.papers.measures import title
 from umbel.papers.results import Results, kept
-from umbel.plots import draw
+from umbel.report.plots import draw
 from umbel.words import duration, plural
 
 HEAD = """# Fidelity

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from umbel.environment import environment
 from umbel.papers.base import Size
+from umbel.runs.environment import environment
 from umbel.words import plural
 
 KEPT = Path(__file__).parent / "kept"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import ceil, cos, pi, sin, sqrt
 
-from umbel.charts import Dot, Label, Scatter, Strip, Strips
+from umbel.report.charts import Dot, Label, Scatter, Strip, Strips
 from umbel.report.panels import Panel
 from umbel.report.reading import Client, Known
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from umbel.charts import Chart, Dot, Line, Strip, Strips, swarm
-from umbel.outcomes import Outcome, average, spread
-from umbel.records import Record
+from umbel.report.charts import Chart, Dot, Line, Strip, Strips, swarm
 from umbel.report.panels import Panel
+from umbel.runs.outcomes import Outcome, average, spread
+from umbel.runs.records import Record
 
 Methods = Sequence[tuple[str, Sequence[Outcome]]]
 Measure = Callable[[Record], float | None]

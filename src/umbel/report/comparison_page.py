@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from umbel.folder import RunFolder
-from umbel.outcomes import Outcome, by_method
 from umbel.report import comparing
 from umbel.report.comparing import Methods, Sheet
 from umbel.report.contenders import contenders, standing
@@ -15,6 +13,8 @@ from umbel.report.markup import Markup, Part, element, join, table
 from umbel.report.page import Section, figures, page
 from umbel.report.panels import Panel
 from umbel.report.reading import made_with
+from umbel.runs.folder import RunFolder
+from umbel.runs.outcomes import Outcome, by_method
 
 
 def comparison_page(name: str, folders: Sequence[RunFolder]) -> tuple[str, list[Panel]]:

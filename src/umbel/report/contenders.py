@@ -9,9 +9,9 @@ from typing import Any
 from umbel.algorithms import FedAvg, LocalOnly
 from umbel.algorithms.base import Algorithm
 from umbel.data.scenarios.base import Scenario
-from umbel.folder import RunFolder
-from umbel.outcomes import Outcome, by_method, mean
 from umbel.report.paired import Gain, Interval, interval
+from umbel.runs.folder import RunFolder
+from umbel.runs.outcomes import Outcome, by_method, mean
 
 BASELINES = ("local-only", "FedAvg")
 """What clients would have without a federation, and in one without clusters."""

@@ -6,7 +6,7 @@ from html import escape
 from itertools import groupby
 from math import ceil, floor, log10
 
-from umbel.charts import COLOURS, Chart, Line, turn
+from umbel.report.charts import COLOURS, Chart, Line, turn
 from umbel.report.pieces import DASHES, SYMBOLS, Spec, axis, named, note, upright, value
 
 MARKED = 15

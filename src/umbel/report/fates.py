@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from umbel.charts import Dot, Middle, Strip, Strips, swarm
+from umbel.report.charts import Dot, Middle, Strip, Strips, swarm
 from umbel.report.contenders import BASELINES, Contender, gains
 from umbel.report.leading import said
 from umbel.report.listing import listing

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from umbel.charts import Chart, Dot, Heatmap, Line, Mark, Scatter
-from umbel.evidence import Snapshot
+from umbel.report.charts import Chart, Dot, Heatmap, Line, Mark, Scatter
 from umbel.report.clients import said
 from umbel.report.panels import Panel
 from umbel.report.reading import Client, Known
 from umbel.report.rounds import course
 from umbel.report.trees import brackets, ordered_tree
+from umbel.runs.evidence import Snapshot
 
 MEASURES: Mapping[str, tuple[str, str]] = {
     "best_cross": ("Smallest cross-similarity of the best pair", "alpha-min-cross"),

@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import dist
 from statistics import fmean
 
-from umbel.charts import COLOURS, Chart, Figure, Heatmap, Scatter, Strips, turn
+from umbel.report.charts import COLOURS, Chart, Figure, Heatmap, Scatter, Strips, turn
 from umbel.report.curves import curves
 from umbel.report.pieces import SYMBOLS, Spec, axis, named, note, several, value
 from umbel.report.rows import strips

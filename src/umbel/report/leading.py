@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import inf
 
-from umbel.charts import Dot, Middle, Strip, Strips
+from umbel.report.charts import Dot, Middle, Strip, Strips
 from umbel.report.contenders import Contender, Standing, gains
 from umbel.report.paired import FEWEST, Interval
 from umbel.report.panels import Panel

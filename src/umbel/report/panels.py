@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from umbel.charts import Chart, Figure, Heatmap, Line, Scatter, Strip, Strips
+from umbel.report.charts import Chart, Figure, Heatmap, Line, Scatter, Strip, Strips
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from html import escape
 from math import isfinite
 from typing import Any
 
-from umbel.charts import COLOURS, turn
+from umbel.report.charts import COLOURS, turn
 
 SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
 DASHES = ("solid", "dash", "dashdot", "dot", "longdash")

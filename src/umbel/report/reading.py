@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from umbel import checkpoint
-from umbel.budget import Stop
-from umbel.charts import Mark
 from umbel.checks import UsageError, check
-from umbel.evidence import Snapshot
-from umbel.experiment import Experiment
-from umbel.folder import RunFolder
-from umbel.records import Record
-from umbel.scores import in_order_of_appearance
+from umbel.report.charts import Mark
+from umbel.runs import checkpoint
+from umbel.runs.budget import Stop
+from umbel.runs.evidence import Snapshot
+from umbel.runs.experiment import Experiment
+from umbel.runs.folder import RunFolder
+from umbel.runs.records import Record
+from umbel.runs.scores import in_order_of_appearance
 
 MOST_MARKS = 6
 """A method that splits again and again has only its first rounds of that marked."""

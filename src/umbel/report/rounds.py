@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from umbel.charts import Chart, Line
-from umbel.outcomes import MEGABYTE
-from umbel.records import Record
+from umbel.report.charts import Chart, Line
 from umbel.report.panels import Panel
 from umbel.report.reading import Known
+from umbel.runs.outcomes import MEGABYTE
+from umbel.runs.records import Record
 
 Measure = Callable[[Record], float | None]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html import escape
 
-from umbel.charts import COLOURS, Strips, turn
+from umbel.report.charts import COLOURS, Strips, turn
 from umbel.report.pieces import SYMBOLS, Spec, axis, note, several, upright
 
 

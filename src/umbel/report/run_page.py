@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from umbel.outcomes import MEGABYTE
-from umbel.own import OwnData
 from umbel.report import clients, rounds
 from umbel.report.grounds import grounds
 from umbel.report.listing import listing
@@ -13,6 +11,8 @@ from umbel.report.markup import Markup, Part, element, join, table
 from umbel.report.page import Section, figures, lines, page
 from umbel.report.panels import Panel
 from umbel.report.reading import Client, Known, made_with
+from umbel.runs.outcomes import MEGABYTE
+from umbel.runs.own import OwnData
 
 
 def run_page(known: Known) -> tuple[str, list[Panel]]:

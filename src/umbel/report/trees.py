@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.charts import Branch
+from umbel.report.charts import Branch
 
 
 @dataclass(frozen=True)

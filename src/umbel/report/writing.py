@@ -6,11 +6,11 @@ import importlib.util
 from pathlib import Path
 
 from umbel.checks import UsageError, check
-from umbel.folder import RunFolder
-from umbel.plots import draw
 from umbel.report.comparison_page import comparison_page
+from umbel.report.plots import draw
 from umbel.report.reading import Known
 from umbel.report.run_page import run_page
+from umbel.runs.folder import RunFolder
 
 
 def write_report(path: Path, out: Path | None = None, figures: Path | None = None) -> list[Path]:

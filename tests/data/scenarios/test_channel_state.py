@@ -11,11 +11,11 @@ import torch
 from scipy.io import savemat
 
 from umbel.checks import UsageError
+from umbel.client.objectives import REGRESSION
 from umbel.data.channels import ENVIRONMENTS, Environment, generated
 from umbel.data.scenarios import CHANNEL_STATE_5
 from umbel.data.scenarios.channel_state import ChannelState
 from umbel.data.sources import Sources
-from umbel.objectives import REGRESSION
 
 SMALL = ChannelState(clients=4, examples=20, test_fraction=0.25)
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from umbel.checks import UsageError
-from umbel.config import structured
 from umbel.data.federation import Federation
 from umbel.data.scenarios import (
     EMNIST_DIRICHLET,
@@ -23,6 +22,7 @@ from umbel.data.scenarios.shifted import Shifted
 from umbel.data.scenarios.together import Together
 from umbel.data.shifts import Rotate, SwapLabels
 from umbel.data.sources import Sources
+from umbel.runs.config import structured
 
 
 def upright(sources: Sources, name: str) -> dict[bytes, int]:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import umbel
-from umbel.config import structured
 from umbel.data.sources import Sources
-from umbel.experiment import Experiment
+from umbel.runs.config import structured
+from umbel.runs.experiment import Experiment
 
 SMALL = {"clients": 10, "examples": [20]}
 

@@ -14,7 +14,7 @@ from umbel.data.federation import Federation
 from umbel.data.partition import apportioned
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
-from umbel.problems import nearest
+from umbel.runs.config_errors import nearest
 from umbel.seeds import Stream, generator
 
 

@@ -7,8 +7,8 @@ from flwr.app import Context
 from umbel.data.federation import Federation
 from umbel.data.scenarios.folder import read_clients
 from umbel.data.sources import Sources
-from umbel.experiment import Experiment
 from umbel.flower import client_app, slice_of
+from umbel.runs.experiment import Experiment
 
 
 def load(context: Context, experiment: Experiment) -> Federation:

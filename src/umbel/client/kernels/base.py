@@ -1,0 +1,32 @@
+"""What a kernel is: a way to the same numbers."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+from umbel.client.batches import Batch, Shard
+from umbel.client.descent import Descent
+
+
+class Kernel(Protocol):
+    """How outputs, gradients and updates are computed; results differ by no more than rounding."""
+
+    def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Outputs in evaluation mode: (B, ...)."""
+        ...
+
+    def gradient(
+        self, theta: Tensor, batch: Batch, factors: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Forward and back in training mode: the gradient (num_weights,) of the mean loss, that
+        loss (), and the rest of theta (P - num_weights,) after the pass.
+
+        `factors` (B,), if given, multiply the examples' losses before the mean is taken.
+        """
+        ...
+
+    def descend(self, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
+        """The update (P,): theta after a step on each planned mini-batch, minus theta."""
+        ...

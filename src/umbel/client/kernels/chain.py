@@ -1,0 +1,58 @@
+"""The kernel of chains of linear layers: `Dense` where examples are of its form, else general."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+from torch import Tensor
+
+from umbel.client.batches import Batch, Shard, Step, Steps
+from umbel.client.descent import Descent
+from umbel.client.kernels.dense import Dense
+from umbel.client.kernels.general import General, step_by_step
+from umbel.client.kernels.stacked import Stacked
+from umbel.client.optimizers import SGD
+
+
+@dataclass(frozen=True)
+class Chain:
+    """Many models at once under `vmap`, without taking them apart."""
+
+    dense: Dense
+    general: General
+
+    def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
+        if not self.dense.takes(x):
+            return self.general.outputs(theta, x)
+        general = lambda one, examples: (self.general.outputs(one, examples),)  # noqa: E731
+        (result,) = Stacked(self.dense.outputs, general, by_example=True)(theta, x)
+        return result
+
+    def gradient(
+        self, theta: Tensor, batch: Batch, factors: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        if not self.dense.takes(batch.x, batch.y):
+            return self.general.gradient(theta, batch, factors)
+        shares = batch.shares(theta.dtype)
+        shares = shares if factors is None else shares * factors
+        gradient, loss = Stacked(self.dense.gradient, self._sums)(theta, batch.x, batch.y, shares)
+        return gradient, loss, theta[len(gradient) :]
+
+    def _sums(self, theta: Tensor, x: Tensor, y: Tensor, factors: Tensor) -> tuple[Tensor, ...]:
+        """Gradient of the sum of losses times factors (B,), and that sum; a chain has no rest."""
+        gradient, mean, _ = self.general.gradient(theta, Batch(x, y), factors)
+        return gradient * len(x), mean * len(x)
+
+    def descend(self, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
+        plain = type(descent.optimizer) is SGD
+        if not (plain and self.dense.takes(shard.x, shard.y)):
+            return step_by_step(self.gradient, theta, shard, descent)
+        fast = partial(self.dense.descend, descent, shard.x, shard.y)
+
+        def general(one: Tensor, rows: Tensor) -> tuple[Tensor]:
+            planned = Steps(rows, [Step(row, padded=True, may_be_empty=True) for row in rows])
+            return (self.general.descend(one, replace(shard, planned=planned), descent),)
+
+        (update,) = Stacked(fast, general)(theta, shard.planned.rows)
+        return update

@@ -1,0 +1,92 @@
+"""Any module: `torch.func` finds the gradient, and every step makes a new model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.func import functional_call, grad_and_value
+
+from umbel.checks import UsageError
+from umbel.client.batches import Batch, Shard
+from umbel.client.descent import Descent
+from umbel.client.kernels.modules import Modules
+from umbel.client.layout import unflatten
+from umbel.client.objectives import Objective
+
+Gradient: TypeAlias = Callable[[Tensor, Batch], tuple[Tensor, Tensor, Tensor]]
+"""As `Kernel.gradient`."""
+
+
+@dataclass(frozen=True)
+class General:
+    """One model at a time, or many through `vmap`."""
+
+    modules: Modules
+    objective: Objective
+    cast_to: torch.dtype | None = None  # what passes through the module are cast to
+
+    def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
+        tensors = self.modules.layout.tensors(theta)
+        with self._cast(x):
+            return one_tensor(functional_call(self.modules.evaluating, tensors, (x,)))
+
+    def gradient(
+        self, theta: Tensor, batch: Batch, factors: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        cut = self.modules.layout.num_weights
+        gradient, (loss, rest) = grad_and_value(self.loss, has_aux=True)(
+            theta[:cut], theta[cut:], batch, factors
+        )
+        return gradient, loss, rest
+
+    def descend(self, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
+        return step_by_step(self.gradient, theta, shard, descent)
+
+    def loss(
+        self, weights: Tensor, rest: Tensor, batch: Batch, factors: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Mean loss () in training mode, and the rest of theta after the pass."""
+        rest = rest.clone()  # the module updates its buffers in place
+        tensors = {
+            **unflatten(weights, self.modules.layout.weights),
+            **unflatten(rest, self.modules.layout.rest),
+            **{name: buffer.clone() for name, buffer in self.modules.scratch.items()},
+        }
+        with self._cast(batch.x):
+            outputs = one_tensor(functional_call(self.modules.training, tensors, (batch.x,)))
+        losses = self.objective.losses(outputs, batch.y)
+        return batch.mean(losses if factors is None else losses * factors), rest
+
+    def _cast(self, x: Tensor) -> AbstractContextManager[Any]:
+        return (
+            nullcontext() if self.cast_to is None else torch.autocast(x.device.type, self.cast_to)
+        )
+
+
+def step_by_step(gradient: Gradient, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
+    """The update (P,): theta after a step down each gradient, minus theta."""
+    received, memory = theta, None
+    for batch in shard.batches():
+        slope, _, rest = gradient(theta, batch)
+        cut = len(slope)
+        if memory is None:
+            memory = descent.optimizer.start(received[:cut])
+        if descent.proximal:
+            slope = slope + descent.proximal * (theta[:cut] - received[:cut])
+        theta, memory = descent.step(theta, slope, rest, memory, batch)
+    return theta - received
+
+
+def one_tensor(outputs: object) -> Tensor:
+    """The outputs of a network. Raises `UsageError` where they are anything but a tensor."""
+    if isinstance(outputs, Tensor):
+        return outputs
+    raise UsageError(
+        f"the network returns a {type(outputs).__name__}, and one tensor is needed: let its "
+        "forward return the outputs alone (nn.LSTM and the like return them first)"
+    )

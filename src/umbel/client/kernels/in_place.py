@@ -1,0 +1,81 @@
+"""One client after another: the steps of a descent in the memory of one module.
+
+Nothing is copied but the model received and the update. Images have their channels last in memory,
+which makes convolutions on a CPU faster.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from torch import Tensor, nn
+
+from umbel.client.batches import Batch, Shard
+from umbel.client.descent import Descent
+from umbel.client.kernels.general import General
+from umbel.client.layout import tensors_of
+
+IMAGES = (nn.Conv2d, nn.ConvTranspose2d)
+
+
+class InPlace:
+    """A module of one's own to train clients in; not for two threads at once."""
+
+    def __init__(self, general: General) -> None:
+        self.general = general
+        self.module = copy.deepcopy(general.modules.training)
+        self.images = any(isinstance(part, IMAGES) for part in self.module.modules())
+        if self.images:
+            self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        tensors, layout = tensors_of(self.module), general.modules.layout
+        self.weights = [tensors[entry.name] for entry in layout.weights]
+        self.tensors = [*self.weights, *(tensors[entry.name] for entry in layout.rest)]
+        scratch = [tensors[name] for name in general.modules.scratch]
+        self.scratch = [(buffer, buffer.clone()) for buffer in scratch]
+
+    def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
+        return self.general.outputs(theta, x)
+
+    def gradient(
+        self, theta: Tensor, batch: Batch, factors: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        return self.general.gradient(theta, batch, factors)
+
+    def descend(self, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
+        """The update (P,) after a step on each of the batches, which have no padding."""
+        received = self._load(theta)
+        memory = [descent.optimizer.start(weight.detach()) for weight in self.weights]
+        for batch in shard.batches():
+            gradients = torch.autograd.grad(self._loss(batch), self.weights, materialize_grads=True)
+            with torch.no_grad():
+                for n, (weight, gradient) in enumerate(zip(self.weights, gradients, strict=True)):
+                    if descent.proximal:
+                        gradient = gradient + descent.proximal * (weight - received[n])
+                    direction, memory[n] = descent.optimizer.step(gradient, weight, memory[n])
+                    weight.sub_(direction, alpha=descent.lr)
+        update = torch.empty_like(theta)
+        for into, new, old in zip(self._views(update), self.tensors, received, strict=True):
+            torch.sub(new.detach(), old, out=into)
+        return update
+
+    def _load(self, theta: Tensor) -> list[Tensor]:
+        received = self._views(theta)
+        with torch.no_grad():
+            for tensor, values in zip(self.tensors, received, strict=True):
+                tensor.copy_(values)
+            for buffer, start in self.scratch:
+                buffer.copy_(start)
+        return received
+
+    def _views(self, theta: Tensor) -> list[Tensor]:
+        parts = torch.split(theta, [tensor.numel() for tensor in self.tensors])
+        return [part.view(t.shape) for part, t in zip(parts, self.tensors, strict=True)]
+
+    def _loss(self, batch: Batch) -> Tensor:
+        x = batch.x
+        if self.images and x.dim() == 4:
+            x = x.contiguous(memory_format=torch.channels_last)
+        cast_to, losses = self.general.cast_to, self.general.objective.losses
+        with torch.autocast(x.device.type, cast_to, enabled=cast_to is not None):
+            return batch.mean(losses(self.module(x), batch.y))

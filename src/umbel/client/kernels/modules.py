@@ -1,0 +1,65 @@
+"""A module in both of its modes, and what of it is in theta."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from umbel.client.constants import constants_of, same, scratch_of
+from umbel.client.layout import Layout, layout_of
+from umbel.summary import in_short
+
+
+@dataclass(frozen=True)
+class Modules:
+    """Copies of one module: tensors that are in theta come from there, constants from here."""
+
+    training: nn.Module
+    evaluating: nn.Module
+    layout: Layout
+    dtype: torch.dtype  # of theta
+    scratch: Mapping[str, Tensor]  # buffers that a pass may write in, of the one in training
+
+    __repr__ = in_short
+
+    @classmethod
+    def of(cls, module: nn.Module, moving: Sequence[str]) -> Modules:
+        """Raises `UsageError` as `layout_of` does."""
+        training = module.train()
+        layout, dtype = layout_of(training, moving)
+        evaluating = copy.deepcopy(training).eval()
+        return cls(training, evaluating, layout, dtype, scratch_of(training, layout))
+
+    def to(self, device: torch.device) -> Modules:
+        """The same on another device."""
+        training = copy.deepcopy(self.training).to(device)
+        evaluating = copy.deepcopy(self.evaluating).to(device)
+        scratch = scratch_of(training, self.layout)
+        return replace(self, training=training, evaluating=evaluating, scratch=scratch)
+
+    def moved_constants(self, x: Tensor) -> list[str]:
+        """The names of the constants that training on x changes: none should be."""
+        constants, trained = constants_of(self.training, self.layout), copy.deepcopy(self.training)
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            trained(x)
+        after = dict(trained.named_buffers())
+        return [name for name, buffer in constants.items() if not same(buffer, after[name])]
+
+    def count_activations(self, x: Tensor) -> int:
+        """How many values the layers put out for one example, given a batch of one or more."""
+        counts = [0]
+
+        def count(_module: nn.Module, _inputs: object, output: object) -> None:
+            counts[0] += output.numel() if isinstance(output, Tensor) else 0
+
+        leaves = [part for part in self.evaluating.modules() if not list(part.children())]
+        hooks = [leaf.register_forward_hook(count) for leaf in leaves]
+        with torch.no_grad():
+            self.evaluating(x)
+        for hook in hooks:
+            hook.remove()
+        return counts[0] // len(x)

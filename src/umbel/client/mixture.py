@@ -1,0 +1,25 @@
+"""A mixture of several models as one module."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from umbel.client.objectives import Objective
+
+
+class Mixture(nn.Module):
+    """Puts out the mixed outputs of its models, each with its weight."""
+
+    def __init__(self, models: Sequence[nn.Module], weights: Tensor, objective: Objective) -> None:
+        super().__init__()
+        self.models = nn.ModuleList(models)
+        self.weights: Tensor
+        self.register_buffer("weights", weights)
+        self._mixed = objective.mixed
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Outputs (B, ...) as of one of the models."""
+        return self._mixed(torch.stack([model(x) for model in self.models]), self.weights)

@@ -1,0 +1,219 @@
+"""A torch module and a loss, seen as functions of one flat vector theta (P,).
+
+theta holds the trained parameters first, then frozen parameters and the buffers that training
+moves, such as the running statistics of batch normalisation. All other buffers, such as masks and
+tables of positions, are constants of the module: all models share those of the first one built.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.func import vmap
+
+from umbel.checks import check
+from umbel.client.batches import Batch, Shard
+from umbel.client.descent import Descent
+from umbel.client.kernels.base import Kernel
+from umbel.client.kernels.chain import Chain
+from umbel.client.kernels.dense import recognise
+from umbel.client.kernels.general import General
+from umbel.client.kernels.in_place import InPlace
+from umbel.client.kernels.modules import Modules
+from umbel.client.layout import Layout, tensors_of
+from umbel.client.objectives import CLASSIFICATION, OBJECTIVES, Objective
+from umbel.notebooks import cut
+from umbel.summary import counted
+
+KernelName: TypeAlias = Literal["general", "dense", "in-place"]
+"""How: any module, many at once if need be; a chain of linear layers; one after another."""
+
+Precision: TypeAlias = Literal["full", "bf16"]
+
+
+@dataclass(frozen=True)
+class Way:
+    """How a net computes; what it computes is the same."""
+
+    kernel: KernelName = "general"
+    precision: Precision = "full"
+    one_by_one: bool = False  # whether it goes through models one after another, without vmap
+
+
+class Net:
+    """Pure functions of theta, for any `nn.Module` that `build` makes.
+
+    `build` is called again for every new model, under a seed: a module's own initialisation is
+    what `new` returns. theta holds what a client trains and the statistics of torch's own
+    normalisations; buffers of your own that training moves, such as a running mean, are named by
+    patterns in `moving`. Raises `UsageError` where the module has nothing to train, where theta
+    would mix types, and for a pattern that names no buffer.
+    """
+
+    def __init__(
+        self,
+        build: Callable[[], nn.Module],
+        objective: Objective = CLASSIFICATION,
+        *,
+        moving: Sequence[str] = (),
+        modules: Modules | None = None,
+        way: Way | None = None,
+    ) -> None:
+        if isinstance(build, nn.Module):
+            raise TypeError(
+                "Net needs a function that builds the module, so that it can build it again under "
+                "another seed: write Net(lambda: MyModule(...)) instead of Net(MyModule(...))"
+            )
+        self.build, self.objective, self.moving = build, objective, tuple(moving)
+        self.way = way or Way()
+        self.modules = modules or Modules.of(_built(build, seed=0), moving)
+        self.kernel = _kernel(self.modules, objective, self.way)
+
+    def __repr__(self) -> str:
+        return f"Net: {type(self.modules.training).__name__}, {self._said}"
+
+    def _repr_html_(self) -> str:
+        entries = [(entry, "yes") for entry in self.layout.weights]
+        entries += [(entry, "no") for entry in self.layout.rest]
+        rows = [(e.name, str(tuple(e.shape)), f"{e.shape.numel():,}", on) for e, on in entries]
+        table = cut(("tensor", "shape", "values", "trained"), rows, repr(self), "tensors")
+        return table._repr_html_()
+
+    @property
+    def _said(self) -> str:
+        held = self.layout.num_values - self.layout.num_weights
+        kinds = [(objective, name) for name, objective in OBJECTIVES.items()]
+        for_what = [name for objective, name in kinds if objective is self.objective]
+        trained = counted(self.layout.num_weights, "trained value")
+        return f"{trained}{f' and {held:,} others' if held else ''}, " + (
+            for_what[0] if for_what else "an objective of its own"
+        )
+
+    @property
+    def layout(self) -> Layout:
+        """What the values of theta are."""
+        return self.modules.layout
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of theta."""
+        return self.modules.dtype
+
+    @property
+    def parts(self) -> list[nn.Module]:
+        """The module and every module inside it."""
+        return list(self.modules.training.modules())
+
+    def new(self, seed: int) -> Tensor:
+        """A freshly initialised model: theta (P,), a pure function of the seed."""
+        return self.flatten(_built(self.build, seed))
+
+    def flatten(self, module: nn.Module) -> Tensor:
+        """theta (P,) of a module of this kind."""
+        tensors = tensors_of(module)
+        entries = self.layout.weights + self.layout.rest
+        return torch.cat([tensors[entry.name].detach().flatten() for entry in entries])
+
+    def module(self, theta: Tensor) -> nn.Module:
+        """A new module that holds the values of theta, in evaluation mode."""
+        module = copy.deepcopy(self.modules.evaluating)
+        own = tensors_of(module)
+        with torch.no_grad():
+            for name, values in self.layout.tensors(theta).items():
+                own[name].copy_(values)
+        return module
+
+    def to(self, device: torch.device) -> Net:
+        """The same net, with the constants of its module on another device."""
+        return self._like(self.modules.to(device), self.way)
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether the module is a chain of linear layers, which `using` knows a faster way for."""
+        return recognise(self.modules.training, self.objective) is not None
+
+    def using(self, kernel: KernelName, precision: Precision = "full") -> Net:
+        """The same net, which computes in another way.
+
+        Raises `ValueError` where that can't be.
+        """
+        if kernel == "dense":
+            expected = "possible: only a chain of linear layers with ReLU between them is dense"
+            check(self.is_dense, "engine.kernel", kernel, expected)
+            check(precision == "full", "engine.precision", precision, '"full" with this kernel')
+        return self._like(self.modules, replace(self.way, kernel=kernel, precision=precision))
+
+    def one_by_one(self) -> Net:
+        """The same net, which goes through models one after another: any module can do that."""
+        return self._like(self.modules, replace(self.way, one_by_one=True))
+
+    def _like(self, modules: Modules, way: Way) -> Net:
+        return Net(self.build, self.objective, moving=self.moving, modules=modules, way=way)
+
+    def each(self, function: Callable[[Tensor], Tensor], models: Tensor) -> Tensor:
+        """What a function makes of each of `models` (K, P): (K, ...)."""
+        if self.way.one_by_one:
+            return torch.stack([function(theta) for theta in models])
+        found: Tensor = vmap(function)(models)
+        return found
+
+    def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
+        """Outputs in evaluation mode: (B, ...)."""
+        return self.kernel.outputs(theta, x)
+
+    def losses(self, theta: Tensor, batch: Batch) -> Tensor:
+        """Loss of each example in evaluation mode: (B,)."""
+        return self.objective.losses(self.outputs(theta, batch.x), batch.y)
+
+    def gradient(
+        self, theta: Tensor, batch: Batch, factors: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Gradient of the mean loss in training mode, and the rest of theta after the pass.
+
+        `factors` (B,), if given, multiply the examples' losses before the mean is taken.
+        The gradient has shape (num_weights,). The rest (P - num_weights,) has moved where the
+        module keeps statistics of what it saw, as batch normalisation does.
+        """
+        gradient, _, rest = self.kernel.gradient(theta, batch, factors)
+        return gradient, rest
+
+    def gradient_and_loss(self, theta: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Gradient (num_weights,) of the mean loss in training mode, and that loss ()."""
+        gradient, loss, _ = self.kernel.gradient(theta, batch)
+        return gradient, loss
+
+    def descend(self, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
+        """The update (P,): theta after a step on each planned mini-batch, minus theta."""
+        return self.kernel.descend(theta, shard, descent)
+
+    def training_loss(self, weights: Tensor, rest: Tensor, batch: Batch) -> Tensor:
+        """Mean loss () in training mode, which can be differentiated more than once."""
+        general = _general(self.modules, self.objective, self.way)
+        return general.loss(weights, rest, batch)[0]
+
+
+def _general(modules: Modules, objective: Objective, way: Way) -> General:
+    return General(modules, objective, torch.bfloat16 if way.precision == "bf16" else None)
+
+
+def _kernel(modules: Modules, objective: Objective, way: Way) -> Kernel:
+    general = _general(modules, objective, way)
+    if way.kernel == "in-place":
+        return InPlace(general)
+    dense = recognise(modules.training, objective) if way.kernel == "dense" else None
+    return general if dense is None else Chain(dense, general)
+
+
+def _built(build: Callable[[], nn.Module], seed: int) -> nn.Module:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = build()
+    if not isinstance(module, nn.Module):
+        kind = type(module).__name__
+        raise TypeError(f"Net: build returned a {kind}, which is not an nn.Module")
+    return module

@@ -1,0 +1,173 @@
+"""What a model is trained for and judged by, example by example."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, logsigmoid
+
+from umbel.checks import UsageError
+from umbel.client.batches import IGNORED
+
+
+def weighted_mean(outputs: Tensor, weights: Tensor) -> Tensor:
+    """Outputs (K, B, ...) of models and their weights (K,) -> (B, ...)."""
+    return (_column(weights, outputs) * outputs).sum(0)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What to make of a model's outputs (B, ...), given the examples' y (B, ...).
+
+    `mixed` turns the outputs of K models (K, B, ...) and their weights (K,) into the outputs of
+    their mixture, which `losses` and `correct` take as they take a model's.
+    """
+
+    losses: Callable[[Tensor, Tensor], Tensor]  # outputs, y -> (B,)
+    correct: Callable[[Tensor, Tensor], Tensor]  # outputs, y -> (B,), 1 where the model is right
+    mixed: Callable[[Tensor, Tensor], Tensor] = weighted_mean  # outputs, weights -> (B, ...)
+
+
+def _cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
+    _check_logits(outputs, y)
+    return _each(cross_entropy(outputs, y, reduction="none", ignore_index=IGNORED), y != IGNORED)
+
+
+def _right_class(outputs: Tensor, y: Tensor) -> Tensor:
+    return _each((outputs.argmax(1) == y).to(outputs.dtype), y != IGNORED)
+
+
+def _mixed_classes(outputs: Tensor, weights: Tensor) -> Tensor:
+    """Logarithms of the mixed probabilities: logits again, whose cross-entropy is
+    -log sum_k w_k p_k(y)."""
+    return (_column(weights.log(), outputs) + outputs.log_softmax(2)).logsumexp(0)
+
+
+def _squared_error(outputs: Tensor, y: Tensor) -> Tensor:
+    if not y.is_floating_point():
+        raise UsageError(
+            "y: whole numbers are class labels, and this network is trained for regression: "
+            "give y as floating-point numbers, or pass umbel.CLASSIFICATION to Net"
+        )
+    return _each((alike(outputs, y) - y) ** 2)
+
+
+def _unknown(outputs: Tensor, y: Tensor) -> Tensor:  # noqa: ARG001
+    return outputs.new_full((len(outputs),), torch.nan)
+
+
+def _binary_cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
+    logits = alike(outputs, y)
+    return _each(binary_cross_entropy_with_logits(logits, y.to(logits.dtype), reduction="none"))
+
+
+def _right_answers(outputs: Tensor, y: Tensor) -> Tensor:
+    logits = alike(outputs, y)
+    return _each(((logits > 0) == (y > 0.5)).to(logits.dtype))
+
+
+def _mixed_answers(outputs: Tensor, weights: Tensor) -> Tensor:
+    """Log-odds of the mixed probabilities."""
+    logs = _column(weights.log(), outputs)
+    yes, no = ((logs + logsigmoid(side)).logsumexp(0) for side in (outputs, -outputs))
+    return yes - no
+
+
+def alike(outputs: Tensor, y: Tensor) -> Tensor:
+    """Outputs in the shape of y, where they differ by nothing but dimensions of size 1.
+
+    Raises `UsageError` where they differ otherwise: broadcasting would compare every output with
+    every target.
+    """
+    if outputs.shape == y.shape:
+        return outputs
+    if _essential(outputs) != _essential(y):
+        raise UsageError(
+            f"the network's outputs have shape {_shape(outputs)} and the targets y {_shape(y)}: "
+            "they must be the same"
+        )
+    return outputs.reshape(y.shape)
+
+
+def _check_logits(outputs: Tensor, y: Tensor) -> None:
+    """Raise `UsageError` unless outputs (B, C, ...) are logits for labels (B, ...)."""
+    if y.is_floating_point():
+        raise UsageError(
+            "y: floating-point numbers are regression targets, and this network is trained for "
+            "classification: give labels as whole numbers, or pass umbel.REGRESSION (or "
+            "umbel.BINARY) to Net"
+        )
+    if outputs.dim() == y.dim() + 1 and outputs.shape[2:] == y.shape[1:]:
+        return
+    found = f"the network's outputs have shape {_shape(outputs)} and the labels y {_shape(y)}"
+    if outputs.dim() == y.dim() + 1 and outputs.shape[1:-1] == y.shape[1:]:
+        raise UsageError(
+            f"{found}: the classes must be dimension 1, before the others: end the network's "
+            "forward by outputs.movedim(-1, 1)"
+        )
+    if _essential(outputs) == _essential(y):
+        raise UsageError(
+            f"{found}, one output for each label: classification needs one for each class; for "
+            "yes or no pass umbel.BINARY to Net"
+        )
+    expected = ("B", "C", *map(str, y.shape[1:]))
+    raise UsageError(f"{found}: outputs must be ({', '.join(expected)}), C the number of classes")
+
+
+def _essential(values: Tensor) -> tuple[int, ...]:
+    """The shape of a batch (B, ...) without dimensions of size 1 behind the first."""
+    return (len(values), *(size for size in values.shape[1:] if size != 1))
+
+
+def _shape(values: Tensor) -> str:
+    """The shape of a batch, for messages."""
+    sizes = ["B", *map(str, values.shape[1:])]
+    return f"({', '.join(sizes)})" if len(sizes) > 1 else "(B,)"
+
+
+def _column(weights: Tensor, outputs: Tensor) -> Tensor:
+    """Weights (K,) in a form that multiplies outputs (K, B, ...)."""
+    return weights.reshape(-1, *[1] * (outputs.dim() - 1))
+
+
+def _each(values: Tensor, counts: Tensor | None = None) -> Tensor:
+    """One value per example: the mean over whatever an example has many of, or of those that count.
+
+    It is 0 for an example in which nothing counts.
+    """
+    if values.dim() == 1:
+        return values
+    if counts is None:
+        return values.flatten(1).mean(1)
+    kept = counts.flatten(1)
+    return values.flatten(1).where(kept, 0).sum(1) / kept.sum(1).clamp(min=1)
+
+
+CLASSIFICATION = Objective(_cross_entropy, _right_class, _mixed_classes)
+"""Cross-entropy of logits (B, C, ...) against labels (B, ...), scored by accuracy.
+
+Where an example has many labels, those of -100 do not count, and a mean over examples is one over
+the labels that count, as in `torch.nn.CrossEntropyLoss`. A mixture of models is that of their class
+probabilities."""
+
+REGRESSION = Objective(_squared_error, _unknown)
+"""Mean squared error of outputs and targets (B, ...); regression has no accuracy."""
+
+BINARY = Objective(_binary_cross_entropy, _right_answers, _mixed_answers)
+"""Binary cross-entropy of logits (B, ...) against answers 0 and 1 of the same shape, scored by the
+share of right answers: one output for yes or no, or one for each of several labels.
+
+A mixture of models is that of their probabilities."""
+
+ObjectiveName: TypeAlias = Literal["auto", "classification", "regression", "binary"]
+
+OBJECTIVES: Mapping[str, Objective] = {
+    "classification": CLASSIFICATION,
+    "regression": REGRESSION,
+    "binary": BINARY,
+}
+"""By the names that experiments use."""

@@ -1,0 +1,64 @@
+"""What clients compute, one idea a file."""
+
+from collections.abc import Mapping
+
+from umbel.client.work.base import MEMORY, Promise, Work
+from umbel.client.work.choose_by_loss import ChooseByLoss, Judge
+from umbel.client.work.choose_jointly import ChooseJointly, JointScore
+from umbel.client.work.evaluation import Evaluation
+from umbel.client.work.feature import Feature
+from umbel.client.work.gradient import Gradient
+from umbel.client.work.local_training import LocalTraining
+from umbel.client.work.mean_loss import MeanLoss
+from umbel.client.work.meta_training import MetaTraining
+from umbel.client.work.mixture_evaluation import MixtureEvaluation
+from umbel.client.work.mixture_training import MixtureTraining
+from umbel.client.work.mixture_weights import MixtureWeights
+from umbel.client.work.moreau_training import MoreauTraining
+from umbel.client.work.principal_vectors import PrincipalVectors
+from umbel.client.work.quantised import Quantised
+from umbel.client.work.train_and_gradient import TrainAndGradient
+
+WORKS: Mapping[str, type[Work]] = {
+    "choose-by-loss": ChooseByLoss,
+    "choose-jointly": ChooseJointly,
+    "evaluation": Evaluation,
+    "feature": Feature,
+    "gradient": Gradient,
+    "joint-score": JointScore,
+    "local-training": LocalTraining,
+    "mean-loss": MeanLoss,
+    "meta-training": MetaTraining,
+    "mixture-evaluation": MixtureEvaluation,
+    "mixture-training": MixtureTraining,
+    "mixture-weights": MixtureWeights,
+    "moreau-training": MoreauTraining,
+    "principal-vectors": PrincipalVectors,
+    "quantised": Quantised,
+    "train-and-gradient": TrainAndGradient,
+}
+"""What requests over a network call them."""
+
+__all__ = [
+    "MEMORY",
+    "WORKS",
+    "ChooseByLoss",
+    "ChooseJointly",
+    "Evaluation",
+    "Feature",
+    "Gradient",
+    "JointScore",
+    "Judge",
+    "LocalTraining",
+    "MeanLoss",
+    "MetaTraining",
+    "MixtureEvaluation",
+    "MixtureTraining",
+    "MixtureWeights",
+    "MoreauTraining",
+    "PrincipalVectors",
+    "Promise",
+    "Quantised",
+    "TrainAndGradient",
+    "Work",
+]

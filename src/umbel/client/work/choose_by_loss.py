@@ -1,0 +1,60 @@
+"""Pick the model that fits best, then work with it: the client's side of IFCA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from umbel.client.batches import Batch, Plan, Shard
+from umbel.client.net import Net
+from umbel.client.work.base import Promise, Work
+from umbel.client.work.mean_loss import MeanLoss, mean_losses
+
+Judge = Literal["all", "mini-batch"]
+
+
+@dataclass(frozen=True)
+class ChooseByLoss(Work):
+    """Do `then` with the one of `models` (K, P) whose training loss is lowest.
+
+    The loss is that of all training examples, or of the first mini-batch that `then` draws if it
+    draws any. The reply of `then`, and with it `chosen`, the number of the model, and `losses`
+    (K,).
+    """
+
+    then: Work
+    judge: Judge = "all"
+
+    def plan(self, num_examples: int, seed: int) -> Plan:
+        return self.then.plan(num_examples, seed)
+
+    @property
+    def draws(self) -> bool:
+        return self.then.draws
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        models = sent["models"]
+        losses = mean_losses(net, models, self._judged(shard))
+        chosen = losses.argmin()
+        theta = models.index_select(0, chosen[None])[0]
+        reply = self.then(net, shard, {**sent, "theta": theta})
+        return {**reply, "chosen": chosen, "losses": losses}
+
+    def _judged(self, shard: Shard) -> Iterator[Batch]:
+        by_batch = self.judge == "mini-batch" and bool(shard.planned.steps)
+        return islice(shard.batches(), 1) if by_batch else shard.everything()
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
+        num_models, *shape = sent["models"]
+        then = self.then.promises({**sent, "theta": torch.Size(shape)})
+        chosen = Promise((), torch.int64, low=0, high=num_models - 1)
+        return {**then, "chosen": chosen, "losses": Promise((num_models,), torch.float64)}
+
+    def pass_size(self, sent: Mapping[str, torch.Size], num_examples: int, batch_width: int) -> int:
+        losses = MeanLoss().pass_size(sent, num_examples, batch_width)
+        return max(losses, self.then.pass_size(sent, num_examples, batch_width))

@@ -1,0 +1,112 @@
+"""Pick a model by gradient and loss together: the client's side of Lin et al. 2024."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from umbel.checks import check
+from umbel.client.batches import Batch, Plan, Shard
+from umbel.client.net import Net
+from umbel.client.work.base import Promise, Work
+from umbel.client.work.local_training import LocalTraining
+
+Similarity = Literal["cosine", "euclidean"]
+Sign = Literal["descent", "literal"]
+Reduction = Literal["mean", "sum"]
+
+
+@dataclass(frozen=True)
+class JointScore(Work):
+    """How well each of `models` (K, P), last moved by `moves` (K, P), fits: `scores` (K,).
+
+    lambda S_k - (1 - lambda) L_k (eq. 4) on the first mini-batch that `local` would draw, where
+    L_k is the loss and S_k the similarity of the client's own step with the last move of model k.
+    The similarity with a move of zero is 0. See `Joint` for the options.
+    """
+
+    local: LocalTraining = field(default_factory=LocalTraining)
+    lam: float = 0.5
+    similarity: Similarity = "cosine"
+    sign: Sign = "descent"
+    reduction: Reduction = "mean"
+
+    def __post_init__(self) -> None:
+        check(0 <= self.lam <= 1, "lam", self.lam, "in [0, 1]")
+
+    def plan(self, num_examples: int, seed: int) -> Plan:
+        return self.local.plan(num_examples, seed)[:1]
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {"scores": self.scores(net, next(iter(shard.batches())), sent)}
+
+    def scores(self, net: Net, batch: Batch, sent: Mapping[str, Tensor]) -> Tensor:
+        """(K,) in double precision."""
+        pairs = zip(sent["models"], sent["moves"], strict=True)
+        return torch.stack([self._score(net, batch, model, move) for model, move in pairs])
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
+        return {"scores": Promise((sent["models"][0],), torch.float64)}
+
+    def pass_size(
+        self,
+        sent: Mapping[str, torch.Size],
+        num_examples: int,  # noqa: ARG002
+        batch_width: int,
+    ) -> int:
+        return batch_width * sent["models"][0]
+
+    def num_models(self, sent: Mapping[str, torch.Size]) -> int:
+        return sent["models"][0]
+
+    def _score(self, net: Net, batch: Batch, model: Tensor, move: Tensor) -> Tensor:
+        gradient, loss = net.gradient_and_loss(model, batch)
+        size = batch.size().to(loss.dtype) if self.reduction == "sum" else 1.0
+        move = move[: net.layout.num_weights]
+        # Of the client's own step only the direction matters to a cosine: it is -gradient.
+        toward = 1.0 if self.sign == "literal" else -1.0
+        if self.similarity == "cosine":
+            lengths = gradient.norm().double() * move.norm().double()
+            alike = toward * torch.dot(gradient, move).double() / lengths.clamp(min=1e-30)
+        else:
+            own = gradient * size if self.sign == "literal" else -self.local.lr * size * gradient
+            alike = -(own - move).double().norm()
+        alike = torch.where((move != 0).any(), alike, 0.0)
+        return self.lam * alike - (1 - self.lam) * (size * loss).double()
+
+
+@dataclass(frozen=True)
+class ChooseJointly(Work):
+    """Train the model with the highest score, unless `given` () names one: -1 for no other.
+
+    The reply of `score.local`, and with it `chosen` and `scores` (K,).
+    """
+
+    score: JointScore
+
+    def plan(self, num_examples: int, seed: int) -> Plan:
+        return self.score.local.plan(num_examples, seed)
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        scores = self.score.scores(net, next(iter(shard.batches())), sent)
+        given = sent["given"]
+        chosen = torch.where(given >= 0, given, scores.argmax())
+        theta = sent["models"].index_select(0, chosen[None])[0]
+        reply = self.score.local(net, shard, {"theta": theta})
+        return {**reply, "chosen": chosen, "scores": scores}
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
+        num_models, *shape = sent["models"]
+        trained = self.score.local.promises({"theta": torch.Size(shape)})
+        chosen = Promise((), torch.int64, low=0, high=num_models - 1)
+        return {**trained, **self.score.promises(sent), "chosen": chosen}
+
+    def pass_size(self, sent: Mapping[str, torch.Size], num_examples: int, batch_width: int) -> int:
+        return self.score.pass_size(sent, num_examples, batch_width)
+
+    def num_models(self, sent: Mapping[str, torch.Size]) -> int:
+        return self.score.num_models(sent)

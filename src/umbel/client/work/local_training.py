@@ -1,0 +1,111 @@
+"""Local training: what a client does with a model before it sends the update back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from umbel.checks import check
+from umbel.client.batches import Plan, Shard
+from umbel.client.descent import Descent
+from umbel.client.net import Net
+from umbel.client.optimizers import SGD, Optimizer
+from umbel.client.work.base import COUNT, Promise, Work
+
+Everything = Literal["all"]
+
+
+@dataclass(frozen=True)
+class LocalTraining(Work):
+    """Train the received model on mini-batches; reply with the update, trained minus received.
+
+    Batches are drawn anew in every epoch, without replacement; the last one may be smaller.
+    """
+
+    lr: float = 0.1
+    epochs: int = 5
+    batch_size: int | Everything = 32
+    steps: int | None = None  # if given, this many mini-batches instead of `epochs`
+    drop_last: bool = False  # leave out an epoch's last batch if it is smaller, unless it is all
+    lr_decay: float = 1.0  # the learning rate is multiplied by this once a round
+    proximal: float = 0.0  # mu of FedProx: adds mu/2 |theta - received|^2 to the loss
+    optimizer: Optimizer = field(default_factory=SGD)
+
+    def __post_init__(self) -> None:
+        check(self.lr > 0, "lr", self.lr, "more than 0")
+        check(self.epochs >= 1, "epochs", self.epochs, "1 or more")
+        check_batch_size(self.batch_size)
+        check(self.steps is None or self.steps >= 1, "steps", self.steps, "1 or more")
+        check(0 < self.lr_decay <= 1, "lr_decay", self.lr_decay, "in (0, 1]")
+        check(self.proximal >= 0, "proximal", self.proximal, "0 or more")
+
+    def at_round(self, number: int) -> LocalTraining:
+        """The same with the learning rate of this round, counted from 0."""
+        return replace(self, lr=self.lr * self.lr_decay**number, lr_decay=1.0)
+
+    def plan(self, num_examples: int, seed: int) -> Plan:
+        rng = np.random.default_rng(seed)
+        width = batch_width(num_examples, self.batch_size)
+        per_epoch = num_examples // width if self.drop_last else -(-num_examples // width)
+        epochs = self.epochs if self.steps is None else -(-self.steps // per_epoch)
+        plan = shuffled(num_examples, self.batch_size, epochs, rng)
+        plan = plan.reshape(epochs, -1, width)[:, :per_epoch].reshape(-1, width)
+        return plan[: self.steps]
+
+    @property
+    def draws(self) -> bool:
+        return self.batch_size != "all"
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        update = net.descend(sent["theta"], shard, self.descent)
+        return {"update": update, "num_examples": shard.num_examples}
+
+    @property
+    def descent(self) -> Descent:
+        """The steps that are taken."""
+        return Descent(self.lr, self.proximal, self.optimizer)
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
+        return {"update": Promise(tuple(sent["theta"])), "num_examples": COUNT}
+
+    def pass_size(
+        self,
+        sent: Mapping[str, torch.Size],  # noqa: ARG002
+        num_examples: int,  # noqa: ARG002
+        batch_width: int,
+    ) -> int:
+        return batch_width
+
+
+def check_batch_size(batch_size: int | Everything) -> None:
+    """Raise `ValueError` unless it is a positive number or "all"."""
+    fine = batch_size == "all" or (isinstance(batch_size, int) and batch_size >= 1)
+    check(fine, "batch_size", batch_size, '1 or more, or "all"')
+
+
+def batch_width(num_examples: int, batch_size: int | Everything) -> int:
+    """How many examples are in a full batch of this client."""
+    return num_examples if batch_size == "all" else min(batch_size, num_examples)
+
+
+def shuffled(
+    num_examples: int, batch_size: int | Everything, epochs: int, rng: np.random.Generator
+) -> Plan:
+    """Every example once an epoch: (epochs * batches, batch width).
+
+    In random order, unless all are in one batch anyhow, as `batch_size = "all"` says.
+    """
+    width = batch_width(num_examples, batch_size)
+    steps = -(-num_examples // width)
+    plan = np.full((epochs, steps * width), -1, dtype=np.int64)
+    for epoch in plan:
+        all_at_once = batch_size == "all"
+        epoch[:num_examples] = (
+            np.arange(num_examples) if all_at_once else rng.permutation(num_examples)
+        )
+    return plan.reshape(epochs * steps, width)

@@ -1,0 +1,37 @@
+"""How good a mixture of models is on a client's test examples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from umbel.client.batches import Shard
+from umbel.client.net import Net
+from umbel.client.work.base import Promise, Work
+from umbel.client.work.evaluation import Evaluation, evaluated
+from umbel.client.work.mixture_weights import MixtureWeights
+
+
+@dataclass(frozen=True)
+class MixtureEvaluation(Work):
+    """As `Evaluation`, of the mixture of `models` (K, P) with the client's `weights` (K,)."""
+
+    split: ClassVar[Literal["train", "test"]] = "test"
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        models, weights, objective = sent["models"], sent["weights"], net.objective
+
+        def mixed(x: Tensor) -> Tensor:
+            return objective.mixed(net.each(lambda theta: net.outputs(theta, x), models), weights)
+
+        return evaluated(objective, shard, mixed)
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
+        return Evaluation().promises(sent)
+
+    def pass_size(self, sent: Mapping[str, torch.Size], num_examples: int, batch_width: int) -> int:
+        return MixtureWeights().pass_size(sent, num_examples, batch_width)

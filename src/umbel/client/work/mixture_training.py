@@ -1,0 +1,63 @@
+"""Train every model of a mixture on its share of the examples: the client's side of FedEM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from umbel.client.batches import Plan, Shard
+from umbel.client.net import Net
+from umbel.client.work.base import COUNT, MEMORY, Promise, Work
+from umbel.client.work.local_training import LocalTraining
+from umbel.client.work.mixture_weights import MixtureWeights, mean_shares, shares
+
+
+@dataclass(frozen=True)
+class MixtureTraining(Work):
+    """Train each of `models` (K, P) as `local` says, on losses that are weighted by q_i(k).
+
+    q_i(k), the probability that example i belongs to model k, follows from the received models and
+    the client's weights (K,), its memory; their mean over the examples are the next weights.
+    """
+
+    local: LocalTraining
+
+    def plan(self, num_examples: int, seed: int) -> Plan:
+        return self.local.plan(num_examples, seed)
+
+    @property
+    def draws(self) -> bool:
+        return self.local.draws
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        received, weights, cut = sent["models"], sent[MEMORY], net.layout.num_weights
+        models = list(received)
+        inside = [self.local.optimizer.start(theta[:cut]) for theta in models]
+        for batch in shard.batches():
+            # The q of an example stays the same all round; to find it again for each batch spares
+            # a table of all examples.
+            q = shares(net, received, weights, batch)
+            for k, theta in enumerate(models):
+                gradient, rest = net.gradient(theta, batch, q[k])
+                models[k], inside[k] = self.local.descent.step(
+                    theta, gradient, rest, inside[k], batch
+                )
+        return {
+            "update": torch.stack(models) - received,
+            "num_examples": shard.num_examples,
+            MEMORY: mean_shares(net, received, weights, shard.everything()),
+        }
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
+        update = Promise(tuple(sent["models"]))
+        return {"update": update, "num_examples": COUNT, **MixtureWeights().promises(sent)}
+
+    def pass_size(self, sent: Mapping[str, torch.Size], num_examples: int, batch_width: int) -> int:
+        slices = MixtureWeights().pass_size(sent, num_examples, batch_width)
+        return max(slices, batch_width * sent["models"][0])
+
+    def num_models(self, sent: Mapping[str, torch.Size]) -> int:
+        return sent["models"][0]

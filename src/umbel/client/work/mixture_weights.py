@@ -1,0 +1,53 @@
+"""Which of many models an example belongs to, and how many of a client's belong to each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from umbel.client.batches import SLICE, Batch, Shard
+from umbel.client.net import Net
+from umbel.client.work.base import MEMORY, Promise, Work
+
+
+@dataclass(frozen=True)
+class MixtureWeights(Work):
+    """One step of expectation maximisation for the weights of `models` (K, P) alone.
+
+    The client's weights (K,) are its memory: sent, and returned as the mean over its training
+    examples of the probability that the example belongs to each model.
+    """
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return {MEMORY: mean_shares(net, sent["models"], sent[MEMORY], shard.everything())}
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
+        return {MEMORY: Promise((sent["models"][0],), low=0, high=1)}
+
+    def pass_size(
+        self,
+        sent: Mapping[str, torch.Size],
+        num_examples: int,
+        batch_width: int,  # noqa: ARG002
+    ) -> int:
+        return min(SLICE, num_examples) * sent["models"][0]
+
+
+def shares(net: Net, models: Tensor, weights: Tensor, batch: Batch) -> Tensor:
+    """q_i(k), in proportion to weights[k] exp(-loss of model k on example i): (K, B)."""
+    losses = net.each(lambda theta: net.losses(theta, batch), models)
+    return (weights.log()[:, None] - losses).softmax(0)
+
+
+def mean_shares(net: Net, models: Tensor, weights: Tensor, batches: Iterator[Batch]) -> Tensor:
+    """The mean of q_i over the examples of the batches: (K,), the next weights."""
+    total = torch.zeros(len(models), dtype=torch.float64, device=models.device)
+    count = torch.zeros((), dtype=torch.float64, device=models.device)
+    for batch in batches:
+        total = total + vmap(batch.total)(shares(net, models, weights, batch).double())
+        count = count + batch.size()
+    return (total / count).to(weights.dtype)

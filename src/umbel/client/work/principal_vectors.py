@@ -1,0 +1,77 @@
+"""The directions in which a client's inputs are largest: its side of PACFL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor
+
+from umbel.checks import check
+from umbel.client.batches import SLICE, Batch, Shard
+from umbel.client.net import Net
+from umbel.client.work.base import Promise, Work
+
+NOISE = 1e-10
+"""A second moment this small beside the largest is rounding: it has no direction."""
+
+
+@dataclass(frozen=True)
+class PrincipalVectors(Work):
+    """The leading left singular vectors of the data matrix, whose columns are the examples.
+
+    Reply: `vectors` (D, num_vectors), or (D, num_classes * num_vectors) where classes are taken
+    one by one. They are eigenvectors of the second-moment matrix (D, D), which is summed slice by
+    slice. Where the rank is lower, the columns left over are zero. A singular vector has no sign
+    of its own: the entry of largest magnitude is made positive.
+    """
+
+    num_vectors: int  # p
+    num_inputs: int  # D, values of one example
+    num_classes: int | None = None  # if given, p vectors of each class
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
+        size = prod(shard.x.shape[1:])
+        groups = self.num_classes or 1
+        moment = torch.zeros(groups, size, size, dtype=torch.float64, device=shard.x.device)
+        for batch in shard.everything():
+            x = batch.x.reshape(len(batch.x), -1).double()
+            moment = moment + torch.einsum("bc,bi,bj->cij", self._members(batch), x, x)
+        values, vectors = torch.linalg.eigh(moment)  # the smallest first
+        values, vectors = values.flip(-1), vectors.flip(-1)[..., : self.num_vectors]
+        real = values[:, : self.num_vectors] > NOISE * values[:, :1]
+        vectors = _with_sign(vectors) * real[:, None]
+        return {"vectors": vectors.transpose(0, 1).flatten(1)}
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:  # noqa: ARG002
+        columns = min(self.num_vectors, self.num_inputs) * (self.num_classes or 1)
+        # Entries of vectors of length 1, to rounding.
+        within = Promise((self.num_inputs, columns), torch.float64, low=-1.001, high=1.001)
+        return {"vectors": within}
+
+    def pass_size(
+        self,
+        sent: Mapping[str, torch.Size],  # noqa: ARG002
+        num_examples: int,
+        batch_width: int,  # noqa: ARG002
+    ) -> int:
+        # The moments are double, and so are the eigenvectors: more than the examples themselves.
+        moments = 4 * self.num_inputs * (self.num_classes or 1)
+        return max(moments, min(SLICE, num_examples))
+
+    def _members(self, batch: Batch) -> Tensor:
+        """(B, C) 1 where an example is of this class, 0 for padding."""
+        member = torch.ones(len(batch.x), 1, dtype=torch.bool, device=batch.x.device)
+        if self.num_classes is not None:
+            labels = batch.y.dim() == 1 and not batch.y.is_floating_point()
+            check(labels, "algorithm.per_class", True, "possible without a class for each example")
+            member = batch.y[:, None] == torch.arange(self.num_classes, device=batch.y.device)
+        return (member if batch.keep is None else member & batch.keep[:, None]).double()
+
+
+def _with_sign(vectors: Tensor) -> Tensor:
+    """Columns (..., D, p) with the entry of largest magnitude positive."""
+    largest = vectors.abs().argmax(-2, keepdim=True)
+    return vectors * vectors.gather(-2, largest).sign()

@@ -1,0 +1,47 @@
+"""Replies with fewer decimals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from umbel.checks import check
+from umbel.client.batches import Plan, Shard
+from umbel.client.net import Net
+from umbel.client.work.base import Promise, Work
+
+
+@dataclass(frozen=True)
+class Quantised(Work):
+    """The reply of `of`, its gradient or update cut off after some decimals.
+
+    Kim et al. 2024, E.1 "Decimal point quantization": the digits behind are zeroed, not rounded.
+    """
+
+    of: Work
+    digits: int
+
+    def __post_init__(self) -> None:
+        check(self.digits >= 0, "digits", self.digits, "0 or more")
+
+    def plan(self, num_examples: int, seed: int) -> Plan:
+        return self.of.plan(num_examples, seed)
+
+    @property
+    def draws(self) -> bool:
+        return self.of.draws
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        scale = 10.0**self.digits
+        reply = self.of(net, shard, sent)
+        floats = {name for name, value in reply.items() if value.is_floating_point()}
+        return reply | {name: (reply[name] * scale).trunc() / scale for name in floats}
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
+        return self.of.promises(sent)
+
+    def pass_size(self, sent: Mapping[str, torch.Size], num_examples: int, batch_width: int) -> int:
+        return self.of.pass_size(sent, num_examples, batch_width)

@@ -1,0 +1,36 @@
+"""Local training together with the gradient at the start of it, in one message."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from umbel.client.batches import Plan, Shard
+from umbel.client.net import Net
+from umbel.client.work.base import Promise, Work
+from umbel.client.work.gradient import gradient_of_all
+from umbel.client.work.local_training import LocalTraining
+
+
+@dataclass(frozen=True)
+class TrainAndGradient(Work):
+    """The reply of `local`, and `gradient` (P,): of all training data at the received model."""
+
+    local: LocalTraining
+
+    def plan(self, num_examples: int, seed: int) -> Plan:
+        return self.local.plan(num_examples, seed)
+
+    @property
+    def draws(self) -> bool:
+        return self.local.draws
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        gradient = gradient_of_all(net, shard, sent["theta"])
+        return {**self.local(net, shard, sent), "gradient": gradient}
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
+        return {**self.local.promises(sent), "gradient": Promise(tuple(sent["theta"]))}

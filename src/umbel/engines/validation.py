@@ -1,0 +1,115 @@
+"""Nothing a client sends may crash the server or poison a model: every reply is checked first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from umbel.checks import check
+from umbel.client.work import Promise
+from umbel.flow import Replies, Request
+from umbel.settings import Settings
+
+
+@dataclass(frozen=True)
+class Limits(Settings):
+    """What the server accepts."""
+
+    max_value: float = 1e4  # largest magnitude of any number a client sends
+    max_examples: int = 10**9  # largest number of examples a client may claim to have
+    quorum: float = 0.5  # share of the clients asked that must give a usable reply
+
+    def __post_init__(self) -> None:
+        check(self.max_value > 0, "max_value", self.max_value, "more than 0")
+        check(self.max_examples >= 1, "max_examples", self.max_examples, "1 or more")
+        check(0 <= self.quorum <= 1, "quorum", self.quorum, "in [0, 1]")
+
+
+def promises(request: Request) -> dict[str, Promise]:
+    """What each column of the replies must look like."""
+    shapes = {name: rows.table.shape[1:] for name, rows in request.each.items()}
+    return request.work.promises({**shapes, **{n: t.shape for n, t in request.shared.items()}})
+
+
+def assemble(request: Request, answers: Iterable[tuple[int, Mapping[str, Tensor]]]) -> Replies:
+    """Stack the answers of single clients; those without the promised form are set aside.
+
+    An answer of a client that was not asked, or already answered, is ignored.
+    """
+    expected = promises(request)
+    waiting = set(request.clients.tolist())
+    clients: list[int] = []
+    rows: list[Mapping[str, Tensor]] = []
+    refused: dict[int, str] = {}
+    for client, answer in answers:
+        if client not in waiting:
+            continue
+        waiting.remove(client)
+        fault = _wrong_form(answer, expected)
+        if fault is None:
+            clients.append(client)
+            rows.append(answer)
+        else:
+            refused[client] = fault
+    tensors = [*request.shared.values(), *(each.table for each in request.each.values())]
+    of_models = next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
+    columns = {}
+    for name, promise in expected.items():
+        column = torch.empty(len(rows), *promise.shape, dtype=promise.dtype or of_models)
+        for n, row in enumerate(rows):
+            column[n] = row[name]
+        columns[name] = column
+    return Replies(torch.tensor(clients, dtype=torch.long), columns, refused)
+
+
+def _wrong_form(answer: Mapping[str, Tensor], expected: Mapping[str, Promise]) -> str | None:
+    if set(answer) != set(expected):
+        return f"columns {sorted(answer)} instead of {sorted(expected)}"
+    for name, promise in expected.items():
+        value = answer[name]
+        if tuple(value.shape) != promise.shape:
+            return f"{name}: shape {tuple(value.shape)} instead of {promise.shape}"
+        wanted = promise.dtype or torch.float32
+        if value.is_floating_point() != wanted.is_floating_point or value.is_complex():
+            return f"{name}: {value.dtype} instead of {wanted}"
+    return None
+
+
+DIVERGED = ": training diverged there, or the reply is faulty"
+"""What the reason says where a client's numbers are not finite, or far too large."""
+
+
+def bad_values(request: Request, replies: Replies, limits: Limits) -> dict[int, str]:
+    """Which clients sent a number that can't be used, and what it was."""
+    faults: dict[int, str] = {}
+    for name, promise in promises(request).items():
+        column = replies.columns[name]
+        low, high = _range(promise, limits)
+        if not column.numel():
+            continue
+        values = column.reshape(len(column), -1)
+        if (
+            column.is_floating_point() and low == -high
+        ):  # the largest magnitude is NaN where any value is
+            largest = torch.linalg.vector_norm(values, ord=torch.inf, dim=1)
+            smallest = -largest
+        else:
+            largest, smallest = values.amax(1), values.amin(1)
+        usable = (largest <= high) & (smallest >= low)
+        for n in torch.nonzero(~usable)[:, 0].tolist():
+            found = float(largest[n] if not largest[n] <= high else smallest[n])
+            fault = f"{name}: {found:.3g} is not within {low:.3g} to {high:.3g}"
+            if promise.low is None and column.is_floating_point():
+                fault += DIVERGED
+            faults.setdefault(int(replies.clients[n]), fault)
+    return faults
+
+
+def _range(promise: Promise, limits: Limits) -> tuple[float, float]:
+    floating = promise.dtype is None or promise.dtype.is_floating_point
+    widest = limits.max_value if floating else limits.max_examples
+    low = -widest if promise.low is None else promise.low
+    return low, widest if promise.high is None else promise.high

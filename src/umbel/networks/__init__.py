@@ -1,0 +1,31 @@
+"""Networks by name."""
+
+from umbel.networks.autoencoder import CSIAutoencoder
+from umbel.networks.base import Model
+from umbel.networks.convolutional import CNN, CNN1D, CNNLin, LeNet
+from umbel.networks.dense import MLP, Linear
+from umbel.networks.residual import ResNet18
+
+MODELS: dict[str, type[Model]] = {
+    "linear": Linear,
+    "mlp": MLP,
+    "cnn": CNN,
+    "cnn-lin": CNNLin,
+    "cnn-1d": CNN1D,
+    "lenet": LeNet,
+    "csi-autoencoder": CSIAutoencoder,
+    "resnet18": ResNet18,
+}
+
+__all__ = [
+    "CNN",
+    "CNN1D",
+    "MLP",
+    "MODELS",
+    "CNNLin",
+    "CSIAutoencoder",
+    "LeNet",
+    "Linear",
+    "Model",
+    "ResNet18",
+]

@@ -1,0 +1,51 @@
+"""Fully connected networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+
+from torch import nn
+
+from umbel.checks import check
+from umbel.networks.base import Model
+
+
+@dataclass(frozen=True)
+class Linear(Model):
+    """One linear layer: logistic or linear regression."""
+
+    init: float | None = None  # weights uniform in +-init and biases 0; None: as PyTorch does
+
+    def __post_init__(self) -> None:
+        check(self.init is None or self.init > 0, "init", self.init, "more than 0")
+
+    def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
+        layer = nn.Linear(prod(input_shape), num_outputs)
+        if self.init is not None:
+            nn.init.uniform_(layer.weight, -self.init, self.init)
+            nn.init.zeros_(layer.bias)
+        return nn.Sequential(nn.Flatten(), layer)
+
+
+@dataclass(frozen=True)
+class MLP(Model):
+    """Fully connected layers with ReLU between them.
+
+    The default is the network of Kim et al. 2024, F.5; (512, 128) is that of Lin et al. 2024,
+    Fig. 3, and (2048, 512) theirs for CIFAR-10.
+    """
+
+    hidden: tuple[int, ...] = (200,)
+
+    def __post_init__(self) -> None:
+        check(all(size >= 1 for size in self.hidden), "hidden", self.hidden, "sizes of 1 or more")
+
+    def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
+        layers: list[nn.Module] = [nn.Flatten()]
+        for size_in, size_out in pairwise((prod(input_shape), *self.hidden)):
+            layers += [nn.Linear(size_in, size_out), nn.ReLU()]
+        last = self.hidden[-1] if self.hidden else prod(input_shape)
+        return nn.Sequential(*layers, nn.Linear(last, num_outputs))

@@ -1,0 +1,65 @@
+"""Residual networks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from torch import Tensor, nn
+
+from umbel.checks import check
+from umbel.networks.base import Model, check_image
+
+
+@dataclass(frozen=True)
+class ResNet18(Model):
+    """The residual network of He et al. 2016 with 18 layers, for small images.
+
+    As usual for these, the first convolution is 3x3 and keeps the image's size. Groups of
+    channels are normalised in place of batches, whose statistics would differ between clients.
+    """
+
+    groups: int = 32  # of channels, in each normalisation
+
+    def __post_init__(self) -> None:
+        fine = self.groups >= 1 and 64 % self.groups == 0
+        check(fine, "groups", self.groups, "a divisor of 64, the number of channels")
+
+    def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
+        shape = tuple(input_shape)
+        check_image(shape)
+        layers: list[nn.Module] = [
+            nn.Conv2d(shape[0], 64, 3, padding=1, bias=False),
+            nn.GroupNorm(self.groups, 64),
+            nn.ReLU(),
+        ]
+        for channels_in, channels_out in pairwise((64, 64, 128, 256, 512)):
+            stride = 1 if channels_in == channels_out else 2
+            layers.append(_Residual(channels_in, channels_out, stride, self.groups))
+            layers.append(_Residual(channels_out, channels_out, 1, self.groups))
+        head = [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, num_outputs)]
+        return nn.Sequential(*layers, *head)
+
+
+class _Residual(nn.Module):
+    """Two convolutions, added to what came in."""
+
+    def __init__(self, channels_in: int, channels_out: int, stride: int, groups: int) -> None:
+        super().__init__()
+        self.path = nn.Sequential(
+            nn.Conv2d(channels_in, channels_out, 3, stride, padding=1, bias=False),
+            nn.GroupNorm(groups, channels_out),
+            nn.ReLU(),
+            nn.Conv2d(channels_out, channels_out, 3, padding=1, bias=False),
+            nn.GroupNorm(groups, channels_out),
+        )
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or channels_in != channels_out:
+            narrow = nn.Conv2d(channels_in, channels_out, 1, stride, bias=False)
+            self.shortcut = nn.Sequential(narrow, nn.GroupNorm(groups, channels_out))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, channels_in, H, W) -> (B, channels_out, H / stride, W / stride)."""
+        added: Tensor = self.path(x) + self.shortcut(x)
+        return added.relu()

@@ -1,0 +1,66 @@
+"""Who is in which cluster, as a figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from umbel.algorithms.base import State
+from umbel.checks import check
+from umbel.data.federation import Federation
+from umbel.report.charts import Dot, Label, Scatter
+from umbel.report.plots import drawn
+from umbel.runs.scores import in_order_of_appearance
+
+MOST_NAMED = 40
+"""Of more clients than this the names would hide one another, and are left out."""
+
+
+def plot_clusters(state: State, federation: Federation) -> Any:
+    """Each client a dot above the number of its cluster; colour and shape tell its planted group.
+
+    `state` is the last that `run.rounds(...)` gave, and `federation` that of the run; of a finished
+    run it is `umbel.load(folder).plot_clusters()`. Returns a figure of matplotlib's, which a
+    notebook shows. Raises `UsageError` where the two are of different clients, and without the
+    extra `umbel[plot]`.
+    """
+    found, size = len(state.labels), federation.num_clients
+    check(found == size, "state", f"one of {found} clients", f"one of the federation's {size}")
+    clusters = in_order_of_appearance(state.labels.numpy()).tolist()
+    groups = [""] * size if federation.groups is None else map(str, federation.groups.tolist())
+    sizes = federation.train.sizes.tolist()
+    return _figure(list(zip(federation.names, clusters, groups, sizes, strict=True)))
+
+
+def plot_rows(rows: Sequence[Mapping[str, str]]) -> Any:
+    """The same of the rows of `clusters.csv`."""
+    return _figure([(r["client"], int(r["cluster"]), r["group"], int(r["examples"])) for r in rows])
+
+
+def _figure(clients: Sequence[tuple[str, int, str, int]]) -> Any:
+    """Of each client its name, cluster, planted group and number of training examples."""
+    dots: list[Dot] = []
+    labels: list[Label] = []
+    heights: dict[int, int] = {}
+    for name, cluster, group, size in sorted(clients, key=lambda client: client[1:3]):
+        heights[cluster] = height = heights.get(cluster, 0) + 1
+        dots.append(Dot(cluster, height, size, group, name))
+        labels.append(Label(cluster, height - 0.18, name))
+    grouped = any(dot.group for dot in dots)
+    figure = Scatter(
+        "Who is in which cluster",
+        "cluster",
+        "clients",
+        tuple(dots),
+        "planted group" if grouped else "",
+        tuple(labels) if len(labels) <= MOST_NAMED else (),
+    )
+    drawing = drawn([figure], columns=1)
+    (axes,) = drawing.axes
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.get_major_locator().set_params(integer=True)
+    axes.set(xlim=(-0.6, len(heights) - 0.4), ylim=(0.4, max(heights.values()) + 0.6))
+    if axes.get_legend() is not None:  # beside the dots, of which it would hide some
+        axes.get_legend().set_loc("upper left")
+        axes.get_legend().set_bbox_to_anchor((1.01, 1))
+    return drawing

@@ -1,0 +1,159 @@
+"""How runs went, round by round: as a figure and as a table, one run or several by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+
+from umbel.checks import UsageError
+from umbel.notebooks import Table
+from umbel.report.charts import Chart, Figure, Line
+from umbel.report.plots import drawn
+from umbel.runs.outcomes import MEGABYTE, average, spread
+from umbel.runs.records import Record
+
+Course: TypeAlias = Sequence[Record]
+"""The records of a run."""
+
+
+class Recorded(Protocol):
+    """A `Result`, say."""
+
+    @property
+    def records(self) -> Course:
+        """One record a round."""
+        ...
+
+
+Of: TypeAlias = Course | Recorded
+Courses: TypeAlias = Of | Mapping[str, Of | Sequence[Of]]
+"""A run; or runs by name, of one seed or several each."""
+
+MOST_ROUNDS = 12
+"""The table of a run has no more rows than this: rounds at equal distances, and the last."""
+
+Measure: TypeAlias = Callable[[Record], float | None]
+
+
+def plot(runs: Courses) -> Any:
+    """Accuracy (loss, where there is none), clusters, and how well they agree with planted groups.
+
+    `plot(records)` of one run; `plot({"fedavg": records, "flacc": records})` of several, each the
+    records of a run, a `Result`, or a list of such, one a seed: then the line is their mean, in a
+    band of the standard deviation. Returns a figure of matplotlib's, which a notebook shows;
+    `.savefig(file)` writes it. Raises `UsageError` for what are no records, and without the extra
+    `umbel[plot]`.
+    """
+    by_name = _by_name(runs)
+    records = [record for courses in by_name.values() for course in courses for record in course]
+    charts: list[Figure] = []
+    if any(record.accuracy is not None for record in records):
+        charts.append(_chart("Accuracy", "test accuracy", by_name, lambda r: r.accuracy))
+    else:
+        charts.append(_chart("Loss", "test loss", by_name, lambda r: r.loss))
+    if any(record.ari is not None for record in records):
+        title = "Agreement with the planted groups"
+        charts.append(_chart(title, "ARI", by_name, lambda r: r.ari))
+    found = _chart("Clusters", "clusters found", by_name, lambda r: r.num_clusters, from_zero=True)
+    return drawn([*charts, found], columns=3)
+
+
+def table(runs: Courses) -> Table:
+    """A row a round of one run; of several by name a row each, after the last round.
+
+    Takes what `plot` takes. Several seeds are given by mean and standard deviation.
+    """
+    by_name = _by_name(runs)
+    lasts = [course[-1] for courses in by_name.values() for course in courses]
+    by_loss = all(record.accuracy is None for record in lasts)
+    quality = ("loss",) if by_loss else ("accuracy", "worst client")
+    heads = (*quality, "ARI", "clusters", "MB down", "MB up")
+    if isinstance(runs, Mapping):
+        rows = [(name, *_cells(courses, by_loss)) for name, courses in by_name.items()]
+        return Table(
+            ("run", *heads), tuple(rows), note="MB: to and from all clients, in all rounds"
+        )
+    (course,) = by_name[""]
+    step = max(1, -(-len(course) // MOST_ROUNDS))
+    ends = sorted({*range(len(course), 0, -step)})
+    shown = [(str(course[n - 1].round), *_cells([course[:n]], by_loss)) for n in ends]
+    note = "MB: to and from all clients, up to this round; rounds are counted from 0"
+    return Table(("round", *heads), tuple(shown), note=note)
+
+
+def _cells(courses: Sequence[Course], by_loss: bool) -> list[str]:
+    """After the last round of each."""
+    last = [course[-1] for course in courses]
+    down = [sum(record.bytes_down for record in course) / MEGABYTE for course in courses]
+    up = [sum(record.bytes_up for record in course) / MEGABYTE for course in courses]
+    if by_loss:
+        quality = [spread([record.loss for record in last], 4)]
+    else:
+        quality = [spread([record.accuracy for record in last], 3)]
+        quality.append(average([record.worst for record in last], 2))
+    counts: list[float | None] = [record.num_clusters for record in last]
+    digits = 0 if len(courses) == 1 else 1
+    agreement = spread([record.ari for record in last], 2)
+    traffic = [f"{np.mean(megabytes):.3g}" for megabytes in (down, up)]
+    return [*quality, agreement, average(counts, digits), *traffic]
+
+
+def _chart(
+    title: str,
+    axis: str,
+    by_name: Mapping[str, Sequence[Course]],
+    measure: Measure,
+    from_zero: bool = False,
+) -> Chart:
+    lines = [_line(name, courses, measure) for name, courses in by_name.items()]
+    return Chart(title, "round", axis, tuple(lines), from_zero=from_zero)
+
+
+def _line(name: str, courses: Sequence[Course], measure: Measure) -> Line:
+    """The mean over the runs, in the rounds in which all of them were measured."""
+    taken = [
+        {r.round: value for r in course if (value := measure(r)) is not None} for course in courses
+    ]
+    rounds = sorted(set.intersection(*map(set, taken)))
+    values = np.array([[found[number] for number in rounds] for found in taken])
+    mean, wide = values.mean(0), values.std(0)
+    x = tuple(float(number + 1) for number in rounds)
+    if len(courses) == 1:
+        return Line(name, x, tuple(mean.tolist()))
+    low, high = tuple((mean - wide).tolist()), tuple((mean + wide).tolist())
+    return Line(name, x, tuple(mean.tolist()), low, high)
+
+
+def _by_name(runs: Courses) -> dict[str, list[Course]]:
+    """The runs of each name, of a single run without one."""
+    if isinstance(runs, Mapping):
+        found = {str(name): _courses(course, str(name)) for name, course in runs.items()}
+    else:
+        found = {"": [_course(runs, "records")]}
+    if not found:
+        raise UsageError("runs: {} is not a mapping of names to the records of a run each")
+    return found
+
+
+def _courses(course: Of | Sequence[Of], name: str) -> list[Course]:
+    seeds = _listed(course, name)
+    alone = bool(seeds) and isinstance(seeds[0], Record)
+    return [_course(each, name) for each in ([seeds] if alone or not seeds else seeds)]
+
+
+def _course(course: object, name: str) -> Course:
+    records = _listed(course, name)
+    strange = [type(entry).__name__ for entry in records if not isinstance(entry, Record)]
+    if not records or strange:
+        found = f"{strange[0]!r}" if strange else "an empty list"
+        raise UsageError(f"{name}: {found} is not the records of a run, at least one")
+    return records
+
+
+def _listed(course: object, name: str) -> list[Any]:
+    course = getattr(course, "records", course)  # of a `Result`
+    if not isinstance(course, Iterable) or isinstance(course, str):
+        raise UsageError(f"{name}: {type(course).__name__!r} is not a list of the records of a run")
+    return list(course)

@@ -1,0 +1,118 @@
+"""The course of a run for TensorBoard or MLflow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from itertools import islice
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+from umbel.checks import UsageError
+from umbel.runs.config import plain
+from umbel.runs.folder import RunFolder
+from umbel.runs.records import Record
+
+LEFT_OUT = ("round", "missing", "refused", "measures")
+
+AT_ONCE = 500
+"""So many values are sent to MLflow in one message."""
+
+
+def to_tensorboard(folder: RunFolder, out: Path | None = None) -> Path:
+    """Write the event file of a run; an earlier one of the same run is replaced.
+
+    Into a folder in `out` that is called as the run's, or into `tensorboard` in the run's own.
+    Raises `UsageError` without the library.
+    """
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise UsageError('--to: needs an extra: pip install "umbel[tensorboard]"') from None
+    name = folder.path.resolve().name
+    where = folder.file("tensorboard") if out is None else out / name
+    records = folder.records()
+    for old in where.glob("events.out.tfevents.*"):
+        old.unlink()
+    with SummaryWriter(str(where)) as writer:
+        text = folder.file("experiment.toml").read_text(encoding="utf-8")
+        indented = "".join(f"    {line}\n" for line in text.splitlines())
+        writer.add_text("experiment", indented)
+        for record in records:
+            for measure, value in measures_of(record):
+                writer.add_scalar(measure, value, record.round + 1)
+    return where
+
+
+def to_mlflow(folder: RunFolder, out: str | None = None) -> str:
+    """Log a run under its experiment's name, at this tracking URI or where MLflow says: its id.
+
+    Each export is a run of its own. Raises `UsageError` without the library, or where it refuses.
+    """
+    # What is exported is nobody else's business.
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    try:
+        from mlflow import MlflowClient
+        from mlflow.entities import Metric, Param
+        from mlflow.exceptions import MlflowException
+    except ImportError:
+        raise UsageError('--to: needs an extra: pip install "umbel[mlflow]"') from None
+    experiment, records = folder.experiment, folder.records()
+    began = _milliseconds(folder)
+    settings = [Param(name, str(value)) for name, value in flat(plain(experiment))]
+    found = (
+        Metric(measure, value, began + round(1000 * seconds), record.round + 1)
+        for record, seconds in _clocked(records)
+        for measure, value in measures_of(record)
+    )
+    try:
+        client = MlflowClient(tracking_uri=out)
+        known = client.get_experiment_by_name(experiment.name)
+        place = client.create_experiment(experiment.name) if known is None else known.experiment_id
+        name = folder.path.resolve().name
+        run: str = client.create_run(place, start_time=began, run_name=name).info.run_id
+        for first in range(0, len(settings), 100):
+            client.log_batch(run, params=settings[first : first + 100])
+        while several := list(islice(found, AT_ONCE)):
+            client.log_batch(run, metrics=several)
+        client.set_terminated(run, "FINISHED" if folder.finished else "RUNNING")
+    except MlflowException as error:
+        raise UsageError(f"--to mlflow: {str(error).splitlines()[0]}") from None
+    return run
+
+
+def measures_of(record: Record) -> Iterator[tuple[str, float]]:
+    """The numbers of a round by name, those that are known; of absent clients how many."""
+    values: Mapping[str, Any] = {**vars(record), **record.measures}
+    for name, value in values.items():
+        if name not in LEFT_OUT and isinstance(value, Real):
+            yield name, float(value)
+    yield "missing", float(len(record.missing))
+    yield "refused", float(len(record.refused))
+
+
+def flat(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, object]]:
+    """The settings of a table in tables, with dots in their names."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", value
+
+
+def _clocked(records: list[Record]) -> Iterator[tuple[Record, float]]:
+    """Each record and the seconds of all rounds up to it."""
+    seconds = 0.0
+    for record in records:
+        seconds += record.seconds
+        yield record, seconds
+
+
+def _milliseconds(folder: RunFolder) -> int:
+    """When the run was begun."""
+    sessions = folder.sessions()
+    if not sessions:
+        return round(1000 * folder.file("experiment.toml").stat().st_mtime)
+    return round(1000 * datetime.fromisoformat(sessions[0]["began"]).timestamp())

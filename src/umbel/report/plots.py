@@ -1,0 +1,274 @@
+"""Figures in files, by an optional library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from io import BytesIO
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.checks import UsageError, check
+from umbel.report.charts import COLOURS, Chart, Figure, Heatmap, Line, Scatter, Strips, turn
+from umbel.server.cluster_count import ClusterCount
+
+FORMATS = (".png", ".svg", ".pdf")
+
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # one fewer than colours: few looks are the same
+DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))  # of the lines after the first few colours
+GREY = "#767676"
+
+FEW_PLACES = 12
+"""On a logarithmic axis so many values of x are named, and no others."""
+
+ALL_MARKED = 25
+"""A line of more points has markers on so many of them, or fewer."""
+
+
+def check_format(file: Path) -> None:
+    """Raise `UsageError` where figures can't be written to such a file."""
+    check(file.suffix in FORMATS, "--plot", str(file), f"a file that ends in {', '.join(FORMATS)}")
+
+
+def draw(charts: Sequence[Figure], file: Path, columns: int = 2) -> None:
+    """Write the figures side by side, in so many columns, to a file of a kind its suffix names.
+
+    Raises `UsageError` without the plotting library, or for a file of another kind.
+    """
+    check_format(file)
+    _save(drawn(charts, columns), file)
+
+
+def drawn(charts: Sequence[Figure], columns: int = 2) -> Any:
+    """The figures side by side, as one of matplotlib's; the last value of a notebook's cell shows.
+
+    Raises `UsageError` without the plotting library.
+    """
+    blank = _blank()
+    columns = min(columns, len(charts))
+    rows = ceil(len(charts) / columns)
+    width = 4.6 + 1.6 * any(map(_crowded, charts))
+    figure = blank(figsize=(width * columns, 3.4 * rows), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False).flatten()
+    for axes, chart in zip(grid, charts, strict=False):
+        if isinstance(chart, Chart):
+            _draw_chart(axes, chart)
+        elif isinstance(chart, Heatmap):
+            _draw_heatmap(figure, axes, chart)
+        elif isinstance(chart, Strips):
+            _draw_strips(axes, chart)
+        else:
+            _draw_scatter(axes, chart)
+        axes.set_title(chart.title, fontsize=10)
+    for axes in grid[len(charts) :]:
+        axes.set_visible(False)
+    return figure
+
+
+def draw_singular_values(count: ClusterCount, file: Path) -> None:
+    """The singular values with their largest gap, and k-means with the estimates, side by side.
+
+    Raises `UsageError` without the plotting library, or for a file of another kind.
+    """
+    check_format(file)
+    figure = _blank()(figsize=(9, 3.5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    values, inertia = count.singular_values, count.inertia
+    left.plot(range(1, len(values) + 1), values, marker="o")
+    gap = f"largest gap: s = {count.rank}"
+    left.axvline(count.rank + 0.5, linestyle="--", color="grey", label=gap)
+    left.set(xlabel="singular value", ylabel="size", title="vectors of the clients")
+    left.legend()
+    right.plot(range(1, len(inertia) + 1), inertia, marker="o")
+    right.axvline(count.elbow, linestyle="--", color="grey", label=f"elbow: {count.elbow}")
+    chosen = f"gap statistic: {count.gap_statistic}"
+    right.axvline(count.gap_statistic, linestyle=":", color="black", label=chosen)
+    right.set(xlabel="clusters", ylabel="within-cluster sum of squares", title="k-means")
+    right.legend()
+    for axes in (left, right):
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    _save(figure, file)
+
+
+def _blank() -> Any:
+    """The library's type of a figure."""
+    try:
+        from matplotlib.figure import Figure as Blank
+    except ImportError:
+        raise UsageError('figures need an extra: pip install "umbel[plot]"') from None
+
+    class Shown(Blank):  # type: ignore[misc, unused-ignore]
+        """Shows itself in notebooks, without pyplot and what that keeps for the whole process."""
+
+        def _repr_png_(self) -> bytes:
+            file = BytesIO()
+            self.savefig(file, format="png", dpi=100)
+            return file.getvalue()
+
+    return Shown
+
+
+def _save(figure: Any, file: Path) -> None:
+    """Write the file, the same for the same figure."""
+    from matplotlib import rc_context
+
+    with rc_context({"svg.hashsalt": "umbel"}):
+        dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+        figure.savefig(file, dpi=150, metadata=dated.get(file.suffix))
+
+
+def _draw_chart(axes: Any, chart: Chart) -> None:
+    ours = [line for line in chart.lines if not line.published]
+    names = list(dict.fromkeys(line.name for line in [*ours, *chart.lines]))
+    for number, line in enumerate(chart.lines):
+        apart = (number - (len(chart.lines) - 1) / 2) * 0.6 / max(3, len(chart.lines))
+        shift = apart if chart.categories and line.points else 0.0
+        _draw_line(axes, line, names.index(line.name), shift)
+    for mark in chart.marks:
+        axes.axvline(mark.x, linestyle=(0, (4, 3)), linewidth=1, color=GREY)
+        text = f" {mark.text}"
+        axes.text(mark.x, 0.02, text, transform=axes.get_xaxis_transform(), fontsize=7, color=GREY)
+    axes.set(xlabel=chart.x_title, ylabel=chart.y_title)
+    if chart.from_zero:
+        axes.set_ylim(bottom=0)
+    if chart.log_x:
+        axes.set_xscale("log")
+        values = sorted({x for line in chart.lines for x in line.x})
+        if len(values) <= FEW_PLACES:
+            axes.set_xticks(values, [f"{x:g}" for x in values])
+            axes.minorticks_off()
+    if chart.categories:
+        places = range(len(chart.categories))
+        turned = sum(map(len, chart.categories)) > 45
+        axes.set_xticks(places, chart.categories, rotation=30 if turned else 0)
+        axes.tick_params("x", labelsize=8)
+        for label in axes.get_xticklabels() if turned else ():
+            label.set_horizontalalignment("right")
+    axes.grid(alpha=0.25, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    if _crowded(chart):
+        axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
+    elif len(chart.lines) > 1:
+        axes.legend(fontsize=8, framealpha=0.7, edgecolor="none")
+
+
+def _crowded(figure: Figure) -> bool:
+    """Whether the names of its lines would hide some of them: they then stand beside."""
+    return isinstance(figure, Chart) and len(figure.lines) > 5
+
+
+def _draw_line(axes: Any, line: Line, look: int, shift: float) -> None:
+    """Colour and marker tell a line; its dash, too, unless that says it is from a paper."""
+    x, y = np.array(line.x, dtype=float) + shift, _numbers(line.y)
+    low, high = _numbers(line.low), _numbers(line.high)
+    colour = turn(COLOURS, look)
+    name = f"{line.name}, published" if line.published else line.name
+    style: dict[str, Any] = {"color": colour, "label": name, "marker": turn(MARKERS, look)}
+    style |= {"markersize": 5, "linewidth": 1.5}
+    if line.published:
+        style |= {"markerfacecolor": "none", "linestyle": "--"}
+    else:
+        style |= {"linestyle": turn(DASHES, look)}
+    if line.points:
+        reach = [y - low, high - y] if line.low else None
+        axes.errorbar(x, y, reach, **(style | {"linestyle": "none", "capsize": 2.5}))
+        return
+    if line.low:
+        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+    axes.plot(x, y, markevery=_marked(y, look), **style)
+
+
+def _marked(y: NDArray[np.float64], look: int) -> list[int]:
+    """Which points have a marker: not all of a long line, but each that no line leads to."""
+    known = np.isfinite(y)
+    beside = np.concatenate([[False], known, [False]])
+    alone = known & ~beside[:-2] & ~beside[2:]
+    every = 1 if len(y) <= ALL_MARKED else len(y) // 10
+    regular = np.arange(len(y)) % every == look % every
+    return [int(place) for place in np.flatnonzero(known & (alone | regular))]
+
+
+def _draw_heatmap(figure: Any, axes: Any, chart: Heatmap) -> None:
+    image = axes.imshow(chart.values, cmap="cividis", aspect="auto")
+    figure.colorbar(image, ax=axes, label=chart.value_title)
+    few = 30
+    for names, put in ((chart.rows, axes.set_yticks), (chart.columns, axes.set_xticks)):
+        put(range(len(names)), names, fontsize=6) if len(names) <= few else put([])
+    axes.tick_params("x", rotation=90)
+    for place in chart.breaks:
+        axes.axhline(place - 0.5, color="white", linewidth=0.8)
+        if len(chart.rows) == len(chart.columns):
+            axes.axvline(place - 0.5, color="white", linewidth=0.8)
+    if chart.tree:
+        side = axes.inset_axes((-0.02 - 0.22, 0, 0.2, 1), sharey=axes)
+        for branch in chart.tree:
+            side.plot([-height for height in branch.height], branch.at, color=GREY, linewidth=0.8)
+        side.axis("off")
+        axes.tick_params("y", left=False, labelleft=False)
+
+
+def _draw_scatter(axes: Any, chart: Scatter) -> None:
+    largest = max((dot.size for dot in chart.dots), default=0) or 1
+    for look, group in enumerate(chart.groups):
+        dots = [dot for dot in chart.dots if dot.group == group]
+        axes.scatter(
+            [dot.x for dot in dots],
+            [dot.y for dot in dots],
+            [12 + 100 * dot.size / largest for dot in dots],
+            color=turn(COLOURS, look),
+            marker=turn(MARKERS, look),
+            edgecolors="white",
+            linewidths=0.6,
+            label=group,
+        )
+    for label in chart.labels:
+        axes.text(label.x, label.y, label.text, ha="center", va="top", fontsize=7, color=GREY)
+    if chart.is_map:
+        axes.set_aspect("equal")
+        axes.axis("off")
+    else:
+        axes.set(xlabel=chart.x_title, ylabel=chart.y_title)
+        axes.grid(alpha=0.25, linewidth=0.6)
+    if chart.group_title and len(chart.groups) > 1:
+        axes.legend(title=chart.group_title, fontsize=7, title_fontsize=7, markerscale=0.6)
+
+
+def _draw_strips(axes: Any, chart: Strips) -> None:
+    for look, group in enumerate(chart.groups):
+        found = [(n, d) for n, s in enumerate(chart.strips) for d in s.dots if d.group == group]
+        x, y = [dot.x for _, dot in found], [row + dot.y for row, dot in found]
+        look_of = {"color": turn(COLOURS, look), "marker": turn(MARKERS, look)}
+        axes.scatter(x, y, 14, alpha=0.75, linewidths=0, label=group, **look_of)
+    for row, strip in enumerate(chart.strips):
+        if (middle := strip.middle) is not None:
+            reach = [[middle.at - middle.low], [middle.high - middle.at]]
+            fill = "black" if middle.sure else "white"
+            style: dict[str, Any] = {
+                "color": "black",
+                "marker": "D",
+                "markerfacecolor": fill,
+                "capsize": 2.5,
+            }
+            axes.errorbar([middle.at], [row], xerr=reach, markersize=5, linewidth=1, **style)
+    names = [strip.name + strip.after for strip in chart.strips]
+    axes.set_yticks(range(len(names)), names, fontsize=min(7, 200 / len(names)))
+    axes.set_ylim(len(chart.strips) - 0.5, -0.5)
+    if chart.sides is not None:
+        axes.axvline(0, linewidth=1, color=GREY)
+        for text, side in zip(chart.sides, ("right", "left"), strict=True):
+            words = f"{text} " if side == "right" else f" {text}"
+            place = axes.get_xaxis_transform()
+            axes.text(0, 1, words, ha=side, va="bottom", transform=place, fontsize=7, color=GREY)
+    axes.set(xlabel=chart.x_title)
+    axes.grid(axis="x", alpha=0.25, linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    if chart.group_title and len(chart.groups) > 1:
+        axes.legend(title=chart.group_title, fontsize=7, title_fontsize=7)
+
+
+def _numbers(values: Sequence[float]) -> NDArray[np.float64]:
+    """None, where something was not measured, becomes NaN."""
+    return np.array(values, dtype=np.float64)

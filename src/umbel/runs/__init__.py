@@ -1,0 +1,1 @@
+"""An experiment, the run that it describes, and the folder that the run is kept in."""

@@ -1,0 +1,127 @@
+"""When a run stops before its last round: at a goal, or when its time is up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from umbel.checks import UsageError, check
+from umbel.client.objectives import REGRESSION
+from umbel.runs.config_errors import nearest
+from umbel.runs.records import Record
+
+if TYPE_CHECKING:
+    from umbel.runs.run import Run
+
+ACCURACIES = ("accuracy", "worst", "weighted_accuracy")
+AGREEMENTS = ("ari", "purity", "nmi")
+AT_LEAST, AT_MOST = (*ACCURACIES, *AGREEMENTS), ("loss", "accuracy_std")
+"""Measures of a record that can be a goal, by what they are to be."""
+
+SECONDS: Mapping[str, float] = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+Until = str | Iterable[str] | Mapping[str, float]
+"""Goals: "accuracy=0.9", several of these, or {"accuracy": 0.9}."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """After how many rounds a run was stopped, and why."""
+
+    rounds: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A run stops after the first round that reaches a goal, or that ends after so long."""
+
+    until: tuple[tuple[str, float], ...] = ()  # a measure of the record, and its goal
+    max_seconds: float | None = None  # since this session began: a resumed run gets them anew
+
+    @classmethod
+    def of(cls, until: Until = (), max_time: float | str | None = None) -> Budget:
+        """From what a user writes: "accuracy=0.9", and "10m" or seconds.
+
+        Raises `UsageError` where that can't be understood or reached.
+        """
+        texts = [until] if isinstance(until, str) else until
+        pairs = texts.items() if isinstance(texts, Mapping) else map(_goal, texts)
+        goals = tuple((name, _checked(name, value)) for name, value in pairs)
+        return cls(goals, None if max_time is None else seconds(max_time))
+
+    @classmethod
+    def from_plain(cls, table: Mapping[str, Any]) -> Budget:
+        """The inverse of `plain`."""
+        goals = tuple((str(name), float(value)) for name, value in table["until"])
+        return cls(goals, table["max_seconds"])
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return asdict(self)
+
+    def check_for(self, run: Run) -> None:
+        """Raise `UsageError` for a goal that this run never measures."""
+        groups = run.federation.groups is not None
+        tested = bool(run.federation.test.sizes.sum())
+        for name, _ in self.until:
+            regression = run.net.objective == REGRESSION and name in (*ACCURACIES, "accuracy_std")
+            check(not regression, "until", name, "measured here: a regression has a loss alone")
+            alone = name in AGREEMENTS and not groups
+            check(not alone, "until", name, "measured here: the planted groups are not known")
+            blind = name not in AGREEMENTS and not tested
+            check(not blind, "until", name, "measured here: no client has test examples")
+
+    def reached(self, record: Record) -> str | None:
+        """Which goal this round reached, as a sentence; None if none."""
+        for name, goal in self.until:
+            value = getattr(record, name)
+            if value is not None and name in AT_LEAST and value >= goal:
+                return f"{name} {value:.4g} is at least {goal:g}"
+            if value is not None and name in AT_MOST and value <= goal:
+                return f"{name} {value:.4g} is at most {goal:g}"
+        return None
+
+    def spent(self, elapsed: float) -> str | None:
+        """A sentence if the session's time, in seconds, is up; else None."""
+        if self.max_seconds is None or elapsed < self.max_seconds:
+            return None
+        return f"{elapsed:.4g} s are spent, of {self.max_seconds:g}"
+
+
+def seconds(time: float | str) -> float:
+    """The seconds of "90", "90s", "10m", "1.5h" or "2d". Raises `UsageError` for anything else."""
+    expected = "a time such as 90s, 10m, 1.5h or 2d"
+    if isinstance(time, str):
+        found = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)\s*([smhd]?)", time.strip())
+        check(found is not None, "max_time", time, expected)
+        assert found is not None
+        value = float(found[1]) * SECONDS[found[2]]
+    else:
+        value = float(time)
+    check(value > 0 and isfinite(value), "max_time", time, expected)
+    return value
+
+
+def _goal(text: str) -> tuple[str, float]:
+    name, _, value = str(text).partition("=")
+    try:
+        return name.strip(), float(value)
+    except ValueError:
+        raise UsageError(f"until: {text!r} is not of the form accuracy=0.9") from None
+
+
+def _checked(name: str, value: float) -> float:
+    known = (*AT_LEAST, *AT_MOST)
+    if name not in known:
+        raise UsageError(f"until: {name!r} is not a measure to reach; {nearest(name, known)}")
+    number = isinstance(value, int | float) and isfinite(value)
+    check(number, "until", f"{name}={value}", "of the form accuracy=0.9")
+    low, high = (-1.0 if name == "ari" else 0.0), (float("inf") if name == "loss" else 1.0)
+    expected = f"in {low:g} to {high:g}" if name != "loss" else "0 or more"
+    check(low <= value <= high, "until", f"{name}={value:g}", expected)
+    return float(value)

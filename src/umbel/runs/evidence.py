@@ -1,0 +1,124 @@
+"""What a method's clusters rested on, round by round, in a bounded number of files.
+
+Kept are rounds at a spacing that doubles as the run grows, and, apart from these, the last few
+rounds in which the number of models changed: there clients were clustered, separated or split.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from umbel.algorithms.base import Algorithm, State
+from umbel.checks import UsageError
+from umbel.runs.checkpoint import replace_durably
+from umbel.summary import in_short
+
+REGULAR, TURNS = 14, 5
+"""How many files there are at most, at the spacing and of the other rounds; and the first."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What the clusters rested on after a round, by the names of `Algorithm.evidence`."""
+
+    round: int
+    tensors: Mapping[str, Tensor]
+
+    __repr__ = in_short
+
+
+@dataclass(frozen=True)
+class EvidenceFolder:
+    """The files `round-00012.safetensors` of one run."""
+
+    path: Path
+
+    def note(
+        self, algorithm: Algorithm[Any], before: State, after: State, number: int, is_last: bool
+    ) -> None:
+        """Keep what is to be kept of a round that led from one state to the other."""
+        turn = len(before.models) != len(after.models)
+        due = (number + 1) % spacing(number + 1) == 0
+        if turn and number:
+            # Methods that cluster once forget what they clustered by.
+            self._save(number - 1, algorithm.evidence(before), apart=True)
+        if turn or due or is_last:
+            self._save(number, algorithm.evidence(after), apart=turn or is_last)
+            self._thin(number + 1)
+
+    def go_on(self, last: int, turn: bool) -> None:
+        """Keep of the round that was the last so far what is kept of one that is not.
+
+        `turn` says whether the number of models changed in it.
+        """
+        file = self._file(last)
+        if turn or not file.is_file():
+            return
+        if (last + 1) % spacing(last + 1) == 0:
+            self._save(last, _opened(file)[0], apart=False)
+        else:
+            file.unlink()
+
+    def cut(self, next_round: int) -> None:
+        """Remove what is of rounds that are to be done again, and what a kill left half written."""
+        kept = {file for number, file in self._files() if number < next_round}
+        for file in self.path.glob("*"):
+            if file not in kept:
+                file.unlink()
+
+    def read(self) -> list[Snapshot]:
+        """All that is kept, in order. Raises `UsageError` for a damaged file."""
+        return [Snapshot(number, _opened(file)[0]) for number, file in self._files()]
+
+    def _save(self, number: int, tensors: Mapping[str, Tensor], apart: bool) -> None:
+        if not tensors:
+            return
+        self.path.mkdir(exist_ok=True)
+        file = self._file(number)
+        beside = file.with_suffix(".partial")
+        values = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        save_file(values, beside, {"umbel": json.dumps({"apart": apart})})
+        replace_durably(beside, file)
+
+    def _thin(self, done: int) -> None:
+        """Remove what is not to be kept after so many rounds."""
+        regular = {n for n, _ in self._files() if n == 0 or (n + 1) % spacing(done) == 0}
+        apart = [n for n, file in self._files() if n not in regular and _opened(file)[1]]
+        kept = regular | set(apart[-TURNS:])
+        for number, file in self._files():
+            if number not in kept:
+                file.unlink()
+
+    def _file(self, number: int) -> Path:
+        return self.path / f"round-{number:05}.safetensors"
+
+    def _files(self) -> Iterator[tuple[int, Path]]:
+        """The files by their rounds, in order."""
+        for file in sorted(self.path.glob("round-*.safetensors")):
+            yield int(file.stem.removeprefix("round-")), file
+
+
+def spacing(done: int) -> int:
+    """The smallest power of two that leaves no more than `REGULAR` of so many rounds."""
+    every = 1
+    while done // every > REGULAR:
+        every *= 2
+    return every
+
+
+def _opened(file: Path) -> tuple[dict[str, Tensor], bool]:
+    """The tensors of a file, and whether it is kept apart from the spacing."""
+    try:
+        with safe_open(file, framework="pt") as opened:
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+            return tensors, bool(json.loads(opened.metadata()["umbel"])["apart"])
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{file}: damaged: {error}; remove it to do without") from None

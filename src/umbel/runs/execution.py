@@ -1,0 +1,178 @@
+"""Running an experiment in a folder, so that it can be killed at any moment and go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+
+from umbel.algorithms.base import State
+from umbel.checks import UsageError, check
+from umbel.client.net import Net
+from umbel.data.sources import Sources
+from umbel.flow import Engine
+from umbel.runs.budget import Budget, Stop
+from umbel.runs.environment import now
+from umbel.runs.folder import RunFolder
+from umbel.runs.lockstep import pays, seats
+from umbel.runs.own import OwnData, OwnModule
+from umbel.runs.records import Record
+from umbel.runs.result import Result
+from umbel.runs.run import Run
+from umbel.runs.scores import ClientScores
+
+
+def execute(folder: RunFolder, sources: Sources) -> Iterator[Record]:
+    """Do the rounds that are left, yielding the record of each; nothing if the run is finished.
+
+    The checkpoint of a round is on disk before its record is yielded, where one is due. Raises
+    `UsageError` for a run of data that only Python knows.
+    """
+    with folder.locked():
+        if not folder.finished:
+            yield from _records(folder, opened(folder, sources))
+
+
+def advance(folder: RunFolder, run: Run) -> Iterator[Record]:
+    """As `execute`, with a run that was opened otherwise: its clients may be anywhere."""
+    for _, record in advance_states(folder, run):
+        yield record
+
+
+def advance_states(folder: RunFolder, run: Run) -> Iterator[tuple[State, Record]]:
+    """As `advance`, with the state after each round."""
+    with folder.locked():
+        if not folder.finished:
+            yield from _session(folder, run)
+
+
+def opened(folder: RunFolder, sources: Sources) -> Run:
+    """The run of a folder. Raises `UsageError` for one of data that only Python knows."""
+    experiment = folder.experiment
+    if isinstance(experiment.scenario, OwnData) and folder.begun:
+        raise UsageError(
+            f"{folder.path}: made in Python, of data that no file holds: give the same run there, "
+            f'umbel.resume("{folder.path}", run)'
+        )
+    run = experiment.open(sources)
+    folder.budget.check_for(run)
+    return run
+
+
+def execute_together(
+    folders: Sequence[RunFolder], sources: Sources, report: Callable[[Record], None]
+) -> bool:
+    """Do what is left of several runs side by side, if that is faster; else nothing, and False.
+
+    `report` is called with the record of each round of the last of them. The seconds in their
+    records are each one's share.
+    """
+    with ExitStack() as locks:
+        for folder in folders:
+            locks.enter_context(folder.locked())
+        left = [folder for folder in folders if not folder.finished]
+        if len(left) < 2 or not pays(left[0].experiment.open(sources)):
+            return False
+        runs = [folder.experiment.open(sources) for folder in left]
+        table = seats(runs)
+        if table is None:
+            return False
+
+        def go_on(folder: RunFolder, run: Run, engine: Engine) -> None:
+            for record in _records(folder, replace(run, engine=engine), len(left)):
+                if folder is left[-1]:
+                    report(record)
+
+        table.drive([partial(go_on, *each) for each in zip(left, runs, strict=True)])
+    return True
+
+
+def _records(folder: RunFolder, run: Run, sharing: int = 1) -> Iterator[Record]:
+    for _, record in _session(folder, run, sharing):
+        yield record
+
+
+def _session(folder: RunFolder, run: Run, sharing: int = 1) -> Iterator[tuple[State, Record]]:
+    """The rounds that are left, in a process that so many runs share."""
+    began, clock = now(), perf_counter()
+    try:
+        yield from _rounds(folder, run, sharing, clock)
+    finally:
+        folder.note_session(began, (perf_counter() - clock) / sharing)
+
+
+def _rounds(
+    folder: RunFolder, run: Run, sharing: int, clock: float
+) -> Iterator[tuple[State, Record]]:
+    experiment, budget = folder.experiment, folder.budget
+    start = run.start(experiment.rounds)
+    restored, first = folder.restore(start)
+    state = start if restored is None else restored
+    stop = folder.stop or _stopped_already(folder, budget)
+    last = experiment.rounds if stop is None else stop.rounds
+    rounds = run.scored_rounds(experiment.rounds, state, first)
+    scores: ClientScores | None = None
+    for after, whole, found in islice(rounds, max(0, last - first)):
+        before, state, scores, record = state, after, found, whole.sharing_time(sharing)
+        done = record.round + 1
+        why = budget.reached(record) or budget.spent(perf_counter() - clock)
+        stop = Stop(done, why) if why and done < last else stop
+        ends = done == last or (stop is not None and done == stop.rounds)
+        if ends and scores is None:
+            scores = run.scores(state, run.context(record.round, experiment.rounds))
+            record = record.evaluated(scores)
+        folder.append(record)
+        folder.evidence.note(run.algorithm, before, state, record.round, ends)
+        if done % experiment.checkpoint_every == 0 or ends:
+            folder.save(state, done)
+        if ends and stop is not None:
+            folder.stop_at(stop)
+        yield state, record
+        if ends:
+            break
+    _finish(folder, run, state, scores)
+
+
+def _stopped_already(folder: RunFolder, budget: Budget) -> Stop | None:
+    """Where the last round reached a goal, but was killed before it could be noted."""
+    records = folder.records()
+    why = budget.reached(records[-1]) if records else None
+    stop = Stop(len(records), why) if why and len(records) < folder.experiment.rounds else None
+    if stop is not None:
+        folder.stop_at(stop)
+    return stop
+
+
+def _finish(folder: RunFolder, run: Run, state: State, scores: ClientScores | None) -> None:
+    """Write what the run came to; `scores` are of the last round, if it was done here."""
+    records = folder.records()
+    last = len(records) - 1
+    if scores is None:
+        scores = run.scores(state, run.context(last, folder.experiment.rounds))
+    if records[-1].loss is None:
+        folder.replace_last(records[-1].evaluated(scores))
+    folder.evidence.note(run.algorithm, state, state, last, True)
+    folder.finish(run, scores)
+
+
+def load(path: Path | str, net: Net | None = None) -> Result:
+    """A finished run: `load("runs/...").model(cluster=0)` is a module ready to use.
+
+    A run of a module of your own needs its net again, unless that was made by a function that can
+    be imported. Raises `UsageError` if the run is not there or not finished, or the net is another.
+    """
+    folder = RunFolder.open(path)
+    if not folder.finished:
+        how = f"go on with it by `umbel resume {path}`, or end it here by `umbel finish {path}`"
+        raise UsageError(f"{path}: not finished; {how}")
+    if net is not None:
+        model = folder.experiment.model
+        expected = "needed: the run's experiment says how to build its module"
+        check(isinstance(model, OwnModule), "net", type(model).__name__, expected)
+        assert isinstance(model, OwnModule)
+        model.check_fits(net)
+    return Result(folder, net)

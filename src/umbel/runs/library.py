@@ -1,0 +1,48 @@
+"""The experiments that come with the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from umbel.checks import UsageError
+from umbel.runs.config_errors import nearest
+
+EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+
+
+def experiments_in(folder: Path) -> list[Path]:
+    """The experiment files of a folder; a file whose name starts with `_` is there to extend."""
+    return sorted(file for file in folder.glob("*.toml") if not file.name.startswith("_"))
+
+
+def shipped_experiments() -> dict[str, Path]:
+    """Every experiment of the package by name."""
+    folders = (folder for folder in sorted(EXPERIMENTS.iterdir()) if folder.is_dir())
+    return {file.stem: file for folder in folders for file in experiments_in(folder)}
+
+
+def shipped_comparisons() -> dict[str, Path]:
+    """Every folder of experiments of the package by name."""
+    return {f.name: f for f in sorted(EXPERIMENTS.iterdir()) if f.is_dir() and experiments_in(f)}
+
+
+def find_experiment(name: str) -> Path:
+    """A TOML file, or an experiment of the package by name. Raises `UsageError` for neither."""
+    if name.endswith(".toml") or Path(name).is_file():
+        return Path(name)
+    known = shipped_experiments()
+    if name not in known:
+        hint = nearest(name, known, "`umbel list` shows the names, and files end in .toml")
+        raise UsageError(f"experiment: {name!r} is not known; {hint}")
+    return known[name]
+
+
+def find_comparison(name: str) -> Path:
+    """A folder of TOML files, or one of the package by name. Raises `UsageError` for neither."""
+    known = shipped_comparisons()
+    folder = Path(name) if Path(name).is_dir() else known.get(name, Path(name))
+    if not folder.is_dir():
+        raise UsageError(f"folder: {name!r} is not known; {nearest(name, known)}")
+    if not experiments_in(folder):
+        raise UsageError(f"folder: {name!r} holds no experiment, no .toml file")
+    return folder

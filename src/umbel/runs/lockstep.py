@@ -1,0 +1,203 @@
+"""Several runs side by side, so that what they ask of small models is answered at once.
+
+Each run is in a thread of its own, but only one moves at a time: a run goes on until it asks its
+clients something, and waits there until all others ask, too. Alike requests then become one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+import torch
+
+from umbel.data.federation import Federation
+from umbel.engines import EngineSettings, Vectorised, make_engine
+from umbel.flow import Engine, Replies, Request, Rows
+from umbel.runs.run import Run
+
+LARGEST_MODEL = 50_000
+"""Values of a model; with larger ones the work itself takes the time, and nothing is gained."""
+
+LARGEST_FEDERATION = 2**25
+"""Values of its examples: several federations are in memory at once, and a copy of them all."""
+
+
+class Stopped(Exception):  # noqa: N818
+    """Another run, or the user, has ended them all."""
+
+
+@dataclass(frozen=True)
+class Seat:
+    """The engine of one of the runs."""
+
+    table: Table
+    number: int
+
+    def send(self, request: Request) -> Replies:
+        return self.table.ask(self.number, request)
+
+
+def pays(run: Run) -> bool:
+    """Whether runs like this one are faster side by side than one after another."""
+    federation = run.federation
+    values = federation.train.x.numel() + federation.test.x.numel()
+    if run.privacy.clip is not None:
+        return False
+    return run.net.layout.num_values <= LARGEST_MODEL and values <= LARGEST_FEDERATION
+
+
+def seats(runs: Sequence[Run]) -> Table | None:
+    """A table for these runs, or None where they are not alike, or their clients not batched."""
+    first, settings = runs[0], runs[0].engine
+    alike = all(
+        run.engine == settings
+        and run.net.layout == first.net.layout
+        and run.federation.input_shape == first.federation.input_shape
+        and run.federation.num_classes == first.federation.num_classes
+        for run in runs
+    )
+    if not alike or not isinstance(settings, EngineSettings):
+        return None
+    engine = make_engine(first.net, joined([run.federation for run in runs]), settings)
+    if not isinstance(engine, Vectorised):
+        return None
+    sizes = [run.federation.num_clients for run in runs]
+    return Table(engine, list(accumulate(sizes, initial=0))[:-1])
+
+
+def joined(federations: Sequence[Federation]) -> Federation:
+    """One federation of the clients of all, in their order."""
+    every = [(each, client) for each in federations for client in range(each.num_clients)]
+    return Federation.from_arrays(
+        [each.train.of(client) for each, client in every],
+        [each.test.of(client) for each, client in every],
+        num_classes=federations[0].num_classes,
+    )
+
+
+class Table:
+    """Where the runs meet."""
+
+    def __init__(self, engine: Engine, first_clients: Sequence[int]) -> None:
+        self.engine = engine
+        self.first_clients = first_clients  # the number of each run's client 0 among all clients
+        self.seated = set(range(len(first_clients)))
+        self.asked: dict[int, Request] = {}
+        self.answers: dict[int, Replies] = {}
+        self.stopped = False
+        self.change = threading.Condition()
+        self.moving = threading.Lock()  # held by the one run that moves
+
+    def drive(self, jobs: Sequence[Callable[[Engine], None]]) -> None:
+        """Give each job its engine, and run all to their ends; then raise what the first raised."""
+        errors: dict[int, BaseException] = {}
+        threads = [
+            threading.Thread(target=self._run, args=(number, job, errors), daemon=True)
+            for number, job in enumerate(jobs)
+        ]
+        for thread in threads:
+            thread.start()
+        try:
+            self._serve()
+        finally:
+            with self.change:
+                self.stopped = True
+                self.change.notify_all()
+            for thread in threads:
+                thread.join()
+        for number in sorted(errors):
+            raise errors[number]
+
+    def ask(self, number: int, request: Request) -> Replies:
+        """The replies, once all others at the table have asked or left."""
+        self.moving.release()
+        try:
+            with self.change:
+                self.asked[number] = request
+                self.change.notify_all()
+                self.change.wait_for(lambda: number in self.answers or self.stopped)
+                if number not in self.answers:
+                    raise Stopped
+                return self.answers.pop(number)
+        finally:
+            self.moving.acquire()
+
+    def _run(
+        self, number: int, job: Callable[[Engine], None], errors: dict[int, BaseException]
+    ) -> None:
+        with self.moving:
+            try:
+                if not self.stopped:
+                    job(Seat(self, number))
+            except Stopped:
+                pass
+            except BaseException as error:
+                errors[number] = error
+            finally:
+                with self.change:
+                    self.seated.discard(number)
+                    self.change.notify_all()
+
+    def _serve(self) -> None:
+        while True:
+            with self.change:
+                self.change.wait_for(lambda: len(self.asked) == len(self.seated))
+                if not self.seated:
+                    return
+                asked, self.asked = self.asked, {}
+            answers = self._answers(asked)
+            with self.change:
+                self.answers |= answers
+                self.change.notify_all()
+
+    def _answers(self, asked: Mapping[int, Request]) -> dict[int, Replies]:
+        groups: dict[object, list[int]] = {}
+        for number in sorted(asked):
+            groups.setdefault(_kind(asked[number]), []).append(number)
+        answers = {}
+        for numbers in groups.values():
+            requests = [asked[number] for number in numbers]
+            firsts = [self.first_clients[number] for number in numbers]
+            replies = self.engine.send(merged(requests, firsts))
+            ends = list(accumulate((len(request.clients) for request in requests), initial=0))
+            for n, (number, request) in enumerate(zip(numbers, requests, strict=True)):
+                part = slice(ends[n], ends[n + 1])
+                columns = {name: column[part] for name, column in replies.columns.items()}
+                answers[number] = Replies(request.clients, columns)
+        return answers
+
+
+def merged(requests: Sequence[Request], first_clients: Sequence[int]) -> Request:
+    """One request of requests that ask the same, each of its own clients.
+
+    What each sends to all of its clients becomes a row of a table.
+    """
+    sizes = [len(request.clients) for request in requests]
+    whose = torch.repeat_interleave(torch.arange(len(requests)), torch.tensor(sizes))
+    each = {
+        name: Rows(torch.stack([request.shared[name] for request in requests]), whose)
+        for name in requests[0].shared
+    }
+    for name in requests[0].each:
+        tables = [request.each[name].table for request in requests]
+        starts = torch.tensor(list(accumulate(map(len, tables), initial=0))[:-1])
+        index = torch.cat([request.each[name].index for request in requests])
+        each[name] = Rows(torch.cat(tables), index + starts[whose])
+    firsts = torch.tensor(first_clients)[whose]
+    return replace(
+        requests[0],
+        clients=torch.cat([request.clients for request in requests]) + firsts,
+        seeds=[seed for request in requests for seed in request.seeds],
+        shared={},
+        each=each,
+        reduction=None,
+    )
+
+
+def _kind(request: Request) -> object:
+    shared = tuple((name, tensor.shape) for name, tensor in sorted(request.shared.items()))
+    each = tuple((name, rows.table.shape[1:]) for name, rows in sorted(request.each.items()))
+    return request.work, shared, each

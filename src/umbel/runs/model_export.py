@@ -1,0 +1,170 @@
+"""The model of a cluster or a client as a file for other programs, run once to compare."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Literal, get_args
+from urllib.parse import quote
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from umbel.checks import UsageError, check
+from umbel.runs.config_errors import nearest
+from umbel.runs.models_folder import MadeFor
+from umbel.runs.result import Result
+
+Format = Literal["onnx", "torch", "safetensors"]
+
+SUFFIXES: dict[Format, str] = {"onnx": ".onnx", "torch": ".pt2", "safetensors": ".safetensors"}
+
+BATCHES = (1, 2, 7)
+"""Sizes of the batches on which the file and the model are compared."""
+
+Run = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A model in a file."""
+
+    file: Path
+    largest_difference: float  # of its outputs from those of the model
+    num_examples: int  # random ones, on which they were compared
+
+
+def export_model(
+    result: Result,
+    to: Format,
+    *,
+    client: str | int | None = None,
+    cluster: int | None = None,
+    out: Path | str | None = None,
+) -> Exported:
+    """Write the model of a client or a cluster, read it back, and compare outputs.
+
+    "torch" is a program of `torch.export`, "onnx" needs an extra, "safetensors" holds the tensors
+    of the module by name, its constants among them. Batches may have any size. Raises `UsageError`
+    where the module can't be exported, or the client or cluster is not known.
+    """
+    kinds = get_args(Format)
+    if to not in kinds:
+        raise UsageError(f"to: {to!r} is not known; {nearest(str(to), kinds)}")
+    check(client is None or cluster is None, "cluster", cluster, "needed beside a client")
+    if client is None and cluster is None:
+        last = result.num_clusters - 1
+        if last:
+            raise UsageError(f"cluster: one of 0 to {last} is needed, or the name of a client")
+        cluster = 0
+    name = f"cluster-{cluster}" if client is None else f"client-{quote(str(client), safe=' ')}"
+    module = result.model(cluster or 0) if client is None else result.model_for(client)
+    file = result.folder.file("exported") / (name + SUFFIXES[to]) if out is None else Path(out)
+    examples = [_examples(result.made_for[0], size) for size in BATCHES]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with _quietly(), torch.no_grad():
+        written = WRITERS[to](module, examples[1], file)
+        differences = [_difference(written(x), module(x)) for x in examples]
+    return Exported(file, max(differences), sum(BATCHES))
+
+
+def _to_torch(module: nn.Module, x: Tensor, file: Path) -> Run:
+    program = _captured(module, x)
+    torch.export.save(program, file)
+    run: Run = torch.export.load(file).module()
+    return run
+
+
+def _to_onnx(module: nn.Module, x: Tensor, file: Path) -> Run:
+    try:
+        import onnxruntime
+        import onnxscript  # noqa: F401
+    except ImportError:
+        raise UsageError('to: "onnx" needs an extra: pip install "umbel[onnx]"') from None
+    program = _captured(module, x)
+    try:
+        torch.onnx.export(
+            program,
+            (),
+            file,
+            dynamo=True,
+            input_names=["x"],
+            output_names=["y"],
+            external_data=False,
+            verbose=False,
+        )
+        session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+    except Exception as error:  # whatever ONNX lacks for this module
+        raise UsageError(f"to: 'onnx' is not possible: {_first_line(error)}") from None
+    return lambda x: torch.from_numpy(session.run(None, {"x": x.numpy()})[0])
+
+
+def _to_safetensors(module: nn.Module, x: Tensor, file: Path) -> Run:  # noqa: ARG001
+    tensors = dict([*module.named_buffers(), *module.state_dict().items()])
+    save_file({name: t.detach().clone().contiguous() for name, t in tensors.items()}, file)
+    again = copy.deepcopy(module)
+    mine = dict([*again.named_buffers(), *again.state_dict().items()])
+    for tensor in mine.values():
+        tensor.detach().zero_()
+    for name, values in load_file(file).items():
+        mine[name].detach().copy_(values)
+    return again
+
+
+WRITERS: dict[Format, Callable[[nn.Module, Tensor, Path], Run]] = {
+    "onnx": _to_onnx,
+    "torch": _to_torch,
+    "safetensors": _to_safetensors,
+}
+
+
+def _captured(module: nn.Module, x: Tensor) -> torch.export.ExportedProgram:
+    """The program that the module is, for batches of any size."""
+    try:
+        return torch.export.export(
+            module, (x,), dynamic_shapes=({0: torch.export.Dim("batch", min=1)},)
+        )
+    except Exception as error:  # whatever the module does that can't be captured
+        why = _first_line(error)
+        raise UsageError(
+            f"to: torch.export can't capture {type(module).__name__} for batches of any size: {why}"
+        ) from None
+
+
+def _examples(fits: MadeFor, size: int) -> Tensor:
+    """Random inputs of the right shape and type."""
+    generator = torch.Generator().manual_seed(size)
+    shape, kind = (size, *fits.input_shape), getattr(torch, fits.input_type)
+    if not kind.is_floating_point:
+        return torch.randint((fits.largest or 0) + 1, shape, generator=generator, dtype=kind)
+    return torch.randn(shape, generator=generator, dtype=kind)
+
+
+def _difference(found: Tensor, expected: Tensor) -> float:
+    check(found.shape == expected.shape, "shape", found.shape, f"that of {expected.shape}")
+    return float((found - expected).abs().max()) if found.numel() else 0.0
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without what the exporters say about themselves."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings(), redirect_stdout(StringIO()):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(disabled)

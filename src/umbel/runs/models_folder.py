@@ -1,0 +1,137 @@
+"""The models of a finished run on disk: one a cluster, and what clients use instead of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from umbel.checks import UsageError
+from umbel.runs.run import Run
+from umbel.runs.scores import ClientScores
+
+OwnModels = Literal["cluster", "personal", "mixture"]
+"""What a client uses: its cluster's model, a personal one, or a mixture of several."""
+
+CLIENTS = "clients.safetensors"
+
+
+@dataclass(frozen=True)
+class MadeFor:
+    """What the model of a cluster fits: the header of its file."""
+
+    input_shape: tuple[int, ...]
+    num_outputs: int
+    num_classes: int | None  # None: regression
+    label: int  # the cluster as the method's state calls it
+    input_type: str = "float32"
+    largest: int | None = None  # input, where inputs are whole numbers
+    clients_use: OwnModels | None = None  # None: written before this was noted
+
+
+@dataclass(frozen=True)
+class ModelsFolder:
+    """The folder `models` of one run."""
+
+    path: Path
+
+    def write(self, run: Run, scores: ClientScores) -> None:
+        """The model of every cluster; personal models and mixtures in one table of their own.
+
+        The model that stands for the cluster is, of mixtures, the heaviest component, and of
+        personal models, the one that they were adapted from.
+        """
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.path.mkdir()
+        own, used = _own_models(scores)
+        for cluster in range(int(scores.clusters.max()) + 1):
+            client = int(np.flatnonzero(scores.clusters == cluster)[0])
+            theta = scores.models.table[scores.models.index[client]]
+            tensors = {n: t.contiguous() for n, t in run.net.layout.tensors(theta).items()}
+            header = _header(made_for(run, int(scores.labels[client]), used))
+            save_file(tensors, self.file(cluster), header)
+        if own:
+            save_file(own, self.path / CLIENTS)
+
+    def file(self, cluster: int) -> Path:
+        """Where the model of a cluster is."""
+        return self.path / f"cluster-{cluster}.safetensors"
+
+    def made_for(self, cluster: int) -> MadeFor:
+        """What the model of a cluster fits, without reading the model itself."""
+        with _opened(self.file(cluster)) as opened:
+            header = json.loads((opened.metadata() or {})["umbel"])
+            return MadeFor(**{**header, "input_shape": tuple(header["input_shape"])})
+
+    def model(self, cluster: int) -> dict[str, Tensor]:
+        """The tensors of a cluster's model by name."""
+        with _opened(self.file(cluster)) as opened:
+            return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+
+    def personal(self, client: int) -> Tensor:
+        """The personal model (P,) of the client of this number."""
+        with _opened(self.path / CLIENTS) as opened:
+            row = int(opened.get_slice("index")[client])
+            found: Tensor = opened.get_slice("models")[row]
+            return found
+
+    def mixture(self, client: int) -> tuple[Tensor, Tensor]:
+        """The models (K, P) that all clients mix, and this client's weight (K,) of each."""
+        with _opened(self.path / CLIENTS) as opened:
+            return opened.get_tensor("models"), opened.get_slice("weights")[client]
+
+
+def made_for(run: Run, label: int, used: OwnModels) -> MadeFor:
+    """What the models of this run fit."""
+    federation, x = run.federation, run.federation.train.x
+    whole = not x.is_floating_point()
+    kind = x.dtype if whole else run.net.dtype
+    return MadeFor(
+        federation.input_shape,
+        federation.num_outputs_for(run.net.objective),
+        federation.num_classes,
+        label,
+        str(kind).removeprefix("torch."),
+        int(x.max()) if whole and x.numel() else None,
+        used,
+    )
+
+
+def _own_models(scores: ClientScores) -> tuple[dict[str, Tensor], OwnModels]:
+    """What clients use instead of their cluster's model: nothing, or a table and who uses what."""
+    served = scores.served
+    if served.weights is not None:
+        models, weights = served.models.table.contiguous(), served.weights.contiguous()
+        return {"models": models, "weights": weights}, "mixture"
+    first = np.unique(scores.clusters, return_index=True)[1]
+    common = scores.models.index[torch.from_numpy(first[scores.clusters])]
+    if served.adapted_from is None and torch.equal(served.models.index, common):
+        return {}, "cluster"
+    rows, index = torch.unique(served.models.index, return_inverse=True)
+    return {"models": served.models.table[rows], "index": index}, "personal"
+
+
+def _header(fits: MadeFor) -> dict[str, str]:
+    return {"umbel": json.dumps(asdict(fits))}
+
+
+@contextmanager
+def _opened(file: Path) -> Iterator[Any]:
+    """The open file. Raises `UsageError` if it is missing, or not what it should be."""
+    if not file.is_file():
+        raise UsageError(f"{file}: missing")
+    try:
+        with safe_open(file, framework="pt") as opened:
+            yield opened
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise UsageError(f"{file}: not a readable model of this version: {error}") from None

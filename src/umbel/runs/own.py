@@ -1,0 +1,273 @@
+"""What the folder of a run holds of data and modules that only Python knows: their digests.
+
+They stand in `experiment.toml` where a scenario and a model stand otherwise.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from umbel.checks import UsageError, check
+from umbel.client import objectives
+from umbel.client.net import Net
+from umbel.client.objectives import Objective
+from umbel.data.federation import Federation
+from umbel.data.scenarios.base import Scenario
+from umbel.data.sources import Sources
+from umbel.engines.choice import EngineSettings
+from umbel.networks.base import Model
+from umbel.report.exporting import flat
+from umbel.runs.config import plain
+from umbel.runs.digests import digest, fingerprint, near, split_digest
+from umbel.runs.experiment import Experiment
+from umbel.runs.run import Run
+
+UNREADABLE = {
+    "scenario.train": "the training examples have other values",
+    "scenario.test": "the test examples have other values",
+    "scenario.groups": "the planted groups are others",
+    "scenario.names": "the clients have other names",
+    "model.structure": "the module is built otherwise",
+}
+"""Digests, and what it means where they differ."""
+
+
+@dataclass(frozen=True)
+class OwnData(Scenario):
+    """A federation made in Python, by its digests."""
+
+    clients: int
+    examples: int
+    test_examples: int
+    inputs: str  # type and shape of one
+    targets: str
+    num_classes: int | None = None  # None: regression
+    train: str = ""
+    test: str = ""
+    groups: str = ""
+    names: str = ""
+    engine: str = ""  # type of the engine, where it is no `EngineSettings`
+
+    def build(self, seed: int, sources: Sources) -> Federation:  # noqa: ARG002
+        raise UsageError(
+            "scenario: these data were made in Python, and no file holds them; there, "
+            "`umbel.resume(folder, run)` goes on with a run of them"
+        )
+
+
+@dataclass(frozen=True)
+class OwnModule(Model):
+    """A module made in Python, by its digests, and by where its builder is if others can call it.
+
+    The fingerprints are a few sums over all values: they tell other values from the same values
+    computed on another processor.
+    """
+
+    kind: str
+    values: int  # P
+    objective: str
+    structure: str
+    initial: tuple[float, ...] = ()  # fingerprint of what a new model starts from
+    constants: tuple[float, ...] = ()  # and of what belongs to the module, not to the model
+    source: str = ""  # "module:function"
+    moving: tuple[str, ...] = ()  # patterns of buffers of its own that training moves
+
+    def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:  # noqa: ARG002
+        module: nn.Module = self._builder()()
+        return module
+
+    def net(self) -> Net:
+        """The net again. Raises `UsageError` where no file says how to build it."""
+        known = {name: o for name, o in vars(objectives).items() if isinstance(o, Objective)}
+        if not self.source or self.objective not in known:
+            raise UsageError(f"its module, {self}, was built in Python")
+        net = Net(self._builder(), known[self.objective], moving=self.moving)
+        self.check_fits(net)
+        return net
+
+    def check_fits(self, net: Net) -> None:
+        """Raise `UsageError` unless this net's models are of the same kind, whatever their values.
+
+        Values are not compared: they come from the run.
+        """
+        other = own_module(net)
+        what = f"{other}: the run's is {self}"
+        same = (other.kind, other.values, other.structure) == (
+            self.kind,
+            self.values,
+            self.structure,
+        )
+        if not same or not near(other.constants, self.constants):
+            detail = "" if str(other) != str(self) else ", built otherwise"
+            raise UsageError(f"net: {what}{detail}")
+        fits = other.objective == self.objective
+        check(fits, "net: objective", other.objective, f"that of the run, {self.objective}")
+
+    def _builder(self) -> Callable[[], nn.Module]:
+        builder: Callable[[], nn.Module] = _imported("model.source", self.source)
+        return builder
+
+    def __str__(self) -> str:
+        return f"{self.kind} with {self.values} values"
+
+
+def described(run: Run, name: str, rounds: int, checkpoint_every: int) -> Experiment:
+    """A run of Python's as an experiment that a folder can hold.
+
+    Raises `UsageError` where it has a part that no folder can hold.
+    """
+    own_engine = not isinstance(run.engine, EngineSettings)
+    for part in ("algorithm", "engine", "limits", "faults", "privacy"):
+        if part != "engine" or not own_engine:
+            _check_storable(part, getattr(run, part))
+    return Experiment(
+        own_data(run.federation, _type_name(type(run.engine)) if own_engine else ""),
+        own_module(run.net),
+        run.algorithm,
+        name=name,
+        seed=run.seed,
+        rounds=rounds,
+        participation=run.participation,
+        evaluate_every=run.evaluate_every,
+        checkpoint_every=checkpoint_every,
+        engine=run.engine if isinstance(run.engine, EngineSettings) else EngineSettings(),
+        limits=run.limits,
+        faults=run.faults,
+        privacy=run.privacy,
+    )
+
+
+def find_net(name: str) -> Net:
+    """The net called "module:name". Raises `UsageError` where it can't be imported."""
+    found = _imported("net", name)
+    check(isinstance(found, Net), "net", name, f"an umbel.Net, but a {type(found).__name__}")
+    net: Net = found
+    return net
+
+
+def own_data(federation: Federation, engine: str = "") -> OwnData:
+    """What tells this federation from another."""
+    train, test, groups = federation.train, federation.test, federation.groups
+    names = "\0".join(federation.names).encode()
+    return OwnData(
+        federation.num_clients,
+        len(train.x),
+        len(test.x),
+        _kind(train.x),
+        _kind(train.y),
+        federation.num_classes,
+        split_digest(train),
+        split_digest(test),
+        "" if groups is None else digest([groups.tobytes()]),
+        digest([names]),
+        engine,
+    )
+
+
+def own_module(net: Net) -> OwnModule:
+    """What tells the module of this net from another."""
+    module = net.module(net.new(0))
+    entries = net.layout.weights + net.layout.rest
+    inside = {entry.name for entry in entries}
+    tensors = dict([*module.named_parameters(), *module.named_buffers()])
+    built = [re.sub(r"0x[0-9a-f]+", "", repr(module)), str(net.dtype)]
+    built += [f"{entry.name} {tuple(entry.shape)}" for entry in entries]
+    known = {id(value): name for name, value in vars(objectives).items()}
+    objective = known.get(id(net.objective))
+    return OwnModule(
+        type(module).__name__,
+        net.layout.num_values,
+        objective or ", ".join(map(_type_name, vars(net.objective).values())),
+        digest(text.encode() for text in built),
+        fingerprint(tensors[entry.name] for entry in entries),
+        fingerprint(tensor for name, tensor in tensors.items() if name not in inside),
+        _source(net.build) if objective else "",
+        net.moving,
+    )
+
+
+def differences(there: Experiment, here: Experiment) -> Iterator[str]:
+    """What tells two runs apart, a phrase each."""
+    if not isinstance(there.scenario, OwnData) or not isinstance(there.model, OwnModule):
+        yield "it was made from an experiment, not of data and a module of Python's"
+        return
+    old, new = dict(flat(plain(there))), dict(flat(plain(here)))
+    left_out = ("model.initial", "model.constants", "model.source", "description", "name")
+    for name in dict.fromkeys([*old, *new]):
+        if name in left_out or old.get(name) == new.get(name):
+            continue
+        values = f"{name} is {old.get(name)!r} there and {new.get(name)!r} here"
+        yield UNREADABLE.get(name, values)
+    assert isinstance(here.model, OwnModule)
+    for name in ("initial", "constants"):
+        if not near(getattr(there.model, name), getattr(here.model, name)):
+            yield f"the module's {name} values are others"
+
+
+def what_only_python_has(experiment: Experiment) -> str:
+    """What others have to be given to use the folder, as a sentence; empty if nothing."""
+    data, module = experiment.scenario, experiment.model
+    if isinstance(data, OwnData) and data.engine:
+        return f"its engine, {data.engine}, is an object: to resume it, give the run such a one"
+    if isinstance(module, OwnModule) and not module.source:
+        return f"no file says how to build its {module.kind}: give load and export the net again"
+    return ""
+
+
+def _imported(what: str, source: str) -> Any:
+    module, _, name = source.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(f"{what}: {source!r} can't be imported: {error}") from None
+    return found
+
+
+def _check_storable(path: str, value: object) -> None:
+    """Raise `UsageError` unless a text file can hold this setting, and others can read it."""
+    if is_dataclass(value) and not isinstance(value, type):
+        kind = type(value)
+        where = "a notebook or script" if kind.__module__ == "__main__" else "a function"
+        elsewhere = kind.__module__ != "__main__" and "<locals>" not in kind.__qualname__
+        expected = (
+            f"importable, as it is defined in {where}: put it into a module, a file of its own"
+        )
+        check(elsewhere, path, kind.__name__, expected)
+        for member in fields(value):
+            _check_storable(f"{path}.{member.name}", getattr(value, member.name))
+    elif isinstance(value, tuple):
+        for item in value:
+            _check_storable(path, item)
+    else:
+        fine = value is None or isinstance(value, bool | int | float | str)
+        check(fine, path, value, "a number, text or dataclass, which alone a folder can hold")
+
+
+def _source(build: Callable[[], nn.Module]) -> str:
+    """Where others find this very function, empty if nowhere."""
+    module, name = getattr(build, "__module__", None), getattr(build, "__qualname__", "<")
+    if module is None or module == "__main__" or "<" in name:
+        return ""
+    try:
+        found = _imported("source", f"{module}:{name}")
+    except UsageError:
+        return ""
+    return f"{module}:{name}" if found is build else ""
+
+
+def _type_name(kind: Any) -> str:
+    """Type or function with its module."""
+    kind = kind if hasattr(kind, "__qualname__") else type(kind)
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _kind(values: Tensor) -> str:
+    return f"{str(values.dtype).removeprefix('torch.')} {tuple(values.shape[1:])}"

@@ -1,0 +1,22 @@
+"""Federations by the names that experiments call their scenarios."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from umbel.data.federation import Federation
+from umbel.data.scenarios.base import Scenario
+from umbel.data.sources import Sources
+from umbel.runs.config import structured
+
+
+def scenario(
+    name: str, *, seed: int = 0, data_dir: Path | str | None = None, **settings: object
+) -> Federation:
+    """The federation of a named scenario, with some of its settings changed.
+
+    `umbel.scenario("rotated-mnist", clients=40, data_dir="data")`. Raises `UsageError` for a name
+    or a setting that is not known, and where the data can't be found.
+    """
+    recipe: Scenario = structured({"name": name, **settings}, Scenario)
+    return recipe.build(seed, Sources.default(None if data_dir is None else Path(data_dir)))

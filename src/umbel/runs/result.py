@@ -1,0 +1,263 @@
+"""A finished run read back from its folder; its data are not needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from umbel.algorithms import FLACC, IFCA
+from umbel.algorithms.base import Algorithm, State
+from umbel.checks import UsageError, check
+from umbel.client.mixture import Mixture
+from umbel.client.net import Net
+from umbel.client.objectives import CLASSIFICATION, OBJECTIVES, REGRESSION
+from umbel.data.federation import Federation
+from umbel.notebooks import cut
+from umbel.report import courses
+from umbel.report.cluster_plot import plot_rows
+from umbel.runs import checkpoint
+from umbel.runs.config_errors import nearest
+from umbel.runs.experiment import Experiment
+from umbel.runs.folder import RunFolder
+from umbel.runs.models_folder import MadeFor
+from umbel.runs.own import OwnModule
+from umbel.runs.records import Record
+from umbel.runs.run import Run, first_state
+from umbel.summary import counted, few
+
+if TYPE_CHECKING:
+    from umbel.runs.model_export import Exported, Format
+
+CLUSTER_MODELS = (Algorithm.serve, FLACC.serve, IFCA.serve)
+"""Ways to serve each client the model of its cluster."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run, read back: its records, its clusters and their models."""
+
+    folder: RunFolder
+    given: Net | None = None  # the net, where only Python knows how to build it
+
+    def __repr__(self) -> str:
+        try:
+            what, *_, last = self.experiment, *self.records
+        except (UsageError, OSError, ValueError):
+            return f"Result: {self.folder.path}, which can't be read"
+        parts = repr(last).removeprefix("Record: ").split(", ")[1:]
+        rounds = counted(last.round + 1, "round")
+        name = f"{what.name}, seed {what.seed}"
+        return f"Result: {self.folder.path}: {name}, {rounds}; {', '.join(parts)}"
+
+    def _repr_html_(self) -> str:
+        members: dict[int, list[str]] = {}
+        try:
+            clusters = sorted(self.clusters.items(), key=lambda item: item[1])
+        except UsageError:
+            clusters = []
+        for name, cluster in clusters:
+            members.setdefault(cluster, []).append(name)
+        rows = [(str(k), f"{len(who):,}", few(who)) for k, who in members.items()]
+        return cut(("cluster", "clients", "members"), rows, repr(self), "clusters")._repr_html_()
+
+    def plot(self) -> Any:
+        """Accuracy, clusters and their agreement with the planted groups, round by round.
+
+        A figure of matplotlib's, as of `umbel.plot`, which compares several runs.
+        """
+        return courses.plot(self.records)
+
+    def plot_clusters(self) -> Any:
+        """Who is in which cluster: a figure of matplotlib's, as of `umbel.plot_clusters`."""
+        return plot_rows(self.folder.clients())
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        """What was run."""
+        return self.folder.experiment
+
+    @property
+    def records(self) -> list[Record]:
+        """One record a round."""
+        return self.folder.records()
+
+    @property
+    def clusters(self) -> dict[str, int]:
+        """The cluster of each client, by name."""
+        return {row["client"]: int(row["cluster"]) for row in self.folder.clients()}
+
+    @cached_property
+    def made_for(self) -> tuple[MadeFor, ...]:
+        """What the model of each cluster was made for."""
+        return tuple(self._made_for(cluster) for cluster in range(self.num_clusters))
+
+    @property
+    def num_clusters(self) -> int:
+        """How many clusters there are."""
+        return max(self.clusters.values()) + 1
+
+    @cached_property
+    def net(self) -> Net:
+        """The network of all clusters, as functions of a flat vector.
+
+        Raises `UsageError` where only Python knows the module and it was not given to `load`.
+        """
+        if self.given is not None:
+            return self.given
+        recipe, made_for = self.experiment.model, self.made_for[0]
+        if isinstance(recipe, OwnModule):
+            try:
+                return recipe.net()
+            except UsageError as error:
+                path = self.folder.path
+                how = f'umbel.load("{path}", net) needs it again, and umbel export its --net'
+                raise UsageError(f"{path}: {error}: {how}") from None
+        guessed = REGRESSION if made_for.num_classes is None else CLASSIFICATION
+        objective = OBJECTIVES.get(self.experiment.objective, guessed)
+        shape, outputs = made_for.input_shape, made_for.num_outputs
+        return Net(lambda: recipe.build(shape, outputs), objective)
+
+    @cached_property
+    def state(self) -> State:
+        """The method's state after the last round. Raises `UsageError` if it is damaged."""
+        experiment, clients = self.experiment, self.folder.clients()
+        groups = [row["group"] for row in clients]
+        template = first_state(
+            experiment.algorithm,
+            self.net,
+            len(clients),
+            experiment.rounds,
+            experiment.participation,
+            experiment.seed,
+            None if "" in groups else np.unique(groups, return_inverse=True)[1],
+        )
+        return checkpoint.load(self.folder.file("checkpoint.safetensors"), template)[0]
+
+    @property
+    def profile(self) -> Tensor:
+        """The vectors (M, D) that the method clusters by. Raises `UsageError` if it keeps none."""
+        algorithm: Any = self.experiment.algorithm
+        found: Tensor | None = algorithm.profile(self.state)
+        kind = type(algorithm).__name__
+        check(found is not None, "run", kind, "of a method that keeps such vectors, as CFL-GP does")
+        assert found is not None
+        return found
+
+    def model(self, cluster: int) -> nn.Module:
+        """The module of this cluster, in evaluation mode."""
+        with self._finding(cluster):
+            tensors = self.folder.models.model(cluster)
+        entries = self.net.layout.weights + self.net.layout.rest
+        return self.net.module(torch.cat([tensors[entry.name].flatten() for entry in entries]))
+
+    def model_for(self, client: str | int) -> nn.Module:
+        """The module that this client is served, in evaluation mode.
+
+        It is the model of its cluster; or, where the method serves such, its personal model, or
+        its mixture of several models. Raises `UsageError` for a name that is not known.
+        """
+        clusters = list(self.clusters.items())
+        names, name = [known for known, _ in clusters], str(client)
+        if name not in names:
+            few = "" if len(names) <= 10 else f"known: {', '.join(names[:3])} and others"
+            raise UsageError(f"client: {name!r} is not known; {nearest(name, names, few)}")
+        number = names.index(name)
+        used = self._made_for(clusters[number][1]).clients_use
+        if used is None and type(self.experiment.algorithm).serve in CLUSTER_MODELS:
+            used = "cluster"
+        if used == "cluster":
+            return self.model(clusters[number][1])
+        net = self.net
+        with self.folder.putting_right():
+            if used is None:
+                raise UsageError(f"{self.folder.path}: written before clients' models were kept")
+            if used == "personal":
+                return net.module(self.folder.models.personal(number))
+            models, weights = self.folder.models.mixture(number)
+            return Mixture(list(map(net.module, models)), weights, net.objective).eval()
+
+    def export(
+        self,
+        to: Format,
+        *,
+        client: str | int | None = None,
+        cluster: int | None = None,
+        out: Path | str | None = None,
+    ) -> Exported:
+        """Write the model of a client or a cluster for other programs: "onnx", "torch" (a program
+        of `torch.export`) or "safetensors".
+
+        Into the folder `exported` of the run, unless `out` names a file. Outputs of the file and of
+        the model are compared. Raises `UsageError` where that can't be done.
+        """
+        from umbel.runs.model_export import export_model
+
+        return export_model(self, to, client=client, cluster=cluster, out=out)
+
+    def _made_for(self, cluster: int) -> MadeFor:
+        with self._finding(cluster):
+            return self.folder.models.made_for(cluster)
+
+    @contextmanager
+    def _finding(self, cluster: int) -> Iterator[None]:
+        """Tell a model that is lost from a cluster that is none."""
+        if not self.folder.models.file(cluster).is_file():
+            last = self.num_clusters - 1
+            check(0 <= cluster <= last, "cluster", cluster, f"a cluster of this run: 0 to {last}")
+        with self.folder.putting_right():
+            yield
+
+    def assign(self, newcomers: Federation) -> Assignment:
+        """The cluster of each newcomer by the method's own rule.
+
+        Clusters that no client of the run is in are left out. Raises `UsageError` where the
+        newcomers' examples are not of the run's kind.
+        """
+        made_for, experiment = self.made_for[0], self.experiment
+        # Newcomers are alike: what does not fit in the first, fits in none.
+        first, shape = f"client {newcomers.names[0]}", newcomers.input_shape
+        expected = f"{made_for.input_shape}, the run's"
+        check(shape == made_for.input_shape, f"{first}: shape of an input", shape, expected)
+        kinds = ("whole numbers, as class labels are", "floating-point numbers")
+        found, wanted = (kinds[n is None] for n in (newcomers.num_classes, made_for.num_classes))
+        check(found == wanted, f"{first}: y", found, f"{wanted}, as in the run")
+        too_many = (newcomers.num_classes or 0) > (made_for.num_classes or 0)
+        expected = f"at most {made_for.num_outputs}, as in the run"
+        check(not too_many, "number of classes", newcomers.num_classes, expected)
+        run: Run = Run(experiment.algorithm, newcomers, self.net, experiment.seed)
+        assigned = run.assign(self.state)
+        labels = torch.tensor([entry.label for entry in self.made_for])
+        names = tuple(newcomers.names[client] for client in assigned.clients.tolist())
+        return Assignment(names, assigned.scores[:, labels], assigned.meaning)
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """Newcomers, and how well they fit each cluster of a run: the lowest score wins."""
+
+    clients: tuple[str, ...]
+    scores: Tensor  # (N, K) a column a cluster, in the order of `clusters.csv`
+    meaning: str  # what a score is
+
+    def __repr__(self) -> str:
+        found = [f"{name}: {cluster}" for name, cluster in self.clusters.items()]
+        return f"Assignment: {counted(len(found), 'newcomer')}, their clusters: {few(found)}"
+
+    def _repr_html_(self) -> str:
+        best = self.scores.min(1).values.tolist()
+        pairs = zip(self.clusters.items(), best, strict=True)
+        rows = [(name, str(cluster), f"{score:.4g}") for (name, cluster), score in pairs]
+        return cut(("client", "cluster", self.meaning), rows, repr(self), "clients")._repr_html_()
+
+    @property
+    def clusters(self) -> dict[str, int]:
+        """The cluster of each client, by name."""
+        return dict(zip(self.clients, self.scores.argmin(1).tolist(), strict=True))

@@ -1,0 +1,234 @@
+"""One method on one federation under one seed: an iterator of its rounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from umbel.algorithms.base import Algorithm, Assigned, Known, Setup, State
+from umbel.checks import check
+from umbel.client.net import Net
+from umbel.data.federation import Federation
+from umbel.engines.choice import EngineSettings, make_engine
+from umbel.engines.fit import advice, check_batches
+from umbel.engines.privacy import Privacy
+from umbel.engines.private import Private
+from umbel.engines.validation import Limits
+from umbel.engines.wrappers import Faults, Faulty, Guarded, Metered, QuorumError
+from umbel.flow import Engine, drive
+from umbel.notebooks import named
+from umbel.runs.budget import Budget, Until
+from umbel.runs.counted import Counted
+from umbel.runs.records import Record, make_record
+from umbel.runs.scores import ClientScores, score
+from umbel.seeds import Stream, generator, seed_of
+from umbel.server.ask import Context
+from umbel.settings import Settings
+from umbel.summary import settings
+
+if TYPE_CHECKING:
+    from umbel.runs.result import Result
+
+
+@dataclass(frozen=True)
+class Run(Settings):
+    """One method on one federation under one seed: `for state, record in run.rounds(60)`."""
+
+    algorithm: Algorithm[Any]
+    federation: Federation
+    net: Net
+    seed: int = 0
+    participation: float = 1.0  # share of the clients asked in each round
+    evaluate_every: int = 1  # rounds; the last round is always evaluated
+    engine: EngineSettings | Engine = field(default_factory=EngineSettings)
+    limits: Limits = field(default_factory=Limits)
+    faults: Faults = field(default_factory=Faults)
+    privacy: Privacy = field(default_factory=Privacy)  # of clients in this process
+
+    def __post_init__(self) -> None:
+        check(self.seed >= 0, "seed", self.seed, "0 or more")
+        check(0 < self.participation <= 1, "participation", self.participation, "in (0, 1]")
+        check(self.evaluate_every >= 1, "evaluate_every", self.evaluate_every, "1 or more")
+        expected = "a Net; write Net(lambda: MyModule(...))"
+        check(isinstance(self.net, Net), "net", self.net, expected)
+        # How many clients there are is checked before the first round: a run may be of newcomers.
+        self.algorithm.check(Known(self.participation, layout=self.net.layout))
+
+    def __repr__(self) -> str:
+        share = "" if self.participation == 1 else f", participation {self.participation:g}"
+        method = settings(self.algorithm)
+        return f"Run: {method}, seed {self.seed}{share}; {self.federation!r}; {self.net!r}"
+
+    def _repr_html_(self) -> str:
+        lines = [("method", settings(self.algorithm)), ("federation", repr(self.federation))]
+        lines += [("network", repr(self.net)), ("seed", str(self.seed))]
+        lines += [("participation", f"{self.participation:g}")]
+        return named(lines, f"Run of {type(self.algorithm).__name__}")._repr_html_()
+
+    @cached_property
+    def clients(self) -> Engine:
+        """Where the clients work: the engine itself, without metering, checks or faults."""
+        if not isinstance(self.engine, EngineSettings):
+            return self.engine
+        engine = make_engine(self.net, self.federation, self.engine)
+        check_batches(self.net, self.federation, self.algorithm)
+        if self.privacy.clip is None:
+            return engine
+        return Private(engine, self.privacy, cohort=self.cohort_size)
+
+    @property
+    def cohort_size(self) -> int:
+        """How many clients are asked in a round."""
+        return max(1, round(self.participation * self.federation.num_clients))
+
+    def start(self, num_rounds: int) -> State:
+        """The state before the first round."""
+        check(num_rounds >= 1, "rounds", num_rounds, "1 or more")
+        return first_state(
+            self.algorithm,
+            self.net,
+            self.federation.num_clients,
+            num_rounds,
+            self.participation,
+            self.seed,
+            self.federation.groups,
+        )
+
+    def rounds(
+        self,
+        num_rounds: int,
+        state: State | None = None,
+        first: int = 0,
+        *,
+        folder: Path | str | None = None,
+    ) -> Iterator[tuple[State, Record]]:
+        """The state after each round and what was measured in it.
+
+        To go on where a run stopped, give its last state and the number of the round to come. With
+        a `folder`, every round is on disk before it is yielded, and those that are there already
+        are not done again. Raises `QuorumError` when too few clients give a usable reply, and
+        `UsageError` where the folder holds another run or can't hold this one.
+        """
+        if folder is None:
+            scored = self.scored_rounds(num_rounds, state, first)
+            return Counted(((after, record) for after, record, _ in scored), num_rounds - first)
+        from umbel.runs.saving import rounds_in
+
+        check(state is None and first == 0, "folder", str(folder), "what tells where to go on, too")
+        return rounds_in(self, folder, num_rounds, Budget())
+
+    def save(
+        self,
+        folder: Path | str,
+        rounds: int,
+        *,
+        until: Until = (),
+        max_time: float | str | None = None,
+        checkpoint_every: int = 1,
+    ) -> Result:
+        """Do all rounds in a folder, or those that are left there, and return what they came to.
+
+        It stops earlier where a goal is reached, such as `until="accuracy=0.9"`, or the time is
+        up, as after `max_time="10m"`. Killed, it goes on by the same call. Raises `UsageError`
+        where the folder holds another run, or can't hold a part of this one.
+        """
+        from umbel.runs.saving import save
+
+        return save(self, folder, rounds, Budget.of(until, max_time), checkpoint_every)
+
+    def scored_rounds(
+        self, num_rounds: int, state: State | None = None, first: int = 0
+    ) -> Iterator[tuple[State, Record, ClientScores | None]]:
+        """As `rounds`, with the scores of every client where the round was evaluated."""
+        state = self.start(num_rounds) if state is None else state
+        return self._scored(num_rounds, state, first)
+
+    def _scored(
+        self, num_rounds: int, state: State, first: int
+    ) -> Iterator[tuple[State, Record, ClientScores | None]]:
+        meter = Metered(Faulty(self.clients, self.faults) if self.faults.any else self.clients)
+        diverging = None if self.faults.any else partial(advice, self.federation)
+        guard = Guarded(meter, self.limits, diverging)
+        for number in range(first, num_rounds):
+            began = perf_counter()
+            context = self.context(number, num_rounds)
+            try:
+                state = drive(self.algorithm.round(state, context), guard)
+            except QuorumError as error:
+                raise QuorumError(f"round {number}: {error}") from None
+            seconds = perf_counter() - began
+            due = (number + 1) % self.evaluate_every == 0 or number + 1 == num_rounds
+            scores = self.scores(state, context) if due else None
+            record = make_record(
+                number,
+                scores,
+                state.labels.numpy() if scores is None else scores.clusters,
+                self.federation.groups,
+                meter.take(),
+                guard.take(),
+                seconds,
+                self.algorithm.measure(state),
+                len(state.models),
+            )
+            yield state, record, scores
+
+    def assign(self, state: State) -> Assigned:
+        """How well these clients fit each cluster of a state they had no part in.
+
+        The run's federation is one of newcomers: `replace(run, federation=newcomers)`. An engine
+        object of your own must hold the newcomers, too.
+        """
+        everyone = self.context(0, 1).everyone
+        assigned: Assigned = drive(self.algorithm.assign(state, everyone), self.clients)
+        return assigned
+
+    def scores(self, state: State, context: Context) -> ClientScores:
+        """How each client is served by this state. Costs no metered traffic."""
+        return drive(score(self.algorithm, state, context), self.clients)
+
+    def context(self, number: int, num_rounds: int) -> Context:
+        """What this round may know, its cohort among it."""
+        size = self.federation.num_clients
+        rng = generator(self.seed, Stream.COHORT, number)
+        cohort = torch.from_numpy(np.sort(rng.choice(size, self.cohort_size, replace=False)))
+        return Context(
+            number,
+            num_rounds,
+            cohort,
+            size,
+            self.seed,
+            self.net.layout,
+            self.federation.input_shape,
+            self.federation.num_outputs,
+        )
+
+
+def first_state(
+    algorithm: Algorithm[Any],
+    net: Net,
+    num_clients: int,
+    num_rounds: int,
+    participation: float,
+    seed: int,
+    groups: NDArray[np.int64] | None,
+) -> State:
+    """The state of a method before the first round."""
+    setup = Setup(
+        num_clients,
+        num_rounds,
+        participation,
+        net.layout,
+        lambda number: net.new(seed_of(seed, Stream.MODEL, number)),
+        seed_of(seed, Stream.SETUP),
+        None if groups is None else torch.from_numpy(groups),
+    )
+    state: State = algorithm.init(setup)
+    return state

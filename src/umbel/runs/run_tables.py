@@ -1,0 +1,152 @@
+"""Runs as data: a row a run, a row a round, and a row a client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from umbel.checks import check
+from umbel.report.exporting import flat, measures_of
+from umbel.runs.client_rows import COLUMNS
+from umbel.runs.config import plain
+from umbel.runs.folder import RunFolder
+from umbel.runs.outcomes import MEGABYTE
+from umbel.runs.records import Record
+from umbel.runs.rows import Table, Value
+
+OF_A_RUN = ("folder", "name", "algorithm", "seed")
+"""What says which run a row is about."""
+
+RESULTS = (
+    *("accuracy", "worst", "accuracy_std", "weighted_accuracy", "loss"),
+    *("num_clusters", "ari", "purity", "nmi"),
+)
+"""What the last round of a run measured."""
+
+COSTS = ("megabytes_down", "megabytes_up", "seconds")
+"""Traffic for each client and time, of all rounds so far."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """The runs in a folder, finished or not, as tables; `len`, rows and columns are of the runs."""
+
+    runs: Table  # a row a run: which it is, its last round, its cost, and settings that differ
+    rounds: Table  # a row a round of a run
+    clients: Table  # a row a client of a finished run
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def __iter__(self) -> Iterator[dict[str, Value]]:
+        return iter(self.runs)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of what is known of a run."""
+        return self.runs.columns
+
+    @property
+    def rows(self) -> tuple[dict[str, Value], ...]:
+        """What is known of each run, by name."""
+        return self.runs.rows
+
+    def column(self, name: str) -> list[Value]:
+        """One value of each run. Raises `UsageError` for a name that is not a column's."""
+        return self.runs.column(name)
+
+    def to_pandas(self) -> Any:
+        """The runs as a `pandas.DataFrame`. Raises `UsageError` where pandas is not installed."""
+        return self.runs.to_pandas()
+
+
+def results(folder: Path | str) -> Results:
+    """The results of one run, or of all runs in a folder or in the comparisons in it.
+
+    `umbel.results("runs/rotated-digits").column("accuracy")`. Raises `UsageError` where there is no
+    run.
+    """
+    return results_of(run_folders(Path(folder)))
+
+
+def run_folders(folder: Path) -> list[RunFolder]:
+    """The run of this folder, or those in it and in folders in it, by name."""
+    if (folder / "experiment.toml").is_file():
+        return [RunFolder(folder)]
+    files = [*folder.glob("*/experiment.toml"), *folder.glob("*/*/experiment.toml")]
+    check(bool(files), "folder", str(folder), "the folder of a run, or one with such folders in it")
+    return sorted((RunFolder(file.parent) for file in files), key=lambda found: found.path)
+
+
+def results_of(folders: Sequence[RunFolder]) -> Results:
+    """The results of these runs, in this order."""
+    differing = _differing([folder.experiment for folder in folders])
+    runs, rounds, clients = [], [], []
+    for folder, settings in zip(folders, differing, strict=True):
+        which, records = _which(folder), folder.records()
+        runs.append({**which, **_summary(folder, records), **settings})
+        rounds += [{**which, **_measured(record)} for record in records]
+        if folder.finished:
+            clients += [{**which, **_client(row)} for row in folder.clients()]
+    first = (*OF_A_RUN, "finished", "rounds", "rounds_planned", *RESULTS, *COSTS)
+    return Results(
+        Table.of(runs, first),
+        Table.of(rounds, (*OF_A_RUN, "round", *RESULTS)),
+        Table.of(clients, (*OF_A_RUN, *COLUMNS)),
+    )
+
+
+def _which(folder: RunFolder) -> dict[str, Value]:
+    experiment = folder.experiment
+    algorithm = plain(experiment)["algorithm"]["name"]
+    values = (str(folder.path), experiment.name, algorithm, experiment.seed)
+    return dict(zip(OF_A_RUN, values, strict=True))
+
+
+def _summary(folder: RunFolder, records: Sequence[Record]) -> dict[str, Value]:
+    last = records[-1] if records else None
+    size = folder.num_clients if folder.finished or _has_checkpoint(folder) else None
+    down, up = sum(r.bytes_down for r in records), sum(r.bytes_up for r in records)
+    return {
+        "finished": folder.finished,
+        "rounds": len(records),
+        "rounds_planned": folder.experiment.rounds,
+        **{name: getattr(last, name, None) for name in RESULTS},
+        "megabytes_down": down / size / MEGABYTE if size else None,
+        "megabytes_up": up / size / MEGABYTE if size else None,
+        "seconds": sum(r.seconds for r in records),
+    }
+
+
+def _has_checkpoint(folder: RunFolder) -> bool:
+    return folder.file("checkpoint.safetensors").is_file()
+
+
+def _measured(record: Record) -> dict[str, Value]:
+    """A round, counted from 1."""
+    values = dict(measures_of(record))
+    whole = {name: int(value) for name, value in values.items() if _counts(record, name)}
+    return {"round": record.round + 1, **values, **whole}
+
+
+def _counts(record: Record, name: str) -> bool:
+    return name in ("missing", "refused") or isinstance(getattr(record, name, None), int)
+
+
+def _client(row: Mapping[str, str]) -> dict[str, Value]:
+    """A row of `clusters.csv` with numbers where they belong."""
+    whole = {name: int(row[name]) for name in ("cluster", "examples")}
+    group = int(row["group"]) if row["group"].isdecimal() else row["group"] or None
+    real = {name: float(row[name]) if row[name] else None for name in ("accuracy", "loss")}
+    return {"client": row["client"], "group": group, **whole, **real}
+
+
+def _differing(experiments: Sequence[Any]) -> list[dict[str, Value]]:
+    """The settings in which these experiments differ, of each; name and seed are told anyway."""
+    told = {"name", "description", "seed"}
+    tables = [{k: v for k, v in flat(plain(e)) if k not in told} for e in experiments]
+    names = dict.fromkeys(name for table in tables for name in table)
+    differ = [n for n in names if any(t.get(n) != tables[0].get(n) for t in tables)]
+    return [{name: table.get(name) for name in differ} for table in tables]

@@ -1,0 +1,152 @@
+"""Runs of Python's, with own data and own modules, in a folder: begun, gone on with, ended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+from umbel.algorithms.base import State
+from umbel.checks import UsageError, check
+from umbel.data.sources import Sources
+from umbel.runs import checkpoint
+from umbel.runs.budget import Budget, Stop, Until
+from umbel.runs.execution import advance_states, load, opened
+from umbel.runs.folder import RunFolder
+from umbel.runs.own import OwnModule, described, differences, what_only_python_has
+from umbel.runs.records import Record
+from umbel.runs.result import Result
+from umbel.runs.run import Run
+
+log = logging.getLogger(__name__)
+
+
+def save(
+    run: Run, path: Path | str, rounds: int, budget: Budget, checkpoint_every: int = 1
+) -> Result:
+    """Do all rounds in a folder, or what is left of them there."""
+    for _ in rounds_in(run, path, rounds, budget, checkpoint_every):
+        pass
+    return _result(RunFolder(Path(path)), run)
+
+
+def rounds_in(
+    run: Run, path: Path | str, rounds: int, budget: Budget, checkpoint_every: int = 1
+) -> Iterator[tuple[State, Record]]:
+    """The rounds that are left in a folder; what is refused is refused by this call."""
+    where = Path(path)
+    name = where.resolve().name.removesuffix(f"-seed{run.seed}")
+    experiment = described(run, name, rounds, checkpoint_every)
+    budget.check_for(run)
+    folder = RunFolder(where)
+    if folder.begun:
+        _check_same(folder, run)
+        there = folder.experiment.rounds
+        how = f'umbel.resume("{path}", run, rounds={rounds}) goes on to another number'
+        check(there == rounds, "rounds", rounds, f"{there}, as planned in {path}; {how}")
+    else:
+        folder = RunFolder.create(where, experiment)
+        folder.set_budget(budget)
+        if said := what_only_python_has(experiment):
+            log.warning("%s: %s", path, said)
+    return advance_states(folder, run)
+
+
+def resume(
+    folder: Path | str,
+    run: Run | None = None,
+    *,
+    rounds: int | str | None = None,
+    until: Until = (),
+    max_time: float | str | None = None,
+    data_dir: Path | str | None = None,
+) -> Result:
+    """Go on with a run that was stopped, to the same end as if it had not been.
+
+    A run that was made in Python needs the same `run` again: its data and module are compared by
+    their digests. `rounds`, a number or such as "+20", sets how many there are altogether, and
+    with `until` and `max_time` opens a finished run again. Raises `UsageError` where the run is
+    another one, saying what differs.
+    """
+    there = RunFolder.open(folder)
+    going = reopened(there, run, data_dir)
+    replan(there, going, rounds, until, max_time)
+    for _ in advance_states(there, going):
+        pass
+    return _result(there, going)
+
+
+def finish(
+    folder: Path | str, run: Run | None = None, *, data_dir: Path | str | None = None
+) -> Result:
+    """End a run with the rounds that are done: write its models and clusters.
+
+    A run that was made in Python needs the same `run` again. Raises `UsageError` where that is
+    another one, or no round is done.
+    """
+    there = RunFolder.open(folder)
+    going = reopened(there, run, data_dir)
+    if not there.finished:
+        with there.locked():
+            done = checkpoint.next_round(there.file("checkpoint.safetensors"))
+            check(done > 0, "run", str(folder), "a run of which a round is done")
+            if done < there.experiment.rounds and there.stop is None:
+                there.stop_at(Stop(done, "it was finished by hand"))
+        for _ in advance_states(there, going):
+            pass
+    return _result(there, going)
+
+
+def reopened(folder: RunFolder, run: Run | None, data_dir: Path | str | None = None) -> Run:
+    """The run of a folder: this one, if it is the same, or the one that its experiment opens."""
+    if run is not None:
+        _check_same(folder, run)
+        return run
+    return opened(folder, Sources.default(None if data_dir is None else Path(data_dir)))
+
+
+def replan(
+    folder: RunFolder,
+    run: Run,
+    rounds: int | str | None = None,
+    until: Until = (),
+    max_time: float | str | None = None,
+) -> None:
+    """Change when a run is to end, if anything is said about it; open it again if it is finished.
+
+    Raises `UsageError` where no round would be left to do.
+    """
+    budget = Budget.of(until, max_time)
+    if rounds is None and budget == Budget():
+        return
+    budget.check_for(run)
+    with folder.locked():
+        records = folder.records()
+        done = len(records)
+        planned = folder.experiment.rounds if rounds is None else _total(rounds, done)
+        if folder.finished and planned == done and rounds is None:
+            return  # no round is left that a budget could be about
+        check(planned > done, "rounds", rounds, f"more than the {done} rounds that are done")
+        before = records[-2].num_models if done > 1 else len(run.start(planned).models)
+        folder.replan(planned, budget, bool(done) and records[-1].num_models != before)
+
+
+def _total(rounds: int | str, done: int) -> int:
+    """How many rounds altogether "+20" or 80 are, after so many."""
+    text = str(rounds).strip()
+    check(text.removeprefix("+").isdecimal(), "rounds", rounds, "a number such as 80 or +20")
+    return int(text) + (done if text.startswith("+") else 0)
+
+
+def _check_same(folder: RunFolder, run: Run) -> None:
+    """Raise `UsageError` unless the folder holds this very run."""
+    there = folder.experiment
+    here = described(run, there.name, there.rounds, there.checkpoint_every)
+    found = list(differences(there, here))
+    if found:
+        raise UsageError(f"{folder.path}: holds another run: {'; '.join(found[:3])}")
+
+
+def _result(folder: RunFolder, run: Run) -> Result:
+    own = isinstance(folder.experiment.model, OwnModule)
+    return load(folder.path, run.net if own else None)

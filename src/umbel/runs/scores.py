@@ -1,0 +1,79 @@
+"""How good a clustering and its models are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from umbel.algorithms.base import Algorithm, S, Served
+from umbel.flow import Flow, Rows
+from umbel.server.ask import Context, evaluate, evaluate_mixture
+from umbel.summary import in_short
+
+
+def purity(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
+    """Share of clients in the largest group of their cluster (Lin et al. 2024, III-A.3)."""
+    clusters = np.unique(labels, return_inverse=True)[1]
+    table = np.zeros((clusters.max() + 1, groups.max() + 1), dtype=np.int64)
+    np.add.at(table, (clusters, groups), 1)
+    return float(table.max(axis=1).sum() / len(labels))
+
+
+def adjusted_rand_index(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
+    """1 where clusters and groups are the same, about 0 for a random assignment."""
+    from sklearn.metrics import adjusted_rand_score
+
+    return float(adjusted_rand_score(groups, labels))
+
+
+def normalised_mutual_information(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
+    """1 where clusters and groups are the same, 0 where they have nothing to do with each other."""
+    from sklearn.metrics import normalized_mutual_info_score
+
+    return float(normalized_mutual_info_score(groups, labels))
+
+
+@dataclass(frozen=True)
+class ClientScores:
+    """What each client gets: its cluster, and how that model does on its test examples."""
+
+    clusters: NDArray[np.int64]  # (M,) named 0 to K-1 in order of their first clients
+    models: Rows  # the model of each client's cluster
+    loss: NDArray[np.float64]  # (M,) NaN for a client without test examples or answer
+    accuracy: NDArray[np.float64]  # (M,) likewise
+    num_examples: NDArray[np.int64]  # (M,) test examples
+    labels: NDArray[np.int64]  # (M,) the clusters as the method's state calls them
+    served: Served  # what was evaluated: personal models or mixtures, where clients use such
+
+    __repr__ = in_short
+
+
+def score(algorithm: Algorithm[S], state: S, ctx: Context) -> Flow[ClientScores]:
+    """Evaluate what every client is served, on its own test examples."""
+    served = yield from algorithm.serve(state, ctx.everyone)
+    if served.weights is None:
+        found = yield from evaluate(served.models, ctx.everyone)
+    else:
+        weights = Rows(served.weights, torch.arange(len(served.weights)))
+        found = yield from evaluate_mixture(served.models.table, weights, ctx.everyone)
+    order = found.clients.numpy()
+    size = ctx.num_clients
+    loss, accuracy = np.full(size, np.nan), np.full(size, np.nan)
+    num_examples = np.zeros(size, dtype=np.int64)
+    loss[order], accuracy[order] = found.loss.numpy(), found.accuracy.numpy()
+    num_examples[order] = found.num_examples.numpy()
+    clusters = in_order_of_appearance(served.labels.numpy())
+    models = served.adapted_from or served.models
+    labels = served.labels.numpy()
+    return ClientScores(clusters, models, loss, accuracy, num_examples, labels, served)
+
+
+def in_order_of_appearance(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The same clusters named 0 to K-1 in order of their first clients."""
+    _, first, names = np.unique(labels, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[names]

@@ -1,0 +1,154 @@
+"""Settings with several values, and the experiments that they make of one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from umbel.checks import UsageError, check
+from umbel.runs.config import plain, read
+from umbel.runs.experiment import Experiment
+
+NOT_SWEPT: Mapping[str, str] = {
+    "name": "each experiment has its own, and its values are added to it",
+    "description": "put a text with a comma in quotes",
+    "seed": "several seeds are --seeds and --first-seed",
+}
+
+CLOSING = {"[": "]", "{": "}"}
+
+LONGEST = 150
+"""Characters of a name, as that of a folder has room for 255 bytes."""
+
+NAMED = re.compile(r",(?=[A-Za-z_][\w.]*=)")
+"""What stands before each setting in the name of a variant."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The experiments that several values of some settings make of one."""
+
+    experiments: tuple[Experiment, ...]
+    lacking: tuple[str, ...]  # swept settings that none of these experiments has
+
+
+def values_of(setting: str) -> list[str]:
+    """`"a.b=1,2"` -> ["a.b=1", "a.b=2"]; commas in brackets, braces and quotes do not divide."""
+    path, equals, text = setting.partition("=")
+    parts = _divided(text)
+    if not equals or len(parts) == 1:
+        return [setting]
+    check(
+        all(part.strip() for part in parts), "--set", setting, "a list with a value at each comma"
+    )
+    name = path.strip()
+    if name in NOT_SWEPT:
+        raise UsageError(f"--set {setting}: {name} takes one value: {NOT_SWEPT[name]}")
+    return [f"{name}={part.strip()}" for part in parts]
+
+
+def sweep(file: Path, settings: Sequence[str]) -> Sweep:
+    """The experiment of a file with every combination of the values of its settings.
+
+    Settings are applied in the order they are given. One with several values is left out of an
+    experiment that has no such key, so that this is there once, to compare with. The name of each
+    experiment says the values: `flacc-digits,algorithm.n_merge=1`. Raises `UsageError` as `read`.
+    """
+    choices = [values_of(setting) for setting in settings]
+    several = {_path(values[0]) for values in choices if len(values) > 1}
+    found: dict[str, Experiment] = {}
+    used: set[str] = set()
+    for combination in product(*choices):
+        applied: list[str] = []
+        for setting in combination:
+            if _path(setting) not in several or _has(file, applied, _path(setting)):
+                applied.append(setting)
+        paths = sorted({_path(setting) for setting in applied} & several)
+        used.update(paths)
+        experiment = read(file, applied)
+        name = _named(experiment, paths)
+        found.setdefault(name, replace(experiment, name=name))
+    return Sweep(tuple(found.values()), tuple(sorted(several - used)))
+
+
+def parts_of(name: str) -> tuple[str, dict[str, str]]:
+    """The name of an experiment without the values of a sweep, and these by their settings."""
+    base, *settings = NAMED.split(name)
+    return base, dict(setting.partition("=")[::2] for setting in settings)
+
+
+def _path(setting: str) -> str:
+    return setting.partition("=")[0].strip()
+
+
+def _divided(text: str) -> list[str]:
+    """A text at the commas that are in no brackets, braces or quotes."""
+    parts, open_, quote = [""], "", ""
+    for character in text:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        elif character in CLOSING:
+            open_ += CLOSING[character]
+        elif open_ and character == open_[-1]:
+            open_ = open_[:-1]
+        if character == "," and not open_ and not quote:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts
+
+
+def _has(file: Path, settings: Sequence[str], path: str) -> bool:
+    """Whether the experiment of a file, with these settings, has this key."""
+    try:
+        value: Any = read(file, settings)
+    except UsageError:
+        return True  # what is wrong is said when all settings are applied
+    for key in path.split("."):
+        if not is_dataclass(value) or isinstance(value, type):
+            return True
+        if key == "name" and "name" in plain(value):
+            return True
+        if key not in {f.name for f in fields(value)}:
+            return False
+        value = getattr(value, key)
+    return True
+
+
+def _named(experiment: Experiment, paths: Sequence[str]) -> str:
+    """The experiment's name with the values that it has at these paths."""
+    table = plain(experiment)
+    name = experiment.name + "".join(f",{path}={_slug(_at(table, path))}" for path in paths)
+    return name if len(name) <= LONGEST else f"{name[: LONGEST - 7]}-{_digest(name)}"
+
+
+def _at(table: Any, path: str) -> str:
+    """A value as text, the same however it was written."""
+    for key in path.split("."):
+        table = table.get(key) if isinstance(table, Mapping) else None
+    if isinstance(table, float):
+        return repr(table).removesuffix(".0")
+    if isinstance(table, str):
+        return table
+    if isinstance(table, list) and not any(isinstance(item, (list, Mapping)) for item in table):
+        return "_".join(item if isinstance(item, str) else json.dumps(item) for item in table)
+    return json.dumps(table)
+
+
+def _slug(text: str) -> str:
+    """A text for names of folders; where something is lost, a digest keeps it apart."""
+    kept = re.sub(r"[^A-Za-z0-9_.+-]", "_", text)[:40]
+    # Some file systems take a and A for the same.
+    return text if kept == text != "" and text == text.lower() else f"{kept}-{_digest(text)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:6]

@@ -1,0 +1,1 @@
+"""What methods are made of: asking clients, averaging what they answer, clustering them."""

@@ -1,0 +1,55 @@
+"""Updates of clients -> steps of models."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from umbel.client.layout import Layout
+from umbel.reduction import Reduction, Sums, cluster_sums
+from umbel.settings import Settings
+
+
+def cluster_mean(rows: Tensor, labels: Tensor, weights: Tensor, num_clusters: int) -> Tensor:
+    """Weighted mean of rows (N, P) within each cluster: (K, P), 0 where nobody is."""
+    return cluster_sums(rows, labels, weights, num_clusters).means()
+
+
+@dataclass(frozen=True)
+class Averaging(Settings):
+    """How updates become steps; an option of every method."""
+
+    weights: Literal["examples", "equal"] = "examples"  # a client's weight in an average
+    shared: tuple[str, ...] = ()  # parameters averaged over all clients: patterns of their names
+
+    def step(
+        self,
+        update: Tensor,
+        labels: Tensor,
+        num_examples: Tensor,
+        num_clusters: int,
+        layout: Layout,
+    ) -> Tensor:
+        """The step of each cluster's model: updates (N, P), labels (N,) -> (K, P).
+
+        A cluster without clients stays where it is, except for shared parameters (Ghosh et al.
+        2020, weight sharing): those of all clusters take the same step.
+        """
+        weights = num_examples if self.weights == "examples" else torch.ones_like(num_examples)
+        return self.step_of(cluster_sums(update, labels, weights, num_clusters), layout)
+
+    def reduction(self, num_clusters: int, labels: Tensor | None = None) -> Reduction:
+        """What `step_of` needs of updates: labels (M,) of all clients, or None if they choose."""
+        weights = "num_examples" if self.weights == "examples" else None
+        return Reduction(num_clusters, labels, weights)
+
+    def step_of(self, sums: Sums, layout: Layout) -> Tensor:
+        """As `step`, of updates that are summed already."""
+        means = sums.means()
+        if not self.shared:
+            return means
+        everyone = Sums(sums.values.sum(0, keepdim=True), sums.weights.sum(0, keepdim=True))
+        return torch.where(layout.mask(self.shared), everyone.means(), means)

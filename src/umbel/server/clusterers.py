@@ -1,0 +1,172 @@
+"""Ways to cluster clients when only distances between them are known: an option of LCFL."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import MISSING, dataclass, fields, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from umbel.checks import check
+from umbel.server.clustering import agglomerate, check_cut, k_medoids
+from umbel.settings import Settings
+
+Noise = Literal["join", "apart"]
+
+UNTOLD = 2
+"""The number of medoids where nobody says one."""
+
+
+@dataclass(frozen=True)
+class Clusterer(Settings, ABC):
+    """Distances (N, N) -> labels (N,), 0 to K-1."""
+
+    @abstractmethod
+    def __call__(self, distance: Tensor, seed: int) -> Tensor:
+        """Cluster."""
+
+
+@dataclass(frozen=True)
+class KMedoids(Clusterer):
+    """k-medoids: FasterPAM, the best of ten starts."""
+
+    num_clusters: int | None = None  # default: 2
+
+    def __post_init__(self) -> None:
+        number = self.num_clusters
+        check(number is None or number >= 1, "num_clusters", number, "1 or more")
+
+    def __call__(self, distance: Tensor, seed: int) -> Tensor:
+        return k_medoids(distance, self.num_clusters or UNTOLD, seed)
+
+
+@dataclass(frozen=True)
+class Agglomerative(Clusterer):
+    """Bottom-up merging, cut at a number of clusters or at a distance: give one of the two."""
+
+    linkage: Literal["complete", "average", "single"] = "average"
+    num_clusters: int | None = None
+    threshold: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.num_clusters is not None or self.threshold is not None:
+            check_cut(self.num_clusters, self.threshold)
+
+    def __call__(self, distance: Tensor, seed: int) -> Tensor:  # noqa: ARG002
+        return agglomerate(distance, self.linkage, self.num_clusters, self.threshold)
+
+
+@dataclass(frozen=True)
+class DBSCAN(Clusterer):
+    """Density-based: clients with enough others within `eps` (Ester et al. 1996)."""
+
+    eps: float = 0.5
+    min_samples: int = 2
+    noise: Noise = "join"  # clients in no cluster: to the nearest cluster, or each by itself
+
+    def __post_init__(self) -> None:
+        check(self.eps > 0, "eps", self.eps, "more than 0")
+        check(self.min_samples >= 1, "min_samples", self.min_samples, "1 or more")
+
+    def __call__(self, distance: Tensor, seed: int) -> Tensor:  # noqa: ARG002
+        import sklearn.cluster
+
+        method = sklearn.cluster.DBSCAN(
+            eps=self.eps, min_samples=self.min_samples, metric="precomputed"
+        )
+        found = method.fit(distance.double().numpy())
+        return settled(torch.from_numpy(found.labels_).long(), distance, self.noise)
+
+
+@dataclass(frozen=True)
+class HDBSCAN(Clusterer):
+    """Density-based, over all scales (Campello et al. 2013)."""
+
+    min_cluster_size: int = 2
+    noise: Noise = "join"  # clients in no cluster: to the nearest cluster, or each by itself
+
+    def __post_init__(self) -> None:
+        check(self.min_cluster_size >= 2, "min_cluster_size", self.min_cluster_size, "2 or more")
+
+    def __call__(self, distance: Tensor, seed: int) -> Tensor:  # noqa: ARG002
+        if len(distance) < 2:
+            return torch.zeros(len(distance), dtype=torch.long)
+        import sklearn.cluster
+
+        method = sklearn.cluster.HDBSCAN(
+            min_cluster_size=min(self.min_cluster_size, len(distance)),
+            metric="precomputed",
+            copy=True,
+        )
+        found = method.fit(distance.double().numpy())
+        return settled(torch.from_numpy(found.labels_).long(), distance, self.noise)
+
+
+def parted(clusterer: Clusterer, num_clusters: int | None) -> tuple[Clusterer, int | None]:
+    """A clusterer without its number of clusters, and the number that it or the caller says.
+
+    Raises `UsageError` where both say one and they differ, where the clusterer finds the number by
+    itself, or where it needs one.
+    """
+    defaults = {member.name: member.default for member in fields(clusterer)}
+    if defaults.get("num_clusters", MISSING) is not None:
+        expected = f"for {type(clusterer).__name__}, which takes no number of clusters from others"
+        check(num_clusters is None, "num_clusters", num_clusters, expected)
+        return clusterer, None
+    own: int | None = vars(clusterer)["num_clusters"]
+    agreed = own is None or num_clusters in (None, own)
+    check(
+        agreed, "clusterer.num_clusters", own, f"{num_clusters}, as num_clusters says: say it once"
+    )
+    number = num_clusters if own is None else own
+    if isinstance(clusterer, KMedoids):
+        number = UNTOLD if number is None else number
+    if isinstance(clusterer, Agglomerative):
+        check_cut(number, clusterer.threshold)
+    joined(clusterer, number)  # a number that it can't take is refused
+    return _told(clusterer, None), number
+
+
+def joined(clusterer: Clusterer, num_clusters: int | None) -> Clusterer:
+    """The clusterer, told the number of clusters if there is one to tell."""
+    return clusterer if num_clusters is None else _told(clusterer, num_clusters)
+
+
+def _told(clusterer: Clusterer, num_clusters: int | None) -> Clusterer:
+    settings: Any = clusterer
+    told: Clusterer = replace(settings, num_clusters=num_clusters)
+    return told
+
+
+def settled(labels: Tensor, distance: Tensor, noise: Noise) -> Tensor:
+    """Labels (N,) without -1: such clients join the nearest cluster, or each is one by itself.
+
+    Near is by the mean distance to a cluster's members. Without any cluster, all join one.
+    """
+    count = int(labels.max()) + 1
+    outside = torch.nonzero(labels < 0)[:, 0]
+    if noise == "apart":
+        return labels.index_copy(0, outside, torch.arange(count, count + len(outside)))
+    if not count:
+        return torch.zeros_like(labels)
+    means = torch.stack([distance[:, labels == k].mean(1) for k in range(count)], dim=1)
+    return torch.where(labels < 0, means.argmin(1), labels)
+
+
+def medoids(distance: Tensor, labels: Tensor) -> Tensor:
+    """(K,) positions of each cluster's member with the smallest sum of distances to the others."""
+    within = distance.where(labels[:, None] == labels[None, :], 0).sum(1).numpy()
+    order = np.lexsort((np.arange(len(labels)), within, labels.numpy()))
+    _, first = np.unique(labels.numpy()[order], return_index=True)
+    return torch.from_numpy(order[first]).long()
+
+
+CLUSTERERS: dict[str, type[Clusterer]] = {
+    "k-medoids": KMedoids,
+    "agglomerative": Agglomerative,
+    "dbscan": DBSCAN,
+    "hdbscan": HDBSCAN,
+}
