@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -57,3 +59,14 @@ def newcomers(tmp_path: Path) -> Path:
         x = rng.random((12, 1, 8, 8), dtype=np.float32)
         np.savez(folder / f"{name}.npz", x=x, y=rng.integers(0, 10, 12))
     return folder
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    """What a command said about logging in an earlier test does not count in this one."""
+    logger = logging.getLogger("umbel")
+    handlers = list(logger.handlers)
+    logger.setLevel(logging.NOTSET)
+    yield
+    logger.setLevel(logging.NOTSET)
+    logger.handlers[:] = handlers
