@@ -118,9 +118,9 @@ def test_results_draw_themselves_and_write_their_report(tmp_path: Path) -> None:
     folder = umbel.RunFolder.create(tmp_path / "first", experiment)
     records = list(umbel.execute(folder, umbel.Sources.default()))
     result = umbel.load(tmp_path / "first")
-    assert lines(result.plot()) == lines(umbel.plot(records))
+    assert lines(umbel.plot(result)) == lines(umbel.plot(records))
     assert lines(umbel.plot({"flacc": result})) != {}
-    assert len(result.plot_clusters().axes[0].texts) == len(result.clusters)
+    assert len(umbel.plot_clusters(result).axes[0].texts) == len(result.clusters)
     page = umbel.write_report(str(tmp_path / "first"), out=tmp_path / "page.html")
     assert page == tmp_path / "page.html"
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.shell import Shell
-from umbel.report.exporting import flat, measures_of
+from umbel.runs.flat import flat, measures_of
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
 

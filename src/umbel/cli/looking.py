@@ -75,7 +75,7 @@ def _print_results(run: Path, at: str | None, reach: str | None) -> None:
     from rich.console import Console
 
     from umbel.cli.courses import goal_of, rounds_of
-    from umbel.report import terminal as tables
+    from umbel.report import terminal
     from umbel.runs.folder import RunFolder
     from umbel.runs.outcomes import Outcome
 
@@ -89,12 +89,12 @@ def _print_results(run: Path, at: str | None, reach: str | None) -> None:
     finished = [folder for folder in folders if folder.finished]
     check(bool(finished), "run", str(run), "a folder with a finished run in it")
     outcomes = [Outcome.of(folder) for folder in finished]
-    wanted = [tables.comparison(outcomes)] if at is None and reach is None else []
+    wanted = [terminal.comparison(outcomes)] if at is None and reach is None else []
     if at is not None:
         most = max(len(outcome.records) for outcome in outcomes)
-        wanted.append(tables.course(outcomes, rounds_of(at, most)))
+        wanted.append(terminal.course(outcomes, rounds_of(at, most)))
     if reach is not None:
-        wanted.append(tables.reached(outcomes, *goal_of(reach)))
+        wanted.append(terminal.reached(outcomes, *goal_of(reach)))
     Console().print(*wanted, sep="")
 
 
@@ -110,13 +110,13 @@ def assign(run: Path, data: Path, form: Form | None) -> None:
     from rich.console import Console
 
     from umbel.data.scenarios.folder import read_clients
-    from umbel.report import terminal as tables
+    from umbel.report import terminal
     from umbel.runs.execution import load
 
     result = load(run)
     found = result.assign(read_clients(data, result.made_for[0].num_classes))
     if form is None:
-        Console().print(tables.assignment(found))
+        Console().print(terminal.assignment(found))
         return
     rows = [
         {"client": name, "cluster": cluster}
@@ -137,7 +137,7 @@ def estimate_clusters(run: Path, plot: Path | None, form: Form | None) -> None:
     """
     from rich.console import Console
 
-    from umbel.report import terminal as tables
+    from umbel.report import terminal
     from umbel.report.plots import check_format, draw_singular_values
     from umbel.runs.execution import load
     from umbel.server.cluster_count import count_clusters
@@ -149,7 +149,7 @@ def estimate_clusters(run: Path, plot: Path | None, form: Form | None) -> None:
     if plot is not None:
         draw_singular_values(found, plot)
     if form is None:
-        Console().print(tables.cluster_count(found))
+        Console().print(terminal.cluster_count(found))
         click.echo(found.verdict)
     else:
         print_rows(Table.of([{"folder": str(run), **found.summary()}]), form)
@@ -161,17 +161,17 @@ def print_run(folder: RunFolder) -> None:
     """The last round of a run, and its clusters if it is finished."""
     from rich.console import Console
 
-    from umbel.report import terminal as tables
+    from umbel.report import terminal
 
     console, records = Console(), folder.records()
     clients = folder.clients() if folder.finished else []
     stopped = f": stopped after {how_far(folder)}" if folder.stop else ""
     console.print(f"{folder.path}{stopped}" + ("" if clients else " (not finished)"))
     if records:
-        console.print(tables.last_round(records[-1]))
+        console.print(terminal.last_round(records[-1]))
     if clients:
-        console.print(tables.clusters(clients))
-    absences = tables.absences(records, [row["client"] for row in clients])
+        console.print(terminal.clusters(clients))
+    absences = terminal.absences(records, [row["client"] for row in clients])
     if absences is not None:
         console.print(absences)
 

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
-from umbel.report import terminal as tables
+from umbel.report import terminal
 from umbel.runs.records import Record
 
 RECENT = 20
@@ -37,7 +37,7 @@ def progress(
         def say(record: Record) -> None:
             done, ahead = record.round + 1, left(record)
             if done % max(1, rounds // lines) == 0 or done == rounds:
-                parts = (title, tables.one_line(record, rounds), ahead)
+                parts = (title, terminal.one_line(record, rounds), ahead)
                 click.echo("  ".join(filter(None, parts)), err=to_stderr)
 
         yield say
@@ -52,7 +52,7 @@ def progress(
         task = bar.add_task("", total=rounds, status="starting", ahead="")
 
         def draw(record: Record) -> None:
-            status = tables.one_line(record, rounds)
+            status = terminal.one_line(record, rounds)
             bar.update(task, completed=record.round + 1, status=status, ahead=left(record))
 
         yield draw

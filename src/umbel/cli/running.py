@@ -109,7 +109,7 @@ def compare(
     from umbel.cli.comparing import make_all, sweeps_in
     from umbel.cli.printing import print_rows
     from umbel.data.sources import Sources
-    from umbel.report import terminal as tables
+    from umbel.report import terminal
     from umbel.runs.library import find_comparison
     from umbel.runs.outcomes import Outcome
     from umbel.runs.run_tables import results_of
@@ -122,4 +122,4 @@ def compare(
     if form is not None:
         print_rows(results_of(folders).runs, form)
     else:
-        Console().print(tables.comparison([Outcome.of(found) for found in folders]))
+        Console().print(terminal.comparison([Outcome.of(found) for found in folders]))

@@ -20,7 +20,7 @@ from umbel.data.federation import Federation
 from umbel.engines import make_engine
 from umbel.engines.private import Private
 from umbel.flow import Engine, Request, Rows
-from umbel.flower import messages as wire
+from umbel.flower import messages
 from umbel.flower.arrays import RefusedError
 from umbel.flower.ledger import Ledger
 from umbel.flower.memory import memorise, recall
@@ -59,16 +59,16 @@ class Node:
             engine = Private(engine, experiment.privacy, ledger.noise_seeds)
         return cls(experiment, federation, net, engine, memory)
 
-    def site(self) -> wire.Site:
+    def site(self) -> messages.Site:
         """What the server may know of it."""
         federation = self.federation
         groups = federation.groups
-        return wire.Site(
+        return messages.Site(
             federation.names,
             federation.train.sizes.tolist(),
             federation.test.sizes.tolist(),
             None if groups is None else groups.tolist(),
-            wire.Form(
+            messages.Form(
                 federation.input_shape,
                 federation.num_outputs_for(self.net.objective),
                 federation.num_classes,
@@ -76,7 +76,7 @@ class Node:
             ),
         )
 
-    def work(self, asked: wire.Asked) -> RecordDict:
+    def work(self, asked: messages.Asked) -> RecordDict:
         """Do it. Raises `RefusedError` where it can't be done."""
         number = {name: n for n, name in enumerate(self.federation.names)}
         strangers = [name for name in asked.clients if name not in number]
@@ -93,7 +93,7 @@ class Node:
         if MEMORY in replies.columns:
             kept = dict(zip(asked.clients, replies.columns[MEMORY], strict=True))
             memorise(self.memory, kept)
-        return wire.answer(asked.clients, replies.columns)
+        return messages.answer(asked.clients, replies.columns)
 
     def _check_model(self, name: str, tensor: Tensor) -> None:
         if name not in OF_MODELS:
@@ -103,12 +103,12 @@ class Node:
             found = f"{tuple(tensor.shape)} of {tensor.dtype}"
             raise RefusedError(f"{name}: {found}, and a model has {size} values of {dtype}")
 
-    def _recalled(self, asked: wire.Asked) -> Tensor:
+    def _recalled(self, asked: messages.Asked) -> Tensor:
         rows = []
         for client, wanted in zip(asked.clients, asked.remembered, strict=True):
             kept = recall(self.memory, client)
             if wanted not in kept:
-                raise wire.ForgottenError(f"client {client!r}: its memory is not kept here")
+                raise messages.ForgottenError(f"client {client!r}: its memory is not kept here")
             rows.append(kept[wanted])
         return torch.stack(rows)
 
@@ -140,17 +140,17 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
             found = content()
         except Exception as error:  # whatever it is, the server is to know
             log.exception("refused")
-            found = wire.refusal(error)
+            found = messages.refusal(error)
         return Message(found, reply_to=message)
 
     @app.query("hello")
     def hello(message: Message, context: Context) -> Message:
-        return answered(message, lambda: wire.introduce(node(context).site()))
+        return answered(message, lambda: messages.introduce(node(context).site()))
 
     @app.query("work")
     def work(message: Message, context: Context) -> Message:
         def done() -> RecordDict:
-            asked = wire.asked_in(message.content, _max_bytes(context.node_config), own_works)
+            asked = messages.asked_in(message.content, _max_bytes(context.node_config), own_works)
             return node(context).work(asked)
 
         return answered(message, done)

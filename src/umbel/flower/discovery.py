@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from umbel.flower import messages as wire
+from umbel.flower import messages
 from umbel.flower.arrays import RefusedError
 from umbel.flower.exchange import HELLO, POLL_SECONDS, Reply
 from umbel.flower.registry import some
@@ -27,8 +27,8 @@ class Meeting:
 
     grid: Grid
     time_limit: float  # seconds; a greeting that is not answered by then is said again
-    form: wire.Form | None = None  # what all have in common: given, or that of the first
-    sites: dict[int, wire.Site] = field(default_factory=dict)  # by node
+    form: messages.Form | None = None  # what all have in common: given, or that of the first
+    sites: dict[int, messages.Site] = field(default_factory=dict)  # by node
     left_out: set[int] = field(default_factory=set)  # nodes that do not fit the others
     greeted: dict[str, tuple[int, float]] = field(default_factory=dict)  # message: node, until when
 
@@ -74,7 +74,7 @@ class Meeting:
         try:
             if reply.content is None:
                 raise RefusedError(str(reply.error))
-            site = wire.site_in(reply.content)
+            site = messages.site_in(reply.content)
             self.form = self.form or site.form
             if site.form != self.form:
                 raise RefusedError(f"{site.form} is not {self.form}, as at the other sites")

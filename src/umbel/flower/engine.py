@@ -15,7 +15,7 @@ from torch import Tensor
 from umbel.client.work import MEMORY
 from umbel.engines.validation import assemble, promises
 from umbel.flow import Replies, Request
-from umbel.flower import messages as wire
+from umbel.flower import messages
 from umbel.flower.arrays import HEADER_BYTES, RefusedError
 from umbel.flower.discovery import Meeting
 from umbel.flower.exchange import WORK, Reply, exchange
@@ -72,7 +72,7 @@ class FlowerEngine:
                 log.warning("node %d: %s: %s missing", node, reply.missing, self._named(clients))
             try:
                 answers += self._rows(request, clients, reply)
-            except wire.ForgottenError:
+            except messages.ForgottenError:
                 forgetful[node] = groups[node]
                 for client in clients:
                     self.kept.pop(self.clients[client], None)
@@ -97,8 +97,8 @@ class FlowerEngine:
             needed, place = torch.unique(rows.index[at], return_inverse=True)
             tables[name], index[name] = rows.table[needed], place.tolist()
         seeds = [request.seeds[n] for n in positions]
-        return wire.ask(
-            wire.Asked(request.work, names, seeds, request.shared, tables, index, remembered)
+        return messages.ask(
+            messages.Asked(request.work, names, seeds, request.shared, tables, index, remembered)
         )
 
     def _named(self, clients: Sequence[int]) -> str:
@@ -118,7 +118,7 @@ class FlowerEngine:
             return []
         sizes = [8 * prod(promise.shape) for promise in promises(request).values()]
         most = sum(sizes) * len(clients) + HEADER_BYTES * len(sizes)
-        names, columns = wire.answer_in(reply.content, most)
+        names, columns = messages.answer_in(reply.content, most)
         number = {self.clients[client]: client for client in clients}
         strangers = [name for name in names if name not in number]
         if strangers or len(set(names)) != len(names):

@@ -15,7 +15,7 @@ from umbel.flower.client import model_name
 from umbel.flower.discovery import Meeting
 from umbel.flower.engine import FlowerEngine
 from umbel.flower.registry import Roll
-from umbel.report import terminal as tables
+from umbel.report import terminal
 from umbel.runs.config import read
 from umbel.runs.execution import advance
 from umbel.runs.experiment import Experiment
@@ -85,7 +85,7 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
     if drowned := experiment.privacy.drowned(run.net.layout.num_values, run.cohort_size):
         log.warning(drowned)
     for record in advance(folder, run):
-        log.info(tables.one_line(record, experiment.rounds))
+        log.info(terminal.one_line(record, experiment.rounds))
     log.info("%s: finished; `umbel show %s` shows it", path, path)
     return folder
 

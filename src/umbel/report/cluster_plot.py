@@ -6,24 +6,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from umbel.algorithms.base import State
-from umbel.checks import check
+from umbel.checks import UsageError, check
 from umbel.data.federation import Federation
 from umbel.report.charts import Dot, Label, Scatter
 from umbel.report.plots import drawn
+from umbel.runs.result import Result
 from umbel.runs.scores import in_order_of_appearance
 
 MOST_NAMED = 40
 """Of more clients than this the names would hide one another, and are left out."""
 
 
-def plot_clusters(state: State, federation: Federation) -> Any:
-    """Each client a dot above the number of its cluster; colour and shape tell its planted group.
+def plot_clusters(what: State | Result, federation: Federation | None = None) -> Any:
+    """Draw each client as a dot above the number of its cluster, in the colour of its group.
 
-    `state` is the last that `run.rounds(...)` gave, and `federation` that of the run; of a finished
-    run it is `umbel.load(folder).plot_clusters()`. Returns a figure of matplotlib's, which a
-    notebook shows. Raises `UsageError` where the two are of different clients, and without the
-    extra `umbel[plot]`.
+    `plot_clusters(state, federation)` draws a state that `run.rounds(...)` gave of the run's
+    federation, and `plot_clusters(umbel.load(folder))` a finished run. Returns a figure of
+    matplotlib's, which a notebook shows. Raises `UsageError` where the two are of different
+    clients, and without the extra `umbel[plot]`.
     """
+    if isinstance(what, Result):
+        return plot_rows(what.folder.clients())
+    state = what
+    if federation is None:
+        raise UsageError("federation: missing; write plot_clusters(state, federation)")
     found, size = len(state.labels), federation.num_clients
     check(found == size, "state", f"one of {found} clients", f"one of the federation's {size}")
     clusters = in_order_of_appearance(state.labels.numpy()).tolist()

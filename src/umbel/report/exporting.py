@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import datetime
 from itertools import islice
-from numbers import Real
 from pathlib import Path
-from typing import Any
 
 from umbel.checks import UsageError
 from umbel.runs.config import plain
+from umbel.runs.flat import flat, measures_of
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
-
-LEFT_OUT = ("round", "missing", "refused", "measures")
 
 AT_ONCE = 500
 """So many values are sent to MLflow in one message."""
@@ -81,25 +78,6 @@ def to_mlflow(folder: RunFolder, out: str | None = None) -> str:
     except MlflowException as error:
         raise UsageError(f"--to mlflow: {str(error).splitlines()[0]}") from None
     return run
-
-
-def measures_of(record: Record) -> Iterator[tuple[str, float]]:
-    """The numbers of a round by name, those that are known; of absent clients how many."""
-    values: Mapping[str, Any] = {**vars(record), **record.measures}
-    for name, value in values.items():
-        if name not in LEFT_OUT and isinstance(value, Real):
-            yield name, float(value)
-    yield "missing", float(len(record.missing))
-    yield "refused", float(len(record.refused))
-
-
-def flat(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, object]]:
-    """The settings of a table in tables, with dots in their names."""
-    for name, value in table.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{path}{name}.")
-        else:
-            yield f"{path}{name}", value
 
 
 def _clocked(records: list[Record]) -> Iterator[tuple[Record, float]]:

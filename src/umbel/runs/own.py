@@ -22,10 +22,10 @@ from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings
 from umbel.networks.base import Model
-from umbel.report.exporting import flat
 from umbel.runs.config import plain
 from umbel.runs.digests import digest, fingerprint, near, split_digest
 from umbel.runs.experiment import Experiment
+from umbel.runs.flat import flat
 from umbel.runs.run import Run
 
 UNREADABLE = {

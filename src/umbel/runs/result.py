@@ -21,8 +21,6 @@ from umbel.client.net import Net
 from umbel.client.objectives import CLASSIFICATION, OBJECTIVES, REGRESSION
 from umbel.data.federation import Federation
 from umbel.notebooks import cut
-from umbel.report import courses
-from umbel.report.cluster_plot import plot_rows
 from umbel.runs import checkpoint
 from umbel.runs.config_errors import nearest
 from umbel.runs.experiment import Experiment
@@ -67,17 +65,6 @@ class Result:
             members.setdefault(cluster, []).append(name)
         rows = [(str(k), f"{len(who):,}", few(who)) for k, who in members.items()]
         return cut(("cluster", "clients", "members"), rows, repr(self), "clusters")._repr_html_()
-
-    def plot(self) -> Any:
-        """Accuracy, clusters and their agreement with the planted groups, round by round.
-
-        A figure of matplotlib's, as of `umbel.plot`, which compares several runs.
-        """
-        return courses.plot(self.records)
-
-    def plot_clusters(self) -> Any:
-        """Who is in which cluster: a figure of matplotlib's, as of `umbel.plot_clusters`."""
-        return plot_rows(self.folder.clients())
 
     @cached_property
     def experiment(self) -> Experiment:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from umbel.checks import check
-from umbel.report.exporting import flat, measures_of
 from umbel.runs.client_rows import COLUMNS
 from umbel.runs.config import plain
+from umbel.runs.flat import flat, measures_of
 from umbel.runs.folder import RunFolder
 from umbel.runs.outcomes import MEGABYTE
 from umbel.runs.records import Record

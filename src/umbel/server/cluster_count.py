@@ -1,8 +1,8 @@
 """How many clusters there are, judged by the vectors that clients are clustered by.
 
 The verdict is that of `umbel.server.cluster_test`. Beside it stand the estimates of Kim et al.
-2024, Appendix G: the singular values of the gradient profile matrix, cut at their largest gap, and then
-the elbow or the gap statistic on what is left of each client's vector.
+2024, Appendix G: the singular values of the gradient profile matrix, cut at their largest gap, and
+then the elbow or the gap statistic on what is left of each client's vector.
 """
 
 from __future__ import annotations

@@ -8,13 +8,12 @@ from typing import Literal
 
 import numpy as np
 
-from umbel.checks import check
+from umbel.checks import check, nearest
 from umbel.data.channels import ENVIRONMENTS, Channels, cost2100, generated
 from umbel.data.federation import Federation
 from umbel.data.partition import apportioned
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
-from umbel.runs.config_errors import nearest
 from umbel.seeds import Stream, generator
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.engines.test_equality import WORKS
 from umbel.client.work import LocalTraining, Work
-from umbel.flower import messages as wire
+from umbel.flower import messages
 from umbel.flower.arrays import RefusedError
 from umbel.flower.messages import Asked
 from umbel.runs.config import plain
@@ -44,12 +44,12 @@ def config(content: RecordDict, record: str, **changes: Any) -> RecordDict:
 
 @pytest.mark.parametrize("work", WORKS, ids=str)
 def test_every_work_is_read_as_it_was_written(work: Work) -> None:
-    assert wire.asked_in(wire.ask(asked(work=work)), MAX_BYTES).work == work
+    assert messages.asked_in(messages.ask(asked(work=work)), MAX_BYTES).work == work
 
 
 def test_tensors_and_rows_are_read_as_they_were_written() -> None:
     before = asked(remembered=["x", "y"])
-    after = wire.asked_in(wire.ask(before), MAX_BYTES)
+    after = messages.asked_in(messages.ask(before), MAX_BYTES)
     assert (after.clients, after.seeds, after.index) == (before.clients, before.seeds, before.index)
     assert after.remembered == before.remembered
     torch.testing.assert_close(dict(after.shared), dict(before.shared), rtol=0, atol=0)
@@ -76,7 +76,7 @@ def test_tensors_and_rows_are_read_as_they_were_written() -> None:
 )
 def test_a_work_that_is_unknown_or_unfit_is_refused(text: str, why: str) -> None:
     with pytest.raises(RefusedError) as refused:
-        wire.work_in(text)
+        messages.work_in(text)
     assert why in str(refused.value)
 
 
@@ -84,8 +84,8 @@ def test_a_work_outside_the_package_is_done_only_where_it_is_allowed() -> None:
     class_name = "tests.flower.own_work:Own"
     text = json.dumps({"name": class_name})
     with pytest.raises(RefusedError, match="is not allowed here"):
-        wire.work_in(text)
-    work = wire.work_in(text, [class_name])
+        messages.work_in(text)
+    work = messages.work_in(text, [class_name])
     assert plain(work)["name"] == class_name
 
 
@@ -101,13 +101,13 @@ def test_a_work_outside_the_package_is_done_only_where_it_is_allowed() -> None:
 )
 def test_a_request_of_another_form_is_refused(changes: dict[str, Any], why: str) -> None:
     with pytest.raises(RefusedError, match=why):
-        wire.asked_in(config(wire.ask(asked()), "asked", **changes), MAX_BYTES)
+        messages.asked_in(config(messages.ask(asked()), "asked", **changes), MAX_BYTES)
 
 
 @pytest.mark.parametrize("row", [2, -1])
 def test_a_row_outside_its_table_is_refused(row: int) -> None:
     with pytest.raises(RefusedError, match="a row outside its table of 2"):
-        wire.asked_in(wire.ask(asked(index={"theta": [0, row]})), MAX_BYTES)
+        messages.asked_in(messages.ask(asked(index={"theta": [0, row]})), MAX_BYTES)
 
 
 def array(**changes: Any) -> Array:
@@ -137,25 +137,25 @@ PICKLED.data = np.array([{}], dtype=object).dumps()
     ],
 )
 def test_an_array_that_is_none_is_refused(bad: Array, why: str) -> None:
-    content = wire.ask(asked())
+    content = messages.ask(asked())
     content["shared"] = ArrayRecord(array_dict={"models": bad})
     with pytest.raises(RefusedError, match=why):
-        wire.asked_in(content, MAX_BYTES)
+        messages.asked_in(content, MAX_BYTES)
 
 
 def test_a_refusal_is_raised_on_the_other_side() -> None:
     with pytest.raises(RefusedError, match=r"^theta: wrong$"):
-        wire.answer_in(wire.refusal(RefusedError("theta: wrong")), MAX_BYTES)
+        messages.answer_in(messages.refusal(RefusedError("theta: wrong")), MAX_BYTES)
     with pytest.raises(RefusedError, match=r"^ZeroDivisionError: by 0$"):
-        wire.site_in(wire.refusal(ZeroDivisionError("by 0")))
-    with pytest.raises(wire.ForgottenError):
-        wire.answer_in(wire.refusal(wire.ForgottenError("a")), MAX_BYTES)
+        messages.site_in(messages.refusal(ZeroDivisionError("by 0")))
+    with pytest.raises(messages.ForgottenError):
+        messages.answer_in(messages.refusal(messages.ForgottenError("a")), MAX_BYTES)
 
 
 def test_rows_that_do_not_fit_their_clients_are_refused() -> None:
-    content = wire.answer(["a", "b"], {"update": torch.zeros(3, 4)})
+    content = messages.answer(["a", "b"], {"update": torch.zeros(3, 4)})
     with pytest.raises(RefusedError, match=r"update: \(3, 4\) for 2 clients"):
-        wire.answer_in(content, MAX_BYTES)
+        messages.answer_in(content, MAX_BYTES)
 
 
 values = st.one_of(
@@ -179,12 +179,12 @@ records = st.dictionaries(
 @given(records)
 def test_whatever_comes_in_is_read_or_refused(content: dict[str, dict[str, Any]]) -> None:
     record = RecordDict(
-        {name: ConfigRecord({"version": wire.VERSION, **c}) for name, c in content.items()}
+        {name: ConfigRecord({"version": messages.VERSION, **c}) for name, c in content.items()}
     )
     for read in (
-        lambda: wire.asked_in(record, MAX_BYTES),
-        lambda: wire.answer_in(record, MAX_BYTES),
-        lambda: wire.site_in(record),
+        lambda: messages.asked_in(record, MAX_BYTES),
+        lambda: messages.answer_in(record, MAX_BYTES),
+        lambda: messages.site_in(record),
     ):
         with suppress(RefusedError):
             read()

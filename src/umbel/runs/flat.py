@@ -1,0 +1,30 @@
+"""Settings and records as flat names and values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from numbers import Real
+from typing import Any
+
+from umbel.runs.records import Record
+
+LEFT_OUT = ("round", "missing", "refused", "measures")
+
+
+def measures_of(record: Record) -> Iterator[tuple[str, float]]:
+    """The numbers of a round by name, those that are known; of absent clients how many."""
+    values: Mapping[str, Any] = {**vars(record), **record.measures}
+    for name, value in values.items():
+        if name not in LEFT_OUT and isinstance(value, Real):
+            yield name, float(value)
+    yield "missing", float(len(record.missing))
+    yield "refused", float(len(record.refused))
+
+
+def flat(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, object]]:
+    """The settings of a table in tables, with dots in their names."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, f"{path}{name}.")
+        else:
+            yield f"{path}{name}", value
