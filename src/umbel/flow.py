@@ -15,6 +15,7 @@ from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from torch import Tensor
 
+from umbel.checks import check
 from umbel.client.work.base import Work
 from umbel.reduction import Reduction, Sums
 from umbel.summary import in_short
@@ -112,6 +113,8 @@ def drive(flow: Flow[T], engine: Engine) -> T:
     Replies are handed on in the order of client numbers: floating-point sums then do not depend
     on who answered first.
     """
+    expected = "a generator: ask by `yield from`, and end with `return`"
+    check(isinstance(flow, Generator), "round", type(flow).__name__, expected)
     try:
         request = next(flow)
         while True:

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence
 
 import umbel
 from tests.kinds.networks import OwnStatistics, Recurrent, Transformer, chain, normed
@@ -27,6 +29,22 @@ def numbers(*shape: int) -> np.ndarray:
 
 
 LABELS = np.arange(12) % 3
+
+
+class Counting(nn.Module):
+    """Counts its passes in a whole number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.steps: Tensor
+        self.register_buffer("steps", torch.zeros((), dtype=torch.long))
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.steps += 1
+        out: Tensor = self.layer(x) / (1 + 0.1 * self.steps)
+        return out
 
 
 class Transposed(nn.Module):
@@ -75,7 +93,7 @@ class Transposed(nn.Module):
             np.arange(60).reshape(12, 5) % 4,
             r"\(B, 5, 4\) and the labels y \(B, 5\): the classes must be dimension 1.*movedim",
         ),
-        (chain(6, 1), BINARY, numbers(12, 6), LABELS, "not 0 or 1 everywhere"),
+        (chain(6, 1), BINARY, numbers(12, 6), LABELS, "y: 2 is not 0 or 1, as"),
         (
             lambda: nn.Linear(6, 3),
             CLASSIFICATION,
@@ -120,6 +138,30 @@ class Transposed(nn.Module):
             r"objective\.losses: \(\) is not one value an example: \(2,\)",
         ),
         (
+            chain(1, 1),
+            Objective(lambda o, y: ((o - y) ** 2).mean(1), lambda o, y: (o[:, 0] - y).abs()),
+            numbers(12, 1),
+            numbers(12),
+            r"objective\.losses: the value of an example depends on the others",
+        ),
+        (
+            chain(6, 3),
+            Objective(
+                lambda o, y: (o.argmax(1) != y).float(), lambda o, y: (o.argmax(1) == y).float()
+            ),
+            numbers(12, 6),
+            LABELS,
+            "the loss has no gradient",
+        ),
+        (
+            Counting,
+            CLASSIFICATION,
+            numbers(12, 6),
+            LABELS,
+            "changes the buffer steps.*counters can't be averaged",
+        ),
+        (chain(6, 2), CLASSIFICATION, numbers(12, 6), LABELS % 2 + 1, "labels count from 0"),
+        (
             OwnStatistics,
             CLASSIFICATION,
             numbers(12, 6),
@@ -145,6 +187,132 @@ def test_what_does_not_fit_is_refused_before_the_first_round(
     )
     with pytest.raises(umbel.UsageError, match=message):
         next(run.rounds(1))
+
+
+class Packed(nn.Module):
+    """An LSTM over sequences of unequal length, as PyTorch's own tutorials do it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm, self.head = nn.LSTM(1, 4, batch_first=True), nn.Linear(4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        lengths = (x != 0).sum(1).clamp(min=1).cpu()
+        packed = pack_padded_sequence(x[..., None], lengths, batch_first=True, enforce_sorted=False)
+        _, (last, _) = self.lstm(packed)
+        out: Tensor = self.head(last[-1])
+        return out
+
+
+class Straight(torch.autograd.Function):
+    """Rounds, and lets gradients through: written without a rule for `torch.func`."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:  # noqa: ARG004
+        return x.round()
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> Tensor:  # noqa: ARG004
+        return slope
+
+
+class Rounded(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = Straight.apply(self.layer(x))  # type: ignore[no-untyped-call]
+        return out
+
+
+class Tracked(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.head = nn.InstanceNorm1d(2, track_running_stats=True), nn.Linear(10, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.norm(x).flatten(1))
+        return out
+
+
+@pytest.mark.parametrize(
+    ("build", "x"),
+    [
+        (Packed, np.abs(numbers(12, 6))),
+        (Rounded, numbers(12, 6)),
+        (Tracked, numbers(12, 2, 5)),
+        (
+            lambda: nn.Sequential(nn.Embedding(9, 3, sparse=True), nn.Flatten(), nn.Linear(9, 3)),
+            np.arange(36).reshape(12, 3) % 9,
+        ),
+    ],
+    ids=["packed sequences", "own autograd function", "instance norm", "sparse embedding"],
+)
+@pytest.mark.parametrize(
+    "method",
+    [umbel.FedAvg(), umbel.IFCA(), umbel.CFLGP(), umbel.PFedMe(), umbel.Joint()],
+    ids=lambda method: type(method).__name__,
+)
+def test_what_only_plain_pytorch_can_do_runs_one_client_after_another(
+    build: Callable[[], nn.Module], x: np.ndarray, method: umbel.Algorithm[Any]
+) -> None:
+    federation, net = clients(x, LABELS), umbel.Net(build)
+    *_, (state, record) = umbel.Run(method, federation, net).rounds(2)
+    assert state.models.isfinite().all()
+    assert record.refused == {}
+
+
+@pytest.mark.parametrize("engine", ["auto", "sequential", "vectorised"])
+@pytest.mark.parametrize("wrong", [7, -1])
+@pytest.mark.parametrize("where", ["train", "test"])
+def test_a_token_out_of_range_is_refused_with_the_clients_name(
+    engine: Any, wrong: int, where: str
+) -> None:
+    x = np.arange(60).reshape(20, 3) % 5
+    bad = x.copy()
+    bad[17, 1] = wrong
+    y = x[:, 0] % 2
+    train = [(bad if where == "train" else x, y), (x, y)]
+    test = [(x, y), (bad if where == "test" else x, y)]
+    federation = Federation.from_arrays(train, test, names=["north", "south"])
+    net = umbel.Net(lambda: nn.Sequential(nn.Embedding(5, 3), nn.Flatten(), nn.Linear(9, 2)))
+    run = umbel.Run(umbel.FedAvg(), federation, net, engine=EngineSettings(name=engine))
+    who = "north" if where == "train" else "south"
+    with pytest.raises(umbel.UsageError, match=f"client {who}: x: an input is not a row of the"):
+        next(run.rounds(1))
+
+
+def test_targets_that_are_not_scaled_are_named_where_training_diverges() -> None:
+    prices = 200_000 + 50_000 * numbers(12)
+    net = umbel.Net(chain(3, 1), REGRESSION)
+    run = umbel.Run(umbel.FedAvg(), clients(numbers(12, 3), prices), net)
+    with pytest.raises(umbel.QuorumError, match=r"scale y, which reaches .*e\+05, to about 1"):
+        next(run.rounds(1))
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: nn.LazyLinear(3), "weight has no size yet"),
+        (lambda: nn.BatchNorm1d(6, momentum=None), "give it a momentum"),
+    ],
+)
+def test_modules_that_no_model_can_be_built_of_are_refused(
+    build: Callable[[], nn.Module], message: str
+) -> None:
+    with pytest.raises(umbel.UsageError, match=message):
+        umbel.Net(build)
+
+
+def test_what_is_no_objective_is_refused() -> None:
+    for wrong in ("regression", nn.CrossEntropyLoss()):
+        with pytest.raises(umbel.UsageError, match=r"such as .*umbel\.REGRESSION"):
+            umbel.Net(chain(3, 1), wrong)  # type: ignore[arg-type]
+    with pytest.raises(umbel.UsageError, match="Objective: losses: 3 is not a function"):
+        Objective(3, 4)  # type: ignore[arg-type]
+    with pytest.raises(umbel.UsageError, match="moving: 'running' is not a list"):
+        umbel.Net(OwnStatistics, moving="running")
 
 
 def test_a_mini_batch_of_one_under_batch_normalisation_is_refused_with_the_clients_name() -> None:

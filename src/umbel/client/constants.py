@@ -9,7 +9,7 @@ from umbel.client.layout import Layout
 
 
 def scratch_of(module: nn.Module, layout: Layout) -> dict[str, Tensor]:
-    """Those that a pass may write in: counters, and what is not saved.
+    """Those that a pass may write in: what is not saved, and the counters of normalisations.
 
     Each pass has copies of its own, so that nothing goes from one client to another.
     """
@@ -17,7 +17,7 @@ def scratch_of(module: nn.Module, layout: Layout) -> dict[str, Tensor]:
     return {
         name: buffer
         for name, buffer in _outside(module, layout).items()
-        if name not in saved or not buffer.is_floating_point()
+        if name not in saved or name.rpartition(".")[2] == "num_batches_tracked"
     }
 
 

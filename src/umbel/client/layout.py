@@ -11,6 +11,7 @@ from itertools import chain
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
+from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils.parametrizations import _SpectralNorm
 
 from umbel.checks import UsageError, check
@@ -84,6 +85,7 @@ def layout_of(module: nn.Module, moving: Sequence[str] = ()) -> tuple[Layout, to
     normalisations, and those that a pattern of `moving` names. Raises `UsageError` where nothing is
     trained, the types are mixed, or a pattern names no buffer.
     """
+    _check_layers(module)
     parameters = dict(module.named_parameters())
     weights = [name for name, tensor in parameters.items() if tensor.requires_grad]
     if not weights:
@@ -101,6 +103,21 @@ def layout_of(module: nn.Module, moving: Sequence[str] = ()) -> tuple[Layout, to
     entries = {name: Entry(name, tensor.shape) for name, tensor in tensors.items()}
     layout = Layout(tuple(map(entries.__getitem__, weights)), tuple(map(entries.__getitem__, rest)))
     return layout, dtypes.pop()
+
+
+def _check_layers(module: nn.Module) -> None:
+    for name, part in module.named_modules():
+        if isinstance(part, _NormBase) and part.track_running_stats and part.momentum is None:
+            raise UsageError(
+                f"Net: {name or type(part).__name__}: momentum=None weighs statistics by a count "
+                "of mini-batches, and counts are not averaged: give it a momentum, such as 0.1"
+            )
+    for name, parameter in module.named_parameters():
+        if isinstance(parameter, UninitializedParameter):
+            raise UsageError(
+                f"Net: {name} has no size yet: give sizes in place of lazy layers, so that every "
+                "model can be built without examples"
+            )
 
 
 def moved(module: nn.Module, patterns: Sequence[str] = ()) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 import torch
 from torch import Tensor, nn
 from torch.func import vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from umbel.checks import check
 from umbel.client.batches import Batch, Shard
@@ -69,6 +70,10 @@ class Net:
                 "Net needs a function that builds the module, so that it can build it again under "
                 "another seed: write Net(lambda: MyModule(...)) instead of Net(MyModule(...))"
             )
+        known = ", ".join(f"umbel.{name.upper()}" for name in OBJECTIVES)
+        expected = f"an umbel.Objective, such as {known}"
+        check(isinstance(objective, Objective), "objective", objective, expected)
+        check(not isinstance(moving, str), "moving", moving, f"a list; write [{moving!r}]")
         self.build, self.objective, self.moving = build, objective, tuple(moving)
         self.way = way or Way()
         self.modules = modules or Modules.of(_built(build, seed=0), moving)
@@ -194,7 +199,8 @@ class Net:
     def training_loss(self, weights: Tensor, rest: Tensor, batch: Batch) -> Tensor:
         """Mean loss () in training mode, which can be differentiated more than once."""
         general = _general(self.modules, self.objective, self.way)
-        return general.loss(weights, rest, batch)[0]
+        with sdpa_kernel(SDPBackend.MATH):  # the other forms of attention know one derivative
+            return general.loss(weights, rest, batch)[0]
 
 
 def _general(modules: Modules, objective: Objective, way: Way) -> General:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, logsigmoid
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, check
 from umbel.client.batches import IGNORED
 
 
@@ -30,6 +30,10 @@ class Objective:
     losses: Callable[[Tensor, Tensor], Tensor]  # outputs, y -> (B,)
     correct: Callable[[Tensor, Tensor], Tensor]  # outputs, y -> (B,), 1 where the model is right
     mixed: Callable[[Tensor, Tensor], Tensor] = weighted_mean  # outputs, weights -> (B, ...)
+
+    def __post_init__(self) -> None:
+        for name, function in vars(self).items():
+            check(callable(function), f"Objective: {name}", function, "a function")
 
 
 def _cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from umbel.checks import UsageError, check
 from umbel.client.net import Net, Precision
@@ -114,8 +114,10 @@ def why_not_batchable(net: Net, federation: Federation) -> str | None:
         return None
     if any(isinstance(part, _BatchNorm) for part in net.parts):
         return "batch normalisation mixes the examples of a batch, padding among them"
+    if any(isinstance(part, _NormBase) and part.track_running_stats for part in net.parts):
+        return "running statistics mix the examples of a batch, padding among them"
     few = _two_clients(net, federation)
-    one_by_one = Sequential(net, few)
+    one_by_one = Sequential(net.using("in-place"), few)
     for work in PROBES:
         request = _request(work, net)
         expected = one_by_one.send(request)

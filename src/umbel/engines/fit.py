@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -13,35 +13,64 @@ import torch
 from torch import Tensor
 
 from umbel.checks import UsageError, check
-from umbel.client.batches import Batch
+from umbel.client.batches import SLICE, Batch
+from umbel.client.kernels.general import one_tensor
 from umbel.client.net import Net
-from umbel.client.objectives import BINARY, CLASSIFICATION
+from umbel.client.objectives import BINARY, CLASSIFICATION, Objective
 from umbel.client.work import Work
-from umbel.data.federation import Federation
+from umbel.data.federation import Federation, Split
+from umbel.engines.explained import ALONE, explained
 
 log = logging.getLogger(__name__)
 
-ALONE = "Expected more than 1 value per channel when training"
-"""What batch normalisation says of a mini-batch of one example."""
-
 
 def check_fit(net: Net, federation: Federation) -> None:
-    """Run the network on two examples, forward and back.
+    """Run the network on a few examples, forward and back.
 
     Raises `UsageError` that says what to write where it does not take them, or where its outputs
     do not fit their y.
     """
     batch = sample(net, federation)
     with explained(batch.x):
-        theta = net.new(seed=0)
-        outputs = net.outputs(theta, batch.x)
+        outputs = net.outputs(net.new(seed=0), batch.x)
+        expected = f"a value or more for each of {len(batch.x)} examples"
+        fits = outputs.dim() > 0 and len(outputs) == len(batch.x)
+        check(fits, "the network's outputs", tuple(outputs.shape), expected)
         if net.objective is CLASSIFICATION and not batch.y.is_floating_point():
             _check_classes(outputs, batch.y, federation)
         if net.objective is BINARY:
             _check_answers(federation)
-        _check_objective(net, outputs, batch.y)
+        _check_objective(net.objective, outputs, batch.y)
         _check_constants(net.modules.moved_constants(batch.x))
-        net.gradient(theta, batch)
+        _check_gradient(net, batch)
+    _check_extremes(net, federation)
+
+
+def _check_extremes(net: Net, federation: Federation) -> None:
+    """Run the network on the smallest and largest whole numbers at every place of an input.
+
+    Batched clients share the memory of their embeddings: a number that is out of range in one
+    would be read from another's, without a word.
+    """
+    theta = net.new(seed=0)
+    for split in (federation.train, federation.test):
+        if split.x.is_floating_point() or not len(split.x):
+            continue
+        flat = split.x.reshape(len(split.x), -1)
+        rows = np.unique(torch.cat([flat.argmin(0), flat.argmax(0)]).numpy())
+        for some in torch.split(torch.from_numpy(rows), SLICE):
+            try:
+                net.outputs(theta, split.x[some])
+            except IndexError:
+                _blame(net, theta, federation, split, some)
+
+
+def _blame(net: Net, theta: Tensor, federation: Federation, split: Split, rows: Tensor) -> None:
+    """Name the client of the first of these examples that the network does not take."""
+    for row in rows.tolist():
+        client = int(np.searchsorted(split.offsets, row, side="right")) - 1
+        with explained(split.x[row : row + 1], f"client {federation.names[client]}: "):
+            net.outputs(theta, split.x[row : row + 1])
 
 
 def check_batches(net: Net, federation: Federation, settings: Any) -> None:
@@ -57,6 +86,11 @@ def check_batches(net: Net, federation: Federation, settings: Any) -> None:
             plan = work.plan(int(size), 0)
             if ((plan >= 0).sum(1) == 1).any():
                 name = federation.names[int(np.flatnonzero(sizes == size)[0])]
+                if size == 1:
+                    raise UsageError(
+                        f"client {name}: it has one example, and batch normalisation needs two in "
+                        "a mini-batch: leave the client out, or use group normalisation"
+                    )
                 raise UsageError(
                     f"client {name}: its {size} examples leave a mini-batch of one, and batch "
                     "normalisation needs two: set drop_last = true or another batch_size in the "
@@ -78,7 +112,11 @@ def advice(federation: Federation) -> str:
     x = federation.train.x
     largest = max(abs(float(x.min())), abs(float(x.max()))) if x.is_floating_point() else 0.0
     scale = f"scale the inputs, which reach {largest:.3g}, to about 1" if largest > 10 else ""
-    return " and ".join(filter(None, (scale, "lower the learning rate (algorithm.local.lr)")))
+    y = federation.train.y
+    wide = float(y.abs().max()) if y.is_floating_point() else 0.0
+    targets = f"scale y, which reaches {wide:.3g}, to about 1" if wide > 100 else ""
+    lower = "lower the learning rate (algorithm.local.lr)"
+    return " and ".join(filter(None, (scale, targets, lower)))
 
 
 def sample(net: Net, federation: Federation, count: int = 2) -> Batch:
@@ -92,50 +130,14 @@ def sample(net: Net, federation: Federation, count: int = 2) -> Batch:
     return Batch(x, y)
 
 
-@contextmanager
-def explained(x: Tensor, whose: str = "") -> Iterator[None]:
-    """Turn what torch says of a network and its inputs x into a sentence that says what to do."""
-    try:
-        yield
-    except UsageError as error:
-        raise UsageError(f"{whose}{error}") from error
-    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise UsageError(f"{whose}{_sentence(said, x)}") from error
-
-
-def _sentence(said: str, x: Tensor) -> str:
-    shape, whole = tuple(x.shape[1:]), not x.is_floating_point()
-    if ALONE in said:
-        return (
-            "a mini-batch of one example, and batch normalisation needs two: set drop_last = true "
-            "or another batch_size in the method's local training"
-        )
-    if "index out of range in self" in said:
-        return (
-            f"x: an input is not a row of the network's embedding; those of a few examples go "
-            f"from {int(x.min())} to {int(x.max())}: make num_embeddings larger"
-        )
-    if "indices" in said and "Long" in said and not whole:
-        return (
-            "x: inputs are floating-point numbers, and the network's embedding takes whole "
-            f"numbers: give x as integers ({said})"
-        )
-    if whole and any(word in said for word in ("dtype", "scalar type", "Input type")):
-        return (
-            "x: inputs are whole numbers, and the network takes floating-point ones: give x as "
-            f"floats, for example x.astype('float32') ({said})"
-        )
-    flat = "; begin it with nn.Flatten()" if "mat1 and mat2" in said and x.dim() > 2 else ""
-    return f"the network does not take inputs of shape {shape}{flat} ({said})"
-
-
 def _check_classes(outputs: Tensor, y: Tensor, federation: Federation) -> None:
     """Too few outputs can't be trained; more than enough are most likely a mistake."""
     if outputs.dim() != y.dim() + 1 or outputs.shape[2:] != y.shape[1:]:
         return  # the objective says more of these
     found, classes = outputs.shape[1], federation.num_classes or 0
-    hint = "; or, for yes or no by one output, pass umbel.BINARY to Net" if found == 1 else ""
+    smallest = int(federation.train.y.clamp(min=0).min())
+    hint = f"; labels count from 0, and the smallest here is {smallest}" if smallest else ""
+    hint = "; or, for yes or no by one output, pass umbel.BINARY to Net" if found == 1 else hint
     check(
         found >= classes, "the network's outputs", found, f"one for each of {classes} classes{hint}"
     )
@@ -145,31 +147,54 @@ def _check_classes(outputs: Tensor, y: Tensor, federation: Federation) -> None:
 
 def _check_answers(federation: Federation) -> None:
     for split in (federation.train, federation.test):
-        fine = bool(((split.y == 0) | (split.y == 1)).all())
-        check(fine, "y", "other than 0 and 1", "0 or 1 everywhere, as umbel.BINARY takes")
+        other = split.y[(split.y != 0) & (split.y != 1)]
+        if len(other):
+            check(False, "y", other[0].item(), "0 or 1, as umbel.BINARY takes everywhere")
 
 
 def _check_constants(moved: list[str]) -> None:
     if moved:
         raise UsageError(
-            f"Net: training changes the buffer {moved[0]}, which is taken for a constant: write "
-            f"Net(..., moving={moved}) so that each model has its own"
+            f"Net: training changes the buffer {moved[0]}, which is taken for a constant: if it "
+            f"holds floating-point numbers write Net(..., moving={moved}), so that each model has "
+            "its own; counters can't be averaged: register them with persistent=False"
         )
 
 
-def _check_objective(net: Net, outputs: Tensor, y: Tensor) -> None:
-    found = net.objective.losses(outputs, y), net.objective.correct(outputs, y)
-    for name, values in zip(("losses", "correct"), found, strict=True):
+def _check_objective(objective: Objective, outputs: Tensor, y: Tensor) -> None:
+    """One value an example, which depends on that example alone."""
+    for name, function in (("losses", objective.losses), ("correct", objective.correct)):
+        values = function(outputs, y)
         shape = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
         expected = f"one value an example: {(len(y),)} for these {len(y)}"
         check(shape == (len(y),), f"objective.{name}", shape, expected)
+        alone = torch.cat([function(outputs[n : n + 1], y[n : n + 1]) for n in range(len(y))])
+        if not torch.allclose(values, alone, rtol=1e-3, atol=1e-6, equal_nan=True):
+            raise UsageError(
+                f"objective.{name}: the value of an example depends on the others: outputs of "
+                f"shape {tuple(outputs.shape)} and y of shape {tuple(y.shape)} are compared each "
+                "with each; give them one shape"
+            )
+
+
+def _check_gradient(net: Net, batch: Batch) -> None:
+    """A step of plain PyTorch; most kernels take it by other ways."""
+    module = copy.deepcopy(net.modules.training)
+    with torch.random.fork_rng(devices=[]):
+        loss = batch.mean(net.objective.losses(one_tensor(module(batch.x)), batch.y))
+    if not loss.requires_grad:
+        raise UsageError(
+            "objective.losses: the loss has no gradient, so that nothing would be trained: it "
+            "must follow from the outputs by operations that can be differentiated"
+        )
+    weights = [p for p in module.parameters() if p.requires_grad]
+    torch.autograd.grad(loss, weights, allow_unused=True)
 
 
 def _needs_company(net: Net, federation: Federation) -> bool:
     """Whether training on a single example fails, as batch normalisation does."""
-    batch = sample(net, federation, 1)
     try:
-        net.gradient(net.new(seed=0), batch)
+        _check_gradient(net, sample(net, federation, 1))
     except ValueError as error:
         return ALONE in str(error)
     return False

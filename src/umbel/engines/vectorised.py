@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -47,7 +48,9 @@ class Vectorised:
 
     def send(self, request: Request) -> Replies:
         columns = Columns(len(request.clients))
-        with sdpa_kernel(SDPBackend.MATH):  # vmap takes the other forms of attention apart
+        # vmap takes the other forms of attention apart, and warns of what it has no fast way for.
+        with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "There is a performance drop")
             for positions in self.chunks(request):
                 columns.put(positions, self._work(request, positions))
         return Replies(request.clients, columns.tensors)

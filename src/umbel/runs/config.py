@@ -41,12 +41,13 @@ REGISTRIES: Mapping[type, Mapping[str, Any]] = {
 """What the `name` of a table stands for, by what the table describes."""
 
 
-def read(file: Path, settings: Sequence[str] = ()) -> Experiment:
+def read(file: Path | str, settings: Sequence[str] = ()) -> Experiment:
     """The experiment of a TOML file, with settings such as `algorithm.num_clusters=6` applied.
 
     With `extends = "other.toml"` a file takes from there what it does not say itself. Raises
     `UsageError` that names every key that is wrong, and what was expected.
     """
+    file = Path(file)
     alone = {"name": file.stem, **load_table(file)}
     table = alone
     for setting in settings:

@@ -91,7 +91,8 @@ class Run(Settings):
 
     def start(self, num_rounds: int) -> State:
         """The state before the first round."""
-        check(num_rounds >= 1, "rounds", num_rounds, "1 or more")
+        whole = isinstance(num_rounds, int) and not isinstance(num_rounds, bool)
+        check(whole and num_rounds >= 1, "rounds", num_rounds, "a whole number, 1 or more")
         return first_state(
             self.algorithm,
             self.net,

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from umbel.checks import check
+from umbel.notebooks import cut
 from umbel.runs.client_rows import COLUMNS
 from umbel.runs.config import plain
 from umbel.runs.flat import flat, measures_of
@@ -15,6 +16,7 @@ from umbel.runs.folder import RunFolder
 from umbel.runs.outcomes import MEGABYTE
 from umbel.runs.records import Record
 from umbel.runs.rows import Table, Value
+from umbel.summary import counted
 
 OF_A_RUN = ("folder", "name", "algorithm", "seed")
 """What says which run a row is about."""
@@ -24,6 +26,9 @@ RESULTS = (
     *("num_clusters", "ari", "purity", "nmi"),
 )
 """What the last round of a run measured."""
+
+OF = ("run", "round", "client")
+"""What the rows of the tables are of, in the order of their fields."""
 
 COSTS = ("megabytes_down", "megabytes_up", "seconds")
 """Traffic for each client and time, of all rounds so far."""
@@ -36,6 +41,14 @@ class Results:
     runs: Table  # a row a run: which it is, its last round, its cost, and settings that differ
     rounds: Table  # a row a round of a run
     clients: Table  # a row a client of a finished run
+
+    def __repr__(self) -> str:
+        sizes = [counted(len(table), of) for table, of in zip(vars(self).values(), OF, strict=True)]
+        return f"Results: {', '.join(sizes)}"
+
+    def _repr_html_(self) -> str:
+        rows = [[str(row[name]) for name in self.columns] for row in self.rows]
+        return cut(self.columns, rows, repr(self), "runs")._repr_html_()
 
     def __len__(self) -> int:
         return len(self.runs)

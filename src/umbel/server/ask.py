@@ -9,6 +9,7 @@ from math import prod
 import torch
 from torch import Tensor
 
+from umbel.checks import check
 from umbel.client.layout import Layout
 from umbel.client.work import (
     ChooseByLoss,
@@ -90,7 +91,13 @@ class Context:
         reduction: Reduction | None = None,
         **each: Rows,
     ) -> Request:
-        """Ask the cohort, with the seeds of this round."""
+        """Ask the cohort, with the seeds of this round.
+
+        Raises `UsageError` where what each client gets is not `Rows`.
+        """
+        for name, rows in each.items():
+            expected = "Rows(table, index), which say the row of each client"
+            check(isinstance(rows, Rows), name, type(rows).__name__, expected)
         seeds = client_seeds(self.seed, Stream.CLIENT, self.round, self.cohort.numpy())
         return Request(work, self.cohort, seeds, shared or {}, each, self.optional, reduction)
 

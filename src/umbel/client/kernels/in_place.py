@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from umbel.client.batches import Batch, Shard
 from umbel.client.descent import Descent
-from umbel.client.kernels.general import General
+from umbel.client.kernels.general import General, one_tensor
 from umbel.client.layout import tensors_of
 
 IMAGES = (nn.Conv2d, nn.ConvTranspose2d)
@@ -40,19 +40,26 @@ class InPlace:
     def gradient(
         self, theta: Tensor, batch: Batch, factors: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        return self.general.gradient(theta, batch, factors)
+        self._load(theta)
+        loss = self._loss(batch, factors)
+        slopes = torch.autograd.grad(loss, self.weights, materialize_grads=True)
+        rest = [tensor.detach().flatten() for tensor in self.tensors[len(self.weights) :]]
+        gradient = torch.cat([slope.to_dense().flatten() for slope in slopes])
+        return gradient, loss.detach(), torch.cat(rest) if rest else theta[len(gradient) :]
 
     def descend(self, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
         """The update (P,) after a step on each of the batches, which have no padding."""
         received = self._load(theta)
         memory = [descent.optimizer.start(weight.detach()) for weight in self.weights]
         for batch in shard.batches():
+            self._restart()
             gradients = torch.autograd.grad(self._loss(batch), self.weights, materialize_grads=True)
             with torch.no_grad():
                 for n, (weight, gradient) in enumerate(zip(self.weights, gradients, strict=True)):
                     if descent.proximal:
                         gradient = gradient + descent.proximal * (weight - received[n])
-                    direction, memory[n] = descent.optimizer.step(gradient, weight, memory[n])
+                    slope = gradient.to_dense()
+                    direction, memory[n] = descent.optimizer.step(slope, weight, memory[n])
                     weight.sub_(direction, alpha=descent.lr)
         update = torch.empty_like(theta)
         for into, new, old in zip(self._views(update), self.tensors, received, strict=True):
@@ -64,18 +71,23 @@ class InPlace:
         with torch.no_grad():
             for tensor, values in zip(self.tensors, received, strict=True):
                 tensor.copy_(values)
-            for buffer, start in self.scratch:
-                buffer.copy_(start)
+        self._restart()
         return received
+
+    def _restart(self) -> None:
+        """Each pass finds what it may write in as it was."""
+        for buffer, start in self.scratch:
+            buffer.copy_(start)
 
     def _views(self, theta: Tensor) -> list[Tensor]:
         parts = torch.split(theta, [tensor.numel() for tensor in self.tensors])
         return [part.view(t.shape) for part, t in zip(parts, self.tensors, strict=True)]
 
-    def _loss(self, batch: Batch) -> Tensor:
+    def _loss(self, batch: Batch, factors: Tensor | None = None) -> Tensor:
         x = batch.x
         if self.images and x.dim() == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         cast_to, losses = self.general.cast_to, self.general.objective.losses
         with torch.autocast(x.device.type, cast_to, enabled=cast_to is not None):
-            return batch.mean(losses(self.module(x), batch.y))
+            found = losses(one_tensor(self.module(x)), batch.y)
+            return batch.mean(found if factors is None else found * factors)

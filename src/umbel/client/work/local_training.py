@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Literal
 
 import numpy as np
@@ -37,7 +38,7 @@ class LocalTraining(Work):
     optimizer: Optimizer = field(default_factory=SGD)
 
     def __post_init__(self) -> None:
-        check(self.lr > 0, "lr", self.lr, "more than 0")
+        check(0 < self.lr < inf, "lr", self.lr, "more than 0, and finite")
         check(self.epochs >= 1, "epochs", self.epochs, "1 or more")
         check_batch_size(self.batch_size)
         check(self.steps is None or self.steps >= 1, "steps", self.steps, "1 or more")

@@ -1,0 +1,51 @@
+"""What torch says of a network and its inputs, as sentences that say what to write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import Tensor
+
+from umbel.checks import UsageError
+
+ALONE = "Expected more than 1 value per channel when training"
+"""What batch normalisation says of a mini-batch of one example."""
+
+
+@contextmanager
+def explained(x: Tensor, whose: str = "") -> Iterator[None]:
+    """Turn what torch says of a network and its inputs x into a sentence that says what to do."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{whose}{error}") from error
+    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
+        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise UsageError(f"{whose}{_sentence(said, x)}") from error
+
+
+def _sentence(said: str, x: Tensor) -> str:
+    shape, whole = tuple(x.shape[1:]), not x.is_floating_point()
+    if ALONE in said:
+        return (
+            "a mini-batch of one example, and batch normalisation needs two: set drop_last = true "
+            "or another batch_size in the method's local training"
+        )
+    if "index out of range in self" in said:
+        return (
+            f"x: an input is not a row of the network's embedding; inputs go from {int(x.min())} "
+            f"to {int(x.max())}: make num_embeddings larger, or number what is embedded from 0"
+        )
+    if "indices" in said and "Long" in said and not whole:
+        return (
+            "x: inputs are floating-point numbers, and the network's embedding takes whole "
+            f"numbers: give x as integers ({said})"
+        )
+    if whole and any(word in said for word in ("dtype", "scalar type", "Input type")):
+        return (
+            "x: inputs are whole numbers, and the network takes floating-point ones: give x as "
+            f"floats, for example x.astype('float32') ({said})"
+        )
+    flat = "; begin it with nn.Flatten()" if "mat1 and mat2" in said and x.dim() > 2 else ""
+    return f"the network does not take inputs of shape {shape}{flat} ({said})"
