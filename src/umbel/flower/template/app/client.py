@@ -4,11 +4,9 @@ from pathlib import Path
 
 from flwr.app import Context
 
-from umbel.data.federation import Federation
+from umbel import Experiment, Federation, Sources
 from umbel.data.scenarios.folder import read_clients
-from umbel.data.sources import Sources
 from umbel.flower import client_app, slice_of
-from umbel.runs.experiment import Experiment
 
 
 def load(context: Context, experiment: Experiment) -> Federation:
