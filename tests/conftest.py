@@ -18,7 +18,8 @@ from umbel.data.sources import DATA_DIR_VARIABLE, Sources
 
 settings.register_profile("umbel", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("umbel")
-torch.set_num_threads(1)  # the tensors are tiny: threads would only wait for each other
+if "OMP_NUM_THREADS" not in os.environ:
+    torch.set_num_threads(1)  # the tensors are tiny: threads would only wait for each other
 
 
 @pytest.fixture
