@@ -110,3 +110,42 @@ def test_the_shell_completes_names(words: str, wanted: str, umbel: Shell) -> Non
     umbel.monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
     printed, _ = umbel()
     assert wanted in [line.partition(",")[2] for line in printed.splitlines()]
+
+
+def test_a_loss_is_reached_where_it_is_low_enough(umbel: Shell) -> None:
+    umbel("run", "both/fedavg.toml")
+    first, *_, last = json.loads(
+        umbel("show", "runs/fedavg-seed0", "--json", "--rows", "rounds")[0]
+    )
+    goal = f"loss={(first['loss'] + last['loss']) / 2:.6f}"
+    assert last["loss"] < first["loss"]
+    printed, _ = umbel("show", "runs/fedavg-seed0", "--json", "--reach", goal)
+    assert json.loads(printed)[0]["round"] > 1
+    assert "1 of 1" in umbel("show", "runs/fedavg-seed0", "--reach", goal)[0]
+    assert "0 of 1" in umbel("show", "runs/fedavg-seed0", "--reach", "loss=0.0001")[0]
+
+
+def test_a_run_refused_before_its_first_round_leaves_nothing_behind(umbel: Shell) -> None:
+    errors = umbel.refused("run", "both/fedavg.toml", "--set", "objective=regression")
+    assert 'objective = "classification"' in errors
+    assert not (umbel.folder / "runs" / "fedavg-seed0").exists()
+    taken = umbel.folder / "runs" / "fedavg-seed0"
+    taken.mkdir(parents=True)
+    (taken / "notes.txt").write_text("mine")
+    umbel.refused("run", "both/fedavg.toml", "--set", "objective=regression")
+    assert [file.name for file in taken.iterdir()] == ["notes.txt"]
+
+
+def test_a_finished_run_that_can_not_go_on_stays_finished(umbel: Shell) -> None:
+    umbel("run", "both/fedavg.toml")
+    folder = umbel.folder / "runs" / "fedavg-seed0"
+    checkpoint = folder / "checkpoint.safetensors"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:50])
+    assert "not a readable checkpoint" in umbel.refused("resume", str(folder), "--rounds", "+2")
+    assert "not finished" not in umbel("show", str(folder))[0]
+
+
+def test_divergence_says_how_to_run_it_otherwise(umbel: Shell) -> None:
+    _, errors = umbel("run", "both/fedavg.toml", "--set", "algorithm.local.lr=1e9", status=1)
+    assert "run it again with another --set algorithm.local.lr=" in errors
+    assert "umbel resume" not in errors

@@ -63,6 +63,9 @@ def resumable(command: str) -> Iterator[None]:
         click.echo(f"stopped; go on with: {command}", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
     except QuorumError as error:
+        if str(error).find("training diverged") >= 0:
+            how = "run it again with another --set algorithm.local.lr=..."
+            raise QuorumError(f"{error}; {how} and, if rounds were done, another name") from None
         kept = "limits and faults stay as they are: for others choose another --runs-dir or name"
         raise QuorumError(f"{error}; {kept}; go on with: {command}") from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from umbel.checks import check
+from umbel.runs.budget import reaches
 from umbel.runs.rows import Table, Value
 from umbel.runs.run_tables import OF_A_RUN, Results
 
@@ -36,7 +37,7 @@ def course_rows(found: Results, at: str | None, reach: str | None) -> Table:
     check(measure in known, "--reach", measure, f"any of {', '.join(known)}")
     first: dict[str, Value] = {}
     for row in rows:
-        if row[measure] is not None and row[measure] >= goal:
+        if row[measure] is not None and reaches(measure, row[measure], goal):
             first.setdefault(row["folder"], row["round"])
     return Table.of(
         {**{name: run[name] for name in OF_A_RUN}, "measure": measure, "goal": goal}

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from umbel.checks import InUseError, UsageError
 from umbel.cli.budget import max_time_option, rounds_option, until_option
 from umbel.cli.completing import complete_comparisons, complete_experiments, complete_runs
 from umbel.cli.options import Form, data_dir_option, form_options, runs_dir_option, set_option
@@ -44,7 +45,13 @@ def run(
     with writing_to(runs_dir):
         folder = RunFolder.create(RunFolder.of(runs_dir, chosen).path, chosen)
         folder.set_budget(budget)
-    advance(folder, sources)
+    try:
+        advance(folder, sources)
+    except InUseError:
+        raise
+    except UsageError:
+        folder.discard_if_not_begun()
+        raise
     print_run(folder)
 
 

@@ -55,7 +55,8 @@ def _squared_error(outputs: Tensor, y: Tensor) -> Tensor:
     if not y.is_floating_point():
         raise UsageError(
             "y: whole numbers are class labels, and this network is trained for regression: "
-            "give y as floating-point numbers, or pass umbel.CLASSIFICATION to Net"
+            "give y as floating-point numbers, or pass umbel.CLASSIFICATION to Net (in a file, "
+            'objective = "classification")'
         )
     return _each((alike(outputs, y) - y) ** 2)
 
@@ -103,7 +104,7 @@ def _check_logits(outputs: Tensor, y: Tensor) -> None:
         raise UsageError(
             "y: floating-point numbers are regression targets, and this network is trained for "
             "classification: give labels as whole numbers, or pass umbel.REGRESSION (or "
-            "umbel.BINARY) to Net"
+            'umbel.BINARY) to Net (in a file, objective = "regression" or "binary")'
         )
     if outputs.dim() == y.dim() + 1 and outputs.shape[2:] == y.shape[1:]:
         return

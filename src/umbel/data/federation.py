@@ -102,15 +102,8 @@ class Federation:
         return self.num_classes or int(self.train.y[0].numel())
 
     def num_outputs_for(self, objective: Objective) -> int:
-        """How many outputs a model for these clients has that is trained for this.
-
-        Raises `UsageError` for several whole-number answers an example: they are given as floats.
-        """
-        if objective is not BINARY or self.num_classes is None:
-            return self.num_outputs
-        expected = "one answer an example; give several as floating-point numbers 0.0 and 1.0"
-        check(self.train.y.dim() == 1, "y", tuple(self.train.y.shape[1:]), expected)
-        return 1
+        """How many outputs a model for these clients has that is trained for this."""
+        return int(self.train.y[0].numel()) if objective is BINARY else self.num_outputs
 
     @property
     def objective(self) -> Objective:

@@ -62,7 +62,9 @@ class Roll:
         """All but the examples, which stay where they are."""
         form = self.form
         y = torch.zeros(1, form.num_outputs)
-        y = y if form.num_classes is None else torch.zeros(1, dtype=torch.long)
+        if form.num_classes is not None:  # labels, of which an example may have several
+            one = form.num_outputs in (1, form.num_classes)
+            y = torch.zeros((1,) if one else (1, form.num_outputs), dtype=torch.long)
 
         def split(sizes: Sequence[int]) -> Split:
             offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -10,6 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from umbel.checks import check
+from umbel.runs.budget import reaches
 from umbel.runs.outcomes import Outcome, average, by_method, mean, spread
 from umbel.runs.records import Record
 from umbel.runs.result import Assignment
@@ -65,7 +66,11 @@ def comparison(outcomes: Sequence[Outcome]) -> Table:
 
 
 def course(outcomes: Sequence[Outcome], rounds: Sequence[int]) -> Table:
-    """Accuracy after so many rounds, a row a method: mean and standard deviation over seeds."""
+    """Accuracy after so many rounds, a row a method: mean and standard deviation over seeds.
+
+    For regression, which has none, it is the loss.
+    """
+    by_loss = all(outcome.last.accuracy is None for outcome in outcomes)
     table = Table("method", box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     for number in rounds:
         table.add_column(f"round {number}", justify="right", no_wrap=True)
@@ -73,7 +78,8 @@ def course(outcomes: Sequence[Outcome], rounds: Sequence[int]) -> Table:
         cells = []
         for number in rounds:
             found = [run.records[number - 1 : number] for run in runs]
-            cells.append(spread([after[0].accuracy for after in found if after], 4))
+            measured = [after[0].loss if by_loss else after[0].accuracy for after in found if after]
+            cells.append(spread(measured, 4))
         table.add_row(name, *cells)
     return table
 
@@ -94,7 +100,7 @@ def _first_round(run: Outcome, measure: str, goal: float) -> float | None:
         values = {**vars(record), **record.measures}
         known = [name for name, value in values.items() if value is None or isinstance(value, Real)]
         check(measure in known, "--reach", measure, f"any of {', '.join(known)}")
-        if values[measure] is not None and values[measure] >= goal:
+        if values[measure] is not None and reaches(measure, values[measure], goal):
             return record.round + 1
     return None
 
@@ -133,7 +139,7 @@ def cluster_count(count: ClusterCount, width: int = 40) -> Table:
 
 
 def last_round(record: Record) -> Table:
-    """What a run came to, a line a measurement."""
+    """The results of a run, a line for each that is known."""
     table = Table(show_header=False)
     values: Mapping[str, object] = {
         "rounds": record.round + 1,
@@ -143,12 +149,14 @@ def last_round(record: Record) -> Table:
         "accuracy, mean over examples": _value(record.weighted_accuracy, 4),
         "loss": _value(record.loss, 4),
         "clusters": record.num_clusters,
+        "models": None if record.num_models == record.num_clusters else record.num_models,
         "ARI": _value(record.ari, 3),
         "purity": _value(record.purity, 3),
         "NMI": _value(record.nmi, 3),
     }
     for name, value in values.items():
-        table.add_row(name, str(value))
+        if value is not None and value != "-":
+            table.add_row(name, str(value))
     return table
 
 

@@ -107,6 +107,11 @@ def seconds(time: float | str) -> float:
     return value
 
 
+def reaches(name: str, value: float, goal: float) -> bool:
+    """Whether a measure is as good as a goal: at most it for losses and spreads, else at least."""
+    return value <= goal if name in AT_MOST else value >= goal
+
+
 def _goal(text: str) -> tuple[str, float]:
     name, _, value = str(text).partition("=")
     try:

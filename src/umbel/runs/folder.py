@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -25,6 +25,9 @@ from umbel.runs.models_folder import ModelsFolder
 from umbel.runs.records import Record
 from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
+
+FIRST_FILES = ("experiment.toml", "budget.json", "environment.json", "records.jsonl", ".lock")
+"""What the folder of a run holds before its first round."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,15 @@ class RunFolder:
         folder = cls(Path(path))
         check(folder.file("experiment.toml").is_file(), "run", str(path), "the folder of a run")
         return folder
+
+    def discard_if_not_begun(self) -> None:
+        """Remove what is there of a run that was refused before its first round."""
+        if self.begun:
+            return
+        for name in FIRST_FILES:
+            self.file(name).unlink(missing_ok=True)
+        with suppress(OSError):  # somebody else's files stay
+            self.path.rmdir()
 
     @contextmanager
     def locked(self, patiently: bool = False) -> Iterator[None]:

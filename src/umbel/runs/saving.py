@@ -127,6 +127,8 @@ def replan(
         if folder.finished and planned == done and rounds is None:
             return  # no round is left that a budget could be about
         check(planned > done, "rounds", rounds, f"more than the {done} rounds that are done")
+        if folder.finished:  # what can't go on stays as it is
+            checkpoint.load(folder.file("checkpoint.safetensors"), run.start(planned))
         before = records[-2].num_models if done > 1 else len(run.start(planned).models)
         folder.replan(planned, budget, bool(done) and records[-1].num_models != before)
 
