@@ -113,6 +113,11 @@ def test_inputs_that_do_not_fit_are_refused() -> None:
         CNN1D().build((1, 7), 10)
 
 
+def test_images_with_their_channels_last_are_told_apart() -> None:
+    with pytest.raises(UsageError, match="channels come first"):
+        MODELS["cnn"]().build((12, 12, 3), 10)
+
+
 @pytest.mark.parametrize(
     "settings",
     [{"channels": ()}, {"channels": (0,)}, {"kernel": 4}, {"kernel": -1}, {"hidden": 0}],

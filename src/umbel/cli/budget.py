@@ -16,7 +16,9 @@ until_option = click.option(
     help="Stop after the first round with, for example, accuracy=0.9 or more, or loss=0.1 or less.",
 )
 max_time_option = click.option(
-    "--max-time", metavar="TIME", help="Stop after the round in which this is over: 90s, 10m, 2h."
+    "--max-time",
+    metavar="TIME",
+    help="Stop after the round in which this is over: 90s, 10m, 2h; a number is seconds.",
 )
 rounds_option = click.option(
     "--rounds", metavar="N", help="Rounds altogether, such as 80; +20: so many more."

@@ -70,7 +70,7 @@ def resume(
 ) -> None:
     """Go on with a RUN that was stopped, from its last checkpoint.
 
-    With --rounds, --until or --max-time it ends there, and a finished RUN goes on, too.
+    With --rounds, --until or --max-time it ends there; with --rounds a finished RUN goes on, too.
     """
     from umbel.cli.advancing import advance
     from umbel.cli.looking import print_run

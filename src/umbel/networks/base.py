@@ -28,3 +28,6 @@ def check_image(shape: Sequence[int]) -> None:
     """Raise `ValueError` unless inputs have the shape of images."""
     expected = "the shape of an image: (channels, height, width)"
     check(len(shape) == 3, "model", tuple(shape), expected)
+    last = shape[2] in (1, 3, 4) and shape[0] == shape[1] > 4
+    swapped = f"{expected}; channels come first: write x.transpose(0, 3, 1, 2)"
+    check(not last, "model", tuple(shape), swapped)

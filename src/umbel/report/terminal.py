@@ -22,6 +22,8 @@ NO_ANSWER = "no answer"
 def comparison(outcomes: Sequence[Outcome]) -> Table:
     """A row a method, averaged over its seeds, the best last; fits 80 columns.
 
+    Agreement with planted groups is left out where nobody knows them.
+
     Best is the highest accuracy, or for regression, which has none, the lowest loss.
     """
     seeds = len({outcome.seed for outcome in outcomes})
@@ -31,10 +33,12 @@ def comparison(outcomes: Sequence[Outcome]) -> Table:
         if by_loss
         else "accuracy: mean over clients of each one's test accuracy; worst: of the worst client"
     )
+    lengths = {len(outcome.records) for outcome in outcomes}
     caption = (
         f"{quality}; K: clusters found; MB: to and from each client in the whole run; "
         "s: seconds of a run"
         + (f"; mean ± standard deviation over {seeds} seeds" if seeds > 1 else "")
+        + (f"; runs of {min(lengths)} to {max(lengths)} rounds" if len(lengths) > 1 else "")
     )
     table = Table(
         box=SIMPLE_HEAD,
@@ -46,17 +50,20 @@ def comparison(outcomes: Sequence[Outcome]) -> Table:
     )
     table.add_column("method", overflow="fold")
     qualities = ["loss"] if by_loss else ["accuracy", "worst"]
-    for name in (*qualities, "ARI", "purity", "K", "MB\ndown", "MB\nup", "s"):
+    planted = any(outcome.last.ari is not None for outcome in outcomes)
+    agreement = ["ARI", "purity"] if planted else []
+    for name in (*qualities, *agreement, "K", "MB\ndown", "MB\nup", "s"):
         table.add_column(name, justify="right", no_wrap=True)
     for name, runs in by_method(outcomes):
         accuracy = spread([run.last.accuracy for run in runs], 3)
         worst = average([run.last.worst for run in runs], 2)
         loss = spread([run.last.loss for run in runs], 4)
+        ari = spread([run.last.ari for run in runs], 2)
+        purity = average([run.last.purity for run in runs], 2)
         table.add_row(
             name,
             *([loss] if by_loss else [accuracy, worst]),
-            spread([run.last.ari for run in runs], 2),
-            average([run.last.purity for run in runs], 2),
+            *([ari, purity] if planted else []),
             average([run.last.num_clusters for run in runs], 1),
             average([run.megabytes_down for run in runs], 1),
             average([run.megabytes_up for run in runs], 1),
