@@ -18,6 +18,10 @@ class QuorumError(RuntimeError):
     """Too few clients gave a usable reply to go on."""
 
 
+class DivergedError(QuorumError):
+    """Too few replies can be used because training diverged: the settings want changing."""
+
+
 def check(holds: bool, field: str, value: object, expected: str) -> None:
     """Raise `UsageError` naming the field, its value and what was expected, unless it holds."""
     if not holds:

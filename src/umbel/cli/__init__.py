@@ -49,7 +49,7 @@ def app(verbose: bool) -> None:
 
     handler = RichHandler(console=Console(stderr=True), show_path=False)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
-    # Of the package alone: what it uses, such as an HTTP client, notes a line a request.
+    # Only the package's own logger: libraries such as an HTTP client note a line a request.
     logging.getLogger("umbel").setLevel(logging.INFO if verbose else logging.WARNING)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from umbel.checks import QuorumError, UsageError
+from umbel.checks import DivergedError, QuorumError, UsageError
 from umbel.cli.looking import how_far
 from umbel.cli.progress import progress
 from umbel.data.sources import Sources
@@ -62,10 +62,10 @@ def resumable(command: str) -> Iterator[None]:
     except KeyboardInterrupt:
         click.echo(f"stopped; go on with: {command}", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
+    except DivergedError as error:
+        how = "run it again with another --set algorithm.local.lr=..."
+        raise DivergedError(f"{error}; {how} and, if rounds were done, another name") from None
     except QuorumError as error:
-        if str(error).find("training diverged") >= 0:
-            how = "run it again with another --set algorithm.local.lr=..."
-            raise QuorumError(f"{error}; {how} and, if rounds were done, another name") from None
         kept = "limits and faults stay as they are: for others choose another --runs-dir or name"
         raise QuorumError(f"{error}; {kept}; go on with: {command}") from None
 

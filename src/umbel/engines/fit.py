@@ -30,9 +30,9 @@ def check_fit(net: Net, federation: Federation) -> None:
     Raises `UsageError` that says what to write where it does not take them, or where its outputs
     do not fit their y.
     """
-    batch = sample(net, federation)
+    batch, theta = sample(net, federation), net.new(seed=0)
     with explained(batch.x):
-        outputs = net.outputs(net.new(seed=0), batch.x)
+        outputs = net.outputs(theta, batch.x)
         expected = f"a value or more for each of {len(batch.x)} examples"
         fits = outputs.dim() > 0 and len(outputs) == len(batch.x)
         check(fits, "the network's outputs", tuple(outputs.shape), expected)
@@ -43,16 +43,15 @@ def check_fit(net: Net, federation: Federation) -> None:
         _check_objective(net.objective, outputs, batch.y)
         _check_constants(net.modules.moved_constants(batch.x))
         _check_gradient(net, batch)
-    _check_extremes(net, federation)
+    _check_extremes(net, theta, federation)
 
 
-def _check_extremes(net: Net, federation: Federation) -> None:
+def _check_extremes(net: Net, theta: Tensor, federation: Federation) -> None:
     """Run the network on the smallest and largest whole numbers at every place of an input.
 
     Batched clients share the memory of their embeddings: a number that is out of range in one
     would be read from another's, without a word.
     """
-    theta = net.new(seed=0)
     for split in (federation.train, federation.test):
         if split.x.is_floating_point() or not len(split.x):
             continue
@@ -135,12 +134,11 @@ def _check_classes(outputs: Tensor, y: Tensor, federation: Federation) -> None:
     if outputs.dim() != y.dim() + 1 or outputs.shape[2:] != y.shape[1:]:
         return  # the objective says more of these
     found, classes = outputs.shape[1], federation.num_classes or 0
-    smallest = int(federation.train.y.clamp(min=0).min())
-    hint = f"; labels count from 0, and the smallest here is {smallest}" if smallest else ""
-    hint = "; or, for yes or no by one output, pass umbel.BINARY to Net" if found == 1 else hint
-    check(
-        found >= classes, "the network's outputs", found, f"one for each of {classes} classes{hint}"
-    )
+    if found < classes:
+        smallest = int(federation.train.y.clamp(min=0).min())
+        hint = f"; labels count from 0, and the smallest here is {smallest}" if smallest else ""
+        hint = "; or, for yes or no by one output, pass umbel.BINARY to Net" if found == 1 else hint
+        check(False, "the network's outputs", found, f"one for each of {classes} classes{hint}")
     if found > classes:
         log.warning("the network has %d outputs, and there are %d classes", found, classes)
 

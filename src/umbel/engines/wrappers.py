@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from umbel.checks import DivergedError, check
 from umbel.checks import QuorumError as QuorumError
-from umbel.checks import check
 from umbel.client.work import MEMORY
 from umbel.engines.validation import DIVERGED, Limits, assemble, bad_values, promises
 from umbel.flow import Engine, Replies, Request
@@ -106,7 +106,8 @@ class Guarded:
         needed = 0 if request.optional else max(ceil(self.limits.quorum * asked), 1)
         diverged = sum(why.endswith(DIVERGED) for why in refused.values())
         if usable < needed:
-            raise QuorumError(
+            diverging = diverged and self.advice is not None
+            raise (DivergedError if diverging else QuorumError)(
                 self._divergence(diverged, asked)
                 + f"{usable} of {asked} clients gave a usable reply, and "
                 f"limits.quorum = {self.limits.quorum:g} asks for {needed}: "

@@ -13,7 +13,7 @@ MOST_CLUSTERS, MOST_DOTS = 60, 1500
 """The map shows so many clusters, the largest; figures show so many clients."""
 
 FEW_ROWS = 40
-"""So many clients have a row and a name each."""
+"""Largest number of clients that get a row and a name each."""
 
 FEW_DOTS, SHORT = 100, 3
 """The dots of so many clients are large enough for names of so many letters."""

@@ -14,7 +14,7 @@ from umbel.runs.result import Result
 from umbel.runs.scores import in_order_of_appearance
 
 MOST_NAMED = 40
-"""Of more clients than this the names would hide one another, and are left out."""
+"""Largest number of clients that are named; more names would hide one another."""
 
 
 def plot_clusters(what: State | Result, federation: Federation | None = None) -> Any:
@@ -44,7 +44,7 @@ def plot_rows(rows: Sequence[Mapping[str, str]]) -> Any:
 
 
 def _figure(clients: Sequence[tuple[str, int, str, int]]) -> Any:
-    """Of each client its name, cluster, planted group and number of training examples."""
+    """Draw clients, each given as its name, cluster, planted group and number of examples."""
     dots: list[Dot] = []
     labels: list[Label] = []
     heights: dict[int, int] = {}

@@ -138,7 +138,7 @@ def _means(found: Sequence[Gain]) -> dict[str, float]:
 
 
 def _thinned(ordered: Sequence[Gain], most: int) -> Sequence[Gain]:
-    """So many of them, the first and the last among them."""
+    """A given number of them, the first and the last included."""
     if len(ordered) <= most:
         return ordered
     return [ordered[round(n * (len(ordered) - 1) / (most - 1))] for n in range(most)]

@@ -113,6 +113,6 @@ def _grouped(keys: Sequence[object]) -> list[list[int]]:
 
 
 def _variance(parts: NDArray[np.float64], groups: Groups) -> float:
-    """Of a sum of these parts, where the parts of different groups are independent."""
+    """Variance of a sum of these parts, where parts of different groups are independent."""
     sums = [float(parts[list(places)].sum()) for places in groups]
     return len(sums) / (len(sums) - 1) * sum(each**2 for each in sums)

@@ -164,7 +164,7 @@ class Run(Settings):
             try:
                 state = drive(self.algorithm.round(state, context), guard)
             except QuorumError as error:
-                raise QuorumError(f"round {number}: {error}") from None
+                raise type(error)(f"round {number}: {error}") from None
             seconds = perf_counter() - began
             due = (number + 1) % self.evaluate_every == 0 or number + 1 == num_rounds
             scores = self.scores(state, context) if due else None
