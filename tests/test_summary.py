@@ -21,7 +21,8 @@ from umbel.client.objectives import Objective
 from umbel.data.federation import Federation
 from umbel.notebooks import Table, cut
 from umbel.runs.records import Record
-from umbel.summary import counted, settings
+from umbel.summary import settings
+from umbel.words import counted
 
 SHORT = 400
 

@@ -34,11 +34,6 @@ def settings(value: object) -> str:
     return f"{type(value).__name__}({', '.join(said)})" if said else type(value).__name__
 
 
-def counted(number: int, noun: str) -> str:
-    """`1 client`, `1,200 clients`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def few(names: Sequence[str]) -> str:
     """The names in a row; of many the first, and how many there are besides."""
     more = len(names) - FEW

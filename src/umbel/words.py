@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 
-def plural(number: int, word: str) -> str:
-    """A number of things: `1 seed`, `3 seeds`."""
-    return f"{number} {word}{'s' * (number != 1)}"
+def counted(number: int, noun: str) -> str:
+    """`1 client`, `1,200 clients`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def duration(seconds: float) -> str:

@@ -14,7 +14,7 @@ from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import experiments_in
 from umbel.runs.sweep import parts_of, sweep
-from umbel.words import plural
+from umbel.words import counted
 
 LINES = 4
 """Progress lines for a run where output is not a terminal."""
@@ -45,7 +45,7 @@ def make_all(
     """
     busy = [found for group in groups if (found := _make(group, runs_dir, sources, quiet))]
     while busy:
-        count = plural(sum(map(len, busy)), "run")
+        count = counted(sum(map(len, busy)), "run")
         first = RunFolder.of(runs_dir, busy[0][0])
         click.echo(f"waiting for {count} of another process: {first.path}", err=True)
         with resumable("the same command"), first.locked(patiently=True):

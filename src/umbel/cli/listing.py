@@ -16,7 +16,7 @@ from umbel.cli.options import Form, form_options
 from umbel.cli.printing import print_rows
 from umbel.runs.config_errors import nearest
 from umbel.runs.rows import Table
-from umbel.words import plural
+from umbel.words import counted
 
 THINGS = {"papers": "paper result"}
 """What there are several of, where that is not the kind itself."""
@@ -84,7 +84,7 @@ def _print_overview() -> None:
     """Each kind with how many there are, and the first of their names."""
     for kind in KINDS:
         names: Iterable[str] = entries(kind)
-        title = plural(len(entries(kind)), THINGS.get(kind, kind[:-1]))
+        title = counted(len(entries(kind)), THINGS.get(kind, kind[:-1]))
         if kind == "experiments":
             names = comparisons()
             title += f", in {len(comparisons())} comparisons"

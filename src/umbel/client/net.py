@@ -29,7 +29,7 @@ from umbel.client.kernels.modules import Modules
 from umbel.client.layout import Layout, tensors_of
 from umbel.client.objectives import CLASSIFICATION, OBJECTIVES, Objective
 from umbel.notebooks import cut
-from umbel.summary import counted
+from umbel.words import counted
 
 KernelName: TypeAlias = Literal["general", "dense", "in-place"]
 """How: any module, many at once if need be; a chain of linear layers; one after another."""

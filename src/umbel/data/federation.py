@@ -21,7 +21,8 @@ from umbel.data.labels import check_labels, check_no_indicators
 from umbel.data.values import inputs, targets
 from umbel.notebooks import cut
 from umbel.seeds import Stream, generator
-from umbel.summary import counted, in_short
+from umbel.summary import in_short
+from umbel.words import counted
 
 Examples: TypeAlias = "tuple[ArrayLike | Tensor | Any, ArrayLike | Tensor | Any]"
 """One client's inputs (n, ...) and targets (n, ...): arrays, tensors, lists, tables of pandas."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from umbel.checks import check
 from umbel.data.dataframes import is_table
-from umbel.summary import counted
+from umbel.words import counted
 
 
 def listed(

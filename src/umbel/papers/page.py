@@ -17,7 +17,7 @@ from umbel.papers.figures import charts
 from umbel.papers.measures import title
 from umbel.papers.results import Results, kept
 from umbel.report.plots import draw
-from umbel.words import duration, plural
+from umbel.words import counted, duration
 
 HEAD = """# Fidelity
 
@@ -44,7 +44,7 @@ def _contents() -> Iterator[str]:
     yield "| | what | kept results |"
     yield "|---|---|---|"
     for wanted in REPRODUCTIONS.values():
-        found = [f"{r.size}, {plural(len(r.seeds), 'seed')}" for r in kept(wanted.name)]
+        found = [f"{r.size}, {counted(len(r.seeds), 'seed')}" for r in kept(wanted.name)]
         what = ", ".join(found) or "none"
         yield f"| [{wanted.name}](#{wanted.name}) | {wanted.source} | {what} |"
     yield ""
@@ -69,7 +69,7 @@ def _result(wanted: Reproduction, found: Results) -> Iterator[str]:
     if found.size == "reduced" and wanted.reduced:
         yield f"*Reduced.* {wanted.reduced}.\n"
     yield (
-        f"`{made.command}`: {plural(len(found.seeds), 'seed')}, {duration(made.seconds)} on "
+        f"`{made.command}`: {counted(len(found.seeds), 'seed')}, {duration(made.seconds)} on "
         f"{made.hardware}; umbel {made.versions['umbel']}, PyTorch {made.versions['torch']}.\n"
     )
     yield f"![{wanted.title}](figures/{wanted.name}.svg)\n"

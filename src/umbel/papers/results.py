@@ -15,7 +15,7 @@ import torch
 
 from umbel.papers.base import Size
 from umbel.runs.environment import environment
-from umbel.words import plural
+from umbel.words import counted
 
 KEPT = Path(__file__).parent / "kept"
 """Results that come with the package."""
@@ -108,7 +108,7 @@ def made_here(command: str, seconds: float) -> Made:
     """By this command, on this machine."""
     versions: dict[str, str] = environment()["versions"]
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
-    hardware = f"{_processor()}, {plural(torch.get_num_threads(), 'thread')}, {device}"
+    hardware = f"{_processor()}, {counted(torch.get_num_threads(), 'thread')}, {device}"
     return Made(command, versions, hardware, round(seconds, 1))
 
 

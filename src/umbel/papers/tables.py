@@ -11,7 +11,7 @@ from umbel.papers.base import Reproduction
 from umbel.papers.comparing import compared, has_order, reversals
 from umbel.papers.measures import title
 from umbel.papers.results import Results
-from umbel.words import plural
+from umbel.words import counted
 
 
 def tables(wanted: Reproduction, found: Results) -> Iterator[Table | str]:
@@ -35,7 +35,7 @@ def _table(wanted: Reproduction, found: Results, measure: str) -> Table:
     table.add_column("")
     for name in ("paper", "umbel", "difference"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.caption = f"{plural(len(found.seeds), 'seed')}; within: of the two spreads"
+    table.caption = f"{counted(len(found.seeds), 'seed')}; within: of the two spreads"
     table.caption_justify = "left"
     for row in compared(wanted, found, measure):
         paper = "" if row.published is None else str(row.published)

@@ -19,7 +19,7 @@ from umbel.runs.scores import (
     normalised_mutual_information,
     purity,
 )
-from umbel.summary import counted
+from umbel.words import counted
 
 
 @dataclass(frozen=True)

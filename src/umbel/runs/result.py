@@ -29,7 +29,8 @@ from umbel.runs.models_folder import MadeFor
 from umbel.runs.own import OwnModule
 from umbel.runs.records import Record
 from umbel.runs.run import Run, first_state
-from umbel.summary import counted, few
+from umbel.summary import few
+from umbel.words import counted
 
 if TYPE_CHECKING:
     from umbel.runs.model_export import Exported, Format

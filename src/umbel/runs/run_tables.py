@@ -16,7 +16,7 @@ from umbel.runs.folder import RunFolder
 from umbel.runs.outcomes import MEGABYTE
 from umbel.runs.records import Record
 from umbel.runs.rows import Table, Value
-from umbel.summary import counted
+from umbel.words import counted
 
 OF_A_RUN = ("folder", "name", "algorithm", "seed")
 """What says which run a row is about."""

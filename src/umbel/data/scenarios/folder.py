@@ -13,7 +13,7 @@ from umbel.checks import UsageError, check
 from umbel.data.federation import Federation
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
-from umbel.summary import counted
+from umbel.words import counted
 
 
 @dataclass(frozen=True)
