@@ -1,14 +1,19 @@
 # make run   installs umbel into .venv and runs the default comparison
 # make test  installs the test extra too, and checks format, lint, types and tests
+# make test-all  does that, and runs the tests with real processes of Flower and with a browser
+# make docs  installs the docs extra too, and builds the site into docs/_build
 
 PYTHON ?= python3
 ARGS ?=
 PYTEST_ARGS ?=
+SLOW := deployment or browser
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: run test clean
+PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 8
+
+.PHONY: run test test-all docs clean
 
 run: .venv/.installed
 	$(BIN)/umbel compare rotated-digits --seeds 5 $(ARGS)
@@ -17,7 +22,15 @@ test: .venv/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/pytest --numprocesses auto --maxprocesses 8 --dist loadgroup $(PYTEST_ARGS)
+	$(PYTEST) --dist worksteal -m "not ($(SLOW))" $(PYTEST_ARGS)
+
+# A file is for one process, as its tests share servers or a browser.
+test-all: test
+	$(PYTEST) --dist loadfile -m "$(SLOW)" $(PYTEST_ARGS)
+
+docs: .venv/.installed-docs
+	$(BIN)/sphinx-build --fresh-env --fail-on-warning --keep-going --quiet docs docs/_build
+	@echo "the site is in docs/_build/index.html"
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; sys.exit(v < (3, 11) and \
@@ -33,5 +46,9 @@ test: .venv/.installed-test
 	$(PIP) --constraint constraints.txt --editable ".[test]"
 	touch $@
 
+.venv/.installed-docs: .venv/.installed
+	$(PIP) --constraint constraints.txt --editable ".[docs]"
+	touch $@
+
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis docs/_build

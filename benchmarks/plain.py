@@ -81,7 +81,7 @@ class PlainClients:
     def _batches(
         self, work: Work, dataset: TensorDataset, seed: int
     ) -> Iterator[tuple[Tensor, Tensor]]:
-        plan = work.plan(len(dataset), seed)
+        plan = work.batching.plan(len(dataset), seed)
         if not len(plan):
             loader = DataLoader(dataset, batch_size=len(dataset))
         else:

@@ -58,7 +58,15 @@ def merging(clients: int) -> Callable[[], object]:
             best_cross=float("nan"),
         )
         for number, (cohort, update) in enumerate(zip(cohorts, updates, strict=True)):
-            flow = method.round(state, Context(number, 100, cohort, clients, 0, layout))
+            context = Context(
+                round=number,
+                num_rounds=100,
+                cohort=cohort,
+                num_clients=clients,
+                seed=0,
+                layout=layout,
+            )
+            flow = method.round(state, context)
             next(flow)
             count = torch.ones(len(cohort), dtype=torch.long)
             try:

@@ -9,27 +9,30 @@ from dataclasses import dataclass, field, replace
 
 from torch.nn.functional import normalize
 
-from umbel.algorithms.base import (
+from umbel.method import (
     Algorithm,
+    Averaging,
+    Context,
+    Flow,
+    LocalTraining,
+    Rows,
     Setup,
     State,
+    check,
     check_num_clusters,
     federate,
+    k_means,
     one_model,
+    train,
 )
-from umbel.checks import check
-from umbel.client.work import LocalTraining
-from umbel.flow import Flow, Rows
-from umbel.server.aggregation import Averaging
-from umbel.server.ask import Context, train
-from umbel.server.clustering import k_means
 
 
 @dataclass(frozen=True)
 class OneShotKMeans(Algorithm[State]):
     """FedAvg, then k-means on the directions of everyone's updates, then FedAvg per cluster.
 
-    In the round of clustering everyone is asked; a client that does not answer stays in cluster 0.
+    In the round of clustering everyone is asked; a client that does not answer stays in cluster 0,
+    and if too few answer, the next round tries again.
     """
 
     num_clusters: int = 4
@@ -45,13 +48,15 @@ class OneShotKMeans(Algorithm[State]):
         return one_model(setup)
 
     def round(self, state: State, ctx: Context) -> Flow[State]:
-        if ctx.round == self.cluster_round:
+        if ctx.round >= self.cluster_round and len(state.models) == 1:
             state = yield from self._cluster(state, ctx.everyone)
         return (yield from federate(state, ctx, self.local, self.averaging))
 
     def _cluster(self, state: State, ctx: Context) -> Flow[State]:
         """Ask everyone for an update of the one model, and group their directions."""
         trained = yield from train(Rows(state.models, state.labels), ctx, self.local)
+        if len(trained.clients) < self.num_clusters:
+            return state
         directions = normalize(trained.update, dim=1)
         found = k_means(directions, self.num_clusters, ctx.clustering_seed)
         labels = state.labels.index_copy(0, trained.clients, found)

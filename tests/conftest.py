@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import os
+
+# Tensors are tiny: threads would only wait for each other. Libraries read this when they load.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import logging
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import settings
 
 from tests.shell import SMALL, Shell
@@ -18,8 +21,6 @@ from umbel.data.sources import DATA_DIR_VARIABLE, Sources
 
 settings.register_profile("umbel", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("umbel")
-if "OMP_NUM_THREADS" not in os.environ:
-    torch.set_num_threads(1)  # the tensors are tiny: threads would only wait for each other
 
 
 @pytest.fixture
@@ -29,12 +30,11 @@ def sources(tmp_path: Path) -> Sources:
 
 
 @pytest.fixture(scope="session")
-def real_data(tmp_path_factory: pytest.TempPathFactory) -> Sources:
-    """Sources with the real data sets, where the user has them."""
-    directory = os.environ.get(DATA_DIR_VARIABLE)
-    if not directory:
+def real_data() -> Sources:
+    """Sources with the real data sets, where the user has them; all processes share the cache."""
+    if not os.environ.get(DATA_DIR_VARIABLE):
         pytest.skip(f"{DATA_DIR_VARIABLE} does not name a directory with MNIST and others")
-    return Sources(Path(directory), tmp_path_factory.mktemp("cache"))
+    return Sources.default()
 
 
 @pytest.fixture

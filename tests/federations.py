@@ -3,53 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
 import torch
-from torch import nn
 
-from umbel.algorithms import Sattler
+from umbel import testing
 from umbel.algorithms.base import Setup
 from umbel.client.layout import Entry, Layout
-from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.flow import Flow, Replies, Request, Rows, T
 from umbel.server.ask import Context
+from umbel.testing import mlp as mlp
 
 SIZES = (5, 17, 9, 26, 12, 7)
 
-NEEDS_EVERYONE = (Sattler,)  # methods that refuse a participation below 1
 
-
-def blobs(
-    sizes: Sequence[int] = SIZES,
-    num_groups: int = 2,
-    seed: int = 0,
-    shape: tuple[int, ...] = (6,),
-    num_classes: int = 3,
-) -> Federation:
-    """Gaussian blobs whose labels are renamed differently in each group; clients take turns."""
-    rng = np.random.default_rng(seed)
-    centres = rng.normal(scale=2, size=(num_classes, *shape))
-    train, test, groups = [], [], []
-    for client, size in enumerate(sizes):
-        group = client % num_groups
-        y = rng.integers(0, num_classes, size + 8)
-        x = (centres[y] + rng.normal(size=(size + 8, *shape))).astype(np.float32)
-        y = (y + group) % num_classes
-        train.append((x[:size], y[:size]))
-        test.append((x[size:], y[size:]))
-        groups.append(group)
-    return Federation.from_arrays(train, test, groups=groups, num_classes=num_classes)
-
-
-def mlp(num_inputs: int = 6, num_outputs: int = 3, dtype: torch.dtype = torch.float32) -> Net:
-    """A small fully connected network."""
-    return Net(
-        lambda: nn.Sequential(
-            nn.Flatten(), nn.Linear(num_inputs, 8), nn.ReLU(), nn.Linear(8, num_outputs)
-        ).to(dtype)
-    )
+def blobs(sizes: Sequence[int] = SIZES, **more: Any) -> Federation:
+    """`umbel.testing.blobs`, of fewer clients."""
+    return testing.blobs(sizes, **more)
 
 
 def layout(num_weights: int) -> Layout:
@@ -60,12 +31,12 @@ def layout(num_weights: int) -> Layout:
 def setup(num_clients: int, num_weights: int = 1, seed: int = 0) -> Setup:
     """What a method knows before the first round; model k is filled with 10 k."""
     return Setup(
-        num_clients,
-        100,
-        1.0,
-        layout(num_weights),
-        lambda number: torch.full((num_weights,), 10.0 * number),
-        seed,
+        num_clients=num_clients,
+        num_rounds=100,
+        participation=1.0,
+        layout=layout(num_weights),
+        new_model=lambda number: torch.full((num_weights,), 10.0 * number),
+        seed=seed,
     )
 
 
@@ -78,7 +49,14 @@ def context(
 ) -> Context:
     """What a round knows, for hand-worked rounds."""
     clients = torch.tensor(cohort)
-    return Context(number, num_rounds, clients, num_clients, 0, layout(num_weights))
+    return Context(
+        round=number,
+        num_rounds=num_rounds,
+        cohort=clients,
+        num_clients=num_clients,
+        seed=0,
+        layout=layout(num_weights),
+    )
 
 
 def each_its_own(table: torch.Tensor) -> Rows:

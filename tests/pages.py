@@ -14,6 +14,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +39,9 @@ ELSEWHERE: Mapping[str, str] = {
     "umbel compare rotated-digits --seeds 5": "`make run`",
 }
 """How lines begin that are not run here, and what runs them."""
+
+EXCERPT = "def round(self"
+"""How an excerpt of a class begins: `tests/test_docs.py` runs those."""
 
 ON_FLOWER = "flower.md"
 """Its commands start servers: `tests/flower` runs them."""
@@ -69,8 +73,8 @@ def commands(block: Block) -> Iterator[str]:
 
 def shortened(words: Sequence[str]) -> list[str]:
     """The same command of `umbel` with fewer rounds, where it runs something."""
-    short = words[0] in ("run", "compare") and "flower" not in words
-    return [*words, "--set", "rounds=25"] if short else list(words)
+    rounds = {"run": 25, "compare": 4}.get(words[0])  # a run goes on until clusters separate
+    return list(words) if rounds is None else [*words, "--set", f"rounds={rounds}"]
 
 
 def run_page(page: Path, folder: Path, short: bool = False) -> None:
@@ -81,7 +85,7 @@ def run_page(page: Path, folder: Path, short: bool = False) -> None:
         for block in blocks(page):
             try:
                 if block.language == "python":
-                    if not block.text.startswith("def round(self"):  # an excerpt of a class
+                    if not block.text.startswith(EXCERPT):
                         exec(compile(block.text, page.name, "exec"), {})
                 elif page.name != ON_FLOWER:
                     for command in commands(block):
@@ -110,7 +114,9 @@ def umbel(words: Sequence[str]) -> None:
     before, sys.argv = sys.argv, ["umbel", *words]
     status: object = 0
     try:
-        cli.main()
+        with warnings.catch_warnings():
+            warnings.simplefilter("default")  # what libraries of other programs warn of is theirs
+            cli.main()
     except SystemExit as end:
         status = end.code
     finally:

@@ -51,6 +51,6 @@ class Shell:
         printed, errors = self(*arguments, status=2)
         assert "─" not in printed
         assert "Traceback" not in errors
-        lines = errors.strip().splitlines()
+        lines = [line for line in errors.strip().splitlines() if not line.startswith("imports '")]
         assert len(lines) == 1, errors
         return lines[0]

@@ -12,7 +12,6 @@ import pytest
 from tests.pages import PAGES, run_page
 
 
-@pytest.mark.filterwarnings("default")  # what other programs' libraries warn of is theirs
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_runs_from_top_to_bottom(page: Path, tmp_path: Path) -> None:
     run_page(page, tmp_path, short=True)

@@ -239,8 +239,8 @@ def test_paths_and_devices_stand_for_their_names(tmp_path: Path) -> None:
 
 
 def test_one_wrong_field_is_found_when_settings_are_replaced() -> None:
-    with pytest.raises(UsageError, match=r"IFCA: keep: 'balanced' is not .*most-balanced"):
-        replace(IFCA(), keep="balanced")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"IFCA: judge: 'some' is not .*mini-batch"):
+        replace(IFCA(), judge="some")  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-
-import pytest
 
 import umbel
 
-SOURCE = Path(umbel.__file__).parent
-FILES = sorted(SOURCE.rglob("*.py"))
-ALGORITHMS = sorted((SOURCE / "algorithms").glob("*.py"))
+ROOT = Path(umbel.__file__).parent
 
 MAY_BE_SEEN_BY_ALGORITHMS = (
     "umbel.flow",
     "umbel.server.ask",
-    "umbel.server.answers",
+    "umbel.server.ask",
     "umbel.client.work",
     "umbel.server.clustering",
     "umbel.server.clusterers",
@@ -29,12 +26,12 @@ MAY_BE_SEEN_BY_ALGORITHMS = (
 )
 
 FLOORS = (
-    ("version", "checks", "seeds", "settings", "summary", "notebooks", "words"),
+    ("version", "checks", "seeds", "settings", "summary", "notebooks"),
     ("client", "networks"),
     ("data", "flow", "reduction"),
     ("server", "engines"),
-    ("algorithms",),
-    ("runs",),
+    ("algorithms", "method"),
+    ("runs", "testing"),
     ("report",),
     ("papers", "flower"),
     ("cli",),
@@ -43,16 +40,42 @@ FLOORS = (
 
 PRINTING = {"print", "pprint"}
 SHOWING = "report/watching.py"  # `umbel.progress`, which shows how a run goes if it is asked to
+LONGEST_FILE, LONGEST_FUNCTION = 300, 45
 
 
-def imported(file: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+@dataclass(frozen=True)
+class Source:
+    """One file of the package, read once."""
+
+    name: str
+    text: str
+    tree: ast.Module
+    imported: frozenset[str]
+
+    def calls(self) -> set[str]:
+        """The names of the functions that are called by their bare names."""
+        called = (node.func for node in ast.walk(self.tree) if isinstance(node, ast.Call))
+        return {function.id for function in called if isinstance(function, ast.Name)}
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{file} imports relatively"
+            assert node.level == 0, f"line {node.lineno} imports relatively"
             names = [f"umbel.{alias.name}" for alias in node.names]
             yield from names if node.module == "umbel" else [str(node.module)]
+
+
+def source(file: Path) -> Source:
+    text = file.read_text(encoding="utf-8")
+    tree = ast.parse(text, str(file))
+    return Source(file.relative_to(ROOT).as_posix(), text, tree, frozenset(imported(tree)))
+
+
+SOURCES = [source(file) for file in sorted(ROOT.rglob("*.py"))]
+ALGORITHMS = [each for each in SOURCES if each.name.startswith("algorithms/")]
 
 
 def floor(module: str) -> int | None:
@@ -61,76 +84,69 @@ def floor(module: str) -> int | None:
     return next((number for number, rooms in enumerate(FLOORS) if room in rooms), None)
 
 
-def name(file: Path) -> str:
-    return str(file.relative_to(SOURCE))
+def test_algorithms_see_no_engine_no_data_and_not_each_other() -> None:
+    offenders = {
+        f"{each.name} imports {module}"
+        for each in ALGORITHMS
+        if each.name != "algorithms/__init__.py"
+        for module in each.imported
+        if f"{module}.".startswith("umbel.")
+        and not f"{module}.".startswith(tuple(f"{name}." for name in MAY_BE_SEEN_BY_ALGORITHMS))
+    }
+    of_all = {f"algorithms/base.py imports umbel.{module}" for module in ("seeds", "settings")}
+    assert offenders <= of_all
 
 
-@pytest.mark.parametrize("file", ALGORITHMS, ids=name)
-def test_algorithms_see_no_engine_no_data_and_not_each_other(file: Path) -> None:
-    if file.name == "__init__.py":
-        return
-    seen = [module for module in imported(file) if module.split(".")[0] == "umbel"]
-    if file.name == "base.py":  # what all of them are
-        seen.remove("umbel.settings")
-    for module in seen:
-        assert any(
-            module == allowed or module.startswith(f"{allowed}.")
-            for allowed in MAY_BE_SEEN_BY_ALGORITHMS
-        ), f"{file.name} imports {module}"
+def test_only_the_flower_package_imports_flwr() -> None:
+    users = [s.name for s in SOURCES if any(f"{m}.".startswith("flwr.") for m in s.imported)]
+    assert [name for name in users if not name.startswith("flower/")] == []
 
 
-@pytest.mark.parametrize("file", FILES, ids=name)
-def test_only_the_flower_package_imports_flwr(file: Path) -> None:
-    if "flower" not in file.relative_to(SOURCE).parts:
-        assert not [module for module in imported(file) if module.split(".")[0] == "flwr"]
+def test_only_the_command_line_prints() -> None:
+    others = [each for each in SOURCES if not each.name.startswith("cli/")]
+    assert [each.name for each in others if each.calls() & PRINTING] == []
+    showing = {"click", "rich.console", "rich.progress"}
+    assert {each.name for each in others if each.imported & showing} <= {SHOWING}
 
 
-@pytest.mark.parametrize("file", FILES, ids=name)
-def test_only_the_command_line_prints(file: Path) -> None:
-    if file.parent.name == "cli":
-        return
-    calls = [n for n in ast.walk(ast.parse(file.read_text())) if isinstance(n, ast.Call)]
-    called = {call.func.id for call in calls if isinstance(call.func, ast.Name)}
-    assert not called & PRINTING
-    if name(file) != SHOWING:
-        assert not {"click", "rich.console", "rich.progress"} & set(imported(file))
-
-
-@pytest.mark.parametrize("file", FILES, ids=name)
-def test_no_floor_imports_a_higher_one(file: Path) -> None:
-    here = floor(f"umbel.{'.'.join(file.relative_to(SOURCE).with_suffix('').parts)}")
-    if here is not None and "template" not in file.parts:
-        higher = [m for m in imported(file) if (floor(m) or 0) > here]
-        assert not higher, f"{name(file)} is on floor {here} and imports {higher}"
+def test_no_floor_imports_a_higher_one() -> None:
+    for each in SOURCES:
+        here = floor(f"umbel.{each.name.removesuffix('.py').replace('/', '.')}")
+        if here is not None and "/template/" not in each.name:
+            higher = [module for module in each.imported if (floor(module) or 0) > here]
+            assert not higher, f"{each.name} is on floor {here} and imports {higher}"
 
 
 def test_every_module_is_on_a_floor_and_few_are_loose() -> None:
-    rooms = {file.relative_to(SOURCE).parts[0].removesuffix(".py") for file in FILES}
+    rooms = {each.name.split("/")[0].removesuffix(".py") for each in SOURCES}
     nowhere = {room for room in rooms if floor(f"umbel.{room}") is None}
     assert nowhere == {"__init__", "__main__", "experiments"} & nowhere
-    assert len([file for file in FILES if file.parent == SOURCE]) <= 12
+    assert len([each for each in SOURCES if "/" not in each.name]) <= 12
 
 
-@pytest.mark.parametrize("file", FILES, ids=name)
-def test_files_and_functions_are_small_and_say_what_they_are(file: Path) -> None:
-    text = file.read_text(encoding="utf-8")
-    tree = ast.parse(text)
-    assert ast.get_docstring(tree), "no docstring"
-    assert len(text.splitlines()) <= 300
-    for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            assert node.end_lineno is not None
-            docstring = ast.get_docstring(node)
-            own = len((docstring or "").splitlines())
-            assert node.end_lineno - node.lineno - own <= 45, f"{node.name} is long"
+def lines(node: ast.FunctionDef) -> int:
+    """Without the docstring."""
+    assert node.end_lineno is not None
+    return node.end_lineno - node.lineno - len((ast.get_docstring(node) or "").splitlines())
 
 
-@pytest.mark.parametrize("file", FILES, ids=name)
-def test_nothing_is_pickled_and_no_global_generator_is_used(file: Path) -> None:
-    assert not {"pickle", "random", "dill", "cloudpickle", "joblib"} & set(imported(file))
-    text = file.read_text(encoding="utf-8")
-    for banned in ("torch.load(", "torch.save(", "np.random.seed", "np.random.rand"):
-        assert banned not in text
+def test_files_and_functions_are_small_and_say_what_they_are() -> None:
+    assert [each.name for each in SOURCES if not ast.get_docstring(each.tree)] == []
+    assert [e.name for e in SOURCES if len(e.text.splitlines()) > LONGEST_FILE] == []
+    functions = (
+        (each.name, node)
+        for each in SOURCES
+        for node in ast.walk(each.tree)
+        if isinstance(node, ast.FunctionDef)
+    )
+    assert [(file, f.name) for file, f in functions if lines(f) > LONGEST_FUNCTION] == []
+
+
+def test_nothing_is_pickled_and_no_global_generator_is_used() -> None:
+    modules = {"pickle", "random", "dill", "cloudpickle", "joblib"}
+    calls = ("torch.load(", "torch.save(", "np.random.seed", "np.random.rand")
+    assert [each.name for each in SOURCES if each.imported & modules] == []
+    assert [each.name for each in SOURCES if any(call in each.text for call in calls)] == []
 
 
 def test_public_names_are_pinned() -> None:
@@ -151,7 +167,16 @@ def test_public_names_are_pinned() -> None:
         *("ClusterCount", "count_clusters", "Results", "results"),
         *("Averaging", "EngineSettings", "Experiment", "Faults", "FedAvg", "FedProx"),
         *("Federation", "Gradient", "Limits", "LocalOnly", "LocalTraining", "Net", "Objective"),
-        *("QuorumError", "Record", "Result", "Run", "RunFolder", "Scenario", "Sequential"),
+        *(
+            "QuorumError",
+            "Record",
+            "Restarts",
+            "Result",
+            "Run",
+            "RunFolder",
+            "Scenario",
+            "Sequential",
+        ),
         *("PFedMe", "PerFedAvg"),
         *("Served", "Setup", "Sources", "State", "UsageError", "Vectorised", "__version__"),
         *("execute", "find_experiment", "finish", "load", "read", "resume", "scenario"),
@@ -165,8 +190,11 @@ def _constants_classes_functions(name: str) -> tuple[int, str]:
     return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
 
 
-@pytest.mark.parametrize("file", ALGORITHMS, ids=name)
-def test_only_the_oracle_is_shown_the_planted_groups(file: Path) -> None:
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    read = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    assert ("groups" in read) == (file.name == "oracle.py")
+def test_only_the_oracle_is_shown_the_planted_groups() -> None:
+    nodes = {each.name: ast.walk(each.tree) for each in ALGORITHMS}
+    readers = {
+        name
+        for name, found in nodes.items()
+        if any(isinstance(node, ast.Attribute) and node.attr == "groups" for node in found)
+    }
+    assert readers == {"algorithms/oracle.py"}

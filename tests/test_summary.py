@@ -21,8 +21,7 @@ from umbel.client.objectives import Objective
 from umbel.data.federation import Federation
 from umbel.notebooks import Table, cut
 from umbel.runs.records import Record
-from umbel.summary import settings
-from umbel.words import counted
+from umbel.summary import counted, settings
 
 SHORT = 400
 
@@ -170,8 +169,9 @@ def test_a_result_is_its_last_round_and_never_fails(tmp_path: Path) -> None:
     assert f">{', '.join(members)}<" in result._repr_html_()
     (tmp_path / "first" / "records.jsonl").write_text("damaged")
     (tmp_path / "first" / "clusters.csv").write_text("damaged")
-    assert repr(result).endswith("first, which can't be read")
-    assert "can&#x27;t be read" in result._repr_html_()
+    damaged = umbel.load(tmp_path / "first")
+    assert repr(damaged).endswith("first, which can't be read")
+    assert "can&#x27;t be read" in damaged._repr_html_()
 
 
 def test_an_assignment_is_who_goes_where() -> None:

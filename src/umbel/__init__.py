@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Oracle,
         PerFedAvg,
         PFedMe,
+        Restarts,
         Sattler,
     )
     from umbel.algorithms.base import Algorithm, Served, Setup, State
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from umbel.report.courses import plot, table
     from umbel.report.reporting import write_report
     from umbel.report.watching import progress
+    from umbel.runs.assignment import Assignment
     from umbel.runs.config import read
     from umbel.runs.execution import execute, load
     from umbel.runs.experiment import Experiment
@@ -54,7 +56,7 @@ if TYPE_CHECKING:
     from umbel.runs.library import find_experiment
     from umbel.runs.recipes import scenario
     from umbel.runs.records import Record
-    from umbel.runs.result import Assignment, Result
+    from umbel.runs.result import Result
     from umbel.runs.run import Run
     from umbel.runs.run_tables import Results, results
     from umbel.runs.saving import finish, resume
@@ -96,6 +98,7 @@ __all__ = [
     "PerFedAvg",
     "QuorumError",
     "Record",
+    "Restarts",
     "Result",
     "Results",
     "Run",
@@ -144,6 +147,7 @@ _HOMES = {
         "Oracle",
         "PerFedAvg",
         "PFedMe",
+        "Restarts",
         "Sattler",
     ),
     "umbel.algorithms.base": ("Algorithm", "Served", "Setup", "State"),
@@ -167,7 +171,8 @@ _HOMES = {
     "umbel.runs.recipes": ("scenario",),
     "umbel.runs.records": ("Record",),
     "umbel.report.reporting": ("write_report",),
-    "umbel.runs.result": ("Assignment", "Result"),
+    "umbel.runs.assignment": ("Assignment",),
+    "umbel.runs.result": ("Result",),
     "umbel.runs.run_tables": ("Results", "results"),
     "umbel.runs.saving": ("finish", "resume"),
     "umbel.runs.library": ("find_experiment",),

@@ -3,11 +3,32 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
+from math import isfinite
+from pathlib import Path
+
+LONGEST = 160
+"""Characters of a value that a message shows."""
+
+LARGEST = 2**63 - 1
+"""The largest whole number that a setting may be."""
+
+
+SMALL = 2**26
+"""Bytes that are there without being asked for."""
+
+UNKNOWN = 2**40
+"""Bytes of memory where the system does not tell."""
 
 
 class UsageError(ValueError):
-    """Something that the user can put right; the message says what."""
+    """Raised for what the user can put right: the message names it and says what to write.
+
+    >>> umbel.IFCA(num_clusters=0)
+    Traceback (most recent call last):
+    umbel.checks.UsageError: num_clusters: 0 is not 1 or more
+    """
 
 
 class InUseError(UsageError):
@@ -15,20 +36,100 @@ class InUseError(UsageError):
 
 
 class QuorumError(RuntimeError):
-    """Too few clients gave a usable reply to go on."""
+    """Raised where too few clients gave a usable reply for the round to go on; see `Limits`."""
 
 
 class DivergedError(QuorumError):
-    """Too few replies can be used because training diverged: the settings want changing."""
+    """Too few replies can be used because training diverged; other settings are needed."""
 
 
 def check(holds: bool, field: str, value: object, expected: str) -> None:
     """Raise `UsageError` naming the field, its value and what was expected, unless it holds."""
     if not holds:
-        raise UsageError(f"{field}: {value!r} is not {expected}")
+        raise UsageError(f"{field}: {shown(value)} is not {expected}")
+
+
+def shown(value: object) -> str:
+    """A value as messages show it: on one line, and cut where it is long."""
+    try:
+        text = " ".join(repr(value).split())
+    except (ValueError, RecursionError):  # a number of too many digits; lists in lists in lists
+        return f"a value of type {type(value).__name__}, too long to be shown,"
+    cut = len(text) - LONGEST
+    return text if cut <= 0 else f"{text[:LONGEST]}... ({cut:,} characters more)"
+
+
+def lacking(value: object) -> str | None:
+    """What a number or a text must be, in words, if it is not; None if all is well.
+
+    Texts may have lines and tabs, but none of the other characters that a terminal acts on.
+    """
+    if isinstance(value, float) and not isfinite(value):
+        return "a finite number"
+    if isinstance(value, int) and not -LARGEST <= value <= LARGEST:
+        return "a whole number of 64 bits, which end at 2^63 - 1"
+    if isinstance(value, str) and not is_plain(value.translate({9: " ", 10: " "})):
+        return "a text without control characters"
+    return None
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text, such as a name, stays on its line: without controls, and UTF-8 can hold it.
+
+    Characters that join, as some scripts and emoji need, are plain; those that turn the direction
+    of what comes after them are not.
+    """
+    return text.isprintable() or not any(map(_acts, text))
+
+
+def printable(text: str, but: str = "") -> str:
+    """The text with escapes for what a terminal or a page would act on, but for these characters.
+
+    It can't move the cursor, turn its direction or end a line.
+    """
+    if is_plain(text):
+        return text
+    return "".join(c if c in but or is_plain(c) else repr(c)[1:-1] for c in text)
+
+
+def _acts(character: str) -> bool:
+    if character in "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069":
+        return True
+    return unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
 
 
 def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
     """A hint for a name that is not known; if none is like it, all names or what is said here."""
     close = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {close[0]}?" if close else otherwise or f"known: {', '.join(known)}"
+
+
+def check_memory(needed: int, what: str) -> None:
+    """Raise `UsageError` for what takes more bytes than are free, before they are taken."""
+    if needed <= SMALL:
+        return
+    free = free_memory()
+    if needed > free:
+        have = f"{free / 2**30:,.1f} GiB of memory are free"
+        raise UsageError(f"{what}: takes {needed / 2**30:,.1f} GiB, and {have}")
+
+
+def free_memory() -> int:
+    """The bytes that this process can still have, as far as the system tells."""
+    tables = [_table("/proc/meminfo"), _table("/sys/fs/cgroup/memory.stat")]
+    of_machine = tables[0].get("MemAvailable:")
+    free = UNKNOWN if of_machine is None else of_machine * 1024
+    try:
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())  # of a container
+    except (OSError, ValueError):
+        return free
+    return min(free, limit - tables[1].get("anon", 0))
+
+
+def _table(file: str) -> dict[str, int]:
+    """The names and numbers of a file of the system; nothing where there is none."""
+    try:
+        lines = Path(file).read_text().splitlines()
+        return {name: int(value) for name, value, *_ in map(str.split, lines)}
+    except (OSError, ValueError):
+        return {}

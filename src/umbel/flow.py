@@ -1,4 +1,4 @@
-"""Server-side logic that asks clients: requests, replies, and what carries them.
+"""Requests, replies, and the flows and engines between server and clients.
 
 A round of an algorithm is a generator. It yields a `Request`, is sent `Replies`, and returns its
 result; `drive` runs it on any `Engine`. The same round therefore runs in a unit test with replies
@@ -25,10 +25,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Rows:
-    """One row a client without a copy a client: client n gets `table[index[n]]`."""
+    """One row for each client without a copy for each: client n gets `table[index[n]]`.
 
-    table: Tensor  # (K, ...)
-    index: Tensor  # (N,) int64
+    >>> import torch
+    >>> from umbel.method import Rows
+    >>> Rows(torch.tensor([[1.0], [2.0]]), torch.tensor([0, 1, 1])).row(2)
+    tensor([2.])
+    """
+
+    table: Tensor  #: (K, ...) the different rows
+    index: Tensor  #: (N,) int64, which of them each client gets
 
     __repr__ = in_short
 
@@ -43,15 +49,15 @@ class Rows:
 
 @dataclass(frozen=True)
 class Request:
-    """Ask `clients` to do `work`: all get `shared`, client n also row n of each of `each`."""
+    """What a round yields: these clients are to do this work with these tensors."""
 
-    work: Work
-    clients: Tensor  # (N,) int64, no client twice
-    seeds: Sequence[int]  # one per client: the same work on the same data gives the same reply
-    shared: Mapping[str, Tensor] = field(default_factory=dict)
-    each: Mapping[str, Rows] = field(default_factory=dict)
-    optional: bool = False  # the round can do without: no quorum, not even one reply
-    reduction: Reduction | None = None  # what may come in place of the rows of a column
+    work: Work  #: what each client computes
+    clients: Tensor  #: (N,) int64, no client twice
+    seeds: Sequence[int]  #: one per client: the same work on the same data gives the same reply
+    shared: Mapping[str, Tensor] = field(default_factory=dict)  #: tensors that all clients get
+    each: Mapping[str, Rows] = field(default_factory=dict)  #: tensors of which client n gets row n
+    optional: bool = False  #: the round can do without: no quorum, not even one reply
+    reduction: Reduction | None = None  #: what may come in place of the rows of a column
 
     __repr__ = in_short
 
@@ -74,12 +80,15 @@ class Request:
 
 @dataclass(frozen=True)
 class Replies:
-    """One row per client that answered, in any order; clients may be missing."""
+    """What a round is sent for a request: one row for each client that answered.
 
-    clients: Tensor  # (N,) int64
-    columns: Mapping[str, Tensor]  # each (N, ...)
-    refused: Mapping[int, str] = field(default_factory=dict)  # client: why its answer is set aside
-    sums: Sums | None = None  # in place of the column that the request's reduction names
+    Rows are in any order, and clients may be missing.
+    """
+
+    clients: Tensor  #: (N,) int64, who answered
+    columns: Mapping[str, Tensor]  #: tensors by name, each (N, ...)
+    refused: Mapping[int, str] = field(default_factory=dict)  #: client: why its answer is set aside
+    sums: Sums | None = None  #: in place of the column that the request's reduction names
 
     __repr__ = in_short
 

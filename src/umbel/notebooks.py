@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from umbel.checks import printable
+
 MOST_ROWS = 20
 
 CELL = "padding:0.2em 0.8em;border:0;border-bottom:1px solid rgba(128,128,128,0.35)"
@@ -28,7 +30,8 @@ class Table:
         assert all(len(row) == len(self.heads) for row in self.rows), "a row of another length"
 
     def __repr__(self) -> str:
-        lines = [self.heads, *self.rows] if any(self.heads) else [*self.rows]
+        lines = [[printable(cell) for cell in row] for row in (self.heads, *self.rows)]
+        lines = lines if any(self.heads) else lines[1:]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         text = []
         for first, *others in lines:

@@ -1,4 +1,4 @@
-"""Rows of clients -> sums of clusters, of all at once or block by block as they come."""
+"""Sums of clients' rows by cluster, all at once or block by block."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ MANY = 64
 
 @dataclass(frozen=True)
 class Sums:
-    """What remains of rows (N, P) in K clusters."""
+    """Sums of rows (N, P) and of their weights in K clusters."""
 
-    values: Tensor  # (K, P) sum of weight times row
-    weights: Tensor  # (K,) float64, sum of weights
+    values: Tensor  #: (K, P) sum of weight times row
+    weights: Tensor  #: (K,) float64, sum of weights
 
     __repr__ = in_short
 
@@ -34,16 +34,17 @@ class Sums:
 
 @dataclass(frozen=True)
 class Reduction:
-    """Leave to write sums in place of the rows of a column: its sum over each cluster's clients.
+    """Permission to send sums over clusters in place of the rows of a column.
 
-    A client's cluster is known before, or it is what the client says itself, in another column.
+    `Averaging.reduction` makes one. A client's cluster is known before, or it is what the client
+    says itself, in another column.
     """
 
-    num_clusters: int  # K
-    labels: Tensor | None  # (M,) the cluster of each client of the federation; None: see `chosen`
-    weights: str | None = "num_examples"  # the column with a client's weight; None: all equal
-    column: str = "update"
-    chosen: str = "chosen"  # the column with a client's cluster
+    num_clusters: int  #: K
+    labels: Tensor | None  #: (M,) the cluster of each client; None: the client says it, in `chosen`
+    weights: str | None = "num_examples"  #: the column with a client's weight; None: all equal
+    column: str = "update"  #: the column that is summed
+    chosen: str = "chosen"  #: the column with a client's cluster
 
     __repr__ = in_short
 

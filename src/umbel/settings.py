@@ -1,4 +1,4 @@
-"""What a field of settings may hold: one rule for TOML files and for constructors."""
+"""Types of settings, checked by one rule for TOML files and constructors."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, ge
 
 import torch
 
-from umbel.checks import UsageError, nearest
+from umbel.checks import UsageError, lacking, nearest, shown
 
 SCALARS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
-"""The types of single values, in words."""
+"""The types of single values, in words. Numbers are finite, and of 64 bits if whole."""
+
+MOST_ITEMS = 10_000
+"""The longest list that a setting may be: what is made of each item takes time and memory."""
 
 
 class UnfitError(ValueError):
@@ -111,7 +114,9 @@ class Declared:
 
     def holds(self, value: Any) -> bool:
         """Whether the value fits for sure. Settings are made in every round, so this is quick."""
-        return type(value) in self.types or (type(value) is str and value in self.options)
+        if type(value) is str and value in self.options:
+            return True
+        return type(value) in self.types and lacking(value) is None
 
 
 @cache
@@ -149,22 +154,31 @@ def fitted(value: Any, kind: Any) -> Any:
     if _is_judged(bare(kind)) and not isinstance(value, bare(kind)):
         made = isinstance(value, type) and issubclass(value, bare(kind))
         hint = f"; write {value.__name__}()" if made else ""
-        raise UnfitError(f"{value!r} is not {in_words(kind)}{hint}")
+        raise UnfitError(f"{shown(value)} is not {in_words(kind)}{hint}")
     return value
 
 
 def scalar(value: Any, kind: type) -> Any:
     """A value of one of `SCALARS`; a whole number is a float, too."""
+    plain = _scalar(value, kind)
+    fault = lacking(plain)
+    if fault is not None:
+        raise UnfitError(f"{shown(value)} is not {fault}")
+    return plain
+
+
+def _scalar(value: Any, kind: type) -> Any:
     if type(value) is kind:
         return value
     # NumPy's scalars and torch's have no dimensions, and give Python's.
-    found = value.item() if getattr(value, "ndim", None) == 0 else value
-    if kind is str and isinstance(found, os.PathLike | torch.device):
-        return str(found)
-    number = kind is float and isinstance(found, int)
-    if (number or isinstance(found, kind)) and (kind is bool or not isinstance(found, bool)):
-        return str.__str__(found) if kind is str else kind(found)
-    raise UnfitError(f"{value!r} is not {in_words(kind)}")
+    plain = value.item() if getattr(value, "ndim", None) == 0 else value
+    if kind is str and isinstance(plain, os.PathLike | torch.device):
+        return str(plain)
+    number = kind is float and isinstance(plain, int)
+    if (number or isinstance(plain, kind)) and (kind is bool or not isinstance(plain, bool)):
+        with suppress(OverflowError):  # a float has room for 308 digits
+            return str.__str__(plain) if kind is str else kind(plain)
+    raise UnfitError(f"{shown(value)} is not {in_words(kind)}")
 
 
 def is_choice(kind: Any) -> bool:
@@ -186,10 +200,13 @@ def choice(value: Any, kind: Any) -> Any:
         if member in SCALARS:
             with suppress(UnfitError):
                 return scalar(value, member)
+    fault = lacking(value)
+    if fault is not None:
+        raise UnfitError(f"{shown(value)} is not {fault}")
     known = [str(option) for member in members for option in get_args(member)]
     close = difflib.get_close_matches(str(value), known, n=1, cutoff=0.55)
     hint = f"; did you mean {close[0]}?" if close else ""
-    raise UnfitError(f"{value!r} is not {in_words(kind)}{hint}")
+    raise UnfitError(f"{shown(value)} is not {in_words(kind)}{hint}")
 
 
 def _is_same(value: Any, option: Any) -> bool:
@@ -211,12 +228,14 @@ def items_of(value: Any, kind: Any) -> list[tuple[Any, Any]]:
         value = value.tolist()
     members = get_args(kind)
     if isinstance(value, str | bytes) or not isinstance(value, Sequence):
-        hint = f"; write [{value!r}]" if type(value) is members[0] else ""
-        raise UnfitError(f"{value!r} is not {in_words(kind)}{hint}")
+        hint = f"; write [{shown(value)}]" if type(value) is members[0] else ""
+        raise UnfitError(f"{shown(value)} is not {in_words(kind)}{hint}")
+    if len(value) > MOST_ITEMS:
+        raise UnfitError(f"a list of {len(value):,} is not one of {MOST_ITEMS:,} at most")
     if members[-1] is Ellipsis:
         return [(item, members[0]) for item in value]
     if len(value) != len(members):
-        raise UnfitError(f"{value!r} is not a list of {len(members)}")
+        raise UnfitError(f"{shown(value)} is not a list of {len(members)}")
     return list(zip(value, members, strict=True))
 
 
@@ -244,7 +263,7 @@ def _any_of(value: Any, members: Sequence[Any]) -> Any:
                 refusals.append(refusal)
     if len(refusals) == 1:
         raise refusals[0]
-    raise UnfitError(f"{value!r} is not {' or '.join(map(in_words, members))}")
+    raise UnfitError(f"{shown(value)} is not {' or '.join(map(in_words, members))}")
 
 
 def members_of(kind: Any) -> tuple[Any, ...]:
@@ -258,7 +277,7 @@ def bare(kind: Any) -> Any:
 
 
 def in_words(kind: Any) -> str:
-    """What a field of this type holds, as messages say it."""
+    """Name the values of a type as messages do."""
     if kind in SCALARS:
         return SCALARS[kind]
     if get_origin(kind) is Literal:

@@ -1,4 +1,4 @@
-"""What things say of themselves in one line: types and shapes, never the values of tensors."""
+"""One-line descriptions of values: types and shapes, never the values of tensors."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any
 
-import numpy as np
-from torch import Tensor
+from umbel.checks import printable
 
 FEW = 8
 """Longer lists of numbers or names are counted instead of shown."""
@@ -37,11 +36,11 @@ def settings(value: object) -> str:
 def few(names: Sequence[str]) -> str:
     """The names in a row; of many the first, and how many there are besides."""
     more = len(names) - FEW
-    return ", ".join(names[:FEW]) + (f" and {more:,} more" if more > 0 else "")
+    return ", ".join(map(printable, names[:FEW])) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _short(value: object) -> str:
-    if isinstance(value, Tensor | np.ndarray):
+    if hasattr(value, "dtype") and hasattr(value, "shape"):  # told without loading PyTorch
         return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"
     if value is None or isinstance(value, str | int | float):
         return repr(value)
@@ -56,9 +55,19 @@ def _short(value: object) -> str:
     return getattr(value, "__name__", type(value).__name__)
 
 
-def _differs(f: Field[Any], found: object) -> bool:
+def _differs(f: Field[Any], value: object) -> bool:
     default = f.default if f.default_factory is MISSING else f.default_factory()
     try:
-        return default is MISSING or bool(found != default)
+        return default is MISSING or bool(value != default)
     except (ValueError, RuntimeError):  # tensors are not equal or different as a whole
         return True
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 client`, `1,200 clients`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """A time in minutes, or a short one in seconds."""
+    return f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{seconds:.0f} seconds"

@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.federations import answered, context, layout, requested
+from tests.federations import answered, context, requested, setup
 from umbel.algorithms import FLACC
-from umbel.algorithms.base import Setup
 from umbel.algorithms.flacc import FLACCState
 from umbel.checks import UsageError
 from umbel.client.layout import Entry, Layout
@@ -27,10 +26,8 @@ Vectors = NDArray[np.float64]
 
 
 def start(algorithm: FLACC, num_clients: int, num_weights: int = 2) -> FLACCState:
-    setup = Setup(
-        num_clients, 100, 1.0, layout(num_weights), lambda _: torch.zeros(num_weights).double()
-    )
-    return algorithm.init(setup)
+    zeros = torch.zeros(num_weights).double()
+    return algorithm.init(replace(setup(num_clients, num_weights), new_model=lambda _: zeros))
 
 
 def play(

@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.federations import answered, context, layout, requested
+from tests.federations import answered, context, requested, setup
 from umbel.algorithms import FLHC
-from umbel.algorithms.base import Setup
 from umbel.algorithms.flhc import FLHCState
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
@@ -19,7 +18,9 @@ ALGORITHM = FLHC(num_clusters=2, cluster_round=2)
 
 
 def start(num_clients: int, algorithm: FLHC = ALGORITHM) -> FLHCState:
-    return algorithm.init(Setup(num_clients, 100, 0.5, layout(2), lambda _: torch.ones(2)))
+    ones = torch.ones(2)
+    known = replace(setup(num_clients, 2), participation=0.5, new_model=lambda _: ones)
+    return algorithm.init(known)
 
 
 def play(

@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.federations import answered, blobs, context, layout, mlp, requested
+from tests.federations import answered, blobs, context, mlp, requested, setup
 from umbel.algorithms import Joint
-from umbel.algorithms.base import Setup
 from umbel.algorithms.joint import JointState
 from umbel.client.work import ChooseJointly, JointScore, LocalTraining
 from umbel.runs.run import Run
@@ -42,8 +41,8 @@ def test_clients_that_chose_a_model_move_it_by_their_mean_update() -> None:
 
 
 def test_the_first_identities_are_random_and_are_what_a_client_never_asked_has() -> None:
-    setup = Setup(400, 10, 1.0, layout(1), lambda number: torch.tensor([float(number)]), seed=7)
-    first = Joint(4).init(setup)
+    start = setup(400, seed=7)
+    first = Joint(4).init(start)
     assert torch.bincount(first.labels).min() > 60
     flow = Joint(4).round(first, context([3, 8], 400))
     request = requested(flow)

@@ -10,9 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.federations import answered, context, layout
+from tests.federations import answered, context, setup
 from umbel.algorithms import PACFL
-from umbel.algorithms.base import Setup
 from umbel.algorithms.pacfl import PACFLState
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining, PrincipalVectors
@@ -23,7 +22,9 @@ ALGORITHM = PACFL(threshold=20.0, num_vectors=1)
 
 
 def start(num_clients: int, algorithm: PACFL = ALGORITHM) -> PACFLState:
-    return algorithm.init(Setup(num_clients, 100, 0.5, layout(1), lambda _: torch.ones(1)))
+    ones = torch.ones(1)
+    known = replace(setup(num_clients), participation=0.5, new_model=lambda _: ones)
+    return algorithm.init(known)
 
 
 def at(cohort: Sequence[int], num_clients: int, number: int) -> Context:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
-from tests.federations import answered, context, layout, requested
+from tests.federations import answered, context, requested, setup
 from umbel.algorithms import PFedMe
-from umbel.algorithms.base import Setup
 from umbel.algorithms.pfedme import PFedMeState
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining, MoreauTraining
@@ -64,8 +65,8 @@ def test_clients_are_served_their_personal_model_and_newcomers_the_global_one() 
 
 
 def test_nobody_has_a_personal_model_at_first() -> None:
-    setup = Setup(2, 100, 1.0, layout(1), lambda number: torch.full((1,), number + 5.0))
-    state = PFedMe().init(setup)
+    start = replace(setup(2), new_model=lambda number: torch.full((1,), number + 5.0))
+    state = PFedMe().init(start)
     assert state.models.tolist() == [[5.0]]
     assert state.has_personal.tolist() == [False, False]
 

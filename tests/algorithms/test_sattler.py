@@ -9,9 +9,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.federations import answered, context, layout, requested
+from tests.federations import answered, context, requested, setup
 from umbel.algorithms import Sattler
-from umbel.algorithms.base import Setup
 from umbel.algorithms.sattler import SattlerState
 from umbel.checks import UsageError
 from umbel.client.layout import Entry, Layout
@@ -27,7 +26,17 @@ OPPOSED = [[2.0, 0.0], [2.0, 0.4], [-2.0, 0.0], [-2.0, 0.4]]
 def start(num_clients: int, models: Sequence[Sequence[float]] = ((1.0, 1.0),)) -> SattlerState:
     labels = torch.zeros(num_clients, dtype=torch.long)
     nothing = torch.zeros(0, 0)
-    return SattlerState(torch.tensor(models), labels, 0, 0.0, 0.0, labels[:0], nothing)
+    return SattlerState(
+        torch.tensor(models),
+        labels,
+        0,
+        0.0,
+        0.0,
+        labels[:0],
+        nothing,
+        labels - 1,
+        torch.zeros(1, 2),
+    )
 
 
 def play(
@@ -57,6 +66,18 @@ def test_a_settled_cluster_whose_clients_disagree_is_cut_in_two() -> None:
         "max_norm": after.max_norm,
         "mean_norm": after.mean_norm,
     }
+
+
+def test_a_member_that_missed_the_split_is_placed_by_its_next_answer() -> None:
+    after = play(EAGER, start(6), [0, 1, 2, 3], OPPOSED)
+    assert after.labels.tolist() == [0, 0, 1, 1, 0, 0]
+    assert after.sibling.tolist() == [-1, -1, -1, -1, 1, 1]
+    later = play(EAGER, after, [0, 2, 4], [[0.1, 0.0], [-0.1, 0.0], [-3.0, 0.1]], number=1)
+    assert later.labels.tolist() == [0, 0, 1, 1, 1, 0]
+    assert later.sibling.tolist() == [-1, -1, -1, -1, -1, 1]
+    # What it sent is about a model that is not its own any more: it is in no average.
+    moved = later.models - after.models
+    torch.testing.assert_close(moved, torch.tensor([[0.1, 0.0], [-0.1, 0.0]]))
 
 
 @pytest.mark.parametrize(
@@ -134,7 +155,11 @@ def test_a_round_may_be_one_gradient_step() -> None:
 
 
 def test_buffers_and_shared_steps_have_no_say_in_a_split() -> None:
-    state = replace(start(4, [[0.0, 0.0], [0.0, 0.0]]), labels=torch.tensor([0, 0, 1, 1]))
+    state = replace(
+        start(4, [[0.0, 0.0], [0.0, 0.0]]),
+        labels=torch.tensor([0, 0, 1, 1]),
+        headings=torch.zeros(2, 1),
+    )
     ctx = replace(
         context(range(4), 4),
         layout=Layout((Entry("w", torch.Size([1])),), (Entry("mean", torch.Size([1])),)),
@@ -150,10 +175,10 @@ def test_buffers_and_shared_steps_have_no_say_in_a_split() -> None:
 
 
 def test_everyone_has_to_take_part() -> None:
-    setup = Setup(4, 10, 0.5, layout(1), lambda _: torch.zeros(1))
+    half = replace(setup(4), participation=0.5)
     with pytest.raises(UsageError, match=r"participation: 0\.5 is not 1, and everyone takes part"):
-        Sattler().init(setup)
-    state = Sattler().init(replace(setup, participation=1.0))
+        Sattler().init(half)
+    state = Sattler().init(setup(4))
     assert state.labels.tolist() == [0, 0, 0, 0]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import umbel
 from tests.algorithms.test_contract import CASES
-from tests.kinds.test_kinds import KINDS, Kind, federation
+from tests.engines.test_kinds import KINDS, Kind, federation
 
 UNUSUAL = {
     "regression of x (n,)",

@@ -116,7 +116,7 @@ def test_names_and_files_that_are_not_there_are_refused(umbel: Shell) -> None:
 def test_a_run_folder_that_is_taken_broken_or_in_use_is_refused(umbel: Shell) -> None:
     umbel("run", "both/flacc.toml")
     message = umbel.refused("run", "both/flacc.toml")
-    assert "holds a finished run; see what it came to by `umbel show" in message
+    assert "holds a finished run; see its results by `umbel show" in message
     folder = RunFolder.open(umbel.folder / "runs" / "flacc-seed0")
     folder.file("clusters.csv").unlink()
     with folder.locked():
@@ -162,8 +162,7 @@ def test_show_says_who_was_absent_how_often_and_why(umbel: Shell) -> None:
     first, second = folder.records()
     first = replace(first, missing=(1, 4), refused={6: "update: nan", 7: "shape"})
     second = replace(second, missing=(4,), refused={1: "late", 7: "shape"})
-    lines = (record.to_json() + "\n" for record in (first, second))
-    folder.write("records.jsonl", "".join(lines))
+    folder.lines.write([first, second])
     printed, _ = umbel("show", "runs/fedavg-seed0")
     table = printed[printed.index("absent client") :].replace("│", " ").splitlines()
     assert [line.split() for line in table[2:6]] == [
@@ -192,7 +191,7 @@ def test_wrong_words_on_the_command_line_are_refused(umbel: Shell) -> None:
     _, errors = umbel("fly", status=2)
     assert "No such command 'fly'" in errors
     _, errors = umbel("compare", "both", "--seeds", "0", status=2)
-    assert "0 is not in the range x>=1" in errors
+    assert "0 is not in the range 1<=x<=10000; see umbel compare --help" in errors
 
 
 def test_on_a_terminal_progress_is_one_live_line(

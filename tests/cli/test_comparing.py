@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.processes import ended, start_umbel, wait_for_lines
 from tests.shell import Shell
 from umbel.runs.folder import RunFolder
 
@@ -41,27 +39,16 @@ def test_what_no_experiment_has_can_not_be_swept(umbel: Shell) -> None:
     assert "participation: 7.0 is not in (0, 1]" in message
 
 
-def compare(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """`umbel compare both ...` as a process of its own."""
-    command = [sys.executable, "-m", "umbel", "compare", "both", *arguments]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
-    pipe = subprocess.PIPE
-    return subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=pipe, stderr=pipe, text=True
-    )
-
-
-def ended(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """What a process printed on its two streams, when it has ended well."""
-    printed, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
-    return printed, errors
-
-
 def test_two_processes_share_the_runs_of_a_comparison(umbel: Shell) -> None:
-    arguments = ("--seeds", "2", "--set", "participation=0.5,1.0", "--json")
-    both = [compare(umbel.folder, *arguments) for _ in range(2)]
-    first, second = (json.loads(ended(process)[0]) for process in both)
+    words = ("--seeds", "2", "--set", "participation=0.5,1.0", "--json")
+    both = [umbel.folder / name for name in ("one", "two")]
+    for folder in both:
+        folder.mkdir()
+        (folder / "both").symlink_to(umbel.folder / "both")
+    shared = ("--runs-dir", str(umbel.folder / "runs"))
+    processes = [start_umbel(folder, "compare", "both", *words, *shared) for folder in both]
+    assert [ended(process) for process in processes] == [0, 0]
+    first, second = (json.loads((folder / "out").read_text()) for folder in both)
     assert first == second
     assert len(first) == 8
     assert all(row["finished"] and row["rounds"] == 4 for row in first)
@@ -73,13 +60,16 @@ def test_a_run_that_another_process_is_making_is_waited_for(umbel: Shell) -> Non
     umbel("compare", "both", "--seeds", "1", "--set", "rounds=2")
     folder = RunFolder(umbel.folder / "runs" / "both" / "fedavg-seed0")
     folder.file("clusters.csv").unlink()
+    errors = umbel.folder / "err"
     with folder.locked():
-        process = compare(umbel.folder, "--seeds", "1", "--set", "rounds=2")
-        assert process.stderr is not None
-        said = process.stderr.readline()
+        words = ("compare", "both", "--seeds", "1", "--set", "rounds=2")
+        process = start_umbel(umbel.folder, *words)
+        wait_for_lines(process, errors, 1)
+        said = errors.read_text()
         assert said == f"waiting for 1 run of another process: {Path('runs/both/fedavg-seed0')}\n"
-    printed, _ = ended(process)  # the other process has stopped: its run goes on here
+    assert ended(process) == 0  # the other process has stopped: its run goes on here
     assert folder.finished
+    printed = (umbel.folder / "out").read_text()
     assert "flacc-seed0: finished already" in printed
     assert any(line.startswith("fedavg ") for line in printed.splitlines())
 

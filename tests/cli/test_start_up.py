@@ -48,6 +48,33 @@ def test_what_needs_no_computation_loads_nothing_that_computes(
     assert ended.stdout
 
 
+RUN = ("--set", "rounds=1", "--set", "scenario.clients=8", "--set", "scenario.examples=[20]")
+
+AWAY = (
+    "run fedavg-digits " + " ".join(RUN),
+    "compare linear-regressions --seeds 1 --set rounds=1 --set scenario.examples=40",
+    "show runs/fedavg-digits-seed0",
+)
+
+
+def test_commands_that_are_about_no_paper_load_none(tmp_path: Path) -> None:
+    program = (
+        "import sys, umbel, umbel.cli\n"
+        f"for line in {AWAY!r}:\n"
+        "    sys.argv = ['umbel', *line.split()]\n"
+        "    try:\n"
+        "        umbel.cli.main()\n"
+        "    except SystemExit as end:\n"
+        "        assert not end.code, (line, end.code)\n"
+        "loaded = [name for name in sys.modules if name.startswith('umbel.papers')]\n"
+        "assert 'torch' in sys.modules\n"
+        "assert not loaded, loaded\n"
+    )
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+
+
 def test_public_names_are_there_although_they_are_loaded_late() -> None:
     program = (
         "import sys, umbel\n"

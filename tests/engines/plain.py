@@ -66,7 +66,7 @@ def _trained(
     optimizer = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=local.lr)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        for positions in local.plan(len(x), seed):
+        for positions in local.batching.plan(len(x), seed):
             rows = torch.from_numpy(positions[positions >= 0])
             optimizer.zero_grad()
             found = loss(module(_as(x[rows], module)), _as(y[rows], module))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -167,6 +168,18 @@ def test_engines_agree_for_any_sizes(sizes: list[int], work: Work, seed: int) ->
 
 
 @pytest.mark.parametrize("work", WORKS, ids=str)
+@pytest.mark.parametrize("size", [1, 3, 4, 17])
+def test_the_size_of_a_plan_is_known_without_making_it(work: Work, size: int) -> None:
+    assert work.batching.shape is not None
+    assert work.batching.shape(size) == work.batching.plan(size, 0).shape
+
+
+def of_inputs(work: Work, number: int) -> Work:
+    """The work for examples of so many values."""
+    return replace(work, num_inputs=number) if isinstance(work, PrincipalVectors) else work
+
+
+@pytest.mark.parametrize("work", WORKS, ids=str)
 def test_engines_agree_on_convolutions(work: Work) -> None:
     net = Net(
         lambda: nn.Sequential(
@@ -179,7 +192,7 @@ def test_engines_agree_on_convolutions(work: Work) -> None:
         ).double()
     )
     federation = blobs(shape=(2, 4, 4))
-    asked = request(work, net, [0, 1, 3])
+    asked = request(of_inputs(work, 32), net, [0, 1, 3])
     expected = Sequential(net, federation).send(asked)
     for engine in fast(net, federation):
         assert_same(engine.send(asked), expected, 1e-10)
@@ -193,7 +206,7 @@ def test_engines_agree_on_regression(work: Work) -> None:
     federation = Federation.from_arrays(
         [(x[:7], y[:7]), (x[7:], 2 * y[7:])], [(x[:2], y[:2]), (x[:0], y[:0])]
     )
-    asked = request(work, net, [0, 1])
+    asked = request(of_inputs(work, 2), net, [0, 1])
     expected = Sequential(net, federation).send(asked)
     for engine in fast(net, federation):
         assert_same(engine.send(asked), expected, 1e-10)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import umbel
-from tests.kinds.networks import OwnStatistics, Recurrent, Transformer, chain, normed
+from tests.engines.modules import OwnStatistics, Recurrent, Transformer, chain, normed
 from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, Vectorised, make_engine

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import umbel
-from tests.kinds.networks import (
+from tests.engines.modules import (
     Build,
     Frozen,
     OwnStatistics,
@@ -26,7 +26,7 @@ from tests.kinds.networks import (
     convolutions,
     normed,
 )
-from tests.kinds.plain import Loss, federated_averaging
+from tests.engines.plain import Loss, federated_averaging
 from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
 from umbel.data.federation import Federation
 from umbel.engines import Sequential, Vectorised

@@ -4,14 +4,20 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.federations import SIZES, blobs, mlp
+from umbel.algorithms import FedAvg
 from umbel.checks import UsageError
-from umbel.client.work import MEMORY, LocalTraining, MixtureTraining
+from umbel.client.work import MEMORY, Evaluation, LocalTraining, MixtureTraining
 from umbel.engines import Sequential
+from umbel.engines.bounds import bounded_weights
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Faults, Faulty, Guarded, Metered, QuorumError
 from umbel.flow import Replies, Request, Rows
+from umbel.runs.run import Run
+from umbel.server.aggregation import Averaging
 
 NET = mlp()
 P = NET.layout.num_values
@@ -45,11 +51,11 @@ class Poisoned:
 def test_bytes_are_counted_per_client_in_both_directions(engine: Sequential) -> None:
     meter = Metered(engine)
     meter.send(request())
-    traffic = meter.take()
-    assert traffic.bytes_down == CLIENTS * P * 4
-    assert traffic.bytes_up == CLIENTS * (P * 4 + 8)  # the update, and the number of examples
-    assert traffic.seconds > 0
-    assert meter.take().bytes_down == 0
+    down, up, seconds = meter.take()
+    assert down == CLIENTS * P * 4
+    assert up == CLIENTS * (P * 4 + 8)  # the update, and the number of examples
+    assert seconds > 0
+    assert meter.take()[0] == 0
 
 
 def test_shared_tensors_count_once_a_client(engine: Sequential) -> None:
@@ -57,7 +63,7 @@ def test_shared_tensors_count_once_a_client(engine: Sequential) -> None:
     asked = request()
     meter = Metered(engine)
     meter.send(Request(asked.work, asked.clients, asked.seeds, {"models": models}, asked.each))
-    assert meter.take().bytes_down == CLIENTS * (3 + 1) * P * 4
+    assert meter.take()[0] == CLIENTS * (3 + 1) * P * 4
 
 
 def test_what_a_client_remembers_is_no_traffic(engine: Sequential) -> None:
@@ -69,9 +75,9 @@ def test_what_a_client_remembers_is_no_traffic(engine: Sequential) -> None:
     )
     meter = Metered(engine)
     assert meter.send(asked).columns[MEMORY].shape == (CLIENTS, 2)
-    traffic = meter.take()
-    assert traffic.bytes_down == CLIENTS * 2 * P * 4
-    assert traffic.bytes_up == CLIENTS * (2 * P * 4 + 8)
+    down, up, _ = meter.take()
+    assert down == CLIENTS * 2 * P * 4
+    assert up == CLIENTS * (2 * P * 4 + 8)
 
 
 def test_bad_replies_are_set_aside_counted_and_named(engine: Sequential) -> None:
@@ -79,12 +85,12 @@ def test_bad_replies_are_set_aside_counted_and_named(engine: Sequential) -> None
     replies = guard.send(request())
     assert replies.clients.tolist() == [0, 4, 5]
     assert replies.columns["update"].isfinite().all()
-    absences = guard.take()
-    assert absences.missing == {3}
-    assert set(absences.refused) == {1, 2}
-    assert absences.refused[1].startswith("update: nan")
-    assert absences.refused[2].startswith("update: 1e+20")
-    assert guard.take().missing == set()
+    gone, refused, _ = guard.take()
+    assert gone == {3}
+    assert set(refused) == {1, 2}
+    assert refused[1].startswith("update: nan")
+    assert refused[2].startswith("update: 1e+20")
+    assert guard.take()[0] == set()
 
 
 def test_below_the_quorum_it_stops_and_says_why(engine: Sequential) -> None:
@@ -97,17 +103,98 @@ def test_below_the_quorum_it_stops_and_says_why(engine: Sequential) -> None:
         guard.send(request())
 
 
-def test_no_usable_reply_at_all_is_an_error_whatever_the_quorum(engine: Sequential) -> None:
+def test_without_a_quorum_nobody_need_answer_but_not_all_may_diverge(engine: Sequential) -> None:
     guard = Guarded(Faulty(engine, Faults(drop=1.0)), Limits(quorum=0))
-    with pytest.raises(QuorumError, match=r"0 of 6 clients .* 6 did not answer"):
+    assert guard.send(request()).columns["update"].shape == (0, 83)
+    guard = Guarded(Faulty(engine, Faults(not_finite=1.0)), Limits(quorum=0))
+    with pytest.raises(QuorumError, match=r"0 of 6 clients .* 6 were refused"):
         guard.send(request())
+
+
+class Lying:
+    """An engine in which client 1 claims a thousand million examples, and client 2 steps far."""
+
+    def __init__(self, engine: Sequential) -> None:
+        self.engine = engine
+
+    def send(self, request: Request) -> Replies:
+        replies = self.engine.send(request)
+        replies.columns["num_examples"][replies.clients == 1] = 10**9
+        replies.columns["update"][replies.clients == 2] *= 1000
+        return replies
+
+
+def test_a_client_that_claims_all_examples_gets_its_share_at_most(engine: Sequential) -> None:
+    honest = engine.send(request()).columns["num_examples"]
+    guard = Guarded(Lying(engine), Limits(max_share=0.5))
+    counts = guard.send(request()).columns["num_examples"]
+    others = honest.sum() - honest[1]
+    assert counts.tolist() == [others if n == 1 else int(c) for n, c in enumerate(honest)]
+    bounded = guard.take()[2]
+    assert list(bounded) == [1]
+    assert bounded[1].startswith("num_examples: 1,000,000,000 counted as ")
+    assert guard.take()[2] == {}
+
+
+def test_shares_hold_where_sums_are_made_block_by_block(
+    engine: Sequential, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("umbel.engines.wrappers.BLOCK_BYTES", 2 * 8 * P)
+    summed = replace(request(), reduction=Averaging().reduction(1, torch.zeros(CLIENTS).long()))
+    replies = Guarded(Lying(engine), Limits(max_share=0.5)).send(summed)
+    assert replies.sums is not None
+    # Client 1 comes in the first block, and 4 more clients like client 0 are taken to follow.
+    assert float(replies.sums.weights.sum()) <= 5 * SIZES[0] + sum(SIZES) - SIZES[1]
+
+
+def test_a_step_far_longer_than_the_others_is_shortened_if_asked(engine: Sequential) -> None:
+    guard = Guarded(Lying(engine), Limits(max_norm_ratio=3.0))
+    update = guard.send(request()).columns["update"]
+    norms = update.double().norm(dim=1)
+    assert float(norms[2]) == pytest.approx(3 * float(norms.median()), rel=1e-5)
+    assert guard.take()[2][2].startswith("update: of norm ")
+    assert Guarded(Lying(engine), Limits()).send(request()).columns["update"][2].norm() > norms[2]
+
+
+@given(st.lists(st.integers(1, 10**9), min_size=2, max_size=12), st.floats(0.05, 1.0))
+def test_no_weight_is_more_than_its_share_and_none_grows(counts: list[int], share: float) -> None:
+    claimed = torch.tensor(counts)
+    bounded = bounded_weights(claimed, share, len(counts))
+    assert (bounded <= claimed).all()
+    assert (bounded >= claimed.min()).all()
+    largest = bounded.max() / bounded.sum()
+    assert largest <= max(share, 1 / len(counts)) + 0.01 or bool((bounded == bounded.min()).all())
+
+
+def test_evaluations_pass_the_same_gate(engine: Sequential) -> None:
+    class Boasting:
+        def send(self, request: Request) -> Replies:
+            replies = engine.send(request)
+            if isinstance(request.work, Evaluation):
+                replies.columns["right"][1] = 3704 * 8
+                replies.columns["loss"][2] = -3.7e27
+                replies.columns["num_examples"][3] = -5
+            return replies
+
+    run = Run(FedAvg(LocalTraining(epochs=1)), blobs(), NET)
+    honest = [record for _, record in run.rounds(2)]
+    for record, expected in zip(
+        (record for _, record in replace(run, engine=Boasting()).rounds(2)), honest, strict=True
+    ):
+        assert sorted(record.refused) == [1, 2, 3]
+        assert record.refused[1].startswith("evaluation: right: 3.7e+03 is not within 0 to 1")
+        assert record.refused[3].startswith("evaluation: ")
+        assert record.accuracy is not None
+        assert expected.accuracy is not None
+        assert abs(record.accuracy - expected.accuracy) < 0.5
+        assert 0 <= record.accuracy <= 1
 
 
 def test_a_request_that_the_round_can_do_without_needs_no_reply(engine: Sequential) -> None:
     guard = Guarded(Faulty(engine, Faults(drop=1.0)), Limits(quorum=0.6))
     asked = replace(request(), optional=True)
     assert guard.send(asked).columns["update"].shape == (0, 83)
-    assert len(guard.take().missing) == CLIENTS
+    assert len(guard.take()[0]) == CLIENTS
     assert asked.pick(torch.tensor([1])).optional
 
 
@@ -127,10 +214,10 @@ def test_each_fault_is_seen_for_what_it_is(
     guard = Guarded(Faulty(engine, faults), Limits())
     with pytest.raises(QuorumError):
         guard.send(request())
-    absences = guard.take()
-    assert len(absences.missing) == missing
-    assert len(absences.refused) == CLIENTS - missing
-    assert all(why.startswith(reason) for why in absences.refused.values())
+    gone, refused, _ = guard.take()
+    assert len(gone) == missing
+    assert len(refused) == CLIENTS - missing
+    assert all(why.startswith(reason) for why in refused.values())
 
 
 def test_clients_that_do_not_fail_answer_as_they_would_have(engine: Sequential) -> None:

@@ -78,6 +78,11 @@ class Deployment:
         command += ["--node-config", settings, "--host", "127.0.0.1", "--port", str(free_port())]
         self.start(name, command)
 
+    def start_site(self, number: int) -> None:
+        """The SuperNode of a folder that `write_clients` made."""
+        site, memory = f"{self.folder}/data/site{number}", f"{self.folder}/memory{number}"
+        self.start_node(f"node{number}", data=site, classes=3, memory_dir=memory)
+
     def app(self, name: str, experiment: str) -> Path:
         """A new app that runs this experiment."""
         folder = self.folder / name
@@ -145,7 +150,7 @@ class Deployment:
             "FLWR_HOME": str(self.folder / name),
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
-            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "1",
+            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5",
             "OMP_NUM_THREADS": "1",
         }
 
@@ -155,8 +160,11 @@ class Deployment:
             return opened.connect_ex(("127.0.0.1", self.port)) == 0
 
 
-def write_clients(folder: Path, count: int = 6, nodes: int = 3) -> list[Path]:
-    """Clients in two planted groups: a folder of .npz files a node, and one with all of them."""
+def write_clients(folder: Path, count: int = 5, nodes: int = 2) -> list[Path]:
+    """Clients in two planted groups: a folder of .npz files a node, and one with all of them.
+
+    A node has clients that follow each other, and so of both groups.
+    """
     rng = np.random.default_rng(0)
     centres = rng.normal(scale=2, size=(3, 6))
     folders = [folder / f"site{n}" for n in range(nodes)]
@@ -167,6 +175,6 @@ def write_clients(folder: Path, count: int = 6, nodes: int = 3) -> list[Path]:
         x = (centres[y] + rng.normal(size=(30, 6))).astype(np.float32)
         y = (y + client % 2) % 3
         arrays = {"x": x[:22], "y": y[:22], "x_test": x[22:], "y_test": y[22:]}
-        for each in (folders[client % nodes], folder / "all"):
+        for each in (folders[client * nodes // count], folder / "all"):
             np.savez(each / f"{client}.npz", **arrays)  # type: ignore[arg-type]
     return folders

@@ -10,9 +10,9 @@ from typing import Any
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.common.constant import ErrorCode
-from flwr.common.serde import message_from_proto, message_to_proto
-from flwr.proto.message_pb2 import Message as ProtoMessage
 from flwr.serverapp import Grid
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 from flwr.supercore.task_identity import TaskIdentity
 
 ERRORS = {
@@ -93,5 +93,9 @@ class MemoryGrid(Grid):
 
 def wired(message: Message) -> tuple[Message, int]:
     """The message as the other side reads it, and its size in bytes."""
-    data = message_to_proto(message).SerializeToString()
-    return message_from_proto(ProtoMessage.FromString(data)), len(data)
+    contents = {name: each.deflate() for name, each in get_all_nested_objects(message).items()}
+    size, name = sum(map(len, contents.values())), message.metadata.message_id
+    read = inflate_object_from_contents(message.object_id, contents)
+    assert isinstance(read, Message)
+    read.metadata.__dict__["_message_id"] = name
+    return read, size

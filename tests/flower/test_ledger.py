@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,16 +12,18 @@ import torch
 from tests.flower.test_engine import SMALL, engine_of, grid_of
 from tests.shell import Shell
 from umbel.algorithms import FedAvg
+from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.sources import Sources
 from umbel.engines.privacy import Privacy
 from umbel.engines.wrappers import QuorumError
 from umbel.flow import Request
 from umbel.flower import Settings, serve
-from umbel.flower.arrays import RefusedError
 from umbel.flower.ledger import Ledger, read_entries
+from umbel.flower.refusals import RefusedError
 from umbel.runs.config import write
 from umbel.runs.experiment import Experiment
+from umbel.runs.seals import json_text
 
 PRIVACY = Privacy(clip=1.0, noise_multiplier=8.0)
 LOCAL = LocalTraining(epochs=1, batch_size=8)
@@ -57,8 +60,41 @@ def test_beyond_its_budget_a_client_releases_nothing(tmp_path: Path) -> None:
 
 def test_a_damaged_ledger_releases_nothing(tmp_path: Path) -> None:
     (tmp_path / "released.json").write_text("{")
-    with pytest.raises(ValueError, match="damaged, and so nothing more is released"):
+    with pytest.raises(ValueError, match=r"damaged: .*; nothing more is released"):
         Ledger(tmp_path, ("a",), PRIVACY).noise_seeds(question())
+
+
+def test_every_byte_of_the_ledger_and_its_secret_counts(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, ("a", "seal"), PRIVACY)
+    first = ledger.noise_seeds(question())
+    for name in ("released.json", "secret"):
+        whole = (tmp_path / name).read_bytes()
+        for place in range(len(whole)):
+            damaged = bytearray(whole)
+            damaged[place] ^= 1 << place % 8
+            (tmp_path / name).write_bytes(damaged)
+            with pytest.raises(UsageError, match=rf"{name}: damaged: .*; nothing more is released"):
+                ledger.noise_seeds(question())
+        (tmp_path / name).unlink()
+        with pytest.raises(UsageError, match=f"{name}: lost; nothing more is released"):
+            ledger.noise_seeds(question())
+        (tmp_path / name).write_bytes(whole)
+    assert ledger.noise_seeds(question()) == first
+
+
+def test_a_node_killed_before_its_secret_was_kept_begins_again(tmp_path: Path) -> None:
+    Ledger(tmp_path, ("a",), PRIVACY).noise_seeds(question())
+    (tmp_path / "released.json").write_text(json_text({"clients": {}, "secret": "0" * 64}))
+    (tmp_path / "secret").unlink()
+    assert Ledger(tmp_path, ("a",), PRIVACY).noise_seeds(question())
+
+
+def test_a_ledger_of_an_earlier_version_is_gone_on_with(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, ("a",), PRIVACY)
+    first = ledger.noise_seeds(question())
+    (tmp_path / "released.json").write_text(json.dumps(read_entries(tmp_path)))
+    assert ledger.noise_seeds(question()) == first
+    assert {client: len(asked) for client, asked in read_entries(tmp_path).items()} == {"a": 1}
 
 
 def private(rounds: int, max_epsilon: float | None = None) -> Experiment:

@@ -17,7 +17,7 @@ from umbel.engines.privacy import Privacy
 from umbel.runs.folder import RunFolder
 
 pytestmark = [
-    pytest.mark.xdist_group("deployment"),  # one at a time: they take both cores
+    pytest.mark.deployment,
     pytest.mark.skipif(
         not (shutil.which("openssl") and shutil.which("ssh-keygen")),
         reason="openssl and ssh-keygen make the certificates and keys, and are not here",
@@ -119,7 +119,7 @@ def test_every_command_of_the_page_does_what_it_says(tmp_path: Path) -> None:
         assert "Receiving" not in said
     for name in "my-sites", "my-safe-sites", "my-private-sites":
         run = RunFolder(tmp_path / name / "runs" / f"{name}-seed0")
-        clients = [row["client"] for row in run.clients()]
+        clients = [client.name for client in run.clients()]
         assert clients == ["client00", "client01", "client10", "client11"]
         assert not any(record.missing or record.refused for record in run.records())
         assert_a_line_a_round(reader.heard(f"flwr run {name} here"), run.path)

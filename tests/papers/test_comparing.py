@@ -10,41 +10,39 @@ import pytest
 from umbel.algorithms import FedAvg
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.networks import MLP
-from umbel.papers.base import Cell, Course, Published, Reproduction, Sweep, number_of, slug
+from umbel.papers.base import Cell, ColumnsPlot, Reproduction, number_of, slug
 from umbel.papers.comparing import compared, has_order, reversals, summary
 from umbel.papers.figures import charts
-from umbel.papers.results import Found, Made, Results, course
-from umbel.papers.tables import tables
+from umbel.papers.findings import Findings
+from umbel.papers.page import tables
+from umbel.papers.published import ANY, Published
+from umbel.papers.saved_results import CellResult, Made, SavedResults, curve
 from umbel.runs.experiment import Experiment
 
-ANY = Experiment(ROTATED_DIGITS, MLP(), FedAvg(), rounds=100)
+FEDAVG = Experiment(ROTATED_DIGITS, MLP(), FedAvg(), rounds=100)
 
 
 def reproduction(published: dict[str, Published], measure: str = "accuracy") -> Reproduction:
-    cells = [Cell(row, "C = 8", ANY, {measure: value}) for row, value in published.items()]
+    numbers = {(row, ANY, measure): value for row, value in published.items()}
     return Reproduction(
-        "any",
-        "Somebody",
-        "Something",
-        lambda _: cells,
+        Findings("any", "Somebody", "Something", "A setting.", published=numbers),
+        lambda _: [Cell(row, "C = 8", FEDAVG) for row in published],
         (measure,),
-        {"smoke": 1, "reduced": 2, "full": 2},
-        (Sweep(measure, "clients", True, number_of), Sweep(measure, "clients")),
-        "a setting",
+        (ColumnsPlot(measure, "clients", True, number_of), ColumnsPlot(measure, "clients")),
         baseline="base",
     )
 
 
-def results(values: dict[str, tuple[float | None, ...]], measure: str = "accuracy") -> Results:
-    cells = tuple(Found(row, "C = 8", 100, {measure: v}, {}) for row, v in values.items())
+def results(values: dict[str, tuple[float | None, ...]], measure: str = "accuracy") -> SavedResults:
+    cells = tuple(CellResult(row, "C = 8", 100, {measure: v}, {}) for row, v in values.items())
     made = Made("umbel reproduce any", {"umbel": "0", "torch": "0"}, "a machine", 60.0)
-    return Results("any", "full", (0, 1), made, cells)
+    return SavedResults("any", "full", (0, 1), made, cells)
 
 
 def test_a_number_is_within_where_the_two_spreads_touch() -> None:
     wanted = reproduction({"near": Published(90.0, 1.0), "far": Published(90.0, 0.1)})
-    found = results({"near": (91.0, 92.0), "far": (91.0, 92.0)})
-    near, far = compared(wanted, found, "accuracy")
+    ours = results({"near": (91.0, 92.0), "far": (91.0, 92.0)})
+    near, far = compared(wanted, ours, "accuracy")
     assert (near.mean, near.std) == (91.5, 0.5)
     assert near.difference == 1.5
     assert near.within  # 1.5 <= 0.5 + 1.0
@@ -75,56 +73,56 @@ def test_an_order_is_reversed_only_where_both_sides_are_clear() -> None:
 
 def test_fewer_rounds_come_first() -> None:
     wanted = reproduction({"quick": Published(1.0), "slow": Published(50.0)}, "optimal_round")
-    found = results({"quick": (90.0, 90.0), "slow": (2.0, 2.0)}, "optimal_round")
-    assert list(reversals(wanted, found, "optimal_round")) == [
+    ours = results({"quick": (90.0, 90.0), "slow": (2.0, 2.0)}, "optimal_round")
+    assert list(reversals(wanted, ours, "optimal_round")) == [
         "C = 8: the paper has quick before slow, we the reverse"
     ]
 
 
 def test_one_row_has_no_order() -> None:
-    found = results({"good": (1.0, 1.0)})
-    assert not has_order(reproduction({"good": Published(1.0)}), found, "accuracy")
+    ours = results({"good": (1.0, 1.0)})
+    assert not has_order(reproduction({"good": Published(1.0)}), ours, "accuracy")
 
 
 def test_a_seed_that_never_gets_there_counts_with_all_its_rounds() -> None:
-    found = results({"some": (10.0, None), "none": (None, None)}, "optimal_round").cells
-    assert found[0].mean("optimal_round") == 55.0
-    assert found[1].mean("optimal_round") is None
+    ours = results({"some": (10.0, None), "none": (None, None)}, "optimal_round").cells
+    assert ours[0].mean("optimal_round") == 55.0
+    assert ours[1].mean("optimal_round") is None
 
 
 def test_rounds_saved_are_of_the_baseline_s() -> None:
     wanted = reproduction({"method": Published(90.0), "base": Published(0.0)}, "saved_pure_round")
-    found = results({"method": (5.0, 15.0), "base": (80.0, 120.0)}, "pure_round")
-    (saved,) = compared(wanted, found, "saved_pure_round")
+    ours = results({"method": (5.0, 15.0), "base": (80.0, 120.0)}, "pure_round")
+    (saved,) = compared(wanted, ours, "saved_pure_round")
     assert (saved.row, saved.ours, saved.difference) == ("method", "90", 0.0)
 
 
 def test_of_a_baseline_that_never_gets_there_more_than_its_rounds_are_saved() -> None:
     wanted = reproduction({"method": Published(95.0), "base": Published(0.0)}, "saved_pure_round")
-    found = results({"method": (5.0, 15.0), "base": (None, 100.0)}, "pure_round")
-    (saved,) = compared(wanted, found, "saved_pure_round")
+    ours = results({"method": (5.0, 15.0), "base": (None, 100.0)}, "pure_round")
+    (saved,) = compared(wanted, ours, "saved_pure_round")
     assert (saved.ours, saved.within) == ("90 or more", True)
 
 
 def test_a_row_that_never_gets_there_saves_nothing_that_can_be_said() -> None:
     wanted = reproduction({"method": Published(95.0), "base": Published(0.0)}, "saved_pure_round")
-    found = results({"method": (None, None), "base": (None, 100.0)}, "pure_round")
-    (saved,) = compared(wanted, found, "saved_pure_round")
+    ours = results({"method": (None, None), "base": (None, 100.0)}, "pure_round")
+    (saved,) = compared(wanted, ours, "saved_pure_round")
     assert (saved.ours, saved.difference) == ("-", None)
 
 
 def test_results_read_back_the_same(tmp_path: Path) -> None:
-    found = results({"a": (1.0, None)})
-    found.write(tmp_path / "any-full.json")
-    assert Results.read(tmp_path / "any-full.json") == found
+    ours = results({"a": (1.0, None)})
+    ours.write(tmp_path / "any-full.json")
+    assert SavedResults.read(tmp_path / "any-full.json") == ours
 
 
-def test_a_course_keeps_the_rounds_that_were_measured() -> None:
-    kept = course(5, [[None, 1.0, None, 3.0, 5.0], [None, 3.0, 9.0, 3.0, 7.0]])
+def test_a_curve_keeps_the_rounds_that_were_measured() -> None:
+    kept = curve(5, [[None, 1.0, None, 3.0, 5.0], [None, 3.0, 9.0, 3.0, 7.0]])
     assert kept.rounds == (2, 4, 5)
     assert kept.mean == (2.0, 3.0, 6.0)
     assert kept.std == (1.0, 0.0, 1.0)
-    long = course(1000, [[float(n) for n in range(1000)]])
+    long = curve(1000, [[float(n) for n in range(1000)]])
     assert len(long.rounds) <= 101
     assert (long.rounds[0], long.rounds[-1]) == (1, 1000)
 
@@ -143,20 +141,19 @@ def test_figures_show_ours_and_the_paper_s() -> None:
 @pytest.mark.parametrize(("parts", "name"), [(("C = 8", "CFL-GP (K=4)"), "c-8-cfl-gp-k-4")])
 def test_names_of_folders_are_plain(parts: tuple[str, ...], name: str) -> None:
     assert slug(*parts) == name
-    assert Course("ari").measure == "ari"
 
 
 def test_one_seed_has_no_spread() -> None:
-    found = results({"a": (88.04,)})
-    assert found.cells[0].std("accuracy") is None
-    (cell,) = compared(reproduction({"a": Published(90.0, 2.0)}), found, "accuracy")
+    ours = results({"a": (88.04,)})
+    assert ours.cells[0].std("accuracy") is None
+    (cell,) = compared(reproduction({"a": Published(90.0, 2.0)}), ours, "accuracy")
     assert (cell.ours, cell.within) == ("88.0", True)
 
 
 def test_nothing_of_a_smoke_run_is_compared_with_the_paper() -> None:
     wanted = reproduction({"good": Published(90.0), "bad": Published(60.0)})
-    found = replace(results({"good": (50.0,), "bad": (70.0,)}), size="smoke")
-    printed = [part for part in tables(wanted, found) if isinstance(part, str)]
+    ours = replace(results({"good": (50.0,), "bad": (70.0,)}), size="smoke")
+    printed = [part for part in tables(wanted, ours) if isinstance(part, str)]
     assert any(line.startswith("Smoke:") for line in printed)
     assert not any("the reverse" in line for line in printed)
-    assert summary(wanted, found) == "it runs"
+    assert summary(wanted, ours) == "it runs"

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 
 from tests.shell import Shell
-from umbel.papers import REPRODUCTIONS, SIZES, Reproduction, Size
-from umbel.papers.measures import KNOWN
+from umbel.papers.base import SIZES, Reproduction, Size
+from umbel.papers.catalogue import REPRODUCTIONS
+from umbel.papers.findings import PAPERS, findings, kept_files
+from umbel.papers.measures import MEASURES
 from umbel.papers.page import page
-from umbel.papers.results import KEPT, Results
+from umbel.papers.published import ANY
+from umbel.papers.saved_results import SavedResults
 from umbel.runs.config import plain, structured
 from umbel.runs.experiment import Experiment
 
@@ -22,6 +25,7 @@ HEADLINES = {
     *("lcfl-table2", "lcfl-fig3", "lin-fig4", "lin-fig5"),
 }
 ALL = list(REPRODUCTIONS.values())
+KEPT = [file for paper in PAPERS for file in sorted(paper.glob("kept/*.json"))]
 PAGE = Path(__file__).parents[2] / "docs" / "fidelity.md"
 
 
@@ -32,6 +36,10 @@ def name(wanted: Reproduction) -> str:
 def missing(wanted: Reproduction) -> list[str]:
     folder = Path(os.environ.get("UMBEL_DATA_DIR", "/nowhere"))
     return [needed for needed in wanted.needs if not (folder / needed).is_dir()]
+
+
+def test_every_section_of_findings_is_a_reproduction() -> None:
+    assert list(findings()) == list(REPRODUCTIONS)
 
 
 def test_every_headline_of_the_papers_is_there() -> None:
@@ -59,8 +67,15 @@ def test_reproductions_that_share_a_name_share_the_experiment(size: Size) -> Non
 
 @pytest.mark.parametrize("wanted", ALL, ids=name)
 def test_its_measures_are_known(wanted: Reproduction) -> None:
-    asked = {*wanted.measures, *(m for c in wanted.cells("full") for m in c.published)}
-    assert {measure.partition("@")[0] for measure in asked} <= KNOWN
+    assert {measure.partition("@")[0] for measure in wanted.measures} <= set(MEASURES)
+
+
+@pytest.mark.parametrize("wanted", ALL, ids=name)
+def test_every_published_number_is_of_a_cell_and_a_measure(wanted: Reproduction) -> None:
+    places = {place for c in wanted.cells("full") for place in ((c.row, c.column), (c.row, ANY))}
+    for row, column, measure in wanted.said.published:
+        assert (row, column) in places
+        assert measure in wanted.measures
 
 
 @pytest.mark.parametrize("wanted", ALL, ids=name)
@@ -68,10 +83,10 @@ def test_it_runs_at_smoke_size(wanted: Reproduction, tmp_path: Path, umbel: Shel
     if missing(wanted):
         pytest.skip(f"needs {', '.join(missing(wanted))} in UMBEL_DATA_DIR")
     printed, _ = umbel("reproduce", wanted.name, "--size", "smoke", "--runs-dir", str(tmp_path))
-    assert wanted.source in printed.replace("\n", " ")
+    assert wanted.said.source in printed.replace("\n", " ")
     file = tmp_path / "reproduce-smoke" / f"{wanted.name}-smoke.json"
-    found = Results.read(file)
-    assert len(found.cells) == len(wanted.cells("smoke"))
+    saved = SavedResults.read(file)
+    assert len(saved.cells) == len(wanted.cells("smoke"))
     assert file.with_name(f"{wanted.name}.svg").is_file()
 
 
@@ -79,12 +94,13 @@ def test_a_name_that_is_not_known_is_refused(umbel: Shell) -> None:
     assert "did you mean flacc-table1?" in umbel.refused("reproduce", "flacc-tabel1")
 
 
-@pytest.mark.parametrize("file", sorted(KEPT.glob("*.json")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", KEPT, ids=lambda file: file.stem)
 def test_kept_results_are_of_the_experiments_that_are_listed(file: Path) -> None:
-    found = Results.read(file)
-    assert file.stem == f"{found.name}-{found.size}"
-    wanted = {(cell.row, cell.column) for cell in REPRODUCTIONS[found.name].cells(found.size)}
-    assert {(cell.row, cell.column) for cell in found.cells} == wanted
+    saved = SavedResults.read(file)
+    assert file in kept_files(saved.name)
+    assert file.stem == f"{saved.name}-{saved.size}"
+    wanted = {(cell.row, cell.column) for cell in REPRODUCTIONS[saved.name].cells(saved.size)}
+    assert {(cell.row, cell.column) for cell in saved.cells} == wanted
 
 
 def test_the_page_of_fidelity_is_what_the_kept_results_say() -> None:

@@ -14,8 +14,9 @@ from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.networks import MLP
-from umbel.papers.base import Cell, Course, Reproduction, Size
-from umbel.papers.making import pieces, results
+from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size
+from umbel.papers.findings import Findings
+from umbel.papers.runner import pieces, results
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
@@ -34,14 +35,10 @@ def reproduction(cells: Sequence[Cell], lockstep: bool = False) -> Reproduction:
         return cells
 
     return Reproduction(
-        "digits",
-        "Somebody",
-        "Something",
+        Findings("digits", "Somebody", "Something", "A setting."),
         make,
         ("accuracy", "ari", "clusters"),
-        {"smoke": 2, "reduced": 2, "full": 2},
-        (Course("accuracy"),),
-        "a setting",
+        (RoundsPlot("accuracy"),),
         lockstep=lockstep,
     )
 
@@ -86,9 +83,9 @@ def test_results_have_a_value_a_seed_and_the_courses_that_are_drawn(
     tmp_path: Path, sources: Sources
 ) -> None:
     do(BOTH, tmp_path, sources)
-    found = results(BOTH, "smoke", (0, 1), tmp_path, "umbel reproduce digits")
-    assert [cell.row for cell in found.cells] == ["FLACC", "FedAvg", "FedAvg again"]
-    first, second, same = found.cells
+    saved = results(BOTH, "smoke", (0, 1), tmp_path, "umbel reproduce digits")
+    assert [cell.row for cell in saved.cells] == ["FLACC", "FedAvg", "FedAvg again"]
+    first, second, same = saved.cells
     assert second.values == same.values
     records = [RunFolder(tmp_path / f"flacc-seed{seed}").records() for seed in (0, 1)]
     last = [100 * (run[-1].accuracy or 0.0) for run in records]
@@ -96,7 +93,7 @@ def test_results_have_a_value_a_seed_and_the_courses_that_are_drawn(
     assert first.courses["accuracy"].rounds == (1, 2)
     # FedAvg's runs are counted once, although two cells show them.
     spent = [record.seconds for run in tmp_path.iterdir() for record in RunFolder(run).records()]
-    assert found.made.seconds == pytest.approx(sum(spent), abs=0.06)
+    assert saved.made.seconds == pytest.approx(sum(spent), abs=0.06)
 
 
 def test_side_by_side_is_the_same_as_one_after_another(tmp_path: Path, sources: Sources) -> None:

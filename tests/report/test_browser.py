@@ -26,9 +26,8 @@ from selenium.webdriver.support.ui import WebDriverWait
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 
 pytestmark = [
+    pytest.mark.browser,
     pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="chromium or chromedriver is not there"),
-    # One browser for all of these.
-    pytest.mark.xdist_group("browser"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
 ]
 

@@ -18,7 +18,15 @@ from umbel.runs.records import Record
 def course(count: int = 3, lift: float = 0.0) -> list[Record]:
     """A run whose accuracy rises by 0.1 a round, with all evaluated but the second."""
     whole = [
-        Record(n, 1.0 - n / 10, 0.1 * n + lift, 0.0, num_clusters=2, ari=0.5, bytes_up=10**6)
+        Record(
+            n,
+            loss=1.0 - n / 10,
+            accuracy=0.1 * n + lift,
+            worst=0.0,
+            num_clusters=2,
+            ari=0.5,
+            bytes_up=10**6,
+        )
         for n in range(count)
     ]
     return [replace(r, loss=None, accuracy=None) if r.round == 1 else r for r in whole]

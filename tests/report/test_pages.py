@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,11 +33,13 @@ def report(path: Path, tmp_path: Path) -> Page:
     return Page(file.read_text(encoding="utf-8"))
 
 
-@pytest.fixture(params=["run", "own", "many", "comparison"])
-def page(request: pytest.FixtureRequest, tmp_path: Path) -> Page:
+@pytest.fixture(scope="module", params=["run", "own", "many", "comparison"])
+def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Page:
     """Reports of every kind."""
-    paths = {"run": made("flacc-digits", "rounds=25"), "own": own(), "many": many()}
-    return report(paths.get(request.param, compared()), tmp_path)
+    run = partial(made, "flacc-digits", "rounds=25")
+    makers: Mapping[str, Callable[[], Path]]
+    makers = {"run": run, "own": own, "many": many, "comparison": compared}
+    return report(makers[request.param](), tmp_path_factory.mktemp("page"))
 
 
 def test_a_page_loads_nothing(page: Page) -> None:

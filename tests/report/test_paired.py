@@ -12,10 +12,14 @@ from scipy import stats
 from umbel.report.paired import Gain, Interval, interval
 
 
+def gain(client: str, seed: int, value: float) -> Gain:
+    return Gain(client=client, seed=seed, value=value, now=0, before=0)
+
+
 def gains(table: NDArray[np.float64], shared: bool = True) -> list[Gain]:
     """Of values (seeds, clients); clients of other seeds are the same ones or others."""
     return [
-        Gain(str(client) if shared else f"{seed}/{client}", seed, float(value), 0, 0)
+        gain(str(client) if shared else f"{seed}/{client}", seed, float(value))
         for (seed, client), value in np.ndenumerate(table)
     ]
 
@@ -43,13 +47,13 @@ def test_seeds_that_agree_by_chance_do_not_hide_what_clients_vary() -> None:
 
 
 def test_each_seed_counts_alike_however_many_clients_it_has() -> None:
-    found = interval([*gains(np.full((1, 6), 0.3)), Gain("a", 7, 0.1, 0, 0)])
+    found = interval([*gains(np.full((1, 6), 0.3)), gain("a", 7, 0.1)])
     assert found.mean == pytest.approx(0.2)
 
 
 def test_too_few_pairs_have_no_interval_and_equal_ones_are_no_gain() -> None:
     few = interval(gains(np.full((1, 5), 0.5)))
-    assert few == Interval(few.mean, -inf, inf, seeds=1, pairs=5)
+    assert few == Interval(mean=few.mean, low=-inf, high=inf, seeds=1, pairs=5)
     assert not few.known
     assert not interval(gains(np.zeros((3, 5)))).sure
     assert interval(gains(np.full((2, 4), 0.1))).sure

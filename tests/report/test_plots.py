@@ -55,7 +55,7 @@ FIGURES: list[Figure] = [
         np.eye(2),
         ("a", "b"),
         ("a", "b"),
-        (Branch((0, 0, 1, 1), (0, 1, 1, 0)),),
+        tree=(Branch((0, 0, 1, 1), (0, 1, 1, 0)),),
     ),
     Scatter("Map", "", "", (Dot(0, 0, 3, "0", "a"), Dot(1, 0, 5, "1", "b")), "group"),
     Scatter("Bare", "", "", (Dot(0, 0, 1, "", "a"),), labels=(Label(0, 0, "k"),), is_map=True),
@@ -67,7 +67,7 @@ FIGURES: list[Figure] = [
             Strip("ifca", (), Middle(0.1, -0.1, 0.3, sure=False)),
         ),
         "gain",
-        ("worse", "better"),
+        sides=("worse", "better"),
     ),
 ]
 

@@ -17,6 +17,7 @@ from umbel.report.writing import write_report
 from umbel.runs.config import read
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import find_experiment
+from umbel.runs.result import Result
 
 SCENARIO = read(find_experiment("fedavg-digits")).scenario
 OTHER = read(find_experiment("fedavg-digits"), ["scenario.clients=8"]).scenario
@@ -36,7 +37,9 @@ def contender(
     }
     quality = sum(scores) / len(scores)
     scenarios = dict.fromkeys(range(seeds), OTHER if moved else SCENARIO)
-    return Contender(name, baseline, quality, scenarios, by_seed)
+    return Contender(
+        name=name, baseline=baseline, quality=quality, scenarios=scenarios, scores=by_seed
+    )
 
 
 def said(*methods: Contender, by_loss: bool = False) -> str:
@@ -122,8 +125,8 @@ def test_a_clustered_method_with_one_cluster_is_federated_averaging(tmp_path: Pa
     settings = ("rounds=2", "scenario.examples=40")
     for name in ("fedavg-linear", "cfl-gp-linear"):
         shutil.copytree(made(name, *settings), tmp_path / name)
-    folders = [RunFolder(tmp_path / name) for name in ("fedavg-linear", "cfl-gp-linear")]
-    found = contenders(folders, by_loss=True)
+    runs = [Result(RunFolder(tmp_path / name)) for name in ("fedavg-linear", "cfl-gp-linear")]
+    found = contenders(runs, by_loss=True)
     assert {each.name: each.baseline for each in found} == {"fedavg": "FedAvg", "cfl-gp": ""}
     (fate,) = fates(found, by_loss=True)
     assert fate.panel.figure.title == "Each client against fedavg"
@@ -137,8 +140,8 @@ def test_a_page_says_of_each_client_what_it_gains_beside_both_baselines(tmp_path
     assert titles == ["Each client against local-only", "Each client against fedavg"]
     assert "every client against local-only" in page.said
     assert len(page.text.encode()) < 2e6
-    for row in RunFolder(path / "ifca-digits-seed0").clients():
-        assert f"client {row['client']}, seed 0" in str(page.figures)
-    folders = [RunFolder(each.parent) for each in sorted(path.glob("*/experiment.toml"))]
-    names = {found.name: found.baseline for found in contenders(folders, by_loss=False)}
+    for client in RunFolder(path / "ifca-digits-seed0").clients():
+        assert f"client {client.name}, seed 0" in str(page.figures)
+    runs = [Result(RunFolder(each.parent)) for each in sorted(path.glob("*/experiment.toml"))]
+    names = {found.name: found.baseline for found in contenders(runs, by_loss=False)}
     assert names == {"fedavg": "FedAvg", "ifca": "", "local-only": "local-only"}

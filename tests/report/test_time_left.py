@@ -6,7 +6,7 @@ from itertools import accumulate
 
 import pytest
 
-from umbel.cli.progress import in_short, time_left
+from umbel.report.time_left import in_units, time_left
 
 
 def left(*spans: float, rounds: int = 10) -> str:
@@ -38,4 +38,4 @@ def test_only_recent_rounds_count() -> None:
 
 
 def test_long_times_are_in_minutes_and_hours() -> None:
-    assert (in_short(99), in_short(600), in_short(7200)) == ("99 s", "10 min", "2.0 h")
+    assert (in_units(99), in_units(600), in_units(7200)) == ("99 s", "10 min", "2.0 h")

@@ -50,7 +50,8 @@ def test_where_nobody_watches_there_are_a_few_plain_lines(shown: Any) -> None:
     lines = shown().splitlines()
     assert len(lines) == 10
     assert lines[0].startswith("[b]mine[/b]  round 4/40  accuracy 0.500  ")
-    assert lines[-1].endswith("0 s left")
+    assert lines[-2].endswith("0 s left")
+    assert lines[-1] == "[b]mine[/b]  round 40/40  accuracy 0.500"
 
 
 def test_a_run_that_goes_on_counts_the_rounds_that_were_done_before(shown: Any) -> None:

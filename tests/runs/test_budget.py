@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import umbel as package
+from tests.runs.test_execution import assert_same_end, untimed
+from tests.runs.test_saving import LOCAL, make_run
 from tests.shell import Shell
-from tests.test_execution import assert_same_end, untimed
-from tests.test_saving import LOCAL, make_run
 from umbel import CFLGP, REGRESSION, Federation, RunFolder, UsageError
 from umbel.runs.budget import Budget, Stop, seconds
 from umbel.runs.records import Record

@@ -96,10 +96,19 @@ def test_a_damaged_checkpoint_is_refused(file: Path, damage: str) -> None:
 
 def test_the_state_of_another_method_is_refused(file: Path) -> None:
     other = State(torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
-    with pytest.raises(UsageError, match="of FLACCState, and format 2 of State is needed"):
+    with pytest.raises(UsageError, match="of FLACCState, and format 3 of State is needed"):
         checkpoint.load(file, other)
 
 
 def test_a_missing_checkpoint_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a readable checkpoint"):
         checkpoint.load(tmp_path / "none.safetensors", EMPTY)
+
+
+def test_fields_may_share_their_memory(tmp_path: Path) -> None:
+    models = torch.arange(6.0).reshape(2, 3)
+    state = replace(EMPTY, models=models[:1], similarity=models[1])
+    checkpoint.save(tmp_path / "c.safetensors", state, 1)
+    found, _ = checkpoint.load(tmp_path / "c.safetensors", EMPTY)
+    assert found.models.tolist() == [[0.0, 1.0, 2.0]]
+    assert found.similarity.tolist() == [3.0, 4.0, 5.0]

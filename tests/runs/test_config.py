@@ -18,7 +18,7 @@ from umbel.data.scenarios.base import Scenario
 from umbel.data.shifts import LabelGroups
 from umbel.engines import EngineSettings
 from umbel.networks import CNN, MLP
-from umbel.runs.config import merged, parse_setting, plain, read, structured, write
+from umbel.runs.config import plain, read, structured, write
 from umbel.runs.experiment import Experiment
 from umbel.runs.library import (
     experiments_in,
@@ -27,6 +27,7 @@ from umbel.runs.library import (
     shipped_comparisons,
     shipped_experiments,
 )
+from umbel.runs.tables import merged, parse_setting
 
 BASE = """
 rounds = 7

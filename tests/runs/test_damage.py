@@ -63,6 +63,8 @@ def test_a_finished_run_without_all_its_records_is_told(
 @pytest.mark.usefixtures("newcomers")
 def test_damaged_rows_of_the_clients_are_told(garbage: bytes, run: Path, umbel: Shell) -> None:
     (run / "clusters.csv").write_bytes(garbage)
+    assert "clusters.csv: damaged: its seal in clusters.seal does not" in umbel.refused("show", RUN)
+    (run / "clusters.seal").unlink()  # an earlier version wrote none
     for command in ["show", RUN], ["assign", RUN, "newcomers"], ["show", "runs"]:
         assert "clusters.csv: damaged: not a row client,group," in umbel.refused(*command)
 

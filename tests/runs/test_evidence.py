@@ -10,17 +10,30 @@ import pytest
 import torch
 
 from tests.federations import blobs, mlp
-from umbel.algorithms import CFLGP, FLACC, FLHC, IFCA, LCFL, PACFL, FedAvg, FedEM, Joint, Sattler
-from umbel.algorithms.base import KEPT, Algorithm, State, spread
+from umbel.algorithms import (
+    CFLGP,
+    FLACC,
+    FLHC,
+    IFCA,
+    LCFL,
+    PACFL,
+    FedAvg,
+    FedEM,
+    Joint,
+    Restarts,
+    Sattler,
+)
+from umbel.algorithms.base import Algorithm, State
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.sources import Sources
 from umbel.runs.config import read
-from umbel.runs.evidence import REGULAR, TURNS, EvidenceFolder, spacing
+from umbel.runs.evidence import REGULAR, SAMPLED, TURNS, EvidenceFolder, sample, spacing
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import find_experiment
 from umbel.runs.run import Run
+from umbel.server.ask import Sample
 from umbel.server.clusterers import KMedoids
 
 LOCAL = LocalTraining(epochs=2, batch_size=8)
@@ -32,7 +45,7 @@ KEEPING: dict[str, tuple[Algorithm[Any], set[str]]] = {
     "lcfl": (LCFL(LOCAL, clusterer=KMedoids(2)), {"distance"}),
     "pacfl": (PACFL(num_clusters=2, local=LOCAL), {"distance"}),
     "cfl-gp": (CFLGP(2), {"features", "singular_values"}),
-    "ifca": (IFCA(2, LOCAL, restarts=2, trial_rounds=3), {"losses"}),
+    "ifca": (Restarts(IFCA(2, LOCAL), 2, 3), {"losses"}),
     "joint": (Joint(2), {"scores"}),
     "fedem": (FedEM(2, LOCAL), {"weights"}),
 }
@@ -83,7 +96,7 @@ def test_the_similarities_before_a_separation_are_kept(tmp_path: Path, sources: 
 class Growing(FedAvg):
     """Gains a model in every tenth round, and has something to say in each."""
 
-    def evidence(self, state: State) -> dict[str, torch.Tensor]:
+    def evidence(self, state: State, sample: Sample) -> dict[str, torch.Tensor]:  # noqa: ARG002
         return {"clients": torch.zeros(1), "scores": state.labels[:1]}
 
 
@@ -129,10 +142,10 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 
 def test_many_clients_are_thinned_evenly() -> None:
-    assert spread(3).tolist() == [0, 1, 2]
-    assert spread(0).tolist() == []
-    places = spread(10_000)
-    assert len(places) == KEPT
+    assert sample(3).tolist() == [0, 1, 2]
+    assert sample(0).tolist() == []
+    places = sample(10_000)
+    assert len(places) == SAMPLED
     assert places[[0, -1]].tolist() == [0, 9_999]
     assert len(set(places.diff().tolist())) == 2
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,6 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 import umbel
+from tests.processes import ended, start, start_umbel, wait_for_lines
 from umbel.algorithms import FLACC, FedEM, PerFedAvg, PFedMe
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
@@ -135,9 +134,7 @@ def test_killed_after_the_record_and_before_the_checkpoint(
     tmp_path: Path, whole: RunFolder
 ) -> None:
     folder = interrupted(tmp_path / "run")
-    lines = whole.file("records.jsonl").read_text().splitlines()
-    with folder.file("records.jsonl").open("a") as records:
-        records.write(lines[5] + "\n")
+    folder.append(whole.records()[5])
     assert len(folder.records()) == 6
     assert_same_end(finish(folder), whole)
 
@@ -220,53 +217,31 @@ def test_a_finished_run_is_not_run_again(whole: RunFolder) -> None:
 # ------------------------------------------------------------------ real processes
 
 
-def start_process(folder: RunFolder) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "umbel", "resume", str(folder.path)]
-    return subprocess.Popen(
-        command,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-
-
-def wait_for_records(process: subprocess.Popen[bytes], folder: RunFolder, count: int) -> None:
-    deadline = time.monotonic() + 120
-    while len(folder.records()) < count:
-        assert process.poll() is None, "the process ended by itself"
-        assert time.monotonic() < deadline, "no record came"
-        time.sleep(0.001)
-
-
 def test_a_process_killed_at_any_moment_goes_on_to_the_same_end(tmp_path: Path) -> None:
     long = replace(EXPERIMENT, rounds=60)
     expected = finish(begin(tmp_path / "whole", long))
     folder = begin(tmp_path / "killed", long)
+    records = folder.file("records.jsonl")
     for count, delay in [(1, 0.0), (9, 0.004), (25, 0.011), (40, 0.019)]:
-        process = start_process(folder)
-        wait_for_records(process, folder, count)
+        process = start(finish, folder)
+        wait_for_lines(process, records, count)
         time.sleep(delay)  # another moment within a round each time
-        process.send_signal(signal.SIGKILL)
-        assert process.wait() == -signal.SIGKILL
+        process.kill()
+        assert ended(process) == -signal.SIGKILL
         assert not folder.finished
-    process = start_process(folder)
-    assert process.wait(timeout=120) == 0
+    assert ended(start(finish, folder)) == 0
     assert_same_end(folder, expected)
 
 
 def test_a_process_interrupted_from_the_keyboard_says_how_to_go_on(tmp_path: Path) -> None:
     folder = begin(tmp_path / "run", replace(EXPERIMENT, rounds=2000))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "umbel", "resume", str(folder.path)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    wait_for_records(process, folder, 2)  # type: ignore[arg-type]
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=180)
-    assert process.returncode == 130
-    assert errors.strip() == f"stopped; go on with: umbel resume {folder.path}"
+    process = start_umbel(tmp_path, "resume", str(folder.path))
+    wait_for_lines(process, folder.file("records.jsonl"), 2)
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGINT)
+    assert ended(process) == 130
+    said = (tmp_path / "err").read_text().strip()
+    assert said == f"stopped; go on with: umbel resume {folder.path}"
     assert RunFolder.open(folder.path).records()
 
 

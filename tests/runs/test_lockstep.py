@@ -65,9 +65,8 @@ def assert_same(found: RunFolder, expected: RunFolder) -> None:
     for one, other in zip(found.records(), expected.records(), strict=True):
         for name, value in vars(other.untimed()).items():
             assert getattr(one.untimed(), name) == pytest.approx(value, abs=1e-5), name
-    assert [row["cluster"] for row in found.clients()] == [
-        row["cluster"] for row in expected.clients()
-    ]
+    clusters = [client.cluster for client in expected.clients()]
+    assert [client.cluster for client in found.clients()] == clusters
     state, other_state = (load_file(r.file("checkpoint.safetensors")) for r in (found, expected))
     torch.testing.assert_close(state, other_state, rtol=1e-4, atol=1e-5)
 

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 import umbel
 from tests.federations import blobs
+from tests.runs.test_saving import LOCAL, Masked, build, make_run
 from tests.shell import Shell
-from tests.test_saving import LOCAL, Masked, build, make_run
 from umbel import FedEM, PFedMe, UsageError
 
 FORMATS = ("onnx", "torch", "safetensors")
@@ -132,13 +132,16 @@ def test_the_command_line_exports_models(umbel: Shell, personal: umbel.Result) -
     printed, _ = umbel("export", path, "--to", "torch", "--cluster", "0", "--out", "some/model.pt2")
     assert "some/model.pt2: its outputs differ from the model's by" in printed
     assert "on 10 random examples" in printed
-    given = ("--net", "tests.test_model_export:NET")
+    given = ("--net", "tests.runs.test_model_export:NET")
     assert (
         "client-site-1" in umbel("export", path, "--to", "torch", "--client", "site-1", *given)[0]
     )
-    message = umbel.refused("export", path, "--to", "torch", "--net", "tests.test_model_export:no")
-    assert "net: 'tests.test_model_export:no' can't be imported" in message
-    message = umbel.refused("export", path, "--to", "torch", "--net", "tests.test_saving:build")
+    missing = f"{__name__}:no"
+    message = umbel.refused("export", path, "--to", "torch", "--net", missing)
+    assert f"net: {missing!r} can't be imported" in message
+    message = umbel.refused(
+        "export", path, "--to", "torch", "--net", "tests.runs.test_saving:build"
+    )
     assert "is not an umbel.Net, but a function" in message
     message = umbel.refused("export", path, "--to", "mlflow", "--client", "site-1")
     assert "--client: 'site-1' is not for --to mlflow: a model goes to onnx, torch" in message

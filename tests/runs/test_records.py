@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from umbel.algorithms.base import Served
-from umbel.engines.wrappers import Absences, Traffic
 from umbel.flow import Rows
 from umbel.runs.records import Record, make_record
 from umbel.runs.scores import ClientScores
@@ -18,26 +17,27 @@ def scores(accuracy: list[float], num_examples: list[int]) -> ClientScores:
     size = len(accuracy)
     models = Rows(torch.zeros(2, 1), torch.zeros(size, dtype=torch.long))
     return ClientScores(
-        np.array([0, 0, 1][:size]),
-        models,
-        np.array(accuracy) * 2,
-        np.array(accuracy),
-        np.array(num_examples),
-        np.array([4, 4, 7][:size]),
-        Served(models, torch.tensor([4, 4, 7][:size])),
+        clusters=np.array([0, 0, 1][:size]),
+        models=models,
+        loss=np.array(accuracy) * 2,
+        accuracy=np.array(accuracy),
+        num_examples=np.array(num_examples),
+        labels=np.array([4, 4, 7][:size]),
+        served=Served(models, torch.tensor([4, 4, 7][:size])),
     )
 
 
 def test_a_record_sums_up_what_clients_get() -> None:
     record = make_record(
         4,
-        scores([0.5, 1.0, 0.0], [10, 10, 20]),
         np.array([0, 0, 1]),
         np.array([3, 3, 1]),
-        Traffic(100, 50, 0.25),
-        Absences({7, 2}, {5: "late", 1: "update: nan"}),
-        1.5,
-        {"merges": 2, "best_cross": math.nan},
+        scores([0.5, 1.0, 0.0], [10, 10, 20]),
+        traffic=(100, 50, 0.25),
+        missing={7, 2},
+        refused={5: "late", 1: "update: nan"},
+        seconds=1.5,
+        measures={"merges": 2, "best_cross": math.nan},
     )
     assert record.round == 4
     assert record.accuracy == pytest.approx(0.5)
@@ -55,35 +55,22 @@ def test_a_record_sums_up_what_clients_get() -> None:
 
 
 def test_without_groups_nothing_is_made_up() -> None:
-    unknown = make_record(
-        0, scores([0.5], [1]), np.array([0]), None, Traffic(), Absences(), 0.0, {}
-    )
+    unknown = make_record(0, np.array([0]), None, scores([0.5], [1]))
     assert unknown.accuracy == 0.5
     assert (unknown.ari, unknown.purity, unknown.nmi) == (None, None, None)
 
 
 def test_clusters_are_scored_in_rounds_that_are_not_evaluated_too() -> None:
     groups, clusters = np.array([0, 0, 1, 1]), np.array([5, 5, 2, 2])
-    record = make_record(0, None, clusters, groups, Traffic(), Absences(), 0.0, {})
+    record = make_record(0, clusters, groups, None)
     assert (record.accuracy, record.loss) == (None, None)
     assert (record.ari, record.purity, record.num_clusters) == (1.0, 1.0, 2)
 
 
 def test_clients_without_test_examples_do_not_count() -> None:
-    record = make_record(
-        0,
-        scores([0.5, math.nan, 1.0], [4, 0, 4]),
-        np.array([0, 0, 0]),
-        None,
-        Traffic(),
-        Absences(),
-        0.0,
-        {},
-    )
+    record = make_record(0, np.array([0, 0, 0]), None, scores([0.5, math.nan, 1.0], [4, 0, 4]))
     assert record.accuracy == 0.75
-    nobody = make_record(
-        0, scores([math.nan], [0]), np.array([0]), None, Traffic(), Absences(), 0.0, {}
-    )
+    nobody = make_record(0, np.array([0]), None, scores([math.nan], [0]))
     assert nobody.accuracy is None
     assert nobody.num_clusters == 1
 

@@ -51,7 +51,10 @@ def test_rounds_and_clients_are_tables_of_their_own(runs: Path) -> None:
     assert found.rounds.column("missing") == [0] * 10
     assert isinstance(found.rounds.rows[0]["num_clusters"], int)
     assert len(found.clients) == 16  # of the finished runs
-    assert found.clients.rows[0]["client"] == "0"
+    which = ("folder", "name", "algorithm", "seed")
+    known = ("client", "group", "cluster", "examples", "accuracy", "loss")
+    assert found.clients.columns == (*which, *known)
+    assert (found.clients.rows[0]["name"], found.clients.rows[0]["client"]) == ("fedavg", "0")
     assert 0 <= found.clients.rows[0]["accuracy"] <= 1
     pytest.importorskip("pandas")
     assert found.to_pandas().groupby("algorithm")["seed"].count().to_dict() == {

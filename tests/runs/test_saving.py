@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
-import time
 from dataclasses import dataclass, replace
 from html import unescape
 from itertools import islice
@@ -18,10 +14,11 @@ import torch
 from torch import Tensor, nn
 
 import umbel
+from tests.engines.modules import OwnStatistics
 from tests.federations import blobs
-from tests.kinds.networks import OwnStatistics
+from tests.processes import ended, start, wait_for_lines
+from tests.runs.test_execution import assert_same_end, untimed
 from tests.shell import Shell
-from tests.test_execution import assert_same_end, untimed
 from umbel import FLACC, FedAvg, FedEM, LocalTraining, PFedMe, Run, RunFolder, UsageError
 from umbel.engines import Sequential
 
@@ -272,26 +269,17 @@ def test_an_engine_of_ones_own_is_said_and_asked_for_again(
         umbel.resume(tmp_path / "mine", run)
 
 
-SCRIPT = """
-import sys
-from tests.test_saving import make_run
-make_run().save(sys.argv[1], 40)
-"""
+def save(path: Path) -> None:
+    make_run().save(path, 40)
 
 
 def test_a_process_killed_at_any_moment_goes_on_to_the_same_end(tmp_path: Path) -> None:
     expected = make_run().save(tmp_path / "whole" / "mine", 40).folder
     folder = RunFolder(tmp_path / "killed" / "mine")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", SCRIPT, str(folder.path)]
-    process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
-    deadline = time.monotonic() + 120
-    while not folder.file("experiment.toml").is_file() or len(folder.records()) < 9:
-        assert process.poll() is None, "the process ended by itself"
-        assert time.monotonic() < deadline, "no record came"
-        time.sleep(0.001)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    process = start(save, folder.path)
+    wait_for_lines(process, folder.file("records.jsonl"), 9)
+    process.kill()
+    assert ended(process) == -signal.SIGKILL
     assert not folder.finished
     umbel.resume(folder.path, make_run())
     assert_same_end(folder, expected)
@@ -312,11 +300,11 @@ def test_clients_get_their_personal_model_or_mixture(tmp_path: Path) -> None:
     for algorithm in methods:
         result = make_run(algorithm=algorithm).save(tmp_path / type(algorithm).__name__, 3)
         models = [result.model_for(client) for client in range(6)]
-        for client, row in enumerate(result.folder.clients()):
+        for client, row in enumerate(result.clients):
             x, y = test.of(client)
             assert not models[client].training
             loss = nn.functional.cross_entropy(models[client](x), y)
-            assert loss.item() == pytest.approx(float(row["loss"]), rel=1e-4)
+            assert loss.item() == pytest.approx(row.loss, rel=1e-4)
         x, _ = test.of(0)
         assert not torch.allclose(models[0](x), models[1](x))
         with pytest.raises(UsageError, match=r"client: 'site-3' is not known; known: 0, 1, 2, 3"):

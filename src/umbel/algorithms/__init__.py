@@ -17,6 +17,7 @@ from umbel.algorithms.oracle import Oracle
 from umbel.algorithms.pacfl import PACFL
 from umbel.algorithms.per_fedavg import PerFedAvg
 from umbel.algorithms.pfedme import PFedMe
+from umbel.algorithms.restarts import Restarts
 from umbel.algorithms.sattler import Sattler
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "Oracle",
     "PFedMe",
     "PerFedAvg",
+    "Restarts",
     "Sattler",
 ]
 

@@ -10,25 +10,26 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
-from umbel.checks import check
+from umbel.checks import check, check_memory
 from umbel.client.layout import Layout
 from umbel.client.work import LocalTraining
 from umbel.flow import Flow, Rows
+from umbel.seeds import Stream, seed_of
 from umbel.server.aggregation import Averaging
-from umbel.server.ask import Context, losses, train_summed
+from umbel.server.ask import Context, Sample, losses, train_summed
 from umbel.settings import Settings
 from umbel.summary import in_short
-
-KEPT = 200
-"""Of more clients than these, a method's evidence is about so many."""
 
 
 @dataclass(frozen=True)
 class State:
-    """All that a run carries from round to round: tensors and numbers, nothing else."""
+    """All that a run carries from one round to the next: tensors and numbers, nothing else.
 
-    models: Tensor  # (K, P)
-    labels: Tensor  # (M,) int64, the cluster of each client
+    It is what a checkpoint holds. A method that must remember more extends it by fields of its own.
+    """
+
+    models: Tensor  #: (K, P) float, a model a row
+    labels: Tensor  #: (M,) int64, the cluster of each client
 
     __repr__ = in_short
 
@@ -41,58 +42,69 @@ class State:
 S = TypeVar("S", bound=State)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What a method may know before the first round."""
+    """What a method may know before the first round; `Algorithm.init` is given one."""
 
-    num_clients: int  # M
-    num_rounds: int
-    participation: float  # share of the clients asked in each round
-    layout: Layout
-    new_model: Callable[[int], Tensor]  # number of a model -> its initial values (P,)
-    seed: int = 0  # for what a method draws before the first round
-    groups: Tensor | None = None  # (M,) the planted truth: for the oracle alone
+    num_clients: int  #: M, the clients of the federation
+    num_rounds: int  #: rounds that the run is to have
+    participation: float  #: share of the clients asked in each round
+    layout: Layout  #: the names and shapes of a model's values
+    new_model: Callable[[int], Tensor]  #: number of a model -> its initial values (P,)
+    seed: int = 0  #: seed of what a method draws before the first round
+    groups: Tensor | None = None  #: (M,) the planted groups, None if unknown: for the oracle alone
 
     __repr__ = in_short
 
     def new_models(self, count: int) -> Tensor:
         """(count, P): models that all differ. Model 0 is the same for every method."""
-        return torch.stack([self.new_model(number) for number in range(count)])
+        first = self.new_model(0)
+        check_memory(count * first.nbytes, f"{count:,} models of {len(first):,} values")
+        return torch.stack([first, *map(self.new_model, range(1, count))])
+
+    def restarted(self, used: int, number: int) -> Setup:
+        """The same for another start, which draws its own and leaves out the models used."""
+        return replace(
+            self,
+            new_model=lambda model: self.new_model(used + model),
+            seed=seed_of(self.seed, Stream.SETUP, number),
+        )
 
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a run that is being built, before it starts; None: not yet."""
+    """What is known of a run that is being built, for `Algorithm.check`; None: not yet known."""
 
-    participation: float  # share of the clients asked in each round
-    num_clients: int | None = None  # M
-    layout: Layout | None = None
+    participation: float  #: share of the clients asked in each round
+    num_clients: int | None = None  #: M
+    layout: Layout | None = None  #: the names and shapes of a model's values
 
 
 @dataclass(frozen=True)
 class Served:
-    """What each client of a cohort is to use.
+    """What each client of a cohort is to use; `Algorithm.serve` returns one.
 
-    One model each, unless `weights` are given: then client n uses the mixture of all models of the
-    table `models.table` (K, P), the k-th with weight `weights[n, k]`, and its row of `models` is
-    the one that stands for its cluster, as the heaviest does.
+    Each client uses one model, unless `weights` are given: then client n uses the mixture of all
+    models of the table `models.table` (K, P), the k-th with weight `weights[n, k]`, and its row of
+    `models` is the one that stands for its cluster, as the heaviest does.
     """
 
-    models: Rows  # row n: the model of the n-th client
-    labels: Tensor  # (N,) its cluster
-    weights: Tensor | None = None  # (N, K) not negative, each row sums to 1; None: one model each
-    adapted_from: Rows | None = None  # row n: its cluster's model, if `models` are personal ones
+    models: Rows  #: row n: the model of the n-th client
+    labels: Tensor  #: (N,) int64, the cluster of each
+    weights: Tensor | None = None  #: (N, K) not negative, rows sum to 1; None: one model each
+    #: row n: its cluster's model, where `models` are personal ones
+    adapted_from: Rows | None = None
 
     __repr__ = in_short
 
 
 @dataclass(frozen=True)
 class Assigned:
-    """How well newcomers fit each cluster: the lowest score wins."""
+    """How well newcomers fit each cluster, as `Algorithm.assign` finds; the lowest score wins."""
 
-    clients: Tensor  # (N,)
-    scores: Tensor  # (N, K)
-    meaning: str  # what a score is
+    clients: Tensor  #: (N,) the newcomers
+    scores: Tensor  #: (N, K) of each cluster
+    meaning: str  #: what a score is, such as training loss
 
     __repr__ = in_short
 
@@ -104,10 +116,14 @@ class Assigned:
 
 @dataclass(frozen=True)
 class Algorithm(Settings, ABC, Generic[S]):
-    """Server side of one method: immutable hyper-parameters, and pure state transitions."""
+    """Server side of one method: hyper-parameters that never change, and pure functions of state.
+
+    A method of your own is a frozen dataclass that extends this with `init` and `round`; the other
+    functions have defaults. What documents call a *method* is an *algorithm* in code and in TOML.
+    """
 
     def check(self, known: Known) -> None:
-        """Raise `UsageError` where the method can't work so: asked when a run is built."""
+        """Raise `UsageError` where the method can't work; called when a run is built."""
         for member in fields(self):
             value = getattr(self, member.name)
             if isinstance(value, Averaging) and known.layout is not None:
@@ -115,57 +131,63 @@ class Algorithm(Settings, ABC, Generic[S]):
 
     @abstractmethod
     def init(self, setup: Setup) -> S:
-        """The state before the first round. Raises `ValueError` where the setup can't work."""
+        """Return the state before the first round. Raises `ValueError` if the setup can't work."""
 
     @abstractmethod
     def round(self, state: S, ctx: Context) -> Flow[S]:
-        """One communication round."""
+        """Do one communication round: ask clients by `yield from`, and return the next state."""
 
     def serve(self, state: S, ctx: Context) -> Flow[Served]:
-        """The model each client of the cohort is to use: by default that of its cluster."""
+        """Return the model that each client of the cohort is to use, by default its cluster's."""
         yield from ()  # asks nothing
         labels = state.labels[ctx.cohort]
         return Served(Rows(state.models, labels), labels)
 
     def assign(self, state: S, ctx: Context) -> Flow[Assigned]:
-        """The cluster of each client of a cohort that had no part in training.
+        """Find the cluster of each client of a cohort that had no part in training.
 
-        By default the one whose model has the lowest mean loss on its training examples.
+        By default it is the one whose model has the lowest mean loss on its training examples.
         """
         fit = yield from losses(state.models, ctx)
         return Assigned(fit.clients, fit.losses, "training loss")
 
+    def fit(self, state: S) -> Tensor | None:  # noqa: ARG002
+        """How badly each client's choice of a model fits it: (M,), NaN for one never asked.
+
+        The lower the better; `Restarts` compares starts by the mean. None: the method can't tell.
+        """
+        return None
+
     def profile(self, state: S) -> Tensor | None:  # noqa: ARG002
-        """The vectors (M, D) by which this method clusters the clients, if it keeps such."""
+        """Return the vectors (M, D) that this method clusters the clients by, if it keeps any."""
         return None
 
     def measure(self, state: S) -> Mapping[str, float]:  # noqa: ARG002
-        """What this method adds to the record of a round."""
+        """Return the numbers that this method adds to the record of a round, by name."""
         return {}
 
-    def evidence(self, state: S) -> Mapping[str, Tensor]:  # noqa: ARG002
-        """What the clusters rest on, for a run's folder and its report; nothing if there is none.
+    def evidence(self, state: S, sample: Sample) -> Mapping[str, Tensor]:  # noqa: ARG002
+        """Return what the clusters rest on, for a run's folder and its report, if there is such.
 
-        `clients` (N,) are those it is about, `spread` over all where there are many, and there
-        may be: `similarity` or `distance` (N, N), NaN where unknown; `losses`, `scores` or
-        `weights` (N, K), a column a model; `features` (N, D), whose nearness counts;
+        `clients` (N,) are those it is about: of many clients, a sample, whose numbers `sample(M)`
+        gives. There may be `similarity` or `distance` (N, N), NaN where unknown; `losses`,
+        `scores` or `weights` (N, K), a column a model; `features` (N, D), whose nearness counts;
         `singular_values` (R,).
         """
         return {}
 
 
-def spread(count: int) -> Tensor:
-    """(N,) places from 0 to count - 1: all, or `KEPT` of them, evenly spread."""
-    return torch.linspace(0, count - 1, min(count, KEPT), dtype=torch.double).round().long()
-
-
 def one_model(setup: Setup) -> State:
-    """One model, and every client in its cluster."""
+    """Make a first state of one model, with every client in its cluster."""
     return State(setup.new_models(1), torch.zeros(setup.num_clients, dtype=torch.long))
 
 
 def federate(state: S, ctx: Context, local: LocalTraining, averaging: Averaging) -> Flow[S]:
-    """One round of FedAvg within every cluster (McMahan et al. 2017, Algorithm 1)."""
+    """Run one round of FedAvg within every cluster (McMahan et al. 2017, Algorithm 1).
+
+    Each cluster's model moves by the mean of its clients' updates, weighted as `averaging` says:
+    theta_k <- theta_k + sum_i n_i update_i / sum_i n_i.
+    """
     reduction = averaging.reduction(len(state.models), state.labels)
     theta = Rows(state.models, state.labels[ctx.cohort])
     trained = yield from train_summed(theta, ctx, local, reduction)
@@ -173,12 +195,12 @@ def federate(state: S, ctx: Context, local: LocalTraining, averaging: Averaging)
 
 
 def check_no_pull(local: LocalTraining) -> None:
-    """Raise `ValueError` where a method whose clients follow another gradient gets FedProx's mu."""
+    """Raise `UsageError` if `local.proximal` is set, for a method that has no such term."""
     check(local.proximal == 0, "local.proximal", local.proximal, "0: this method has no such term")
 
 
 def check_num_clusters(num_clusters: int | None, setup: Setup | Known) -> None:
-    """Raise `ValueError` where both numbers are known and clients are fewer than clusters."""
+    """Raise `UsageError` if there are fewer clients than clusters, where both are known."""
     if num_clusters is not None and setup.num_clients is not None:
         expected = f"at most the number of clients, {setup.num_clients}"
         check(num_clusters <= setup.num_clients, "algorithm.num_clusters", num_clusters, expected)

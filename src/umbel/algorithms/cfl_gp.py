@@ -19,19 +19,17 @@ from umbel.algorithms.base import (
     Setup,
     State,
     check_num_clusters,
-    spread,
 )
 from umbel.checks import check
 from umbel.client.layout import Layout
-from umbel.client.work import Gradient, LocalTraining
+from umbel.client.work import Gradient, LocalTraining, Quantised
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
-from umbel.server.answers import Features
-from umbel.server.ask import Context, features, gradients, train
+from umbel.server.ask import Context, Features, Sample, features, gradients, train
 from umbel.server.clustering import leading_projection, match_labels, spectral
 
 SHOWN_VALUES = 20
-"""So many singular values are evidence."""
+"""Number of singular values saved as evidence."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +45,13 @@ class CFLGPState(State):
 
 @dataclass(frozen=True)
 class CFLGP(Algorithm[CFLGPState]):
-    """Average the gradients of each client on the same models over time, and cluster those.
+    """Average each client's gradients on the same models over time, and cluster the averages.
 
-    The first clusters are random and balanced. Each round, clients send the gradient of their
-    cluster's model (Algorithm 1), or what local training changes (Algorithm 4). Every `period`
-    rounds one of the models, in turn, goes to all clients, whatever the participation; each
-    answers for that model too, and the running means are clustered by Algorithm 3. That ends
-    when the clusters have not changed for `patience` rounds.
+    Kim et al. 2024, Algorithms 1, 3 and 4. The first clusters are random and balanced. Each round,
+    clients send the gradient of their cluster's model (Algorithm 1), or what local training changes
+    (Algorithm 4). Every `period` rounds one of the models, in turn, goes to all clients, whatever
+    the participation; each answers for that model too, and the running means are clustered by
+    Algorithm 3. That ends when the clusters have not changed for `patience` rounds.
 
     A client that does not answer keeps its feature and its cluster, and takes no part in the
     clustering until it has answered for every model that was sent. `reduction` is how gradients
@@ -62,18 +60,22 @@ class CFLGP(Algorithm[CFLGPState]):
     its feature exactly if losses are quadratic; it joins the cluster of the nearest mean feature.
     """
 
-    num_clusters: int = 2  # K
-    send: Literal["gradient", "update"] = "gradient"  # Algorithm 1, or 4
+    num_clusters: int = 2  #: K
+    send: Literal["gradient", "update"] = "gradient"  #: Algorithm 1, or 4
+    #: the gradient that clients send
     gradient: Gradient = field(default_factory=lambda: Gradient(64))
-    local: LocalTraining = field(default_factory=LocalTraining)  # lr serves Algorithm 1, too
+    #: how clients train; `lr` serves Algorithm 1, too
+    local: LocalTraining = field(default_factory=LocalTraining)
+    #: how updates are averaged
     averaging: Averaging = field(default_factory=lambda: Averaging("equal"))
-    reduction: Literal["mean", "sum"] = "mean"
-    period: int = 1  # P, in rounds
-    beta: Literal["running-mean", "latest"] = "running-mean"  # F.1: "latest" is beta = 1
-    patience: int | None = None  # rounds; default: a tenth of all
-    compression: float = 1.0  # features keep one value of so many, drawn at random (E.1)
-    parameters: tuple[str, ...] = ()  # features of these only: patterns of their names; (): all
-    digits: int | None = None  # decimals of what clients send (E.1); default: all
+    reduction: Literal["mean", "sum"] = "mean"  #: how gradients make a step
+    period: int = 1  #: P: a model goes to all clients every this many rounds
+    beta: Literal["running-mean", "latest"] = "running-mean"  #: F.1: "latest" is beta = 1
+    #: rounds without a change that end the clustering; None: a tenth of all
+    patience: int | None = None
+    compression: float = 1.0  #: features keep one of this many values, drawn at random (E.1)
+    parameters: tuple[str, ...] = ()  #: patterns of the parameters that features are of; (): all
+    digits: int | None = None  #: decimals of what clients send (E.1); None: all
 
     def __post_init__(self) -> None:
         check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
@@ -84,7 +86,8 @@ class CFLGP(Algorithm[CFLGPState]):
         check(not summed, "reduction", self.reduction, '"mean": updates are averaged')
         summed_trunk = self.reduction == "sum" and bool(self.averaging.shared)
         check(not summed_trunk, "averaging.shared", self.averaging.shared, "() with sums")
-        check(self.digits is None or self.digits >= 0, "digits", self.digits, "0 or more")
+        if self.digits is not None:
+            Quantised(self.gradient, self.digits)  # what it can't be is refused here, too
 
     def check(self, known: Known) -> None:
         super().check(known)
@@ -135,10 +138,10 @@ class CFLGP(Algorithm[CFLGPState]):
     def profile(self, state: CFLGPState) -> Tensor:
         return state.features.flatten(1)
 
-    def evidence(self, state: CFLGPState) -> Mapping[str, Tensor]:
+    def evidence(self, state: CFLGPState, sample: Sample) -> Mapping[str, Tensor]:
         """The clients' projections that Algorithm 3 runs k-means on, and more singular values."""
         whole = torch.nonzero(_complete(state))[:, 0]
-        clients = whole[spread(len(whole))]
+        clients = whole[sample(len(whole))]
         if not len(clients):
             return {}
         projected = leading_projection(state.features[clients].flatten(1), SHOWN_VALUES, seed=0)
@@ -194,9 +197,9 @@ class CFLGP(Algorithm[CFLGPState]):
         if len(whole) < self.num_clusters:
             return state
         rows = state.features[whole].flatten(1)
-        found = spectral(rows, self.num_clusters, ctx.clustering_seed)
+        clusters = spectral(rows, self.num_clusters, ctx.clustering_seed)
         labels = state.labels.clone()
-        labels[whole] = match_labels(found, labels[whole], self.num_clusters)
+        labels[whole] = match_labels(clusters, labels[whole], self.num_clusters)
         silent = torch.ones_like(labels, dtype=torch.bool).index_fill_(0, answered, False)
         labels = torch.where(silent, state.labels, labels)
         if not torch.equal(labels, state.labels):

@@ -14,10 +14,13 @@ from umbel.server.ask import Context
 
 @dataclass(frozen=True)
 class FedAvg(Algorithm[State]):
-    """One model for everyone: the average of what the cohort trained."""
+    """Train one model for everyone: the average of what the cohort trained.
 
-    local: LocalTraining = field(default_factory=LocalTraining)
-    averaging: Averaging = field(default_factory=Averaging)
+    McMahan et al. 2017, Algorithm 1.
+    """
+
+    local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
+    averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def init(self, setup: Setup) -> State:
         return one_model(setup)

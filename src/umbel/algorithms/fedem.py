@@ -10,13 +10,12 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Served, Setup, State, check_no_pull, spread
+from umbel.algorithms.base import Algorithm, Served, Setup, State, check_no_pull
 from umbel.checks import check
 from umbel.client.work import LocalTraining
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
-from umbel.server.answers import TrainedWithMemory
-from umbel.server.ask import Context, mixture_weights, train_mixture
+from umbel.server.ask import Context, Sample, TrainedWithMemory, mixture_weights, train_mixture
 
 
 @dataclass(frozen=True)
@@ -28,20 +27,21 @@ class FedEMState(State):
 
 @dataclass(frozen=True)
 class FedEM(Algorithm[FedEMState]):
-    """Each client's data are a mixture of K components, and so is what it predicts with.
+    """Predict for each client with its own mixture of K models, which are trained together.
 
-    E-step: q_i(k) in proportion to pi_k exp(-loss_k(x_i, y_i)). M-step: pi_k = mean_i q_i(k), and
-    component k is trained on losses weighted by q_i(k), then averaged over the clients by n_i.
-    A client starts from equal weights, and a lost reply leaves them as they were. When served,
-    newcomers included, it takes one E-step, and one M-step of pi alone, with the components as they
-    are; one that does not answer keeps its last weights.
+    FedEM, Marfoq et al. 2021: each client's data are taken for a mixture of K components. E-step:
+    q_i(k) in proportion to pi_k exp(-loss_k(x_i, y_i)). M-step: pi_k = mean_i q_i(k), and component
+    k is trained on losses weighted by q_i(k), then averaged over the clients by n_i. A client
+    starts from equal weights, and a lost reply leaves them as they were. When served, newcomers
+    included, it takes one E-step, and one M-step of pi alone, with the components as they are; one
+    that does not answer keeps its last weights.
     """
 
     former: ClassVar[Mapping[str, str]] = {"num_components": "num_clusters"}
 
-    num_clusters: int = 3  # K, the components
-    local: LocalTraining = field(default_factory=LocalTraining)
-    averaging: Averaging = field(default_factory=Averaging)
+    num_clusters: int = 3  #: K, the components
+    local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
+    averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def __post_init__(self) -> None:
         check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
@@ -67,8 +67,8 @@ class FedEM(Algorithm[FedEMState]):
         labels = weights.argmax(1)
         return Served(Rows(state.models, labels), labels, weights)
 
-    def evidence(self, state: FedEMState) -> Mapping[str, Tensor]:
-        clients = spread(len(state.labels))
+    def evidence(self, state: FedEMState, sample: Sample) -> Mapping[str, Tensor]:
+        clients = sample(len(state.labels))
         return {"clients": clients, "weights": state.weights[clients]}
 
     def _step(self, trained: TrainedWithMemory, ctx: Context) -> Tensor:

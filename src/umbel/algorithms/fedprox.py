@@ -14,11 +14,15 @@ from umbel.server.ask import Context
 
 @dataclass(frozen=True)
 class FedProx(Algorithm[State]):
-    """FedAvg whose clients minimise their loss plus mu/2 |theta - received|^2."""
+    """Train one model for everyone, with a pull of each client towards the model it received.
 
-    mu: float = 0.01
-    local: LocalTraining = field(default_factory=LocalTraining)
-    averaging: Averaging = field(default_factory=Averaging)
+    It is FedAvg whose clients minimise their loss plus mu/2 |theta - received|^2 (Li et al. 2020,
+    Algorithm 2).
+    """
+
+    mu: float = 0.01  #: strength of the pull; 0 is FedAvg
+    local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
+    averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def __post_init__(self) -> None:
         check(self.mu >= 0, "mu", self.mu, "0 or more")

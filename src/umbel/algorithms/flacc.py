@@ -20,14 +20,12 @@ from umbel.algorithms.base import (
     State,
     federate,
     one_model,
-    spread,
 )
 from umbel.checks import UsageError, check
 from umbel.client.work import LocalTraining
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
-from umbel.server.answers import Trained
-from umbel.server.ask import Context, train, train_with_gradient
+from umbel.server.ask import Context, Sample, Trained, train, train_with_gradient
 from umbel.server.clustering import cosine_similarity
 from umbel.summary import in_short
 
@@ -50,24 +48,26 @@ class FLACCState(State):
 class FLACC(Algorithm[FLACCState]):
     """Merge the clients or groups whose updates agree most; then train each group by itself.
 
-    A client's entity is its cluster from the first round on, but until separation all train and
-    use the one global model. A pair of clients that was never in one cohort, or not in the last
-    `memory` rounds, has no similarity: minima and maxima are over the pairs that have one, and a
-    subserver none of whose inner pairs has one puts no bound on its merging. A lost reply leaves
-    what is remembered of the client as it was. A client never asked stays a cluster of its own.
+    Mehta & Shao 2023, Algorithm 1. The number of clusters is found, not given. A client's entity is
+    its cluster from the first round on, but until separation all train and use the one global
+    model. A pair of clients that was never in one cohort, or not in the last `memory` rounds, has
+    no similarity: minima and maxima are over the pairs that have one, and a subserver none of whose
+    inner pairs has one puts no bound on its merging. A lost reply leaves what is remembered of the
+    client as it was. A client never asked stays a cluster of its own.
 
     `best_of` settles what Algorithm 1 leaves open: the arg max of eq. 9 over the pairs that may
     merge (as Fig. 2 shows), or over all, so that a best pair that may not merge blocks the others.
     """
 
-    local: LocalTraining = field(default_factory=LocalTraining)
-    n_merge: int = 2  # merges a round, at most
-    memory: int = 10  # T, in rounds
-    n_sep: int = 10  # rounds without a merge before the entities separate
-    alpha_0: float = 0.0  # eq. 16: the smallest cross-similarity must exceed this
-    similarity: Literal["update", "gradient"] = "update"  # eq. 19, or eq. 8
-    best_of: Literal["admissible", "all"] = "admissible"
-    averaging: Averaging = field(default_factory=Averaging)
+    local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
+    n_merge: int = 2  #: most merges in a round
+    memory: int = 10  #: T, rounds for which a similarity is remembered
+    n_sep: int = 10  #: rounds without a merge before the entities separate
+    alpha_0: float = 0.0  #: eq. 16: the smallest cross-similarity must exceed this
+    #: what similarities are of: eq. 19, or eq. 8
+    similarity: Literal["update", "gradient"] = "update"
+    best_of: Literal["admissible", "all"] = "admissible"  #: the pairs whose best one is merged
+    averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def __post_init__(self) -> None:
         check(self.n_merge >= 1, "n_merge", self.n_merge, "1 or more")
@@ -132,10 +132,10 @@ class FLACC(Algorithm[FLACCState]):
             "separated": float(state.separated),
         }
 
-    def evidence(self, state: FLACCState) -> Mapping[str, Tensor]:
+    def evidence(self, state: FLACCState, sample: Sample) -> Mapping[str, Tensor]:
         if state.separated or not len(state.pairs):
             return {}
-        clients = spread(len(state.labels))
+        clients = sample(len(state.labels))
         place = torch.full_like(state.labels, -1)
         place[clients] = torch.arange(len(clients))
         shown = (place[state.pairs] >= 0).all(1)
@@ -150,19 +150,19 @@ class FLACC(Algorithm[FLACCState]):
         sizes = np.bincount(labels, minlength=len(labels))
         first_best, merges = float("nan"), 0
         for _ in range(self.n_merge):
-            found = _cross_pairs(labels[pairs], state.similarity.numpy(), sizes)
-            if not len(found.smallest):
+            pairs_across = _cross_pairs(labels[pairs], state.similarity.numpy(), sizes)
+            if not len(pairs_across.smallest):
                 break
             if not merges:
-                first_best = float(found.smallest.max())
-            allowed = (found.smallest > self.alpha_0) & (found.potential > 0)
+                first_best = float(pairs_across.smallest.max())
+            allowed = (pairs_across.smallest > self.alpha_0) & (pairs_across.potential > 0)
             candidates = allowed if self.best_of == "admissible" else np.ones_like(allowed)
             if not candidates.any():
                 break
-            best = int(np.where(candidates, found.smallest, -np.inf).argmax())
+            best = int(np.where(candidates, pairs_across.smallest, -np.inf).argmax())
             if not allowed[best]:
                 break
-            into, gone = found.entities[best]
+            into, gone = pairs_across.entities[best]
             labels[labels == gone] = into
             sizes[into], sizes[gone] = sizes[into] + sizes[gone], 0
             merges += 1

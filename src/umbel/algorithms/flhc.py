@@ -18,13 +18,12 @@ from umbel.algorithms.base import (
     State,
     check_num_clusters,
     one_model,
-    spread,
 )
 from umbel.checks import check
 from umbel.client.work import LocalTraining
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging, cluster_mean
-from umbel.server.ask import Context, train
+from umbel.server.ask import Context, Sample, train
 from umbel.server.clustering import agglomerate, check_cut, distances
 
 
@@ -41,23 +40,25 @@ class FLHCState(State):
 
 @dataclass(frozen=True)
 class FLHC(Algorithm[FLHCState]):
-    """FedAvg for `cluster_round` rounds, one clustering of everyone's updates, FedAvg per cluster.
+    """Cluster everyone's updates once, after some rounds of FedAvg; then average within clusters.
 
-    The clustering round moves no model: all clients are asked, whatever the participation, and the
-    clusters start from the joint model that they were sent.
+    FL+HC, Briggs et al. 2020. FedAvg goes on for `cluster_round` rounds. The clustering round moves
+    no model: all clients are asked, whatever the participation, and the clusters start from the
+    joint model that they were sent.
 
     A client that did not answer in that round is served the model of the largest cluster. When it
     is next in a cohort it trains the joint model instead: its update, which is averaged into none,
     places it in the cluster whose mean update is nearest.
     """
 
-    num_clusters: int | None = None  # cut into so many,
-    threshold: float | None = None  # or where clusters are this far apart: exactly one of the two
-    cluster_round: int = 10  # n, the rounds of FedAvg before the clustering round
-    metric: Literal["l1", "l2", "cosine"] = "cosine"
+    num_clusters: int | None = None  #: K; give either this or `threshold`
+    threshold: float | None = None  #: distance at which clusters are kept apart
+    cluster_round: int = 10  #: n, the rounds of FedAvg before the clustering round
+    metric: Literal["l1", "l2", "cosine"] = "cosine"  #: distance between updates
+    #: distance between clusters
     linkage: Literal["complete", "average", "single", "ward"] = "complete"
-    local: LocalTraining = field(default_factory=LocalTraining)
-    averaging: Averaging = field(default_factory=Averaging)
+    local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
+    averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def __post_init__(self) -> None:
         # There is no default: what is far apart depends on the data.
@@ -84,7 +85,7 @@ class FLHC(Algorithm[FLHCState]):
         )
 
     def round(self, state: FLHCState, ctx: Context) -> Flow[FLHCState]:
-        if ctx.round == self.cluster_round:
+        if ctx.round >= self.cluster_round and not len(state.joint):
             return (yield from self._cluster(state, ctx.everyone))
         return (yield from self._train(state, ctx))
 
@@ -96,7 +97,7 @@ class FLHC(Algorithm[FLHCState]):
         apart = distances(update, state.means, self.metric)
         return Assigned(trained.clients, apart, f"{self.metric} distance to the mean update")
 
-    def evidence(self, state: FLHCState) -> Mapping[str, Tensor]:
+    def evidence(self, state: FLHCState, sample: Sample) -> Mapping[str, Tensor]:  # noqa: ARG002
         if not len(state.compared):
             return {}
         return {"clients": state.compared, "distance": state.distance}
@@ -104,22 +105,24 @@ class FLHC(Algorithm[FLHCState]):
     def _cluster(self, state: FLHCState, ctx: Context) -> Flow[FLHCState]:
         """Ask everyone for an update of the one model, and cluster those who answer."""
         trained = yield from train(Rows(state.models, state.labels), ctx, self.local)
+        if not len(trained.clients):
+            return state
         # Buffers such as running statistics say nothing about where a client wants to go.
         rows = trained.update[:, : ctx.layout.num_weights]
-        # Of fewer clients than clusters, each is one.
+        # Fewer clients than clusters are a cluster each.
         number = self.num_clusters and min(self.num_clusters, len(rows))
         apart = distances(rows, rows, self.metric)
-        found = agglomerate(apart, self.linkage, number, self.threshold)
-        sizes = torch.bincount(found)
+        clusters = agglomerate(apart, self.linkage, number, self.threshold)
+        sizes = torch.bincount(clusters)
         placed = torch.zeros_like(state.placed).index_fill(0, trained.clients, True)
         largest = sizes.argmax().expand(ctx.num_clients)
-        shown = spread(len(rows))
+        shown = ctx.sample(len(rows))
         return FLHCState(
             models=state.models.repeat(len(sizes), 1),
-            labels=largest.index_copy(0, trained.clients, found),
+            labels=largest.index_copy(0, trained.clients, clusters),
             placed=placed,
             joint=state.models,
-            means=cluster_mean(rows, found, torch.ones_like(found), len(sizes)),
+            means=cluster_mean(rows, clusters, torch.ones_like(clusters), len(sizes)),
             compared=trained.clients[shown],
             distance=apart[shown][:, shown].float(),
         )

@@ -18,13 +18,12 @@ from umbel.algorithms.base import (
     Setup,
     State,
     check_num_clusters,
-    spread,
 )
 from umbel.checks import check
 from umbel.client.work import JointScore, LocalTraining
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
-from umbel.server.ask import Context, joint_scores, train_jointly
+from umbel.server.ask import Context, Sample, joint_scores, train_jointly
 
 
 @dataclass(frozen=True)
@@ -36,11 +35,11 @@ class JointState(State):
 
 @dataclass(frozen=True)
 class Joint(Algorithm[JointState]):
-    """Each client picks the model by training loss and by agreement with its last move.
+    """Each client picks a model by its training loss and by agreement with the model's last move.
 
-    A client picks the k that maximises lambda S_k - (1 - lambda) L_k (eq. 4), from one mini-batch.
-    In the first round identities are random, and such is the cluster of a client never asked.
-    After a round with an empty cluster, K random clients are given one to each (II-C).
+    Lin et al. 2024. A client picks the k that maximises lambda S_k - (1 - lambda) L_k (eq. 4), from
+    one mini-batch. In the first round identities are random, and such is the cluster of a client
+    never asked. After a round with an empty cluster, K random clients are given one to each (II-C).
 
     `sign` settles eq. 2, which calls a model's last change "the average gradient", although it is
     minus lr times that: "descent" compares it with the client's own step -lr g, "literal" with g,
@@ -48,14 +47,17 @@ class Joint(Algorithm[JointState]):
     weight of lambda depend on the batch size.
     """
 
-    num_clusters: int = 2  # K
-    local: LocalTraining = field(default_factory=lambda: LocalTraining(steps=1))  # eq. 5
-    lam: float = 0.5
-    similarity: Literal["cosine", "euclidean"] = "cosine"  # eq. 3, or minus the distance
-    sign: Literal["descent", "literal"] = "descent"
-    reduction: Literal["mean", "sum"] = "mean"
+    num_clusters: int = 2  #: K
+    #: how clients train (eq. 5)
+    local: LocalTraining = field(default_factory=lambda: LocalTraining(steps=1))
+    lam: float = 0.5  #: lambda, the weight of agreement, in [0, 1]
+    similarity: Literal["cosine", "euclidean"] = "cosine"  #: S: eq. 3, or minus the distance
+    sign: Literal["descent", "literal"] = "descent"  #: which way a client's step points
+    reduction: Literal["mean", "sum"] = "mean"  #: how a mini-batch is summed up
+    #: when empty clusters get clients
     repair: Literal["when-empty", "always", "never"] = "when-empty"
-    averaging: Averaging = field(default_factory=lambda: Averaging("equal"))  # eq. 7
+    #: how updates are averaged (eq. 7)
+    averaging: Averaging = field(default_factory=lambda: Averaging("equal"))
 
     def __post_init__(self) -> None:
         check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
@@ -97,8 +99,12 @@ class Joint(Algorithm[JointState]):
         fit = yield from joint_scores(state.models, state.moves, ctx, self._score(ctx.round))
         return Assigned(fit.clients, -fit.scores, "(1 - lambda) loss - lambda similarity")
 
-    def evidence(self, state: JointState) -> Mapping[str, Tensor]:
-        clients = spread(len(state.labels))
+    def fit(self, state: JointState) -> Tensor:
+        """(M,) minus the score of each client's cluster."""
+        return -state.scores.gather(1, state.labels[:, None])[:, 0]
+
+    def evidence(self, state: JointState, sample: Sample) -> Mapping[str, Tensor]:
+        clients = sample(len(state.labels))
         return {"clients": clients, "scores": state.scores[clients]}
 
     def _given(self, state: JointState, ctx: Context) -> Tensor:

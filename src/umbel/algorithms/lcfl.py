@@ -18,15 +18,13 @@ from umbel.algorithms.base import (
     State,
     check_num_clusters,
     federate,
-    spread,
 )
 from umbel.checks import check
 from umbel.client.layout import Layout
 from umbel.client.work import LocalTraining, MeanLoss
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
-from umbel.server.answers import Trained
-from umbel.server.ask import Context, losses, own_loss, train, train_with_gradient
+from umbel.server.ask import Context, Sample, Trained, losses, own_loss, train, train_with_gradient
 from umbel.server.clusterers import Clusterer, KMedoids, joined, medoids, parted
 from umbel.server.clustering import distances
 from umbel.summary import in_short
@@ -69,32 +67,33 @@ class Warm:
 class LCFL(Algorithm[LCFLState]):
     """Clients train by themselves, judge each other's models, and are clustered by the losses.
 
-    `warm_up` is Algorithm 1 ("local": each client trains alone, in the first round, and clusters
-    start from the average of their members' models) or what the authors' code does ("federated":
-    `warm_up_rounds` of FedAvg; the models are those that clients trained in the last of them,
-    and clusters start from the global model). The clustering round asks all clients, whatever the
-    participation. A client that misses it counts in the largest cluster; when it is first asked
-    later, it warms up too and joins the nearest medoid. A newcomer does the same; as medoids are
-    not asked then, its distances are its own half of eq. 2 or eq. 6.
+    Gu et al. 2024, Algorithm 1. `warm_up` is Algorithm 1 ("local": each client trains alone, in the
+    first round, and clusters start from the average of their members' models) or what the authors'
+    code does ("federated": `warm_up_rounds` of FedAvg; the models are those that clients trained in
+    the last of them, and clusters start from the global model). The clustering round asks all
+    clients, whatever the participation. A client that misses it counts in the largest cluster; when
+    it is first asked later, it warms up too and joins the nearest medoid. A newcomer does the same;
+    as medoids are not asked then, its distances are its own half of eq. 2 or eq. 6.
 
-    Every client gets the models of all others, which is M x M models. With `compared`, only so
-    many clients, drawn at random, are clustered by each other's models; the rest join the nearest
-    medoid when they are first asked, as those do that missed the clustering.
+    Every client gets the models of all others, which is M x M models. With `compared`, only
+    that many clients, drawn at random, are clustered by each other's models; the rest join the
+    nearest medoid when they are first asked, as those do that missed the clustering.
     """
 
     former: ClassVar[Mapping[str, str]] = {"clusterer.num_clusters": "num_clusters"}
 
+    #: how clients train
     local: LocalTraining = field(default_factory=lambda: LocalTraining(lr_decay=0.99))
-    metric: Metric = "loss"  # eq. 2, eq. 6, eq. 1, or one minus a cosine
-    num_clusters: int | None = None  # K, where `clusterer` takes a number; for k-medoids 2
-    clusterer: Clusterer = field(default_factory=KMedoids)
-    warm_up: Literal["local", "federated"] = "local"
-    warm_up_rounds: int = 5  # of the federated warm-up
-    warm_up_training: LocalTraining | None = None  # T iterations alone; default: as `local`
-    start: Literal["common", "own"] = "common"  # where the local warm-up starts
-    compared: int | None = None  # how many clients are clustered at first; default: all
-    max_examples: int | None = None  # judge models on so many examples a client; default: all
-    averaging: Averaging = field(default_factory=Averaging)
+    metric: Metric = "loss"  #: what tells clients apart: eq. 2, eq. 6, eq. 1, or one minus a cosine
+    num_clusters: int | None = None  #: K, where `clusterer` takes a number; for k-medoids 2
+    clusterer: Clusterer = field(default_factory=KMedoids)  #: how distances become clusters
+    warm_up: Literal["local", "federated"] = "local"  #: how clients train before the clustering
+    warm_up_rounds: int = 5  #: rounds of the federated warm-up
+    warm_up_training: LocalTraining | None = None  #: the T iterations alone; None: as `local`
+    start: Literal["common", "own"] = "common"  #: where the local warm-up starts
+    compared: int | None = None  #: clients that are clustered at first; None: all
+    max_examples: int | None = None  #: most examples of a client that judge a model; None: all
+    averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def __post_init__(self) -> None:
         check(self.warm_up_rounds >= 1, "warm_up_rounds", self.warm_up_rounds, "1 or more")
@@ -156,7 +155,7 @@ class LCFL(Algorithm[LCFLState]):
         half = "half of the " if self._by_loss else ""
         return Assigned(clients, distance, f"{half}{self.metric} distance to the medoid")
 
-    def evidence(self, state: LCFLState) -> Mapping[str, Tensor]:
+    def evidence(self, state: LCFLState, sample: Sample) -> Mapping[str, Tensor]:  # noqa: ARG002
         if not len(state.shown):
             return {}
         return {"clients": state.shown, "distance": state.distance}
@@ -183,23 +182,27 @@ class LCFL(Algorithm[LCFLState]):
     def _cluster(self, state: LCFLState, ctx: Context) -> Flow[LCFLState]:
         """Lines 1 to 16."""
         warm = yield from self._warm_up(Rows(state.models, state.labels[ctx.cohort]), ctx)
+        if not len(warm.clients):
+            return state  # the next round tries again
         if self._by_loss:
             judge = MeanLoss(self.max_examples)
             judged = yield from losses(warm.model, ctx.asking(warm.clients), judge)
             # Only clients that have trained and judged can be compared: cross[i, j] = L_i(w_j).
             both = torch.isin(warm.clients, judged.clients)
             warm, cross = warm.pick(both), judged.losses[:, both]
+            if not len(warm.clients):
+                return state
             own = cross.diagonal()
             distance = loss_distance(self.metric, cross, own, own, cross)
         else:
             own = torch.zeros(len(warm.clients), dtype=torch.double)
             distance = self._between(warm.evidence, warm.evidence, ctx.layout)
-        found = self._clusterer(distance, ctx.clustering_seed)
-        middle, shown = medoids(distance, found), spread(len(found))
-        largest = torch.full_like(state.labels, int(torch.bincount(found).argmax()))
+        clusters = self._clusterer(distance, ctx.clustering_seed)
+        middle, shown = medoids(distance, clusters), ctx.sample(len(clusters))
+        largest = torch.full_like(state.labels, int(torch.bincount(clusters).argmax()))
         return LCFLState(
-            models=self._starts(warm, found, ctx.layout),
-            labels=largest.index_copy(0, warm.clients, found),
+            models=self._starts(warm, clusters, ctx.layout),
+            labels=largest.index_copy(0, warm.clients, clusters),
             clustered=True,
             assigned=state.assigned.index_fill(0, warm.clients, True),
             origin=state.origin if self.warm_up == "local" else state.models,
@@ -210,12 +213,12 @@ class LCFL(Algorithm[LCFLState]):
             distance=distance[shown][:, shown].float(),
         )
 
-    def _starts(self, warm: Warm, found: Tensor, layout: Layout) -> Tensor:
+    def _starts(self, warm: Warm, clusters: Tensor, layout: Layout) -> Tensor:
         """The models (K, P) that the clusters start from."""
-        count = int(found.max()) + 1
+        count = int(clusters.max()) + 1
         if self.warm_up == "local":
-            return self.averaging.step(warm.model, found, warm.num_examples, count, layout)
-        everyone = torch.zeros_like(found)
+            return self.averaging.step(warm.model, clusters, warm.num_examples, count, layout)
+        everyone = torch.zeros_like(clusters)
         mean = self.averaging.step(warm.model, everyone, warm.num_examples, 1, layout)
         return mean.repeat(count, 1)
 

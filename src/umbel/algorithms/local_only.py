@@ -14,9 +14,12 @@ from umbel.server.ask import Context, train
 
 @dataclass(frozen=True)
 class LocalOnly(Algorithm[State]):
-    """Clients train alone: the same rounds, cohorts and local epochs, but nothing is averaged."""
+    """Train every client by itself: the floor of a comparison, with nothing averaged.
 
-    local: LocalTraining = field(default_factory=LocalTraining)
+    Rounds, cohorts and local epochs are those of the other methods.
+    """
+
+    local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
 
     def init(self, setup: Setup) -> State:
         everyone = torch.arange(setup.num_clients)

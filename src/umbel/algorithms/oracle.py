@@ -16,10 +16,13 @@ from umbel.server.ask import Context
 
 @dataclass(frozen=True)
 class Oracle(Algorithm[State]):
-    """FedAvg within the planted groups, which no real server knows."""
+    """Average within the planted groups, which no real server knows: the ceiling of a comparison.
 
-    local: LocalTraining = field(default_factory=LocalTraining)
-    averaging: Averaging = field(default_factory=Averaging)
+    A run on a federation without planted groups raises `UsageError` before its first round.
+    """
+
+    local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
+    averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def init(self, setup: Setup) -> State:
         check(setup.groups is not None, "scenario", "no planted groups", "one that plants them")

@@ -20,13 +20,12 @@ from umbel.algorithms.base import (
     check_num_clusters,
     federate,
     one_model,
-    spread,
 )
 from umbel.checks import check
 from umbel.client.work import LocalTraining
 from umbel.flow import Flow
 from umbel.server.aggregation import Averaging
-from umbel.server.ask import Context, principal_vectors
+from umbel.server.ask import Context, Sample, principal_vectors
 from umbel.server.clustering import agglomerate, check_cut, orthonormal_bases, principal_angles
 
 
@@ -38,25 +37,26 @@ class PACFLState(State):
 
 @dataclass(frozen=True)
 class PACFL(Algorithm[PACFLState]):
-    """Clients whose data lie in like subspaces are clustered before training; then FedAvg in each.
+    """Cluster clients before training by the subspaces of their data; then average within clusters.
 
-    In round 0 everyone is asked, whatever the participation, for the p leading left singular
-    vectors of its data (of each class with `per_class`, as in the authors' code). The server
-    clusters the smallest principal angles between their spans (eq. 3), or the sums of all (eq. 4).
+    Vahidian et al. 2023, Algorithm 1. In round 0 everyone is asked, whatever the participation, for
+    the p leading left singular vectors of its data (of each class with `per_class`, as in the
+    authors' code). The server clusters the smallest principal angles between their spans (eq. 3),
+    or the sums of all (eq. 4).
 
     A client that did not answer is served the model of the largest cluster, and trains none. When
     it is next in a cohort it is asked for its vectors again, and joins the cluster to whose members
     its angles are smallest in the mean.
     """
 
-    num_clusters: int | None = None  # cut into so many,
-    threshold: float | None = None  # or at this many degrees: exactly one of the two
-    num_vectors: int = 3  # p
-    per_class: bool = False
-    angle: Literal["smallest", "sum"] = "smallest"
-    linkage: Literal["complete", "average", "single"] = "average"
-    local: LocalTraining = field(default_factory=LocalTraining)
-    averaging: Averaging = field(default_factory=Averaging)
+    num_clusters: int | None = None  #: K; give either this or `threshold`
+    threshold: float | None = None  #: angle in degrees at which clusters are kept apart
+    num_vectors: int = 3  #: p, vectors that a client sends
+    per_class: bool = False  #: whether it sends p of each class
+    angle: Literal["smallest", "sum"] = "smallest"  #: how angles make a distance
+    linkage: Literal["complete", "average", "single"] = "average"  #: distance between clusters
+    local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
+    averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def __post_init__(self) -> None:
         # There is no default: what is far apart depends on the data.
@@ -78,7 +78,7 @@ class PACFL(Algorithm[PACFLState]):
         )
 
     def round(self, state: PACFLState, ctx: Context) -> Flow[PACFLState]:
-        if ctx.round == 0:
+        if not state.placed.any():
             state = yield from self._cluster(state, ctx.everyone)
         else:
             state = yield from self._admit(state, ctx)
@@ -92,28 +92,30 @@ class PACFL(Algorithm[PACFLState]):
         angles = self._to_clusters(state, orthonormal_bases(sent.vectors))
         return Assigned(sent.clients, angles, "mean angle to members in degrees")
 
-    def evidence(self, state: PACFLState) -> Mapping[str, Tensor]:
+    def evidence(self, state: PACFLState, sample: Sample) -> Mapping[str, Tensor]:
         placed = torch.nonzero(state.placed)[:, 0]
         if not len(placed):
             return {}
-        clients = placed[spread(len(placed))]
+        clients = placed[sample(len(placed))]
         bases = state.bases[clients]
         return {"clients": clients, "distance": principal_angles(bases, bases, self.angle).float()}
 
     def _cluster(self, state: PACFLState, ctx: Context) -> Flow[PACFLState]:
         """Before training: everyone's subspace, their angles, and a model for each cluster."""
         sent = yield from principal_vectors(ctx, self.num_vectors, self.per_class)
+        if not len(sent.clients):
+            return state
         bases = orthonormal_bases(sent.vectors)
-        # Of fewer clients than clusters, each is one.
+        # Fewer clients than clusters are a cluster each.
         number = self.num_clusters and min(self.num_clusters, len(bases))
         angles = principal_angles(bases, bases, self.angle)
-        found = agglomerate(angles, self.linkage, number, self.threshold)
-        sizes = torch.bincount(found)
+        clusters = agglomerate(angles, self.linkage, number, self.threshold)
+        sizes = torch.bincount(clusters)
         largest = sizes.argmax().expand(ctx.num_clients)
         everyones = bases.new_zeros(ctx.num_clients, *bases.shape[1:])
         return PACFLState(
             models=state.models.repeat(len(sizes), 1),
-            labels=largest.index_copy(0, sent.clients, found),
+            labels=largest.index_copy(0, sent.clients, clusters),
             placed=state.placed.index_fill(0, sent.clients, True),
             bases=everyones.index_copy(0, sent.clients, bases),
         )

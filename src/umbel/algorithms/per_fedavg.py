@@ -18,28 +18,31 @@ from umbel.server.ask import Context, train, train_summed
 
 @dataclass(frozen=True)
 class PerFedAvg(Algorithm[State]):
-    """One global model, trained to be good after a gradient step on a client's own data.
+    """Train one global model to be good after a gradient step on a client's own data.
 
-    Clients descend F_i(w) = f_i(w - alpha grad f_i(w)) for the mini-batches of `local`,
-    whose learning rate is beta: w <- w - beta (I - alpha H_i(w)) grad f_i(w - alpha grad f_i(w)),
-    every factor from a mini-batch of its own; the server takes the mean. When served, newcomers
-    included, a client adapts the global model by `served_steps` gradient steps on all its training
-    examples; one that does not answer uses the global model. All clients are in one cluster.
+    Fallah et al. 2020, Algorithm 1. Clients descend F_i(w) = f_i(w - alpha grad f_i(w)) for the
+    mini-batches of `local`, whose learning rate is beta: w <- w - beta (I - alpha H_i(w)) grad
+    f_i(w - alpha grad f_i(w)), every factor from a mini-batch of its own; the server takes the
+    mean. When served, newcomers included, a client adapts the global model by `served_steps`
+    gradient steps on all its training examples; one that does not answer uses the global model. All
+    clients are in one cluster.
     """
 
-    alpha: float = 0.01  # the inner learning rate
-    variant: Variant = (
-        "exact"  # of the paper's, "first-order" and "hessian-free" are the cheap ones
-    )
-    delta: float = 0.001  # of "hessian-free", half the distance of the two gradients, over |v|
-    served_steps: int = 1
+    alpha: float = 0.01  #: the learning rate of the inner step
+    #: how the Hessian's term is found; "first-order" and "hessian-free" are the paper's cheap ways
+    variant: Variant = "exact"
+    delta: float = 0.001  #: of "hessian-free": half the distance of the two gradients, over |v|
+    served_steps: int = 1  #: gradient steps by which a client adapts the model
+    #: how clients train; `lr` is the paper's beta
     local: LocalTraining = field(default_factory=lambda: LocalTraining(lr=0.001))
+    #: how updates are averaged
     averaging: Averaging = field(default_factory=lambda: Averaging("equal"))
 
     def __post_init__(self) -> None:
         check(self.alpha > 0, "alpha", self.alpha, "more than 0")
         check(self.delta > 0, "delta", self.delta, "more than 0")
-        check(self.served_steps >= 1, "served_steps", self.served_steps, "1 or more")
+        steps = self.served_steps
+        check(1 <= steps <= 1_000_000, "served_steps", steps, "in 1 to 1,000,000")
         check_no_pull(self.local)
 
     def init(self, setup: Setup) -> State:

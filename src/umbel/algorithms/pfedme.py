@@ -26,25 +26,29 @@ class PFedMeState(State):
 
 @dataclass(frozen=True)
 class PFedMe(Algorithm[PFedMeState]):
-    """A personal model a client, held near one global model that all clients train.
+    """Train a personal model for each client, held near one global model that all of them train.
 
-    On each mini-batch theta_i takes K steps towards argmin f_i(theta) + lambda/2 |theta - w_i|^2,
-    then w_i <- w_i - eta lambda (w_i - theta_i). Server: w <- (1 - beta) w + beta mean w_i.
-    eta is the learning rate of `local`, whose mini-batches are the R local rounds. Only the cohort
-    trains, where Algorithm 1 has all clients train and a sample of them sent: the global model is
-    the same, and the others keep their last personal model. One never asked uses the global model.
+    Dinh et al. 2020, Algorithm 1. On each mini-batch theta_i takes K steps towards argmin
+    f_i(theta) + lambda/2 |theta - w_i|^2, then w_i <- w_i - eta lambda (w_i - theta_i). Server: w
+    <- (1 - beta) w + beta mean w_i. eta is the learning rate of `local`, whose mini-batches are the
+    R local rounds. Only the cohort trains, where Algorithm 1 has all clients train and a sample of
+    them sent: the global model is the same, and the others keep their last personal model. One
+    never asked uses the global model.
     """
 
-    pull: float = 15.0  # lambda
-    personal_steps: int = 5  # K
-    personal_lr: float = 0.09
-    beta: float = 1.0  # above 1, the server goes further than the mean
+    pull: float = 15.0  #: lambda, strength of the pull to the global model
+    personal_steps: int = 5  #: K, steps on each mini-batch
+    personal_lr: float = 0.09  #: learning rate of those steps
+    beta: float = 1.0  #: above 1, the server goes further than the mean
+    #: how clients train
     local: LocalTraining = field(default_factory=lambda: LocalTraining(lr=0.005))
+    #: how updates are averaged
     averaging: Averaging = field(default_factory=lambda: Averaging("equal"))
 
     def __post_init__(self) -> None:
         check(self.pull > 0, "pull", self.pull, "more than 0")
-        check(self.personal_steps >= 1, "personal_steps", self.personal_steps, "1 or more")
+        steps = self.personal_steps
+        check(1 <= steps <= 1_000_000, "personal_steps", steps, "in 1 to 1,000,000")
         check(self.personal_lr > 0, "personal_lr", self.personal_lr, "more than 0")
         check(self.beta > 0, "beta", self.beta, "more than 0")
         check_no_pull(self.local)

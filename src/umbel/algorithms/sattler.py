@@ -10,14 +10,14 @@ from typing import Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from umbel.algorithms.base import Algorithm, Known, Setup, State, one_model, spread
+from umbel.algorithms.base import Algorithm, Known, Setup, State, one_model
 from umbel.checks import check
 from umbel.client.work import Gradient, LocalTraining
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
-from umbel.server.answers import Gradients, Trained
-from umbel.server.ask import Context, gradients, train
+from umbel.server.ask import Context, Gradients, Sample, Trained, gradients, train
 from umbel.server.clustering import agglomerate, cosine_similarity
 
 
@@ -30,31 +30,35 @@ class SattlerState(State):
     mean_norm: float  # |weighted mean delta| in the cluster of that client
     compared: Tensor  # (N,) clients of whom is known, from the last round with a settled cluster,
     similarity: Tensor  # (N, N) how alike their directions were
+    sibling: Tensor  # (M,) the other half, for a client that missed the last split; else -1
+    headings: Tensor  # (K, W) where each half went when it was cut off, 0 before that
 
 
 @dataclass(frozen=True)
 class Sattler(Algorithm[SattlerState]):
-    """FedAvg in each cluster; one that has settled although its clients disagree is cut in two.
+    """Average within clusters, and halve a cluster that has settled while its clients disagree.
 
-    A cluster is split when |weighted mean delta| < eps_1 and max |delta_i| > eps_2, and, with
-    `gamma_max`, if sqrt((1 - max cross-similarity) / 2) > gamma_max. Everyone takes part in every
-    round. With `send` "gradient" a round is one gradient step, as Kim et al. 2024 run it, and the
-    norms and cosines are of gradients.
+    Sattler et al. 2020; Kim et al. 2024 call it MADMO. A cluster is split when |weighted mean
+    delta| < eps_1 and max |delta_i| > eps_2, and, with `gamma_max`, if sqrt((1 - max
+    cross-similarity) / 2) > gamma_max. Everyone takes part in every round. With `send` "gradient" a
+    round is one gradient step, as Kim et al. 2024 run it, and the norms and cosines are of
+    gradients.
 
     The cluster takes its step first, then both halves go on from its model. Only those who
-    answered judge the split: a member that did not answer stays with the larger half, which keeps
-    the cluster's number (on a tie, the half of the first client).
+    answered judge the split; the larger half keeps the cluster's number (on a tie, the half of the
+    first client). A member that did not answer stays with it until its next answer, which places it
+    in the half whose mean direction at the split is more like its own, and is in no average.
     """
 
-    local: LocalTraining = field(default_factory=LocalTraining)
-    eps_1: float = 0.4
-    eps_2: float = 1.6
-    from_round: int = 20  # no split before this round, counted from 0
-    gamma_max: float | None = None  # how far apart the halves must be; None: no such test
-    linkage: Literal["complete", "single"] = "complete"  # the authors' code, or their Algorithm 1
-    send: Literal["update", "gradient"] = "update"
-    gradient: Gradient = field(default_factory=Gradient)  # what is sent with "gradient"
-    averaging: Averaging = field(default_factory=Averaging)
+    local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
+    eps_1: float = 0.4  #: a mean update shorter than this has settled
+    eps_2: float = 1.6  #: a client's update longer than this disagrees
+    from_round: int = 20  #: no split before this round, counted from 0
+    gamma_max: float | None = None  #: how far apart the halves must be; None: no such test
+    linkage: Literal["complete", "single"] = "complete"  #: the authors' code, or their Algorithm 1
+    send: Literal["update", "gradient"] = "update"  #: what clients send
+    gradient: Gradient = field(default_factory=Gradient)  #: what is sent with `send` "gradient"
+    averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def __post_init__(self) -> None:
         check(self.eps_1 > 0, "eps_1", self.eps_1, "more than 0")
@@ -70,9 +74,16 @@ class Sattler(Algorithm[SattlerState]):
     def init(self, setup: Setup) -> SattlerState:
         _check_participation(setup.participation)
         first = one_model(setup)
-        nobody = first.labels[:0]
         return SattlerState(
-            first.models, first.labels, 0, 0.0, 0.0, nobody, first.models.new_zeros(0, 0)
+            models=first.models,
+            labels=first.labels,
+            splits=0,
+            max_norm=0.0,
+            mean_norm=0.0,
+            compared=first.labels[:0],
+            similarity=first.models.new_zeros(0, 0),
+            sibling=torch.full_like(first.labels, -1),
+            headings=first.models.new_zeros(1, setup.layout.num_weights),
         )
 
     def round(self, state: SattlerState, ctx: Context) -> Flow[SattlerState]:
@@ -84,7 +95,12 @@ class Sattler(Algorithm[SattlerState]):
         else:
             answer = yield from gradients(theta, ctx, self.gradient)
             rows, scale = answer.gradient, -self.local.at_round(ctx.round).lr
-        labels, counts = state.labels[answer.clients], answer.num_examples
+        clients, counts = answer.clients, answer.num_examples
+        late = state.sibling[clients] >= 0
+        if late.any():
+            state = _place(state, clients[late], rows[late, : ctx.layout.num_weights])
+            clients, counts, rows = clients[~late], counts[~late], rows[~late]
+        labels = state.labels[clients]
         step = self.averaging.step(rows, labels, counts, len(state.models), ctx.layout)
         # A cluster settles by its own mean, whatever parameters it shares with others.
         alone = replace(self.averaging, shared=())
@@ -95,7 +111,7 @@ class Sattler(Algorithm[SattlerState]):
         state = _note_norms(state, labels, rows, mean)
         if ctx.round < self.from_round:
             return state
-        return self._split(state, answer.clients, rows, mean)
+        return self._split(state, ctx, clients, rows, mean)
 
     def measure(self, state: SattlerState) -> Mapping[str, float]:
         return {
@@ -104,16 +120,19 @@ class Sattler(Algorithm[SattlerState]):
             "mean_norm": state.mean_norm,
         }
 
-    def evidence(self, state: SattlerState) -> Mapping[str, Tensor]:
+    def evidence(self, state: SattlerState, sample: Sample) -> Mapping[str, Tensor]:  # noqa: ARG002
         if not len(state.compared):
             return {}
         return {"clients": state.compared, "similarity": state.similarity}
 
     def _split(
-        self, state: SattlerState, clients: Tensor, rows: Tensor, mean: Tensor
+        self, state: SattlerState, ctx: Context, clients: Tensor, rows: Tensor, mean: Tensor
     ) -> SattlerState:
         """Cut every cluster that may be cut, by the directions `rows` (N, W) of its clients."""
         labels, models = state.labels.clone(), [state.models]
+        sibling = state.sibling.clone()
+        # Checkpoints of earlier versions have none.
+        headings = _rows(state.headings, len(state.models), rows.shape[1])
         num_clusters, considered = len(state.models), False
         for cluster in range(num_clusters):
             here = state.labels[clients] == cluster
@@ -123,13 +142,25 @@ class Sattler(Algorithm[SattlerState]):
             considered = True
             leaving = self._bipartition(directions)
             if leaving.any():
-                labels[members[leaving]] = num_clusters + len(models) - 1
+                new = num_clusters + len(models) - 1
+                absent = (labels == cluster).index_fill(0, members, False)
+                labels[members[leaving]], sibling[absent] = new, new
                 models.append(state.models[cluster : cluster + 1])
+                headings = _rows(headings, new + 1, rows.shape[1])
+                headings[cluster] = directions[~leaving].mean(0)
+                headings[new] = directions[leaving].mean(0)
         if considered:
-            shown = spread(len(clients))
+            shown = ctx.sample(len(clients))
             alike = cosine_similarity(rows[shown]).float()
             state = replace(state, compared=clients[shown], similarity=alike)
-        return replace(state, models=torch.cat(models), labels=labels, splits=len(models) - 1)
+        return replace(
+            state,
+            models=torch.cat(models),
+            labels=labels,
+            splits=len(models) - 1,
+            sibling=sibling,
+            headings=headings,
+        )
 
     def _may_split(self, directions: Tensor, mean: Tensor) -> bool:
         """Whether the cluster as a whole has settled, and some client has not."""
@@ -155,8 +186,29 @@ def _check_participation(participation: float) -> None:
     check(participation == 1, "participation", participation, expected)
 
 
+def _place(state: SattlerState, clients: Tensor, rows: Tensor) -> SattlerState:
+    """Clients (N,) that missed a split join the half that their directions (N, W) are more like."""
+    stay, leave = state.labels[clients], state.sibling[clients]
+    toward = [F.cosine_similarity(rows, state.headings[half]) for half in (stay, leave)]
+    labels = torch.where(toward[1] > toward[0], leave, stay)
+    return replace(
+        state,
+        labels=state.labels.index_copy(0, clients, labels),
+        sibling=state.sibling.index_fill(0, clients, -1),
+    )
+
+
+def _rows(table: Tensor, rows: int, columns: int) -> Tensor:
+    """A copy of the table (K, columns) with this many rows, those that it lacks filled with 0."""
+    longer = table.new_zeros(rows, columns)
+    longer[: len(table)] = table
+    return longer
+
+
 def _note_norms(state: SattlerState, labels: Tensor, rows: Tensor, mean: Tensor) -> SattlerState:
     """What eps_1 and eps_2 are to be compared with."""
+    if not len(rows):
+        return replace(state, splits=0)
     norms = rows.norm(dim=1)
     farthest = norms.argmax()
     mean_norm = mean[labels[farthest]].norm()

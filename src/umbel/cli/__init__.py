@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import logging
 import sys
-from pathlib import Path
 
 import click
 
-from umbel.checks import QuorumError, UsageError
+from umbel.checks import QuorumError, UsageError, check, lacking, printable
 from umbel.cli.lazy import LazyGroup, Place
+from umbel.runs.durable import FULL
 from umbel.version import __version__
 
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
+
+LONGEST = 1_000
+"""Characters of a message."""
 
 CLUSTERS = Place("umbel.cli.looking", "estimate_clusters", "Estimate how many clusters there are.")
 
@@ -48,31 +51,54 @@ def app(verbose: bool) -> None:
     from rich.logging import RichHandler
 
     handler = RichHandler(console=Console(stderr=True), show_path=False)
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[handler])
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    handler.setFormatter(Plain("%(message)s"))
     # Only the package's own logger: libraries such as an HTTP client note a line a request.
     logging.getLogger("umbel").setLevel(logging.INFO if verbose else logging.WARNING)
 
 
+class Plain(logging.Formatter):
+    """Lines of a log, in which names of clients and reasons of theirs do nothing to a terminal."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record), "\n")
+
+
 def main() -> None:
     """Run the command line: bad input is one line and exit status 2."""
-    sys.path.append(str(Path.cwd()))  # methods and scenarios of the user's, as "module:Name"
     try:
+        for argument in sys.argv[1:]:
+            expected = lacking(argument)
+            check(expected is None, "argument", argument, str(expected))
         status = app.main(prog_name="umbel", standalone_mode=False)
     except click.ClickException as error:
-        error.show()
-        status = error.exit_code
+        status = refused(_said(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("stopped", err=True)
-        status = INTERRUPTED
+        status = refused("stopped", INTERRUPTED)
     except UsageError as error:
-        click.echo(f"umbel: {error}", err=True)
-        status = BAD_INPUT
+        status = refused(f"umbel: {error}", BAD_INPUT)
     except OSError as error:
-        named = error.filename is not None and error.strerror is not None
-        message = f"{error.filename}: {error.strerror}" if named else error
-        click.echo(f"umbel: {message}", err=True)
-        status = BAD_INPUT
+        full = error.errno in FULL
+        named = (error.filename is not None or full) and error.strerror is not None
+        where = error.filename or "standard output"  # files are named
+        message = f"{where}: {error.strerror}" if named else error
+        status = refused(f"umbel: {message}", FAILED if full else BAD_INPUT)
     except QuorumError as error:
-        click.echo(f"umbel: {error}", err=True)
-        status = FAILED
+        status = refused(f"umbel: {error}", FAILED)
+    except MemoryError as error:
+        status = refused(f"umbel: there is not enough memory: {error}", FAILED)
     sys.exit(status)
+
+
+def _said(error: click.ClickException) -> str:
+    """What is wrong with the arguments, and where to read of them."""
+    where = getattr(error, "ctx", None)
+    help_ = f"; see {where.command_path} --help" if where is not None else ""
+    return f"umbel: {error.format_message().removesuffix('.')}{help_}"
+
+
+def refused(message: str, status: int) -> int:
+    """Say it in one line on standard error, whatever is in it, and return the status."""
+    line = printable(message)
+    click.echo(line if len(line) <= LONGEST else f"{line[:LONGEST]} ...", err=True)
+    return status

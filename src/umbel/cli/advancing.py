@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
 
-from umbel.checks import DivergedError, QuorumError, UsageError
+from umbel.checks import DivergedError, InUseError, QuorumError, UsageError
 from umbel.cli.looking import how_far
+from umbel.cli.printing import say
 from umbel.cli.progress import progress
 from umbel.data.sources import Sources
+from umbel.runs.durable import FULL
 from umbel.runs.execution import execute, execute_together
 from umbel.runs.folder import RunFolder
 
@@ -24,11 +26,11 @@ def advance(
     """Do the rounds that are left, showing how it goes."""
     experiment, path = folder.experiment, folder.path
     if folder.finished:
-        click.echo(f"{path}: finished already: {how_far(folder)}", err=to_stderr)
+        say(f"{path}: finished already: {how_far(folder)}", err=to_stderr)
         return
     title = f"{experiment.name} seed {experiment.seed}"
     with (
-        resumable(f"umbel resume {path}"),
+        resumable(f"umbel resume {path}", [folder]),
         progress(title, experiment.rounds, lines, to_stderr) as report,
     ):
         for record in execute(folder, sources):
@@ -48,19 +50,19 @@ def advance_together(
     experiment = folders[0].experiment
     title = f"{experiment.name} seeds {seeds}"
     with (
-        resumable("the same command"),
+        resumable("the same command", folders),
         progress(title, experiment.rounds, lines, to_stderr) as report,
     ):
         return execute_together(folders, sources, report)
 
 
 @contextmanager
-def resumable(command: str) -> Iterator[None]:
+def resumable(command: str, folders: Sequence[RunFolder] = ()) -> Iterator[None]:
     """Say how to go on where something ends the runs."""
     try:
         yield
     except KeyboardInterrupt:
-        click.echo(f"stopped; go on with: {command}", err=True)
+        say(f"stopped; go on with: {command}", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
     except DivergedError as error:
         how = "run it again with another --set algorithm.local.lr=..."
@@ -68,6 +70,30 @@ def resumable(command: str) -> Iterator[None]:
     except QuorumError as error:
         kept = "limits and faults stay as they are: for others choose another --runs-dir or name"
         raise QuorumError(f"{error}; {kept}; go on with: {command}") from None
+    except OSError as error:
+        if error.errno not in FULL or not any(folder.begun for folder in folders):
+            raise
+        how = f"{error.strerror}; make room, and go on with: {command}"
+        raise OSError(error.errno, how, error.filename) from None
+
+
+@contextmanager
+def nothing_left_of(folders: Sequence[RunFolder]) -> Iterator[None]:
+    """Where runs are refused before their first round, the disk is as it was."""
+    paths = [path for folder in folders for path in (folder.path, *folder.path.parents)]
+    new = {path for path in paths if not path.exists()}
+    try:
+        yield
+    except InUseError:
+        raise
+    except (UsageError, OSError, MemoryError):
+        for folder in folders:
+            with suppress(OSError):  # it may be none
+                folder.discard_if_not_begun()
+        for path in sorted(new, key=lambda path: len(path.parts), reverse=True):
+            with suppress(OSError):  # not empty: others have written there
+                path.rmdir()
+        raise
 
 
 @contextmanager
@@ -76,5 +102,7 @@ def writing_to(runs_dir: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno in FULL:
+            raise
         why = f"a folder to write in: {error.strerror or error}"
         raise UsageError(f"--runs-dir: {str(runs_dir)!r} is not {why}") from None

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from umbel.cli.completing import complete_runs
-from umbel.cli.options import data_dir_option
+from umbel.cli.options import data_dir_option, no_import_option
 
 until_option = click.option(
     "--until",
@@ -28,11 +28,14 @@ rounds_option = click.option(
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_runs)
 @data_dir_option
-def finish(run: Path, data_dir: Path | None) -> None:
+@no_import_option
+def finish(run: Path, data_dir: Path | None, no_import: bool) -> None:
     """End a RUN with the rounds that are done: write its models and clusters."""
+    from umbel.cli.importing import allow_rounds
     from umbel.cli.looking import print_run
     from umbel.runs import saving
     from umbel.runs.folder import RunFolder
 
+    allow_rounds(RunFolder.open(run), no_import)
     saving.finish(run, data_dir=data_dir)
     print_run(RunFolder.open(run))

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import click
-
 from umbel.checks import InUseError, UsageError
-from umbel.cli.advancing import advance, advance_together, resumable, writing_to
+from umbel.cli.advancing import (
+    advance,
+    advance_together,
+    nothing_left_of,
+    resumable,
+    writing_to,
+)
+from umbel.cli.printing import say
 from umbel.data.sources import Sources
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import experiments_in
-from umbel.runs.sweep import parts_of, sweep
-from umbel.words import counted
+from umbel.runs.strangers import strangers_in
+from umbel.runs.sweep import parts_of, sweep, values_of
+from umbel.runs.tables import load_table, parse_setting
+from umbel.summary import counted
 
 LINES = 4
 """Progress lines for a run where output is not a terminal."""
@@ -25,15 +32,23 @@ def sweeps_in(source: Path, settings: Sequence[str]) -> list[Experiment]:
 
     Raises `UsageError` for a setting with several values that none of them has.
     """
-    found = [sweep(file, settings) for file in experiments_in(source)]
-    nowhere = set.intersection(*(set(each.lacking) for each in found))
+    sweeps = [sweep(file, settings) for file in experiments_in(source)]
+    nowhere = set.intersection(*(set(each.lacking) for each in sweeps))
     for path in sorted(nowhere):
         raise UsageError(f"--set {path}: unknown key: no experiment of {source.name} has it")
-    for each in found:
+    for each in sweeps:
         for path in each.lacking:
             base = parts_of(each.experiments[0].name)[0]
-            click.echo(f"{base}: has no {path}, and runs without it", err=True)
-    return [experiment for each in found for experiment in each.experiments]
+            say(f"{base}: has no {path}, and runs without it", err=True)
+    return [experiment for each in sweeps for experiment in each.experiments]
+
+
+def strangers_named(source: Path, settings: Sequence[str]) -> Iterator[str]:
+    """The code outside umbel that the experiments of a folder, or the settings over them, name."""
+    for file in experiments_in(source):
+        yield from strangers_in(load_table(file))
+    for value in (value for setting in settings for value in values_of(setting)):
+        yield from strangers_in(parse_setting(value))
 
 
 def make_all(
@@ -43,14 +58,14 @@ def make_all(
 
     A run that another process is making is left to it, and looked at again at the end.
     """
-    busy = [found for group in groups if (found := _make(group, runs_dir, sources, quiet))]
+    busy = [left for group in groups if (left := _make(group, runs_dir, sources, quiet))]
     while busy:
         count = counted(sum(map(len, busy)), "run")
         first = RunFolder.of(runs_dir, busy[0][0])
-        click.echo(f"waiting for {count} of another process: {first.path}", err=True)
+        say(f"waiting for {count} of another process: {first.path}", err=True)
         with resumable("the same command"), first.locked(patiently=True):
             pass
-        busy = [found for group in busy if (found := _make(group, runs_dir, sources, quiet))]
+        busy = [left for group in busy if (left := _make(group, runs_dir, sources, quiet))]
     # Another command may have made a run of this name, with other settings, in the meantime.
     return [RunFolder.begin(runs_dir, seeded) for group in groups for seeded in group]
 
@@ -59,6 +74,14 @@ def _make(
     group: Sequence[Experiment], runs_dir: Path, sources: Sources, quiet: bool
 ) -> list[Experiment]:
     """Make the runs of experiments that differ in their seed, except those of other processes."""
+    with nothing_left_of([RunFolder.of(runs_dir, seeded) for seeded in group]):
+        return _made(group, runs_dir, sources, quiet)
+
+
+def _made(
+    group: Sequence[Experiment], runs_dir: Path, sources: Sources, quiet: bool
+) -> list[Experiment]:
+    """Make them, and return those that other processes are making."""
     folders: list[RunFolder] = []
     busy: list[Experiment] = []
     for seeded in group:
@@ -79,5 +102,5 @@ def _make(
         try:
             advance(folder, sources, LINES, quiet)
         except InUseError:
-            busy.append(folder.experiment)
+            busy.append(folder.runnable)
     return busy

@@ -18,9 +18,9 @@ def offering(names: Callable[[], Iterable[str]], otherwise: str | None = None) -
     """Completes names; where none starts so, files ("file") or folders ("dir")."""
 
     def complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        found = [CompletionItem(name) for name in names() if name.startswith(incomplete)]
-        if found or otherwise is None:
-            return found
+        offered = [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+        if offered or otherwise is None:
+            return offered
         return [CompletionItem(incomplete, type=otherwise)]
 
     return complete

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from umbel.checks import check
-from umbel.runs.budget import reaches
+from umbel.runs.budget import first_round
 from umbel.runs.rows import Table, Value
 from umbel.runs.run_tables import OF_A_RUN, Results
 
 
 def rounds_of(at: str, most: int) -> list[int]:
-    """The rounds that a list such as 5,10,30 names, of a run with so many."""
+    """Return the rounds that a list such as 5,10,30 names, in a run of this length."""
     numbers = at.replace(" ", "").split(",")
-    check(all(map(str.isdecimal, numbers)), "--at", at, "of the form 5,10,30")
+    fine = all(number.isdecimal() and len(number) < 19 for number in numbers)
+    check(fine, "--at", at, "of the form 5,10,30")
     for number in map(int, numbers):
         check(1 <= number <= most, "--at", number, f"a round of the run: 1 to {most}")
     return [int(number) for number in numbers]
@@ -20,27 +21,27 @@ def rounds_of(at: str, most: int) -> list[int]:
 def goal_of(reach: str) -> tuple[str, float]:
     """The measure and the value that a text such as purity=0.9 names."""
     measure, _, goal = reach.partition("=")
-    check(goal.replace(".", "", 1).isdecimal(), "--reach", reach, "of the form purity=0.9")
+    fine = goal.replace(".", "", 1).isdecimal() and len(goal) < 19
+    check(fine, "--reach", reach, "of the form purity=0.9")
     return measure, float(goal)
 
 
-def course_rows(found: Results, at: str | None, reach: str | None) -> Table:
+def course_rows(results: Results, at: str | None, reach: str | None) -> Table:
     """The rounds that are asked for; or, of each run, the first that reached a goal."""
-    rows = list(found.rounds)
+    rows = list(results.rounds)
     if at is not None:
         wanted = rounds_of(at, max((row["round"] for row in rows), default=0))
         rows = [row for row in rows if row["round"] in wanted]
     if reach is None:
-        return Table.of(rows, found.rounds.columns)
+        return Table.of(rows, results.rounds.columns)
     measure, goal = goal_of(reach)
-    known = [name for name in found.rounds.columns if name not in OF_A_RUN]
+    known = [name for name in results.rounds.columns if name not in OF_A_RUN]
     check(measure in known, "--reach", measure, f"any of {', '.join(known)}")
-    first: dict[str, Value] = {}
+    values: dict[str, list[tuple[int, Value]]] = {run["folder"]: [] for run in results.runs}
     for row in rows:
-        if row[measure] is not None and reaches(measure, row[measure], goal):
-            first.setdefault(row["folder"], row["round"])
+        values[row["folder"]].append((row["round"], row[measure]))
     return Table.of(
         {**{name: run[name] for name in OF_A_RUN}, "measure": measure, "goal": goal}
-        | {"round": first.get(run["folder"])}
-        for run in found.runs
+        | {"round": first_round(values[run["folder"]], measure, goal)}
+        for run in results.runs
     )

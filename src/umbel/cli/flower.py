@@ -12,6 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from umbel.checks import UsageError, check
+from umbel.cli.printing import say
+from umbel.report.terminal import row
 from umbel.runs.config import read, write
 from umbel.runs.library import find_experiment
 
@@ -28,12 +30,12 @@ def spent(experiment: Path, folder: Path) -> None:
     """Show what each client of a node has spent of its privacy, by the ledger in FOLDER."""
     with _needing_flower():
         from umbel.flower.ledger import read_entries
-    privacy, entries = read(experiment).privacy, read_entries(folder)
+    privacy, entries = read(experiment, looking=True).privacy, read_entries(folder)
     check(bool(entries), "folder", str(folder), "a folder where a node has noted what it released")
     table = Table("client", "updates", "epsilon", box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
     table.caption = f"at delta {privacy.delta:g}, for any other examples of the client"
     for client, questions in sorted(entries.items()):
-        table.add_row(client, str(len(questions)), f"{privacy.epsilon(len(questions)):.4g}")
+        row(table, client, str(len(questions)), f"{privacy.epsilon(len(questions)):.4g}")
     Console().print(table)
 
 
@@ -44,13 +46,11 @@ def new(folder: Path, experiment: str | None) -> None:
     """Write a Flower app into a new FOLDER, ready for `flwr run FOLDER SUPERLINK`."""
     with _needing_flower():
         from umbel.flower.scaffold import write_app
-    text = None if experiment is None else write(read(find_experiment(experiment)))
+    text = None if experiment is None else write(read(find_experiment(experiment), looking=True))
     for file in write_app(folder, text):
-        click.echo(file)
-    click.echo(f"run it with: flwr run {folder} SUPERLINK --stream")
-    click.echo(
-        "where SUPERLINK is a name in config.toml of ~/.flwr, or of $FLWR_HOME if that is set"
-    )
+        say(file)
+    say(f"run it with: flwr run {folder} SUPERLINK --stream")
+    say("where SUPERLINK is a name in config.toml of ~/.flwr, or of $FLWR_HOME if that is set")
 
 
 @contextmanager

@@ -46,8 +46,8 @@ class LazyGroup(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
-        found = [CompletionItem(name, help=self.places[name].help) for name in names]
-        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+        commands = [CompletionItem(name, help=self.places[name].help) for name in names]
+        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
 
 def with_verbose(command: click.Command) -> click.Command:

@@ -9,14 +9,14 @@ from textwrap import fill
 
 import click
 
-from umbel.checks import UsageError
+from umbel.checks import LONGEST, UsageError, check
 from umbel.cli.catalogue import KINDS, comparisons, entries, times
 from umbel.cli.completing import complete_kinds
-from umbel.cli.options import Form, form_options
+from umbel.cli.options import RowFormat, form_options
 from umbel.cli.printing import print_rows
 from umbel.runs.config_errors import nearest
 from umbel.runs.rows import Table
-from umbel.words import counted
+from umbel.summary import counted
 
 THINGS = {"papers": "paper result"}
 """What there are several of, where that is not the kind itself."""
@@ -31,7 +31,7 @@ MOST_LINES = 3
 )
 @click.argument("pattern", required=False)
 @form_options
-def list_(kind: str | None, pattern: str | None, form: Form | None) -> None:
+def list_(kind: str | None, pattern: str | None, form: RowFormat | None) -> None:
     """List what there is: an overview, or a sentence for each thing of one kind.
 
     PATTERN keeps those whose name it is part of, or fits with * and ?, such as 'rotated-*'.
@@ -42,15 +42,16 @@ def list_(kind: str | None, pattern: str | None, form: Form | None) -> None:
         else:
             print_rows(Table.of(row for k in KINDS for row in _rows(k, entries(k))), form)
         return
+    check(len(pattern or "") <= LONGEST, "pattern", pattern, f"of {LONGEST} characters at most")
     if kind not in KINDS:
         raise UsageError(f"kind: {kind!r} is not known; {nearest(kind, KINDS)}")
-    found = _matching(kind, pattern)
+    sentences = _matching(kind, pattern)
     if form is not None:
-        print_rows(Table.of(_rows(kind, found)), form)
+        print_rows(Table.of(_rows(kind, sentences)), form)
     elif kind == "experiments":
-        _print_experiments(found)
+        _print_experiments(sentences)
     else:
-        _print_sentences(found, {name: times(name) for name in found if kind == "papers"})
+        _print_sentences(sentences, {name: times(name) for name in sentences if kind == "papers"})
 
 
 def _matching(kind: str, pattern: str | None) -> dict[str, str]:
@@ -73,9 +74,9 @@ def _fits(name: str, pattern: str) -> bool:
     return fnmatchcase(name, pattern) if set(pattern) & set("*?[") else pattern in name
 
 
-def _rows(kind: str, found: Mapping[str, str]) -> Iterator[dict[str, str | None]]:
+def _rows(kind: str, sentences: Mapping[str, str]) -> Iterator[dict[str, str | None]]:
     group = {name: group for group, names in comparisons().items() for name in names}
-    for name, text in found.items():
+    for name, text in sentences.items():
         comparison = group[name] if kind == "experiments" else None
         yield {"kind": kind, "name": name, "comparison": comparison, "description": text}
 
@@ -93,19 +94,21 @@ def _print_overview() -> None:
     click.echo(f"\nA sentence for each: umbel list {'|'.join(KINDS)}")
 
 
-def _print_experiments(found: Mapping[str, str]) -> None:
+def _print_experiments(sentences: Mapping[str, str]) -> None:
     """The experiments of each comparison under its name."""
     for group, names in comparisons().items():
-        shown = {name: found[name] for name in names if name in found}
+        shown = {name: sentences[name] for name in names if name in sentences}
         if shown:
             click.secho(f"{group}: all of them by `umbel compare {group}`", bold=True)
             _print_sentences(shown, {}, "  ")
 
 
-def _print_sentences(found: Mapping[str, str], more: Mapping[str, str], indent: str = "") -> None:
+def _print_sentences(
+    sentences: Mapping[str, str], more: Mapping[str, str], indent: str = ""
+) -> None:
     """A name and its sentence a line, longer ones folded."""
-    wide = max(len(name) for name in found) + 2
-    for name, text in found.items():
+    wide = max(len(name) for name in sentences) + 2
+    for name, text in sentences.items():
         whole = " ".join(filter(None, (text, more.get(name, ""))))
         click.echo(_filled(whole, f"{indent}{name:{wide}}", indent + " " * wide))
 

@@ -9,8 +9,8 @@ import click
 
 from umbel.checks import check
 from umbel.cli.completing import complete_runs
-from umbel.cli.options import Form, form_options
-from umbel.cli.printing import print_rows
+from umbel.cli.options import RowFormat, form_options, no_import_option
+from umbel.cli.printing import print_rows, say, say_lines
 from umbel.runs.rows import Table
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def show(
     reach: str | None,
     config: bool,
     kind: Literal["runs", "rounds", "clients"],
-    form: Form | None,
+    form: RowFormat | None,
 ) -> None:
     """Show the results of a RUN, finished or not; or the comparison in a folder of finished runs.
 
@@ -50,14 +50,14 @@ def show(
     from umbel.runs.run_tables import results_of, run_folders
 
     if config:
-        click.echo(_settings(run), nl=False)
+        say_lines(_settings(run))
     elif form is not None:
-        found = results_of(run_folders(run))
-        table: Table = getattr(found, kind)
+        results = results_of(run_folders(run))
+        table: Table = getattr(results, kind)
         if at is not None or reach is not None:
             from umbel.cli.courses import course_rows
 
-            table = course_rows(found, at, reach)
+            table = course_rows(results, at, reach)
         print_rows(table, form)
     else:
         _print_results(run, at, reach)
@@ -67,7 +67,7 @@ def _settings(run: Path) -> str:
     """The file that says what is run, as it is."""
     from umbel.runs.folder import RunFolder
 
-    return RunFolder.open(run).file("experiment.toml").read_text(encoding="utf-8")
+    return RunFolder.open(run).toml
 
 
 def _print_results(run: Path, at: str | None, reach: str | None) -> None:
@@ -77,7 +77,7 @@ def _print_results(run: Path, at: str | None, reach: str | None) -> None:
     from umbel.cli.courses import goal_of, rounds_of
     from umbel.report import terminal
     from umbel.runs.folder import RunFolder
-    from umbel.runs.outcomes import Outcome
+    from umbel.runs.result import Result
 
     folders = [RunFolder(path.parent) for path in sorted(run.glob("*/experiment.toml"))]
     if not folders:
@@ -88,40 +88,43 @@ def _print_results(run: Path, at: str | None, reach: str | None) -> None:
         folders = [folder]
     finished = [folder for folder in folders if folder.finished]
     check(bool(finished), "run", str(run), "a folder with a finished run in it")
-    outcomes = [Outcome.of(folder) for folder in finished]
-    wanted = [terminal.comparison(outcomes)] if at is None and reach is None else []
+    runs = list(map(Result, finished))
+    wanted = [terminal.comparison(runs)] if at is None and reach is None else []
     if at is not None:
-        most = max(len(outcome.records) for outcome in outcomes)
-        wanted.append(terminal.course(outcomes, rounds_of(at, most)))
+        most = max(len(each.records) for each in runs)
+        wanted.append(terminal.course(runs, rounds_of(at, most)))
     if reach is not None:
-        wanted.append(terminal.reached(outcomes, *goal_of(reach)))
+        wanted.append(terminal.reached(runs, *goal_of(reach)))
     Console().print(*wanted, sep="")
 
 
 @click.command()
 @run_argument
 @click.argument("data", type=click.Path(path_type=Path))
+@no_import_option
 @form_options
-def assign(run: Path, data: Path, form: Form | None) -> None:
+def assign(run: Path, data: Path, no_import: bool, form: RowFormat | None) -> None:
     """Give newcomers their cluster of a finished RUN, by its method's own rule.
 
     DATA is a .npz file with arrays x and y, or a folder with one such file a client.
     """
     from rich.console import Console
 
+    from umbel.cli.importing import allow
     from umbel.data.scenarios.folder import read_clients
     from umbel.report import terminal
     from umbel.runs.execution import load
 
     result = load(run)
-    found = result.assign(read_clients(data, result.made_for[0].num_classes))
+    allow([result.experiment], no_import)
+    assigned = result.assign(read_clients(data, result.made_for[0].num_classes))
     if form is None:
-        Console().print(terminal.assignment(found))
+        Console().print(terminal.assignment(assigned))
         return
     rows = [
         {"client": name, "cluster": cluster}
         | {f"score_{k}": score for k, score in enumerate(scores.tolist())}
-        for (name, cluster), scores in zip(found.clusters.items(), found.scores, strict=True)
+        for (name, cluster), scores in zip(assigned.clusters.items(), assigned.scores, strict=True)
     ]
     print_rows(Table.of(rows), form)
 
@@ -129,14 +132,19 @@ def assign(run: Path, data: Path, form: Form | None) -> None:
 @click.command(name="estimate-clusters")
 @run_argument
 @click.option("--plot", type=click.Path(path_type=Path), help=PLOT_HELP)
+@no_import_option
 @form_options
-def estimate_clusters(run: Path, plot: Path | None, form: Form | None) -> None:
+def estimate_clusters(
+    run: Path, plot: Path | None, no_import: bool, form: RowFormat | None
+) -> None:
     """Estimate how many clusters there are from what a finished RUN clustered its clients by.
 
     One cluster is among the answers: then the clients do not seem to form groups.
     """
     from rich.console import Console
 
+    from umbel.cli.importing import allow
+    from umbel.data.files import check_place
     from umbel.report import terminal
     from umbel.report.plots import check_format, draw_singular_values
     from umbel.runs.execution import load
@@ -144,17 +152,19 @@ def estimate_clusters(run: Path, plot: Path | None, form: Form | None) -> None:
 
     if plot is not None:
         check_format(plot)
+        check_place(plot, "--plot")
     result = load(run)
-    found = count_clusters(result.profile, result.experiment.seed)
+    allow([result.experiment], no_import)
+    count = count_clusters(result.profile, result.experiment.seed)
     if plot is not None:
-        draw_singular_values(found, plot)
+        draw_singular_values(count, plot)
     if form is None:
-        Console().print(terminal.cluster_count(found))
-        click.echo(found.verdict)
+        Console().print(terminal.cluster_count(count))
+        say(count.verdict)
     else:
-        print_rows(Table.of([{"folder": str(run), **found.summary()}]), form)
+        print_rows(Table.of([{"folder": str(run), **count.summary()}]), form)
     if plot is not None:
-        click.echo(f"drawn: {plot}", err=form is not None)
+        say(f"drawn: {plot}", err=form is not None)
 
 
 def print_run(folder: RunFolder) -> None:
@@ -166,12 +176,12 @@ def print_run(folder: RunFolder) -> None:
     console, records = Console(), folder.records()
     clients = folder.clients() if folder.finished else []
     stopped = f": stopped after {how_far(folder)}" if folder.stop else ""
-    console.print(f"{folder.path}{stopped}" + ("" if clients else " (not finished)"))
+    say(f"{folder.path}{stopped}" + ("" if clients else " (not finished)"))
     if records:
         console.print(terminal.last_round(records[-1]))
     if clients:
         console.print(terminal.clusters(clients))
-    absences = terminal.absences(records, [row["client"] for row in clients])
+    absences = terminal.absences(records, [client.name for client in clients])
     if absences is not None:
         console.print(absences)
 

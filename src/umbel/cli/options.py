@@ -8,9 +8,12 @@ from typing import Any, Literal, TypeVar
 
 import click
 
+SEEDS = click.IntRange(1, 10_000)
+"""How many seeds."""
+
 F = TypeVar("F", bound=Callable[..., Any])
 
-Form = Literal["json", "csv"]
+RowFormat = Literal["json", "csv"]
 """How a program is to be answered."""
 
 runs_dir_option = click.option(
@@ -31,6 +34,11 @@ set_option = click.option(
     multiple=True,
     metavar="PATH=VALUE",
     help="Change a setting of the experiment, such as algorithm.num_clusters=6.",
+)
+no_import_option = click.option(
+    "--no-import",
+    is_flag=True,
+    help="Refuse an experiment that names code outside umbel, as module:Name, and so would run it.",
 )
 
 

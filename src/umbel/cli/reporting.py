@@ -9,6 +9,8 @@ import click
 
 from umbel.checks import check
 from umbel.cli.completing import complete_runs
+from umbel.cli.options import no_import_option
+from umbel.cli.printing import say
 
 if TYPE_CHECKING:
     from umbel.runs.model_export import Format
@@ -31,12 +33,17 @@ MODELS = ("onnx", "torch", "safetensors")
 )
 def report(runs: Path, out: Path | None, figures: Path | None) -> None:
     """Write one page, to be opened in a browser, about a run or a folder of RUNS."""
+    from umbel.data.files import check_folder, check_place
     from umbel.report import write_report
 
-    written = write_report(runs, out, figures)
-    click.echo(f"{written[0]}: {written[0].stat().st_size / 1e6:.1f} MB")
+    if out is not None:
+        check_place(out, "--out")
     if figures is not None:
-        click.echo(f"{figures}: {len(written) - 1} files")
+        check_folder(figures, "--figures")
+    written = write_report(runs, out, figures)
+    say(f"{written[0]}: {written[0].stat().st_size / 1e6:.1f} MB")
+    if figures is not None:
+        say(f"{figures}: {len(written) - 1} files")
 
 
 @click.command()
@@ -48,6 +55,7 @@ def report(runs: Path, out: Path | None, figures: Path | None) -> None:
 @click.option("--client", help="Export the model that this client is served.")
 @click.option("--cluster", type=int, help="Export the model of this cluster.")
 @click.option("--net", help="The net of a run made in Python, where you have it: module:name.")
+@no_import_option
 def export(
     run: Path,
     to: str,
@@ -55,17 +63,21 @@ def export(
     client: str | None,
     cluster: int | None,
     net: str | None,
+    no_import: bool,
 ) -> None:
     """Write a RUN for other tools: its course, or the model of a client or a cluster.
 
     The course goes to TensorBoard or MLflow, a model into an ONNX file, a program of torch.export
     (torch), or a file of its tensors (safetensors).
     """
+    from umbel.cli.importing import announce
     from umbel.report import exporting
+    from umbel.runs.config import plain
     from umbel.runs.execution import load
     from umbel.runs.folder import RunFolder
     from umbel.runs.model_export import export_model
     from umbel.runs.own import find_net
+    from umbel.runs.strangers import strangers_in
 
     folder = RunFolder.open(run)
     if to in COURSES:
@@ -74,12 +86,14 @@ def export(
             check(value is None, name, value, f"for --to {to}: a model goes to {', '.join(MODELS)}")
     if to == "tensorboard":
         where = exporting.to_tensorboard(folder, None if out is None else Path(out))
-        click.echo(f"{where}: see it by tensorboard --logdir {where.parent}")
+        say(f"{where}: see it by tensorboard --logdir {where.parent}")
     elif to == "mlflow":
-        found = exporting.to_mlflow(folder, out)
-        click.echo(f"experiment {folder.experiment.name}: run {found}")
+        logged = exporting.to_mlflow(folder, out)
+        say(f"experiment {folder.experiment.name}: run {logged}")
     else:
+        own = strangers_in(plain(folder.experiment)) if net is None else [net]
+        announce(own, no_import)
         result = load(run, None if net is None else find_net(net))
         done = export_model(result, cast("Format", to), client=client, cluster=cluster, out=out)
         most = f"{done.largest_difference:.2g} at most, on {done.num_examples} random examples"
-        click.echo(f"{done.file}: its outputs differ from the model's by {most}")
+        say(f"{done.file}: its outputs differ from the model's by {most}")

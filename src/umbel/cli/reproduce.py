@@ -9,11 +9,11 @@ import click
 
 from umbel.checks import UsageError
 from umbel.cli.completing import complete_papers
-from umbel.cli.options import data_dir_option, runs_dir_option
+from umbel.cli.options import SEEDS, data_dir_option, runs_dir_option
 from umbel.runs.config_errors import nearest
 
 if TYPE_CHECKING:
-    from umbel.papers import Reproduction, Size
+    from umbel.papers.base import Reproduction, Size
 
 LINES = 2
 """Progress lines for a run where output is not a terminal."""
@@ -27,7 +27,7 @@ LINES = 2
     default="reduced",
     show_default=True,
 )
-@click.option("--seeds", type=click.IntRange(min=1), help="How many; default: as listed.")
+@click.option("--seeds", type=SEEDS, help="How many; default: as listed.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Folder for the results and figure.")
 @runs_dir_option
 @data_dir_option
@@ -47,37 +47,39 @@ def reproduce(
     from rich.console import Console
 
     from umbel.cli.progress import progress
+    from umbel.data.files import check_folder
     from umbel.data.sources import Sources
     from umbel.papers.comparing import summary
     from umbel.papers.figures import charts
-    from umbel.papers.making import pieces, results
-    from umbel.papers.tables import tables
+    from umbel.papers.page import tables
+    from umbel.papers.runner import pieces, results
     from umbel.report.plots import draw
 
     wanted = _find(name)
+    check_folder(keep or runs_dir, "--keep" if keep else "--runs-dir")
     count = seeds or wanted.seeds[size]
     place = runs_dir / f"reproduce-{size}"
     for piece in pieces(wanted, size, range(count), place, Sources.default(data_dir)):
         with progress(piece.title, piece.rounds, LINES) as report:
             piece.go(report)
     command = f"umbel reproduce {name} --size {size}" + (f" --seeds {seeds}" if seeds else "")
-    found = results(wanted, size, range(count), place, command)
-    Console().print(*tables(wanted, found), sep="\n")
+    saved = results(wanted, size, range(count), place, command)
+    Console().print(*tables(wanted, saved), sep="\n")
     folder = keep or place
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{name}-{size}.json"
-    found.write(file)
-    click.echo(f"{summary(wanted, found)}; kept: {file}")
+    saved.write(file)
+    click.echo(f"{summary(wanted, saved)}; kept: {file}")
     drawn = folder / f"{name}.svg"
     try:
-        draw(charts(wanted, found), drawn)
+        draw(charts(wanted, saved), drawn)
         click.echo(f"drawn: {drawn}")
     except UsageError as error:  # the table is what was asked for: a figure is a bonus
         click.echo(f"not drawn: {error}", err=True)
 
 
 def _find(name: str) -> Reproduction:
-    from umbel.papers import REPRODUCTIONS
+    from umbel.papers.catalogue import REPRODUCTIONS
 
     if name not in REPRODUCTIONS:
         raise UsageError(f"name: {name!r} is not known; {nearest(name, REPRODUCTIONS)}")

@@ -6,10 +6,17 @@ from pathlib import Path
 
 import click
 
-from umbel.checks import InUseError, UsageError
 from umbel.cli.budget import max_time_option, rounds_option, until_option
 from umbel.cli.completing import complete_comparisons, complete_experiments, complete_runs
-from umbel.cli.options import Form, data_dir_option, form_options, runs_dir_option, set_option
+from umbel.cli.options import (
+    SEEDS,
+    RowFormat,
+    data_dir_option,
+    form_options,
+    no_import_option,
+    runs_dir_option,
+    set_option,
+)
 
 
 @click.command()
@@ -20,6 +27,7 @@ from umbel.cli.options import Form, data_dir_option, form_options, runs_dir_opti
 @set_option
 @until_option
 @max_time_option
+@no_import_option
 def run(
     experiment: str,
     seed: int | None,
@@ -28,9 +36,11 @@ def run(
     settings: tuple[str, ...],
     until: tuple[str, ...],
     max_time: str | None,
+    no_import: bool,
 ) -> None:
     """Run one EXPERIMENT: a TOML file, or the name of one that `umbel list experiments` shows."""
-    from umbel.cli.advancing import advance, writing_to
+    from umbel.cli.advancing import advance, nothing_left_of, writing_to
+    from umbel.cli.importing import allow
     from umbel.cli.looking import print_run
     from umbel.data.sources import Sources
     from umbel.runs.budget import Budget
@@ -39,19 +49,16 @@ def run(
     from umbel.runs.library import find_experiment
 
     budget = Budget.of(until, max_time)
-    chosen = read(find_experiment(experiment), settings)
+    file = find_experiment(experiment)
+    chosen = read(file, settings, looking=True)
+    chosen = read(file, settings) if allow([chosen], no_import) else chosen
     chosen = chosen if seed is None else chosen.with_seed(seed)
     sources = Sources.default(data_dir)
-    with writing_to(runs_dir):
-        folder = RunFolder.create(RunFolder.of(runs_dir, chosen).path, chosen)
-        folder.set_budget(budget)
-    try:
+    folder = RunFolder.of(runs_dir, chosen)
+    with nothing_left_of([folder]):
+        with writing_to(runs_dir):
+            RunFolder.create(folder.path, chosen).set_budget(budget)
         advance(folder, sources)
-    except InUseError:
-        raise
-    except UsageError:
-        folder.discard_if_not_begun()
-        raise
     print_run(folder)
 
 
@@ -61,24 +68,28 @@ def run(
 @rounds_option
 @until_option
 @max_time_option
+@no_import_option
 def resume(
     run: Path,
     data_dir: Path | None,
     rounds: str | None,
     until: tuple[str, ...],
     max_time: str | None,
+    no_import: bool,
 ) -> None:
     """Go on with a RUN that was stopped, from its last checkpoint.
 
     With --rounds, --until or --max-time it ends there; with --rounds a finished RUN goes on, too.
     """
     from umbel.cli.advancing import advance
+    from umbel.cli.importing import allow_rounds
     from umbel.cli.looking import print_run
     from umbel.data.sources import Sources
     from umbel.runs.folder import RunFolder
     from umbel.runs.saving import reopened, replan
 
     folder = RunFolder.open(run)
+    allow_rounds(folder, no_import)
     if rounds is not None or until or max_time is not None:
         replan(folder, reopened(folder, None, data_dir), rounds, until, max_time)
     advance(folder, Sources.default(data_dir))
@@ -87,11 +98,12 @@ def resume(
 
 @click.command()
 @click.argument("folder", shell_complete=complete_comparisons)
-@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--seeds", type=SEEDS, default=3, show_default=True)
 @click.option("--first-seed", type=click.IntRange(min=0), default=0, show_default=True)
 @runs_dir_option
 @data_dir_option
 @set_option
+@no_import_option
 @form_options
 def compare(
     folder: str,
@@ -100,7 +112,8 @@ def compare(
     runs_dir: Path,
     data_dir: Path | None,
     settings: tuple[str, ...],
-    form: Form | None,
+    no_import: bool,
+    form: RowFormat | None,
 ) -> None:
     """Run every experiment of a FOLDER under several seeds, and print one table.
 
@@ -113,15 +126,17 @@ def compare(
     """
     from rich.console import Console
 
-    from umbel.cli.comparing import make_all, sweeps_in
+    from umbel.cli.comparing import make_all, strangers_named, sweeps_in
+    from umbel.cli.importing import announce
     from umbel.cli.printing import print_rows
     from umbel.data.sources import Sources
     from umbel.report import terminal
     from umbel.runs.library import find_comparison
-    from umbel.runs.outcomes import Outcome
+    from umbel.runs.result import Result
     from umbel.runs.run_tables import results_of
 
     source = find_comparison(folder)
+    announce(strangers_named(source, settings), no_import)
     experiments = sweeps_in(source, settings)
     place, numbers = runs_dir / source.resolve().name, range(first_seed, first_seed + seeds)
     groups = [[experiment.with_seed(n) for n in numbers] for experiment in experiments]
@@ -129,4 +144,4 @@ def compare(
     if form is not None:
         print_rows(results_of(folders).runs, form)
     else:
-        Console().print(terminal.comparison([Outcome.of(found) for found in folders]))
+        Console().print(terminal.comparison(list(map(Result, folders))))

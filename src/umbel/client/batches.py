@@ -26,15 +26,15 @@ IGNORED = -100
 
 @dataclass(frozen=True)
 class Batch:
-    """Some of a client's examples.
+    """Some of a client's examples: what a work computes a loss or a gradient on.
 
     Means are over examples, or where each has many labels, over the labels that count.
     """
 
-    x: Tensor  # (B, ...)
-    y: Tensor  # (B, ...)
-    keep: Tensor | None = None  # (B,) bool, False for padding; None: every row is an example
-    may_be_empty: bool = False  # whether this may be nothing but padding
+    x: Tensor  #: (B, ...) inputs
+    y: Tensor  #: (B, ...) targets
+    keep: Tensor | None = None  #: (B,) bool, False for padding; None: every row is an example
+    may_be_empty: bool = False  #: whether this may be nothing but padding
 
     __repr__ = in_short
 
@@ -105,13 +105,13 @@ class Steps:
 
 @dataclass(frozen=True)
 class Shard:
-    """One client's examples: rows of a storage that it may share with other clients."""
+    """One client's examples, as a work gets them: rows of a storage shared with other clients."""
 
-    x: Tensor  # (total, ...)
-    y: Tensor  # (total, ...)
-    num_examples: Tensor  # () int64
-    planned: Steps  # the mini-batches that the work chose
-    in_order: Sequence[Step]  # every example once
+    x: Tensor  #: (total, ...) inputs of the storage
+    y: Tensor  #: (total, ...) their targets
+    num_examples: Tensor  #: () int64, how many are this client's
+    planned: Steps  #: the mini-batches that the work chose
+    in_order: Sequence[Step]  #: where every example stands, once
 
     __repr__ = in_short
 

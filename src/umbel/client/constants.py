@@ -1,4 +1,4 @@
-"""Buffers of a module that are no part of theta: all models share them."""
+"""Buffers of a module that are not in theta, and that all models share."""
 
 from __future__ import annotations
 

@@ -11,6 +11,12 @@ from umbel.client.batches import Batch
 from umbel.client.optimizers import Memory, Optimizer
 
 
+def held(factor: float, values: Tensor) -> float:
+    """A factor as the type of these values has room for it: what is beyond diverges anyhow."""
+    most = torch.finfo(values.dtype).max
+    return max(-most, min(factor, most))
+
+
 @dataclass(frozen=True)
 class Descent:
     """Gradient steps, each on one mini-batch."""
@@ -19,15 +25,29 @@ class Descent:
     proximal: float  # mu of FedProx: adds mu/2 |theta - received|^2 to the loss
     optimizer: Optimizer
 
+    def start(self, received: Tensor) -> Memory:
+        """Return the memory before the first step from the received weights."""
+        inside = self.optimizer.start(received)
+        return (*inside, received) if self.proximal else inside
+
+    def direction(self, gradient: Tensor, weights: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
+        """Return the direction to step against, `lr` times, and the next memory."""
+        if not self.proximal:
+            return self.optimizer.step(gradient, weights, memory)
+        *inside, received = memory
+        slope = gradient + self.proximal * (weights - received)
+        direction, after = self.optimizer.step(slope, weights, tuple(inside))
+        return direction, (*after, received)
+
     def step(
         self, theta: Tensor, gradient: Tensor, rest: Tensor, memory: Memory, batch: Batch
     ) -> tuple[Tensor, Memory]:
-        """theta (P,) after a step down the gradient (num_weights,), and the optimiser's memory.
+        """theta (P,) after a step down the gradient (num_weights,), and the memory after it.
 
         The rest of theta is replaced by `rest`. A batch of nothing but padding moves nothing.
         """
         weights = theta[: len(gradient)]
-        direction, after = self.optimizer.step(gradient, weights, memory)
+        direction, after = self.direction(gradient, weights, memory)
         weights = weights - self.lr * direction
         moved = torch.cat([weights, rest]) if len(rest) else weights
         theta, *kept = batch.unless_empty((moved, *after), (theta, *memory))

@@ -1,4 +1,4 @@
-"""What the values of theta are, in order."""
+"""The order of the values in theta."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ TRACKING = (_NormBase, _SpectralNorm)
 
 @dataclass(frozen=True)
 class Entry:
-    """One tensor of the module."""
+    """One tensor of a module: its name and its shape."""
 
-    name: str
-    shape: torch.Size
+    name: str  #: as in `module.state_dict()`
+    shape: torch.Size  #: of the tensor
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What the values of theta are, in order: trained parameters, then the rest."""
+    """Names and shapes of the values of theta: trained parameters first, then the rest."""
 
-    weights: tuple[Entry, ...]
-    rest: tuple[Entry, ...]
+    weights: tuple[Entry, ...]  #: the trained parameters, in order
+    rest: tuple[Entry, ...]  #: frozen parameters and the buffers that training moves
 
     @cached_property
     def num_weights(self) -> int:
@@ -42,7 +42,7 @@ class Layout:
 
     @cached_property
     def num_values(self) -> int:
-        """P."""
+        """P, the number of values in a model."""
         return self.num_weights + sum(entry.shape.numel() for entry in self.rest)
 
     def tensors(self, theta: Tensor) -> dict[str, Tensor]:
@@ -66,9 +66,9 @@ def matching(names: Sequence[str], patterns: Sequence[str], field: str) -> set[s
     """The names that match any pattern. Raises `UsageError` for a pattern that matches none."""
     hits: set[str] = set()
     for pattern in patterns:
-        found = {name for name in names if fnmatchcase(name, pattern)}
-        check(bool(found), field, pattern, f"a pattern for any of {', '.join(names)}")
-        hits |= found
+        matching = {name for name in names if fnmatchcase(name, pattern)}
+        check(bool(matching), field, pattern, f"a pattern for any of {', '.join(names)}")
+        hits |= matching
     return hits
 
 
@@ -135,5 +135,5 @@ def moved(module: nn.Module, patterns: Sequence[str] = ()) -> list[str]:
 
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
-    """Its parameters and buffers by name."""
+    """Return the parameters and buffers of a module by name."""
     return dict(chain(module.named_parameters(), module.named_buffers()))

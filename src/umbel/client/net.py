@@ -29,7 +29,7 @@ from umbel.client.kernels.modules import Modules
 from umbel.client.layout import Layout, tensors_of
 from umbel.client.objectives import CLASSIFICATION, OBJECTIVES, Objective
 from umbel.notebooks import cut
-from umbel.words import counted
+from umbel.summary import counted
 
 KernelName: TypeAlias = Literal["general", "dense", "in-place"]
 """How: any module, many at once if need be; a chain of linear layers; one after another."""
@@ -47,13 +47,21 @@ class Way:
 
 
 class Net:
-    """Pure functions of theta, for any `nn.Module` that `build` makes.
+    """A network as pure functions of one flat vector theta (P,), for any module that `build` makes.
 
-    `build` is called again for every new model, under a seed: a module's own initialisation is
-    what `new` returns. theta holds what a client trains and the statistics of torch's own
-    normalisations; buffers of your own that training moves, such as a running mean, are named by
-    patterns in `moving`. Raises `UsageError` where the module has nothing to train, where theta
-    would mix types, and for a pattern that names no buffer.
+    >>> import torch
+    >>> net = umbel.Net(lambda: torch.nn.Linear(5, 2))
+    >>> net
+    Net: Linear, 12 trained values, classification
+    >>> net.new(seed=0).shape
+    torch.Size([12])
+
+    `objective` says what it is trained for. `build` is called again for every new model, under a
+    seed: a module's own initialisation is what `new` returns. theta holds what a client trains and
+    the statistics of torch's own normalisations; buffers of your own that training moves, such as a
+    running mean, are named by patterns in `moving`. Raises `TypeError` for a module in place of a
+    function, and `UsageError` where the module has nothing to train, where theta would mix types,
+    and for a pattern that names no buffer.
     """
 
     def __init__(
@@ -161,11 +169,11 @@ class Net:
         return Net(self.build, self.objective, moving=self.moving, modules=modules, way=way)
 
     def each(self, function: Callable[[Tensor], Tensor], models: Tensor) -> Tensor:
-        """What a function makes of each of `models` (K, P): (K, ...)."""
+        """Apply a function to each of `models` (K, P), and stack the results: (K, ...)."""
         if self.way.one_by_one:
             return torch.stack([function(theta) for theta in models])
-        found: Tensor = vmap(function)(models)
-        return found
+        results: Tensor = vmap(function)(models)
+        return results
 
     def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
         """Outputs in evaluation mode: (B, ...)."""

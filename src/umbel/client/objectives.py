@@ -1,4 +1,4 @@
-"""What a model is trained for and judged by, example by example."""
+"""Objectives: what models are trained for and judged by."""
 
 from __future__ import annotations
 
@@ -21,15 +21,23 @@ def weighted_mean(outputs: Tensor, weights: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Objective:
-    """What to make of a model's outputs (B, ...), given the examples' y (B, ...).
+    """What a model is trained for and judged by: a loss, and what is right, example by example.
+
+    B is the number of examples in a batch. An objective of your own, such as the absolute error:
+
+    >>> import torch
+    >>> error = lambda outputs, y: (outputs.view_as(y) - y).abs()
+    >>> absolute = umbel.Objective(losses=error, correct=lambda outputs, y: error(outputs, y) < 0.1)
+    >>> net = umbel.Net(lambda: torch.nn.Linear(5, 1), absolute)
 
     `mixed` turns the outputs of K models (K, B, ...) and their weights (K,) into the outputs of
     their mixture, which `losses` and `correct` take as they take a model's.
     """
 
-    losses: Callable[[Tensor, Tensor], Tensor]  # outputs, y -> (B,)
-    correct: Callable[[Tensor, Tensor], Tensor]  # outputs, y -> (B,), 1 where the model is right
-    mixed: Callable[[Tensor, Tensor], Tensor] = weighted_mean  # outputs, weights -> (B, ...)
+    losses: Callable[[Tensor, Tensor], Tensor]  #: outputs (B, ...) and y (B, ...) -> (B,)
+    correct: Callable[[Tensor, Tensor], Tensor]  #: the same -> (B,), 1 where the model is right
+    #: outputs (K, B, ...) and weights (K,) -> (B, ...)
+    mixed: Callable[[Tensor, Tensor], Tensor] = weighted_mean
 
     def __post_init__(self) -> None:
         for name, function in vars(self).items():
@@ -83,7 +91,7 @@ def _mixed_answers(outputs: Tensor, weights: Tensor) -> Tensor:
 
 
 def alike(outputs: Tensor, y: Tensor) -> Tensor:
-    """Outputs in the shape of y, where they differ by nothing but dimensions of size 1.
+    """Return outputs in the shape of y if they differ by dimensions of size 1 alone.
 
     Raises `UsageError` where they differ otherwise: broadcasting would compare every output with
     every target.
@@ -108,19 +116,19 @@ def _check_logits(outputs: Tensor, y: Tensor) -> None:
         )
     if outputs.dim() == y.dim() + 1 and outputs.shape[2:] == y.shape[1:]:
         return
-    found = f"the network's outputs have shape {_shape(outputs)} and the labels y {_shape(y)}"
+    shapes = f"the network's outputs have shape {_shape(outputs)} and the labels y {_shape(y)}"
     if outputs.dim() == y.dim() + 1 and outputs.shape[1:-1] == y.shape[1:]:
         raise UsageError(
-            f"{found}: the classes must be dimension 1, before the others: end the network's "
+            f"{shapes}: the classes must be dimension 1, before the others: end the network's "
             "forward by outputs.movedim(-1, 1)"
         )
     if _essential(outputs) == _essential(y):
         raise UsageError(
-            f"{found}, one output for each label: classification needs one for each class; for "
+            f"{shapes}, one output for each label: classification needs one for each class; for "
             "yes or no pass umbel.BINARY to Net"
         )
     expected = ("B", "C", *map(str, y.shape[1:]))
-    raise UsageError(f"{found}: outputs must be ({', '.join(expected)}), C the number of classes")
+    raise UsageError(f"{shapes}: outputs must be ({', '.join(expected)}), C the number of classes")
 
 
 def _essential(values: Tensor) -> tuple[int, ...]:
@@ -155,18 +163,18 @@ def _each(values: Tensor, counts: Tensor | None = None) -> Tensor:
 CLASSIFICATION = Objective(_cross_entropy, _right_class, _mixed_classes)
 """Cross-entropy of logits (B, C, ...) against labels (B, ...), scored by accuracy.
 
-Where an example has many labels, those of -100 do not count, and a mean over examples is one over
-the labels that count, as in `torch.nn.CrossEntropyLoss`. A mixture of models is that of their class
-probabilities."""
+C is the number of classes. Where an example has many labels, those of -100 do not count, and a mean
+over examples is one over the labels that count, as in `torch.nn.CrossEntropyLoss`. A mixture of
+models is that of their class probabilities."""
 
 REGRESSION = Objective(_squared_error, _unknown)
 """Mean squared error of outputs and targets (B, ...); regression has no accuracy."""
 
 BINARY = Objective(_binary_cross_entropy, _right_answers, _mixed_answers)
-"""Binary cross-entropy of logits (B, ...) against answers 0 and 1 of the same shape, scored by the
-share of right answers: one output for yes or no, or one for each of several labels.
+"""Binary cross-entropy of logits (B, ...) against answers 0 and 1, scored by right answers.
 
-A mixture of models is that of their probabilities."""
+There is one output for yes or no, or one for each of several labels. A mixture of models is that of
+their probabilities."""
 
 ObjectiveName: TypeAlias = Literal["auto", "classification", "regression", "binary"]
 

@@ -20,7 +20,7 @@ class Optimizer(Settings, ABC):
 
     @abstractmethod
     def start(self, weights: Tensor) -> Memory:
-        """What the optimiser remembers before the first step."""
+        """Return the memory before the first step."""
 
     @abstractmethod
     def step(self, gradient: Tensor, weights: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
@@ -29,10 +29,10 @@ class Optimizer(Settings, ABC):
 
 @dataclass(frozen=True)
 class SGD(Optimizer):
-    """Stochastic gradient descent; the same numbers as `torch.optim.SGD`."""
+    """Stochastic gradient descent at a client; the same numbers as `torch.optim.SGD`."""
 
-    momentum: float = 0.0
-    weight_decay: float = 0.0
+    momentum: float = 0.0  #: in [0, 1)
+    weight_decay: float = 0.0  #: L2 penalty, added to the gradient
 
     def __post_init__(self) -> None:
         check(0 <= self.momentum < 1, "momentum", self.momentum, "in [0, 1)")
@@ -52,12 +52,15 @@ class SGD(Optimizer):
 
 @dataclass(frozen=True)
 class Adam(Optimizer):
-    """Adam (Kingma & Ba 2015), fresh at the start of each request, as `torch.optim.Adam` is."""
+    """Adam at a client; the same numbers as `torch.optim.Adam`.
 
-    beta1: float = 0.9
-    beta2: float = 0.999
-    epsilon: float = 1e-8
-    weight_decay: float = 0.0
+    Kingma & Ba 2015. Its means are fresh at the start of each request.
+    """
+
+    beta1: float = 0.9  #: decay of the mean gradient
+    beta2: float = 0.999  #: decay of the mean squared gradient
+    epsilon: float = 1e-8  #: added to the divisor
+    weight_decay: float = 0.0  #: L2 penalty, added to the gradient
 
     def __post_init__(self) -> None:
         check(0 <= self.beta1 < 1, "beta1", self.beta1, "in [0, 1)")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from umbel.checks import check_memory
 from umbel.summary import in_short
 
 
@@ -19,6 +20,7 @@ class Arrays:
     x: NDArray[Any]  # (n, channels, height, width): uint8 in 0 to 255, or floats in 0 to 1
     y: NDArray[np.int64]  # (n,)
     num_classes: int
+    _: KW_ONLY
     centre: float = 0.0  # what images have taken off,
     spread: float = 1.0  # and are divided by
     owners: NDArray[np.str_] | None = None  # (n,) whose each example is, where that is known
@@ -31,6 +33,11 @@ class Arrays:
         if (self.centre, self.spread) == (0.0, 1.0):
             return picked
         return (picked - np.float32(self.centre)) / np.float32(self.spread)
+
+    def check_room(self, times: int) -> None:
+        """Raise `UsageError` where there is no memory for all images, so often, as floats."""
+        said = f"scenario: {times:,} times all {self.x.shape[0]:,} examples"
+        check_memory(2 * times * self.x.size * np.dtype(np.float32).itemsize, said)
 
     def standardised(self, like: Arrays) -> Arrays:
         """These with the values of all images `like` at mean 0 and standard deviation 1."""

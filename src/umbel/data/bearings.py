@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, check
 from umbel.data.arrays import Arrays
+from umbel.data.npz import read_arrays
 from umbel.data.sources import DATA_DIR_VARIABLE, Sources
 
 FOLDER, FILE = "cwru_bearing", "drive_end_12k.npz"
@@ -75,17 +76,20 @@ def _names() -> dict[int, str]:
 
 
 def _of_npz(file: Path) -> dict[str, NDArray[np.float32]]:
-    with np.load(file) as arrays:
-        missing = sorted(set(_names().values()) - set(arrays))
-        if missing:
-            raise UsageError(f"{file}: lacks {', '.join(missing)}")
-        return {name: arrays[name].astype(np.float32).ravel() for name in _names().values()}
+    names = set(_names().values())
+    arrays = read_arrays(file, sorted(names))
+    missing = sorted(names - set(arrays))
+    if missing:
+        raise UsageError(f"{file}: lacks {', '.join(missing)}")
+    for name, array in arrays.items():
+        check(array.dtype.kind in "iuf", f"{file}: {name}", str(array.dtype), "a type of numbers")
+    return {name: array.astype(np.float32).ravel() for name, array in arrays.items()}
 
 
 def _of_mat(folder: Path) -> dict[str, NDArray[np.float32]]:
     from scipy.io import loadmat  # slow to import
 
-    names, found = _names(), {}
+    names, signals = _names(), {}
     for file in sorted(folder.rglob("*.mat")):
         try:
             variables: dict[str, Any] = loadmat(file)
@@ -94,11 +98,11 @@ def _of_mat(folder: Path) -> dict[str, NDArray[np.float32]]:
         for key, values in variables.items():
             number = re.fullmatch(r"X(\d+)_DE_time", key)
             if number and int(number[1]) in names:
-                found[names[int(number[1])]] = np.asarray(values, dtype=np.float32).ravel()
-    missing = [f"X{n:03}_DE_time" for n, name in names.items() if name not in found]
+                signals[names[int(number[1])]] = np.asarray(values, dtype=np.float32).ravel()
+    missing = [f"X{n:03}_DE_time" for n, name in names.items() if name not in signals]
     if missing:
         raise UsageError(
             f"source: {folder} has neither the file {FILE} nor all of the original .mat files "
             f"(12k drive end): missing are the variables {', '.join(missing)}"
         )
-    return found
+    return signals

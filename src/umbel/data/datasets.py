@@ -39,8 +39,6 @@ def _pair(example: Any, client: str, columns: tuple[str, str]) -> tuple[object, 
         return example[columns[0]], example[columns[1]]
     if not isinstance(example, tuple | list) or len(example) != 2:
         of = f" of {len(example)}" if isinstance(example, tuple | list) else ""
-        found = f"a {type(example).__name__}{of}"
-        raise UsageError(
-            f"client {client}: an example of the dataset is {found}, not a pair (x, y)"
-        )
+        what = f"a {type(example).__name__}{of}"
+        raise UsageError(f"client {client}: an example of the dataset is {what}, not a pair (x, y)")
     return example[0], example[1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,17 +12,17 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from umbel.checks import check
-from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
+from umbel.checks import check, check_memory
+from umbel.client.objectives import BINARY, Objective
 from umbel.data.dataframes import check_columns, check_rows
 from umbel.data.datasets import Dataset, arrays_of
+from umbel.data.form import Form
 from umbel.data.given import in_order, listed, pair
 from umbel.data.labels import check_labels, check_no_indicators
 from umbel.data.values import inputs, targets
 from umbel.notebooks import cut
 from umbel.seeds import Stream, generator
-from umbel.summary import in_short
-from umbel.words import counted
+from umbel.summary import counted, in_short
 
 Examples: TypeAlias = "tuple[ArrayLike | Tensor | Any, ArrayLike | Tensor | Any]"
 """One client's inputs (n, ...) and targets (n, ...): arrays, tensors, lists, tables of pandas."""
@@ -54,16 +54,18 @@ class Split:
 
 @dataclass(frozen=True)
 class Federation:
-    """M clients with training and test examples each.
+    """The clients' examples: M clients with training and test examples each.
 
-    `groups` is the planted truth, for scoring only: no algorithm is shown a federation.
+    `Federation.from_arrays` makes one of your own data, `scenario` one of a recipe. `groups` is the
+    planted truth, for scoring only: no method is shown a federation.
     """
 
-    train: Split
-    test: Split
-    groups: NDArray[np.int64] | None = None  # (M,)
-    num_classes: int | None = None  # None: regression
-    names: tuple[str, ...] = ()  # one a client
+    train: Split  #: training examples, client after client
+    test: Split  #: test examples, likewise
+    _: KW_ONLY
+    groups: NDArray[np.int64] | None = None  #: (M,) planted group of each client, None if unknown
+    num_classes: int | None = None  #: number of labels; None: regression
+    names: tuple[str, ...] = ()  #: the clients' names
 
     def __repr__(self) -> str:
         train, test = int(self.train.sizes.sum()), int(self.test.sizes.sum())
@@ -89,7 +91,7 @@ class Federation:
 
     @property
     def num_clients(self) -> int:
-        """M."""
+        """M, the number of clients."""
         return len(self.train.sizes)
 
     @property
@@ -100,25 +102,30 @@ class Federation:
     @property
     def num_outputs(self) -> int:
         """How many outputs a model for these clients has."""
-        return self.num_classes or int(self.train.y[0].numel())
-
-    def num_outputs_for(self, objective: Objective) -> int:
-        """How many outputs a model for these clients has that is trained for this."""
-        return int(self.train.y[0].numel()) if objective is BINARY else self.num_outputs
+        return self.form().num_outputs
 
     @property
     def objective(self) -> Objective:
         """What models of these clients are trained for."""
-        return REGRESSION if self.num_classes is None else CLASSIFICATION
+        return self.form().objective()
+
+    def form(self, objective: Objective | None = None) -> Form:
+        """What a model for these clients fits, given what it is trained for."""
+        classes = None if objective is BINARY else self.num_classes
+        return Form(
+            input_shape=self.input_shape,
+            num_outputs=classes or int(self.train.y[0].numel()),
+            num_classes=self.num_classes,
+        )
 
     def pick(self, clients: Sequence[int]) -> Federation:
-        """These clients only, in this order, under their names."""
+        """Make a federation of these clients only, in this order, under their names."""
         return Federation(
             _joined([self.train.of(client) for client in clients]),
             _joined([self.test.of(client) for client in clients]),
-            None if self.groups is None else self.groups[list(clients)],
-            self.num_classes,
-            tuple(self.names[client] for client in clients),
+            groups=None if self.groups is None else self.groups[list(clients)],
+            num_classes=self.num_classes,
+            names=tuple(self.names[client] for client in clients),
         )
 
     def save(self, folder: Path | str) -> None:
@@ -143,7 +150,12 @@ class Federation:
         test_fraction: float = 0.15,
         seed: int = 0,
     ) -> Federation:
-        """A federation of your own arrays, tensors, lists or pandas tables, one (x, y) a client.
+        """Make a federation of arrays, tensors, lists or pandas tables, one pair (x, y) a client.
+
+        >>> import numpy as np
+        >>> clients = {name: (np.zeros((20, 5)), np.arange(20) % 2) for name in ("Ava", "Ben")}
+        >>> umbel.Federation.from_arrays(clients)
+        Federation: 2 clients, 34 training and 6 test examples, inputs (5,), 2 classes
 
         Integer y are class labels, floating-point y are regression targets. Inputs of type uint8
         or bool become floats, and so do tables; wider integers stay integers, as embeddings need.
@@ -182,9 +194,9 @@ class Federation:
         return cls(
             _joined(shards),
             _joined(held_out),
-            None if groups is None else _numbers_of(in_order(groups, "groups", names)),
-            num_classes,
-            names,
+            groups=None if groups is None else _numbers_of(in_order(groups, "groups", names)),
+            num_classes=num_classes,
+            names=names,
         )
 
     @classmethod
@@ -200,7 +212,7 @@ class Federation:
         test_fraction: float = 0.15,
         seed: int = 0,
     ) -> Federation:
-        """A federation of map-style datasets, one a client: of `torch`, or of Hugging Face.
+        """Make a federation of map-style datasets of `torch` or of Hugging Face, one a client.
 
         Their examples are pairs (x, y), or have names, of which `columns` are the inputs' and the
         targets'. Each dataset is read once, here. Otherwise as `from_arrays`.
@@ -222,20 +234,22 @@ class Federation:
 
 def _numbers_of(groups: Sequence[int | str]) -> NDArray[np.int64]:
     """Numbers as they are, words numbered in their order."""
-    found = np.asarray(groups)
-    if found.dtype.kind not in "iu":
-        found = np.unique(found.astype(str), return_inverse=True)[1]
-    return found.astype(np.int64)
+    numbers = np.asarray(groups)
+    if numbers.dtype.kind not in "iu":
+        numbers = np.unique(numbers.astype(str), return_inverse=True)[1]
+    return numbers.astype(np.int64)
 
 
 def _tensors(x: object, y: object, name: str) -> tuple[Tensor, Tensor]:
     check_rows(x, y, name)
-    found = inputs(x, name), targets(y, name)
-    shapes = [tuple(tensor.shape) for tensor in found]
+    tensors = inputs(x, name), targets(y, name)
+    shapes = [tuple(tensor.shape) for tensor in tensors]
     same = all(shapes) and shapes[0][0] == shapes[1][0]
     said = f"{shapes[0]} inputs and {shapes[1]} targets"
     check(same, f"client {name}", said, "as many inputs as targets")
-    return found
+    values = tensors[0].numel() > 0 and tensors[1].numel() > 0
+    check(values or not shapes[0][0], f"client {name}", said, "a number or more for each example")
+    return tensors
 
 
 def _held_out(
@@ -264,6 +278,7 @@ def _check_alike(shards: Sequence[tuple[Tensor, Tensor]], names: Sequence[str]) 
 
 
 def _joined(shards: Sequence[tuple[Tensor, Tensor]]) -> Split:
+    check_memory(sum(x.nbytes + y.nbytes for x, y in shards), "examples of all clients, joined")
     filled = [shard for shard in shards if len(shard[0])] or [shards[0]]
     sizes = [len(x) for x, _ in shards]
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from umbel.checks import check
+from umbel.checks import check, is_plain
 from umbel.data.dataframes import is_table
-from umbel.words import counted
+from umbel.summary import counted
 
 
 def listed(
@@ -23,24 +23,27 @@ def listed(
     check(
         fine and not isinstance(clients, str), what, kind, "a list, with an entry for each client"
     )
-    found = list(clients)
-    check(bool(found), what, kind, "filled: it needs at least one client")
-    names = tuple(map(str, range(len(found)) if names is None else names))
+    entries = list(clients)
+    check(bool(entries), what, kind, "filled: it needs at least one client")
+    names = tuple(map(str, range(len(entries)) if names is None else names))
     said = counted(len(names), "name")
-    check(len(names) == len(found), "names", said, f"a name for each of {len(found)} clients")
+    check(len(names) == len(entries), "names", said, f"a name for each of {len(entries)} clients")
+    for name in names:
+        fine = is_plain(name) and bool(name.strip())
+        check(fine, "names", name, "a name without control characters")
     most, times = Counter(names).most_common(1)[0]
     check(times == 1, "names", most, "the name of one client only")
-    return found, names
+    return entries, names
 
 
 def in_order(
     given: Iterable[Any] | Mapping[str, Any], what: str, names: tuple[str, ...]
 ) -> list[Any]:
     """What is given for each client, in a list or by name, in the order of their names."""
-    found = list(given)
-    check(len(found) == len(names), what, len(found), f"as many clients as {len(names)}")
+    entries = list(given)
+    check(len(entries) == len(names), what, len(entries), f"as many clients as {len(names)}")
     if not isinstance(given, Mapping):
-        return found
+        return entries
     by_name = {str(name): entry for name, entry in given.items()}
     for name in names:
         check(name in by_name, what, f"a mapping without {name}", "one of the clients in train")

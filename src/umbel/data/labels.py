@@ -9,6 +9,9 @@ from torch import Tensor
 from umbel.checks import UsageError, check
 from umbel.client.batches import IGNORED
 
+MANY = 10_000
+"""A larger label, where there are fewer examples than that, is rather a number of something."""
+
 
 def check_no_indicators(targets: Sequence[Tensor], num_classes: int | None) -> None:
     """Refuse rows with a single 1, which say a class, but would be learnt as something else."""
@@ -29,6 +32,8 @@ def check_labels(
     counted = [y[y != IGNORED] if y.dim() > 1 else y for _, y in shards]
     filled = [y for y in counted if len(y)]
     check(bool(filled), "y", IGNORED, "all there is: no label counts")
+    if num_classes is None:
+        _check_not_numbers(filled)
     classes = max(int(y.max()) for y in filled) + 1 if num_classes is None else num_classes
     for y, name in zip(counted, names, strict=True):
         expected = f"in 0 to {classes - 1}"
@@ -37,3 +42,10 @@ def check_labels(
         for label in (int(y.min()), int(y.max())) if len(y) else ():
             check(0 <= label < classes, f"client {name}: label", label, expected)
     return classes
+
+
+def _check_not_numbers(labels: Sequence[Tensor]) -> None:
+    """Refuse labels that are far more than examples: a model has an output for each up to them."""
+    largest, count = max(int(y.max()) for y in labels), sum(map(len, labels))
+    expected = f"that of a class among {count:,} examples: number the classes from 0 without gaps"
+    check(largest < max(MANY, count), "label", largest, f"{expected}, or say num_classes")

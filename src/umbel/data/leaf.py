@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, check, check_memory
 from umbel.data.arrays import Arrays
+from umbel.data.files import check_file
 
 NUM_CLASSES = 62
 SIDE = 28
+
+TIMES = 10
+"""Numbers in memory take so many times the room that they have in a file."""
 
 
 @dataclass(frozen=True)
@@ -31,26 +36,30 @@ class Leaf:
         """All examples, with their writers."""
         x, y, owners = [], [], []
         for file in self.files:
-            for writer, mine in self._read(file):
-                pixels = np.asarray(mine["x"], dtype=np.float64).reshape(-1, 1, SIDE, SIDE)
-                x.append(np.rint(255 * pixels).astype(np.uint8))
-                y.append(np.asarray(mine["y"], dtype=np.int64))
-                owners += [writer] * len(y[-1])
+            check_file(file)
+            check_memory(TIMES * file.stat().st_size, f"{file}: its writers")
+            try:
+                for writer, pixels, labels in _writers(json.loads(file.read_bytes())):
+                    x.append(np.rint(255 * pixels).astype(np.uint8).reshape(-1, 1, SIDE, SIDE))
+                    y.append(labels)
+                    owners += [writer] * len(labels)
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                reason = f"{type(error).__name__}: {error}"
+                what = "not a file of FEMNIST as LEAF writes it"
+                raise UsageError(f"{file}: {what}: {reason}") from None
+        check(bool(owners), "source", "femnist", "a data set with examples")
         return Arrays(np.concatenate(x), np.concatenate(y), NUM_CLASSES, owners=np.array(owners))
 
-    def _read(self, file: Path) -> Sequence[tuple[str, Any]]:
-        """Each writer in a file, with lists x and y of one length."""
-        try:
-            content = json.loads(file.read_bytes())
-            writers = [(str(user), content["user_data"][user]) for user in content["users"]]
-            for (user, mine), count in zip(writers, content["num_samples"], strict=True):
-                shape, labels = np.shape(mine["x"]), np.asarray(mine["y"])
-                fine = shape == (count, SIDE**2) and labels.shape == (count,)
-                if not fine or not set(labels.tolist()) <= set(range(NUM_CLASSES)):
-                    raise ValueError(
-                        f"{user} does not have {count} pairs of 784 values and a label"
-                    )
-        except (ValueError, KeyError, TypeError) as error:
-            reason = f"{type(error).__name__}: {error}"
-            raise UsageError(f"{file}: not a file of FEMNIST as LEAF writes it: {reason}") from None
-        return writers
+
+def _writers(content: Any) -> Iterator[tuple[str, NDArray[np.float64], NDArray[np.int64]]]:
+    """Each writer in a file, with x (n, 784) and y (n,). Raises `ValueError` and others."""
+    for user, count in zip(content["users"], content["num_samples"], strict=True):
+        mine = content["user_data"][user]
+        pixels, labels = np.asarray(mine["x"], dtype=np.float64), np.asarray(mine["y"])
+        fine = pixels.shape == (count, SIDE**2) and labels.shape == (count,)
+        fine = fine and bool(((pixels >= 0) & (pixels <= 1)).all())
+        if not fine or not set(labels.tolist()) <= set(range(NUM_CLASSES)):
+            raise ValueError(
+                f"{user} does not have {count} pairs of 784 values in 0 to 1 and a label"
+            )
+        yield str(user), pixels, labels.astype(np.int64)

@@ -17,6 +17,7 @@ MAX_DRAWS = 1000
 
 def apportioned(total: int, shares: Sequence[float] | Labels) -> Labels:
     """Whole numbers that sum to the total, proportional to the shares, by largest remainders."""
+    check(total < 2**53, "clients", total, "few enough to be counted")
     exact = total * np.asarray(shares, dtype=float) / np.sum(shares)
     counts = np.floor(exact).astype(np.int64)
     counts[np.argsort(counts - exact, kind="stable")[: total - counts.sum()]] += 1
@@ -34,18 +35,17 @@ def client_sizes(
     """
     pools = _pools(allowed, y)
     num_clients, available = len(allowed), pools[0][1]
-    expected = f"few enough: they share {available} examples"
-    check(num_clients <= available, "clients", num_clients, expected)
+    check_few(num_clients, available)
     equal = available // num_clients
     low, high = (tuple(examples) * 2)[:2] if examples else (equal, equal)
     check(low >= 1, "examples", low, "1 or more")
     for clients, number in pools:
         expected = f"few enough: {clients.sum()} clients share {number} examples"
-        check(low * clients.sum() <= number, "examples", low, expected)
+        check(low * int(clients.sum()) <= number, "examples", low, expected)
     overflows = [0] * len(pools)
     for _ in range(MAX_DRAWS):
-        sizes = rng.integers(low, high + 1, num_clients)
-        fits = [sizes[clients].sum() <= number for clients, number in pools]
+        sizes = rng.integers(low, high, num_clients, endpoint=True)
+        fits = [sizes[clients].sum(dtype=float) <= number for clients, number in pools]
         if all(fits):
             return sizes
         overflows = [count + (not fit) for count, fit in zip(overflows, fits, strict=True)]
@@ -54,6 +54,12 @@ def client_sizes(
         f"examples: [{low}, {high}] for each of {clients.sum()} clients takes more than the "
         f"{number} examples there are for them, nearly always; lower the upper end"
     )
+
+
+def check_few(num_clients: int, available: int) -> None:
+    """Raise `UsageError` unless there is an example for every client."""
+    expected = f"few enough: they share {available} examples"
+    check(num_clients <= available, "clients", num_clients, expected)
 
 
 def _pools(allowed: NDArray[np.bool_], y: Labels) -> list[tuple[NDArray[np.bool_], int]]:

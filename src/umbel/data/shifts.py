@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.checks import check
-from umbel.settings import Settings
+from umbel.settings import MOST_ITEMS, Settings
 
 Images: TypeAlias = NDArray[np.float32]  # (n, channels, height, width)
 Labels: TypeAlias = NDArray[np.int64]  # (n,)
@@ -92,13 +92,14 @@ class PermuteLabels(Shift):
     offsets: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        check(self.groups >= 1, "groups", self.groups, "1 or more")
+        check(1 <= self.groups <= MOST_ITEMS, "groups", self.groups, f"in 1 to {MOST_ITEMS:,}")
         check(self.offsets is None or bool(self.offsets), "offsets", self.offsets, "a filled list")
 
     def make(self, num_classes: int, rng: np.random.Generator) -> Sequence[Group]:
         names = np.arange(num_classes)
         if self.offsets is not None:
-            return [relabelled((names + offset) % num_classes) for offset in self.offsets]
+            turns = (offset % num_classes for offset in self.offsets)
+            return [relabelled((names + turn) % num_classes) for turn in turns]
         others = [rng.permutation(num_classes) for _ in range(self.groups - 1)]
         return [relabelled(table) for table in [names, *others]]
 

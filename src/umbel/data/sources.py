@@ -12,7 +12,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ import platformdirs
 from filelock import FileLock
 from numpy.typing import NDArray
 
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, check_memory
 from umbel.data.arrays import Arrays
 from umbel.data.hub import answers, offline
 from umbel.data.leaf import Leaf
@@ -49,16 +49,21 @@ OWNER = "writer_id"  # the column that says whose an example is
 
 @dataclass(frozen=True)
 class Sources:
-    """Where named examples come from, and where their decoded form is kept."""
+    """Data sets by name: where they come from, and where their decoded form is kept.
 
-    data_dir: Path | None
-    cache_dir: Path
+    >>> umbel.Sources.default().load("digits").x.shape
+    (1797, 1, 8, 8)
+    """
+
+    data_dir: Path | None  #: folder with a folder for each data set; None: the hub
+    cache_dir: Path  #: folder of decoded examples
 
     @classmethod
     def default(cls, data_dir: Path | None = None) -> Sources:
-        """The directory given, else the one in UMBEL_DATA_DIR, else the hub.
+        """Take the directory given, else the one in `UMBEL_DATA_DIR`, else the Hugging Face hub.
 
-        Raises `ValueError` if the directory does not exist.
+        Decoded examples go to `UMBEL_CACHE_DIR`, or to the user's cache. Raises `ValueError` if the
+        directory does not exist.
         """
         variable = os.environ.get(DATA_DIR_VARIABLE)
         where = data_dir or (Path(variable) if variable else None)
@@ -68,7 +73,7 @@ class Sources:
         return cls(where, Path(cache))
 
     def load(self, name: str, split: str = "train") -> Arrays:
-        """All examples of a split, or of several put together, such as "train+test".
+        """Load all examples of a split, or of several put together, such as "train+test".
 
         `digits` has one split only, and needs neither disk nor net; `emnist-merged` and
         `emnist-a-to-j` are views of `emnist`. Raises `ValueError` if there is no such data set or
@@ -107,11 +112,10 @@ class Sources:
                 log.info("decoding %s into %s", origin, folder)
                 with tempfile.TemporaryDirectory(dir=self.cache_dir) as scratch:
                     _save(origin.arrays(scratch), folder)
-        x = np.load(folder / "x.npy", mmap_mode="r")
-        y = np.load(folder / "y.npy")
-        owned = (folder / "owners.npy").is_file()
-        owners = np.load(folder / "owners.npy") if owned else None
-        return Arrays(x, y, int(np.load(folder / "num_classes.npy")), owners=owners)
+        try:
+            return _cached(folder)
+        except Exception as error:  # whatever a damaged file makes of NumPy
+            raise UsageError(f"{folder}: damaged: remove it, to decode it again: {error}") from None
 
 
 def _digest(files: Sequence[Path]) -> str:
@@ -119,6 +123,17 @@ def _digest(files: Sequence[Path]) -> str:
     states = [(file.resolve(), file.stat()) for file in files]
     key = " ".join(f"{path} {state.st_size} {state.st_mtime_ns}" for path, state in states)
     return hashlib.sha256(key.encode()).hexdigest()[:16]
+
+
+def _cached(folder: Path) -> Arrays:
+    """What `_save` wrote."""
+    owners = folder / "owners.npy"
+    return Arrays(
+        np.load(folder / "x.npy", mmap_mode="r"),
+        np.load(folder / "y.npy"),
+        int(np.load(folder / "num_classes.npy")),
+        owners=np.load(owners) if owners.is_file() else None,
+    )
 
 
 def _together(parts: Sequence[Arrays], split: str) -> Arrays:
@@ -138,12 +153,17 @@ class _Parquet:
 
     def arrays(self, scratch: str) -> Arrays:
         """All examples; what is written on the way goes to the folder `scratch`."""
-        files = {"examples": str(self.file)}
-        return _decode(
-            _datasets().load_dataset(
+        files, datasets = {"examples": str(self.file)}, _datasets()
+        try:
+            rows = datasets.load_dataset(
                 "parquet", data_files=files, split="examples", cache_dir=scratch
             )
-        )
+            return _decode(rows)
+        except UsageError as error:
+            raise UsageError(f"{self.file}: {error}") from None
+        except Exception as error:  # the libraries that read Parquet and images have many
+            reason = " ".join(str(error.__cause__ or error).split())
+            raise UsageError(f"{self.file}: can't be read as images in Parquet: {reason}") from None
 
 
 @dataclass(frozen=True)
@@ -180,6 +200,7 @@ def _datasets() -> ModuleType:
             "install the extra with: pip install 'umbel[data]'"
         ) from error
     datasets.disable_progress_bars()
+    datasets.logging.set_verbosity(logging.CRITICAL)  # what can't be read is said once, by us
     module: ModuleType = datasets
     return module
 
@@ -199,12 +220,27 @@ def _decode(dataset: Any) -> Arrays:
     rows = dataset.select_columns([image, label, *owned]).with_format("numpy")
     x, y, owners = [], [], []
     for batch in rows.iter(batch_size=1000):
-        x.append(np.stack([_channels_first(picture) for picture in batch[image]]))
-        y.append(batch[label])
+        x.append(_stacked([_channels_first(picture) for picture in batch[image]]))
+        y.append(np.asarray(batch[label], dtype=np.float64))
         owners += [np.asarray(batch[column], dtype=np.str_) for column in owned]
-    labels = np.concatenate(y).astype(np.int64)
+    check(bool(y), "source", columns, "of any rows")
+    labels, classes = np.concatenate(y), dataset.features[label].num_classes
+    other = labels[~((labels >= 0) & (labels < classes))]
+    check(not len(other), "source", other[:1].tolist(), f"labels in 0 to {classes - 1}")
     whose = np.concatenate(owners) if owners else None
-    return Arrays(np.concatenate(x), labels, dataset.features[label].num_classes, owners=whose)
+    return Arrays(_stacked(x, np.concatenate), labels.astype(np.int64), classes, owners=whose)
+
+
+def _stacked(
+    pictures: Sequence[NDArray[Any]], join: Callable[..., NDArray[Any]] = np.stack
+) -> NDArray[np.uint8]:
+    """Arrays that must have one shape, as one."""
+    check_memory(sum(picture.nbytes for picture in pictures), "source: its images")
+    try:
+        return join(pictures)
+    except ValueError:
+        shapes = sorted({picture.shape[-3:] for picture in pictures})
+        raise UsageError(f"source: images of shapes {shapes[:3]}, which must be one") from None
 
 
 def _channels_first(picture: NDArray[Any]) -> NDArray[np.uint8]:

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from umbel.checks import check
+from umbel.checks import LARGEST, check
 from umbel.data import dataframes
 from umbel.data.objects import check_even, numbers_of, refuse, refuse_row
 
@@ -29,13 +29,13 @@ def inputs(values: object, client: str) -> Tensor:
     Columns of tables, uint8 and bool become floats. One float an example, (n,), becomes (n, 1), as
     layers take it. Raises `UsageError` for what are no finite numbers.
     """
-    found = _tensor(values, f"client {client}: x", CODE_INPUTS)
-    if dataframes.is_table(values) or found.dtype in (torch.uint8, torch.bool):
-        found = found.float()
-    if not found.is_floating_point():
-        return found.long()
-    _check_finite(found, f"client {client}: x")
-    return found[:, None] if found.dim() == 1 else found
+    tensor = _tensor(values, f"client {client}: x", CODE_INPUTS)
+    if dataframes.is_table(values) or tensor.dtype in (torch.uint8, torch.bool):
+        tensor = tensor.float()
+    if not tensor.is_floating_point():
+        return tensor.long()
+    _check_finite(tensor, f"client {client}: x")
+    return tensor[:, None] if tensor.dim() == 1 else tensor
 
 
 def targets(values: object, client: str) -> Tensor:
@@ -44,21 +44,21 @@ def targets(values: object, client: str) -> Tensor:
     Labels (n, 1) become (n,), which means the same. Raises `UsageError` for what are no finite
     numbers.
     """
-    found = _tensor(values, f"client {client}: y", CODE_LABELS)
-    if found.is_floating_point():
-        _check_finite(found, f"client {client}: y")
-        return found
-    found = found.long()
-    return found.flatten() if found.dim() == 2 and found.shape[1] == 1 else found
+    tensor = _tensor(values, f"client {client}: y", CODE_LABELS)
+    if tensor.is_floating_point():
+        _check_finite(tensor, f"client {client}: y")
+        return tensor
+    tensor = tensor.long()
+    return tensor.flatten() if tensor.dim() == 2 and tensor.shape[1] == 1 else tensor
 
 
-def _check_finite(found: Tensor, what: str) -> None:
-    usable = found.isfinite()
+def _check_finite(tensor: Tensor, what: str) -> None:
+    usable = tensor.isfinite()
     if bool(usable.all()):
         return
     place = torch.nonzero(~usable)[0].tolist()
     column = f", column {place[1]}" if len(place) == 2 else ""
-    kind = "NaN" if bool(found[tuple(place)].isnan()) else "infinite"
+    kind = "NaN" if bool(tensor[tuple(place)].isnan()) else "infinite"
     refuse_row(f"{what}{column}", place[0] if place else 0, kind)
 
 
@@ -99,4 +99,6 @@ def _array(values: object, what: str, advice: str) -> NDArray[Any]:
         return numbers_of(array, what, advice)
     if array.dtype.kind not in "biufc":
         refuse(what, str(array.dtype), advice)
+    if array.dtype.kind == "u" and array.size and int(array.max()) > LARGEST:
+        refuse(what, f"{array.dtype} beyond 2^63 - 1", "")
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

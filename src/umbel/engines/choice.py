@@ -30,13 +30,22 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 @dataclass(frozen=True)
 class EngineSettings(Settings):
-    """Where and how clients work in this process."""
+    """Settings of the engine: how clients work in this process, and on which device.
 
+    >>> umbel.EngineSettings(device="cpu", kernel="general").name
+    'auto'
+
+    In full precision results are the same to rounding, whatever is chosen.
+    """
+
+    #: batch clients or not; auto: where the module allows it and it pays
     name: Literal["auto", "sequential", "vectorised"] = "auto"
-    device: str = "auto"  # "cpu", "cuda", "cuda:1", ...; auto: CUDA where there is one
-    memory_mb: float | None = None  # working set of the vectorised engine; default by device
+    device: str = "auto"  #: "cpu", "cuda", "cuda:1", ...; auto: CUDA where there is one
+    #: bound on the working set of the vectorised engine, in MiB; None: by device
+    memory_mb: float | None = None
+    #: how models are computed; auto: the fastest that fits
     kernel: Literal["auto", "general", "dense", "in-place"] = "auto"
-    precision: Precision = "full"  # "bf16": passes through the module in bfloat16 autocast
+    precision: Precision = "full"  #: "bf16": passes through the module in bfloat16 autocast
 
     def __post_init__(self) -> None:
         limit = self.memory_mb
@@ -81,7 +90,7 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
 def _why_sequential(
     net: Net, federation: Federation, settings: EngineSettings, device: torch.device
 ) -> str | None:
-    """Why clients are to run one after another, or None if they are batched."""
+    """Return why clients must run one after another, or None if they can be batched."""
     if settings.name == "sequential":
         return "as the settings say"
     if settings.kernel == "in-place":
@@ -98,14 +107,14 @@ def _device(wanted: str) -> str:
     if wanted == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        torch.zeros(1, device=wanted)
+        torch.zeros(1, device=wanted).item()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise UsageError(f"engine.device: {wanted!r} is not available here: {error}") from error
     return wanted
 
 
 def why_not_batchable(net: Net, federation: Federation) -> str | None:
-    """Why the module can't be run for many clients at once with padding, or None if it can.
+    """Return why the module can't run for many clients at once, or None if it can.
 
     Chains of linear layers can. Any other module is tried: a gradient, a step of training, and
     the evaluation of several models, for two clients of unequal size, by both engines.
@@ -124,11 +133,11 @@ def why_not_batchable(net: Net, federation: Federation) -> str | None:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # vmap warns of what it has no fast way for
-                found = Vectorised(net, few).send(request)
+                batched = Vectorised(net, few).send(request)
         except Exception as error:  # whatever the module does that vmap can't
             return f"vmap refuses the module: {str(error).splitlines()[0]}"
         models = request.shared["models"]
-        if not all(_agree(found.columns[n], c, models) for n, c in expected.columns.items()):
+        if not all(_agree(batched.columns[n], c, models) for n, c in expected.columns.items()):
             return "the module mixes the examples of a batch, padding among them"
     return None
 
@@ -137,7 +146,7 @@ PROBES: Sequence[Work] = (Gradient(), LocalTraining(lr=1e-3, steps=2, batch_size
 
 
 def _two_clients(net: Net, federation: Federation) -> Federation:
-    """Clients of five and of two examples, taken from all over the federation."""
+    """Return a federation of two clients, with five and two examples from all over this one."""
     batch = sample(net, federation, 7)
     split = Split(batch.x, batch.y, np.array([0, 5, 7]))
     return replace(federation, train=split, test=split, groups=None, names=("five", "two"))
@@ -149,16 +158,16 @@ def _request(work: Work, net: Net) -> Request:
     return Request(work, torch.tensor([0, 1]), [0, 1], {"models": models}, {"theta": theta})
 
 
-def _agree(found: Tensor, expected: Tensor, models: Tensor) -> bool:
+def _agree(batched: Tensor, expected: Tensor, models: Tensor) -> bool:
     """Whether two results differ by no more than the rounding of these models (K, P).
 
     The bound is far above what rounding does, and far below what an example does that should not
     count.
     """
     if not expected.is_floating_point():
-        return torch.equal(found, expected)
+        return torch.equal(batched, expected)
     eps = torch.finfo(models.dtype).eps
     largest = float(expected.abs().nan_to_num(0, posinf=0).max())
     # An update is the difference of two models, and rounded as they are.
     bound = largest * eps**0.5 + 100 * float(models.abs().max()) * eps
-    return torch.allclose(found, expected, rtol=0, atol=bound, equal_nan=True)
+    return torch.allclose(batched, expected, rtol=0, atol=bound, equal_nan=True)

@@ -1,4 +1,4 @@
-"""What torch says of a network and its inputs, as sentences that say what to write."""
+"""Errors of torch about a network and its inputs, as sentences that say what to write."""
 
 from __future__ import annotations
 

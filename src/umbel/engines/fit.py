@@ -82,7 +82,7 @@ def check_batches(net: Net, federation: Federation, settings: Any) -> None:
     sizes = federation.train.sizes
     for work in works_in(settings):
         for size in np.unique(sizes[sizes > 0]):
-            plan = work.plan(int(size), 0)
+            plan = work.batching.plan(int(size), 0)
             if ((plan >= 0).sum(1) == 1).any():
                 name = federation.names[int(np.flatnonzero(sizes == size)[0])]
                 if size == 1:
@@ -107,7 +107,7 @@ def works_in(settings: Any) -> Iterator[Work]:
 
 
 def advice(federation: Federation) -> str:
-    """What to change where training diverges."""
+    """Return what to change if training diverges."""
     x = federation.train.x
     largest = max(abs(float(x.min())), abs(float(x.max()))) if x.is_floating_point() else 0.0
     scale = f"scale the inputs, which reach {largest:.3g}, to about 1" if largest > 10 else ""
@@ -130,17 +130,17 @@ def sample(net: Net, federation: Federation, count: int = 2) -> Batch:
 
 
 def _check_classes(outputs: Tensor, y: Tensor, federation: Federation) -> None:
-    """Too few outputs can't be trained; more than enough are most likely a mistake."""
+    """Refuse too few outputs, and warn of more than there are classes."""
     if outputs.dim() != y.dim() + 1 or outputs.shape[2:] != y.shape[1:]:
         return  # the objective says more of these
-    found, classes = outputs.shape[1], federation.num_classes or 0
-    if found < classes:
+    count, classes = outputs.shape[1], federation.num_classes or 0
+    if count < classes:
         smallest = int(federation.train.y.clamp(min=0).min())
         hint = f"; labels count from 0, and the smallest here is {smallest}" if smallest else ""
-        hint = "; or, for yes or no by one output, pass umbel.BINARY to Net" if found == 1 else hint
-        check(False, "the network's outputs", found, f"one for each of {classes} classes{hint}")
-    if found > classes:
-        log.warning("the network has %d outputs, and there are %d classes", found, classes)
+        hint = "; or, for yes or no by one output, pass umbel.BINARY to Net" if count == 1 else hint
+        check(False, "the network's outputs", count, f"one for each of {classes} classes{hint}")
+    if count > classes:
+        log.warning("the network has %d outputs, and there are %d classes", count, classes)
 
 
 def _check_answers(federation: Federation) -> None:

@@ -1,4 +1,4 @@
-"""Differential privacy of each client against the server: what is added, and what is spent."""
+"""Settings and accounting of each client's differential privacy against the server."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Privacy(Settings):
         )
 
     def epsilon(self, releases: int) -> float:
-        """What a client has spent that released so many updates, at `delta`.
+        """Return the epsilon at `delta` of a client that released this many updates.
 
         By the privacy loss distribution of composed Gaussian mechanisms, from dp-accounting.
         Raises `UsageError` where that package is missing.

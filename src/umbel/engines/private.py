@@ -20,7 +20,10 @@ log = logging.getLogger(__name__)
 PROTECTED = {"update", "num_examples"}
 
 NoiseSeeds = Callable[[Request], Sequence[int]]
-"""The seed of each client's noise. Where the server is not to know it, a secret is in it."""
+"""Gives the seed of each client's noise.
+
+Deployed nodes mix in a secret that the server does not know.
+"""
 
 
 def simulated_noise(request: Request) -> list[int]:

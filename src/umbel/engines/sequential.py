@@ -19,7 +19,11 @@ from umbel.flow import Replies, Request
 
 
 class Sequential:
-    """Runs the work of each client by itself, without padding; takes any module."""
+    """An engine that runs one client after another, without padding; it takes any module.
+
+    Give it to `Run` as `engine`, or have `EngineSettings` choose. A `net` that does not fit the
+    federation raises `UsageError` when the run begins.
+    """
 
     def __init__(
         self, net: Net, federation: Federation, device: torch.device | str = "cpu"
@@ -29,7 +33,7 @@ class Sequential:
         self.storage = store(federation, net.dtype, self.device)
 
     def send(self, request: Request) -> Replies:
-        columns = Columns(len(request.clients))
+        columns = Columns(request)
         shared = {name: tensor.to(self.device) for name, tensor in request.shared.items()}
         for n, client in enumerate(request.clients.tolist()):
             shard = self.shard(request.work, client, request.seeds[n])
@@ -38,13 +42,13 @@ class Sequential:
                 reply = request.work(self.net, shard, {**shared, **own})
             rows = {name: value[None].detach() for name, value in reply.items()}
             columns.put(torch.tensor([n]), rows)
-        return Replies(request.clients, columns.tensors)
+        return columns.replies()
 
     def shard(self, work: Work, client: int, seed: int) -> Shard:
-        """What a client sees: exact batches, no padding."""
+        """Return the client's examples in exact batches, without padding."""
         split = self.storage.split(work)
         start, size = int(split.offsets[client]), int(split.sizes[client])
-        plan = work.plan(size, seed)
+        plan = work.batching.plan(size, seed)
         return Shard(
             split.x,
             split.y,

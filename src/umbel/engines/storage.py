@@ -27,7 +27,7 @@ class Storage:
 
 
 def store(federation: Federation, dtype: torch.dtype, device: torch.device) -> Storage:
-    """Move and cast once; nothing is copied where nothing changes."""
+    """Move and cast the examples once; what needs no change is not copied."""
 
     def cast(values: Tensor) -> Tensor:
         wanted = dtype if values.is_floating_point() else values.dtype

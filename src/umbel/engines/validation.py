@@ -16,15 +16,22 @@ from umbel.settings import Settings
 
 @dataclass(frozen=True)
 class Limits(Settings):
-    """What the server accepts."""
+    """What the server accepts of clients; other replies are set aside, and the record says why."""
 
-    max_value: float = 1e4  # largest magnitude of any number a client sends
-    max_examples: int = 10**9  # largest number of examples a client may claim to have
-    quorum: float = 0.5  # share of the clients asked that must give a usable reply
+    max_value: float = 1e4  #: largest magnitude of any number a client sends
+    max_examples: int = 10**9  #: largest number of examples a client may claim to have
+    #: largest share that one client may have of the weight in an average, by its number of examples
+    max_share: float = 0.9
+    #: longest update or gradient, as a multiple of the median of the cohort's; None: no bound
+    max_norm_ratio: float | None = None
+    quorum: float = 0.5  #: share of the clients asked that must give a usable reply
 
     def __post_init__(self) -> None:
         check(self.max_value > 0, "max_value", self.max_value, "more than 0")
         check(self.max_examples >= 1, "max_examples", self.max_examples, "1 or more")
+        check(0 < self.max_share <= 1, "max_share", self.max_share, "in (0, 1]")
+        ratio = self.max_norm_ratio
+        check(ratio is None or ratio >= 1, "max_norm_ratio", ratio, "1 or more")
         check(0 <= self.quorum <= 1, "quorum", self.quorum, "in [0, 1]")
 
 
@@ -91,17 +98,17 @@ def bad_values(request: Request, replies: Replies, limits: Limits) -> dict[int, 
         if not column.numel():
             continue
         values = column.reshape(len(column), -1)
-        if (
-            column.is_floating_point() and low == -high
-        ):  # the largest magnitude is NaN where any value is
-            largest = torch.linalg.vector_norm(values, ord=torch.inf, dim=1)
-            smallest = -largest
-        else:
-            largest, smallest = values.amax(1), values.amin(1)
+        if promise.per is not None:
+            # Sums of many terms may be larger than the sum of their bounds by rounding.
+            counts = replies.columns[promise.per].clamp(min=0)[:, None] * (1 + 1e-9)
+            values = values.where(values == 0, values / counts)
+        largest, smallest = values.amax(1), values.amin(1)  # NaN where any value is
         usable = (largest <= high) & (smallest >= low)
+        if promise.may_be_nan:
+            usable |= values.isnan().all(1)
         for n in torch.nonzero(~usable)[:, 0].tolist():
-            found = float(largest[n] if not largest[n] <= high else smallest[n])
-            fault = f"{name}: {found:.3g} is not within {low:.3g} to {high:.3g}"
+            value = float(largest[n] if not largest[n] <= high else smallest[n])
+            fault = f"{name}: {value:.3g} is not within {low:.3g} to {high:.3g}"
             if promise.low is None and column.is_floating_point():
                 fault += DIVERGED
             faults.setdefault(int(replies.clients[n]), fault)

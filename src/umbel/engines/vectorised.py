@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.func import vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from umbel.checks import check_memory
 from umbel.client.batches import Plan, Shard, Step, Steps, in_order
 from umbel.client.net import Net
 from umbel.data.federation import Federation
@@ -19,17 +20,21 @@ from umbel.engines.columns import Columns
 from umbel.engines.storage import store
 from umbel.flow import Replies, Request
 
+BYTES_OF_A_PLACE = 64
+"""Of an example in the plans of a chunk, which are copied on the way to their kernel."""
+
 CACHE_MB, MEMORY_MB = 48, {"cpu": 512, "cuda": 4096}
 """The working set of a chunk must fit in memory, and should stay in a CPU's cache during training,
 which goes through the same models again and again."""
 
 
 class Vectorised:
-    """Runs the same work for a chunk of clients at once, through `torch.func.vmap`.
+    """An engine that runs the same work for many clients at once, through `torch.func.vmap`.
 
     Clients of unequal size are padded and masked, which leaves the maths of each untouched.
     Chunks are as large as `memory_mb` allows, and hold clients of similar size, so that little
-    is padding. The module must be one that `why_not_batchable` finds nothing against.
+    is padding. The module must not mix the examples of a batch:
+    `EngineSettings` tries that out, and takes `Sequential` where it does.
     """
 
     def __init__(
@@ -47,13 +52,13 @@ class Vectorised:
         self.values_per_example = example.numel() + self.net.modules.count_activations(example)
 
     def send(self, request: Request) -> Replies:
-        columns = Columns(len(request.clients))
+        columns = Columns(request)
         # vmap takes the other forms of attention apart, and warns of what it has no fast way for.
         with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "There is a performance drop")
             for positions in self.chunks(request):
                 columns.put(positions, self._work(request, positions))
-        return Replies(request.clients, columns.tensors)
+        return columns.replies()
 
     def chunks(self, request: Request) -> Iterator[Tensor]:
         """Positions in the request, clients of similar size together."""
@@ -62,8 +67,11 @@ class Vectorised:
             return
         positions = torch.from_numpy(np.argsort(-sizes, kind="stable"))
         largest = int(positions[0])
-        plan = request.work.plan(int(sizes[largest]), request.seeds[largest])
-        yield from torch.split(positions, self.chunk_size(request, plan, int(sizes.max())))
+        plan = request.work.batching.plan(int(sizes[largest]), request.seeds[largest])
+        count = self.chunk_size(request, plan, int(sizes.max()))
+        said = f"{plan.shape[0]:,} mini-batches of each of {count:,} clients"
+        check_memory(count * plan.size * BYTES_OF_A_PLACE, said)
+        yield from torch.split(positions, count)
 
     def chunk_size(self, request: Request, plan: Plan, max_examples: int) -> int:
         """How many clients at a time keep the working set within its bound, at least one."""
@@ -73,21 +81,24 @@ class Vectorised:
             default = CACHE_MB
         shapes = {name: rows.table.shape[1:] for name, rows in request.each.items()}
         shapes |= {name: tensor.shape for name, tensor in request.shared.items()}
-        examples = request.work.pass_size(shapes, max_examples, batch_width)
+        footprint = request.work.footprint(shapes)
         # Received model, trained model, gradient and the step between them; and what one pass
         # forward and back keeps.
-        values = 4 * self.net.layout.num_values * request.work.num_models(shapes)
+        values = 4 * self.net.layout.num_values * footprint.models
+        examples = footprint.examples(max_examples, batch_width)
         values += 2 * examples * self.values_per_example
         bound = (self.memory_mb or default) * 2**20
-        return max(1, int(bound / (values * self.net.dtype.itemsize)))
+        fitting = int(bound / (values * self.net.dtype.itemsize))
+        return max(1, min(fitting, len(request.clients)))
 
     def _work(self, request: Request, positions: Tensor) -> dict[str, Tensor]:
         work, split = request.work, self.storage.split(request.work)
         clients = request.clients[positions].numpy()
         sizes = split.sizes[clients]
         starts = np.minimum(split.offsets[clients], len(split.x) - 1)  # the last may have none
-        seeds = [request.seeds[n] for n in positions.tolist()] if work.draws else None
-        planned = _Stack.of(work.plan, sizes, seeds, starts, self.device)
+        plan, draws = work.batching.plan, work.batching.draws
+        seeds = [request.seeds[n] for n in positions.tolist()] if draws else None
+        planned = _Stack.of(plan, sizes, seeds, starts, self.device)
         ordered = _Stack.of(lambda size, _: in_order(size), sizes, None, starts, self.device)
         shared = {name: tensor.to(self.device) for name, tensor in request.shared.items()}
         own = {}
@@ -130,7 +141,7 @@ class _Stack:
         starts: NDArray[np.int64],
         device: torch.device,
     ) -> _Stack:
-        """Of clients of these sizes, whose examples start there in the storage.
+        """Stack the plans of clients of these sizes, whose examples begin at `starts`.
 
         Without seeds the plan of a client depends on its size alone.
         """

@@ -1,4 +1,4 @@
-"""Engines around an engine: what they add, they add to every method at once."""
+"""Engines around an engine: metering, checks and simulated faults for every method."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from torch import Tensor
 from umbel.checks import DivergedError, check
 from umbel.checks import QuorumError as QuorumError
 from umbel.client.work import MEMORY
+from umbel.engines.bounds import Bounds
 from umbel.engines.validation import DIVERGED, Limits, assemble, bad_values, promises
 from umbel.flow import Engine, Replies, Request
 from umbel.reduction import Sums
@@ -25,15 +26,6 @@ log = logging.getLogger(__name__)
 
 
 @dataclass
-class Traffic:
-    """What went through an engine."""
-
-    bytes_down: int = 0
-    bytes_up: int = 0
-    seconds: float = 0.0  # from asking to having all replies
-
-
-@dataclass
 class Metered:
     """Counts the bytes and the seconds.
 
@@ -41,34 +33,33 @@ class Metered:
     """
 
     engine: Engine
-    traffic: Traffic = field(default_factory=Traffic)
+    bytes_down: int = 0  # to all clients together
+    bytes_up: int = 0
+    seconds: float = 0.0  # from asking to having all replies
 
     def send(self, request: Request) -> Replies:
         start = perf_counter()
         replies = self.engine.send(request)
-        self.traffic.seconds += perf_counter() - start
+        self.seconds += perf_counter() - start
         to_each = sum(tensor.nbytes for tensor in request.shared.values())
-        to_each += sum(r.table[0].nbytes for name, r in request.each.items() if name != MEMORY)
-        self.traffic.bytes_down += to_each * len(request.clients)
-        self.traffic.bytes_up += sum(c.nbytes for n, c in replies.columns.items() if n != MEMORY)
+        to_each += sum(
+            prod(rows.table.shape[1:]) * rows.table.itemsize
+            for name, rows in request.each.items()
+            if name != MEMORY
+        )
+        self.bytes_down += to_each * len(request.clients)
+        self.bytes_up += sum(c.nbytes for n, c in replies.columns.items() if n != MEMORY)
         return replies
 
-    def take(self) -> Traffic:
-        """What was counted since the last call."""
-        taken, self.traffic = self.traffic, Traffic()
+    def take(self) -> tuple[int, int, float]:
+        """Bytes down, bytes up and seconds since the last call."""
+        taken = self.bytes_down, self.bytes_up, self.seconds
+        self.bytes_down, self.bytes_up, self.seconds = 0, 0, 0.0
         return taken
 
 
 BLOCK_BYTES = 2**28
-"""Of rows that are held at once, where only their sums are wanted (at 8 bytes a value)."""
-
-
-@dataclass
-class Absences:
-    """Who did not take part, although asked."""
-
-    missing: set[int] = field(default_factory=set)  # no answer came
-    refused: dict[int, str] = field(default_factory=dict)  # an answer came, and why it is not used
+"""Largest block of rows held in memory while summing, in bytes (at 8 bytes a value)."""
 
 
 @dataclass
@@ -82,7 +73,9 @@ class Guarded:
     engine: Engine
     limits: Limits
     advice: Callable[[], str] | None = None
-    absences: Absences = field(default_factory=Absences)
+    missing: set[int] = field(default_factory=set)  # no answer came
+    refused: dict[int, str] = field(default_factory=dict)  # an answer came, and why it is not used
+    bounded: dict[int, str] = field(default_factory=dict)  # an answer was used in part, and how
     warned: bool = False
 
     def send(self, request: Request) -> Replies:
@@ -90,21 +83,24 @@ class Guarded:
         missing: set[int] = set()
         parts: list[Replies] = []
         sums: Sums | None = None
+        bounds = Bounds(request, self.limits)
         for block in _blocks(request):
             replies = self.engine.send(block)
             bad = {**replies.refused, **bad_values(block, replies, self.limits)}
             answered = {*replies.clients.tolist(), *bad}
             missing |= set(block.clients.tolist()) - answered
             refused |= bad
-            part = _reduced(block, _without(replies, bad))
-            # Of the sums, as large as models, only the running one is kept.
+            part = _reduced(block, bounds.apply(_without(replies, bad)))
+            # Sums are as large as models: only the running one is kept.
             sums = part.sums if sums is None or part.sums is None else sums + part.sums
             parts.append(replace(part, sums=None))
-        self.absences.missing |= missing
-        self.absences.refused |= refused
+        self.missing |= missing
+        self.refused |= refused
+        self.bounded |= bounds.bounded
         usable, asked = sum(len(part.clients) for part in parts), len(request.clients)
-        needed = 0 if request.optional else max(ceil(self.limits.quorum * asked), 1)
         diverged = sum(why.endswith(DIVERGED) for why in refused.values())
+        # A run in which everybody's training diverges must not go on in silence.
+        needed = 0 if request.optional else max(ceil(self.limits.quorum * asked), min(diverged, 1))
         if usable < needed:
             diverging = diverged and self.advice is not None
             raise (DivergedError if diverging else QuorumError)(
@@ -119,7 +115,7 @@ class Guarded:
         return replace(parts[0] if len(parts) == 1 else _joined(parts), sums=sums)
 
     def _divergence(self, diverged: int, asked: int) -> str:
-        """What to change, where clients' training diverged; nothing where none did."""
+        """Return what to change if clients' training diverged, else an empty string."""
         if not diverged or self.advice is None:
             return ""
         most = f"limits.max_value = {self.limits.max_value:g}"
@@ -128,9 +124,10 @@ class Guarded:
             f"or beyond {most}; {self.advice()}. "
         )
 
-    def take(self) -> Absences:
-        """Who was absent since the last call."""
-        taken, self.absences = self.absences, Absences()
+    def take(self) -> tuple[set[int], dict[int, str], dict[int, str]]:
+        """Who was missing, refused and bounded since the last call."""
+        taken = self.missing, self.refused, self.bounded
+        self.missing, self.refused, self.bounded = set(), {}, {}
         return taken
 
 
@@ -140,7 +137,7 @@ def _blocks(request: Request) -> Iterator[Request]:
         yield request
         return
     promise = promises(request)[request.reduction.column]
-    size = max(1, BLOCK_BYTES // (8 * prod(promise.shape)))
+    size = max(2, BLOCK_BYTES // (8 * prod(promise.shape)))
     for positions in torch.split(torch.arange(len(request.clients)), size):
         yield request if len(positions) == len(request.clients) else request.pick(positions)
 
@@ -174,16 +171,19 @@ def _summary(missing: set[int], refused: Mapping[int, str]) -> str:
 
 @dataclass(frozen=True)
 class Faults(Settings):
-    """How often a client fails, per request: probabilities of five things that happen in practice.
+    """How often clients fail in a simulation: probabilities of five faults, for each request.
+
+    >>> umbel.Faults(drop=0.2, huge=0.01).drop
+    0.2
 
     Which client fails when is a function of the run's seed, the round and the client.
     """
 
-    drop: float = 0.0  # it never answers
-    late: float = 0.0  # it answers after the round is over
-    not_finite: float = 0.0  # it sends NaN
-    wrong_shape: float = 0.0  # it sends tensors of the wrong shape
-    huge: float = 0.0  # it sends numbers far too large
+    drop: float = 0.0  #: a client never answers
+    late: float = 0.0  #: it answers after the round is over
+    not_finite: float = 0.0  #: it sends NaN
+    wrong_shape: float = 0.0  #: it sends tensors of the wrong shape
+    huge: float = 0.0  #: it sends numbers far too large
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -197,7 +197,7 @@ class Faults(Settings):
         return any(vars(self).values())
 
     def of(self, seed: int) -> str | None:
-        """What goes wrong for the client that works under this seed."""
+        """Return the fault of the client that works under this seed, or None."""
         drawn = generator(seed, Stream.FAULT).random()
         for name, probability in vars(self).items():
             drawn -= probability

@@ -1,73 +1,82 @@
-"""Tensors as Flower's arrays: plain NumPy arrays, checked before they are read."""
+"""Tensors as Flower's arrays: raw values, whose type and shape are checked before they are read."""
 
 from __future__ import annotations
 
-import io
 import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Collection, Mapping
 
-import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, RecordDict
 from torch import Tensor
 
 from umbel.checks import check
+from umbel.flower.fields import check_names
+from umbel.flower.refusals import RefusedError, shown
 
 DTYPES = {
-    "float16": torch.float16,
-    "float32": torch.float32,
-    "float64": torch.float64,
+    "bool": torch.bool,
     "int32": torch.int32,
     "int64": torch.int64,
-    "bool": torch.bool,
+    "float16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "float32": torch.float32,
+    "float64": torch.float64,
 }
 
-HEADER_BYTES = 1024
-"""What NumPy's format adds to the values of an array, at most."""
+STYPE = f"umbel.raw.{sys.byteorder}"
+"""How Flower's arrays are told that hold nothing but values, one after another, in this order."""
 
-
-class RefusedError(ValueError):
-    """What came in can't be used; the message says why."""
+MAX_ARRAYS = 64
+MAX_DIMENSIONS = 8
+MAX_VALUES = 2**40  # dimensions multiplied, those of length 0 left out
 
 
 def arrays(tensors: Mapping[str, Tensor]) -> ArrayRecord:
-    """Tensors by name, as a record."""
+    """Turn tensors by name into a record."""
     return ArrayRecord(array_dict={name: _array(name, t) for name, t in tensors.items()})
 
 
 def _array(name: str, tensor: Tensor) -> Array:
-    known = tensor.dtype in DTYPES.values()
-    check(known, name, str(tensor.dtype), f"a type that Flower carries: {', '.join(DTYPES)}")
-    return Array(tensor.detach().cpu().contiguous().numpy())
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    check(dtype in DTYPES, name, dtype, f"a type that messages carry: {', '.join(DTYPES)}")
+    values = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    return Array(dtype=dtype, shape=tuple(tensor.shape), stype=STYPE, data=values.numpy().tobytes())
 
 
-def tensors(content: RecordDict, record: str, max_bytes: int) -> dict[str, Tensor]:
-    """The arrays of a record. Raises `RefusedError` for what is too large, or no plain array."""
-    if record not in content.array_records:
+def tensors(
+    content: RecordDict, record: str, expected: Collection[str] | None, max_bytes: int
+) -> dict[str, Tensor]:
+    """The arrays of a record, of these names or any.
+
+    Raises `RefusedError` for what is too large, or no plain array.
+    """
+    arrays = content.get(record)
+    if not isinstance(arrays, ArrayRecord):
         raise RefusedError(f"{record}: missing")
-    arrays = content.array_records[record]
+    check_names(record, list(arrays), MAX_ARRAYS)
+    if expected is not None and set(arrays) != set(expected):
+        raise RefusedError(f"{record} {shown(sorted(arrays))} instead of {sorted(expected)}")
     size = sum(len(array.data) for array in arrays.values())
     if size > max_bytes:
         raise RefusedError(f"{record}: {size} bytes, more than the {max_bytes} allowed")
-    return {str(name): _tensor(str(name), array) for name, array in arrays.items()}
+    return {name: _tensor(name, array) for name, array in arrays.items()}
 
 
 def _tensor(name: str, array: Array) -> Tensor:
-    if array.stype != "numpy.ndarray":
-        raise RefusedError(f"{name}: serialised as {array.stype!r}, not as a NumPy array")
-    dtype = DTYPES.get(array.dtype)
+    if array.stype != STYPE:
+        raise RefusedError(f"{name}: serialised as {shown(array.stype)}, and not as {STYPE!r}")
+    dtype, shape = DTYPES.get(array.dtype), tuple(array.shape)
     if dtype is None:
-        raise RefusedError(f"{name}: type {array.dtype!r} is not one of {', '.join(DTYPES)}")
-    declared = math.prod(array.shape) * dtype.itemsize
-    if min(array.shape, default=0) < 0 or declared > len(array.data):
-        raise RefusedError(f"{name}: {len(array.data)} bytes for shape {tuple(array.shape)}")
-    try:
-        values = np.load(io.BytesIO(array.data), allow_pickle=False, max_header_size=HEADER_BYTES)
-    except (ValueError, EOFError, OSError, MemoryError, SyntaxError) as error:
-        raise RefusedError(f"{name}: not a NumPy array: {str(error)[:200]}") from None
-    if not isinstance(values, np.ndarray) or values.dtype.name != array.dtype:
-        raise RefusedError(f"{name}: not the {array.dtype} that it says")
-    tensor = torch.from_numpy(np.ascontiguousarray(values).reshape(values.shape))
-    if tensor.is_floating_point() and not tensor.isfinite().all():
-        raise RefusedError(f"{name}: not finite everywhere")
-    return tensor
+        raise RefusedError(f"{name}: type {shown(array.dtype)} is not one of {', '.join(DTYPES)}")
+    plain = len(shape) <= MAX_DIMENSIONS and all(type(n) is int and n >= 0 for n in shape)
+    if not plain or math.prod(n or 1 for n in shape) > MAX_VALUES:
+        raise RefusedError(f"{name}: {shown(shape)} is not the shape of an array")
+    if math.prod(shape) * dtype.itemsize != len(array.data):
+        raise RefusedError(f"{name}: {len(array.data)} bytes for shape {shape} of {array.dtype}")
+    if not array.data:
+        return torch.empty(shape, dtype=dtype)
+    values = bytearray(array.data)  # a copy: a tensor's memory may be written to
+    if dtype is torch.bool and max(values) > 1:
+        raise RefusedError(f"{name}: bytes that are neither true nor false")
+    return torch.frombuffer(values, dtype=dtype).reshape(shape)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,9 +20,12 @@ from umbel.engines import make_engine
 from umbel.engines.private import Private
 from umbel.flow import Engine, Request, Rows
 from umbel.flower import messages
-from umbel.flower.arrays import RefusedError
+from umbel.flower.expectation import model_name
+from umbel.flower.greeting import Site, SiteForm, check_greeting, introduce
 from umbel.flower.ledger import Ledger
+from umbel.flower.limits import NodeLimits
 from umbel.flower.memory import memorise, recall
+from umbel.flower.refusals import ForgottenError, RefusedError, reason, refusing
 from umbel.runs.config import read
 from umbel.runs.experiment import Experiment
 
@@ -31,9 +33,6 @@ log = logging.getLogger(__name__)
 
 Load = Callable[[Context, Experiment], Federation]
 """What a site writes: the examples of its own clients."""
-
-MAX_BYTES = 2**32
-"""Of the tensors in a message."""
 
 OF_MODELS = ("theta", "models", "moves")
 """Sent tensors whose last dimension is that of a model."""
@@ -59,25 +58,21 @@ class Node:
             engine = Private(engine, experiment.privacy, ledger.noise_seeds)
         return cls(experiment, federation, net, engine, memory)
 
-    def site(self) -> messages.Site:
-        """What the server may know of it."""
+    def site(self) -> Site:
+        """Return what the server may know of this site."""
         federation = self.federation
         groups = federation.groups
-        return messages.Site(
+        return Site(
             federation.names,
             federation.train.sizes.tolist(),
             federation.test.sizes.tolist(),
             None if groups is None else groups.tolist(),
-            messages.Form(
-                federation.input_shape,
-                federation.num_outputs_for(self.net.objective),
-                federation.num_classes,
-                model_name(self.net),
-            ),
+            SiteForm(**vars(federation.form(self.net.objective)), model=model_name(self.net)),
         )
 
-    def work(self, asked: messages.Asked) -> RecordDict:
-        """Do it. Raises `RefusedError` where it can't be done."""
+    @refusing
+    def work(self, asked: messages.Asked, limits: NodeLimits) -> RecordDict:
+        """Do it. Raises `RefusedError` where it can't be done, or would take too much."""
         number = {name: n for n, name in enumerate(self.federation.names)}
         strangers = [name for name in asked.clients if name not in number]
         if strangers or len(set(asked.clients)) != len(asked.clients):
@@ -89,7 +84,9 @@ class Node:
         if asked.remembered:
             each[MEMORY] = Rows(self._recalled(asked), torch.arange(len(clients)))
         request = Request(asked.work, clients, asked.seeds, asked.shared, each)
-        replies = self.engine.send(request)
+        limits.check(request, self.federation)
+        with limits.in_time():
+            replies = self.engine.send(request)
         if MEMORY in replies.columns:
             kept = dict(zip(asked.clients, replies.columns[MEMORY], strict=True))
             memorise(self.memory, kept)
@@ -108,15 +105,9 @@ class Node:
         for client, wanted in zip(asked.clients, asked.remembered, strict=True):
             kept = recall(self.memory, client)
             if wanted not in kept:
-                raise messages.ForgottenError(f"client {client!r}: its memory is not kept here")
+                raise ForgottenError(f"client {client!r}: its memory is not kept here")
             rows.append(kept[wanted])
         return torch.stack(rows)
-
-
-def model_name(net: Net) -> str:
-    """Alike for nets whose models have the same tensors in the same order."""
-    entries = [(e.name, tuple(e.shape)) for e in net.layout.weights + net.layout.rest]
-    return hashlib.sha256(repr((entries, str(net.dtype))).encode()).hexdigest()
 
 
 def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = ()) -> ClientApp:
@@ -138,20 +129,28 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
     def answered(message: Message, content: Callable[[], RecordDict]) -> Message:
         try:
             found = content()
-        except Exception as error:  # whatever it is, the server is to know
-            log.exception("refused")
+        except RefusedError as error:
+            log.warning("refused: %s", reason(error))
+            found = messages.refusal(error)
+        except Exception as error:  # a fault of the site; the server is to know
+            log.exception("this node does not work")
             found = messages.refusal(error)
         return Message(found, reply_to=message)
 
     @app.query("hello")
     def hello(message: Message, context: Context) -> Message:
-        return answered(message, lambda: messages.introduce(node(context).site()))
+        def introduced() -> RecordDict:
+            check_greeting(message.content)
+            return introduce(node(context).site())
+
+        return answered(message, introduced)
 
     @app.query("work")
     def work(message: Message, context: Context) -> Message:
         def done() -> RecordDict:
-            asked = messages.asked_in(message.content, _max_bytes(context.node_config), own_works)
-            return node(context).work(asked)
+            limits = NodeLimits.of(context.node_config)
+            asked = messages.asked_in(message.content, limits.max_bytes, own_works)
+            return node(context).work(asked, limits)
 
         return answered(message, done)
 
@@ -173,7 +172,3 @@ def _memory(context: Context, experiment: Experiment) -> Path:
     folder = Path(str(context.node_config.get("memory-dir", default)))
     name = str(context.node_config.get("partition-id", "node"))
     return folder / f"{experiment.name}-seed{experiment.seed}-{name}.safetensors"
-
-
-def _max_bytes(settings: Mapping[str, object]) -> int:
-    return int(str(settings.get("max-bytes", MAX_BYTES)))

@@ -1,21 +1,28 @@
-"""Who is there: nodes say which clients they have before they are asked to work."""
+"""Discovery: nodes say which clients they have before they are asked to work."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from flwr.app import Message, RecordDict
+from flwr.app import Message
 from flwr.serverapp import Grid
 
-from umbel.flower import messages
-from umbel.flower.arrays import RefusedError
-from umbel.flower.exchange import HELLO, POLL_SECONDS, Reply
+from umbel.checks import UsageError
+from umbel.flower.exchange import HELLO, POLL_SECONDS, Reply, pulled
+from umbel.flower.greeting import Site, SiteForm, greet, site_in
+from umbel.flower.owners import Owners, connected
+from umbel.flower.refusals import RefusedError, reason, shown
 from umbel.flower.registry import some
 
 log = logging.getLogger(__name__)
+
+
+def any_form(form: SiteForm) -> None:
+    """Expect nothing of the sites but that they are alike."""
 
 
 @dataclass
@@ -27,61 +34,85 @@ class Meeting:
 
     grid: Grid
     time_limit: float  # seconds; a greeting that is not answered by then is said again
-    form: messages.Form | None = None  # what all have in common: given, or that of the first
-    sites: dict[int, messages.Site] = field(default_factory=dict)  # by node
-    left_out: set[int] = field(default_factory=set)  # nodes that do not fit the others
+    form: SiteForm | None = None  # what all have in common, once that is settled
+    expect: Callable[[SiteForm], None] = any_form  # raises `RefusedError` for an unfit form
+    owners: Owners = field(default_factory=Owners)
+    sites: dict[int, Site] = field(default_factory=dict)  # by node, in the order they were met
+    left_out: set[int] = field(default_factory=set)  # nodes that are not asked anything
+    taken: dict[str, int] = field(default_factory=dict)  # clients of others, and who claims them
     greeted: dict[str, tuple[int, float]] = field(default_factory=dict)  # message: node, until when
-
-    def online(self) -> set[int]:
-        """The nodes that are connected."""
-        return set(self.grid.get_node_ids())
+    greetings: dict[int, tuple[int, float]] = field(default_factory=dict)  # how many; next when
 
     def look_around(self, roll: Collection[str] | None = None) -> dict[str, int]:
-        """Greet nodes that are new; the clients of those that answered since, and their nodes.
+        """Greet new nodes, and return the clients of those that have answered, with their nodes.
 
         Only clients on the roll count; without a roll everyone does.
         """
-        now = time.monotonic()
-        self.greeted = {name: sent for name, sent in self.greeted.items() if sent[1] > now}
-        waiting = {node for node, _ in self.greeted.values()}
-        new = sorted(self.online() - set(self.sites) - self.left_out - waiting)
-        messages = [Message(RecordDict(), node, HELLO, ttl=self.time_limit) for node in new]
-        for name, node in zip(self.grid.push_messages(messages) if new else (), new, strict=True):
-            if name:
-                self.greeted[name] = node, now + self.time_limit
-        found: dict[str, int] = {}
-        for reply in self.grid.pull_messages(list(self.greeted)) if self.greeted else ():
-            sent = self.greeted.pop(reply.metadata.reply_to_message_id, None)
-            if sent is not None:
-                found |= dict.fromkeys(self._meet(sent[0], Reply.of(reply), roll), sent[0])
-        return found
+        online = connected(self.grid)
+        roll = None if roll is None else set(roll)
+        self._greet(online)
+        for name, reply in pulled(self.grid, self.greeted):
+            self._meet(self.greeted.pop(name)[0], reply, online, roll)
+        self.owners.see(online.values())
+        form = self.form or self._leading(online)
+        if form is None:
+            return {}
+        # Until the form is settled, nothing is anybody's for good.
+        owners = self.owners.copy() if self.form is None else self.owners
+        places, taken = self._claims(form, owners, online, roll)
+        if self.form is not None:
+            self._note(taken, online)
+            self.taken = {name: node for node, names in taken.items() for name in names}
+        return places
 
     def gather(
         self, wanted: int, patience: float, roll: Collection[str] | None = None
     ) -> dict[str, int]:
-        """Wait until so many clients are there, or for so many seconds; the node of each."""
+        """Wait for a number of clients, or until a time is up, and return the node of each.
+
+        The form of most nodes is that of the run, if none was settled before. Raises `UsageError`
+        where two are those of as many nodes.
+        """
         nodes = self.look_around(roll)
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline and not (wanted and len(nodes) >= wanted):
             time.sleep(POLL_SECONDS)
-            nodes |= self.look_around(roll)
-        return nodes
+            nodes = self.look_around(roll)
+        self._settle()
+        return self.look_around(roll)
 
-    def _meet(self, node: int, reply: Reply, roll: Collection[str] | None) -> list[str]:
-        """The clients of a node that are on the roll, none if it does not fit the others."""
+    def _greet(self, online: Collection[int]) -> None:
+        """Greet new nodes, and again those that gave no answer: after a second, two, four ...
+
+        In the end a node is greeted once in `time_limit` seconds.
+        """
+        now = time.monotonic()
+        self.greeted = {name: sent for name, sent in self.greeted.items() if sent[1] > now}
+        known = {node for node, _ in self.greeted.values()} | self.sites.keys() | self.left_out
+        count = {node: self.greetings.get(node, (0, now)) for node in sorted({*online} - known)}
+        due = [node for node, (_, when) in count.items() if when <= now]
+        messages = [Message(greet(), node, HELLO, ttl=self.time_limit) for node in due]
+        for name, node in zip(self.grid.push_messages(messages) if due else (), due, strict=True):
+            so_far = count[node][0]
+            self.greetings[node] = so_far + 1, now + min(2.0**so_far, self.time_limit)
+            if name:
+                self.greeted[name] = node, now + self.time_limit
+
+    def _meet(
+        self, node: int, reply: Reply, online: Mapping[int, str], roll: Collection[str] | None
+    ) -> None:
+        """Take down who the clients of a node are, or leave it out if it is unfit."""
         if reply.missing is not None:
-            return []  # it is greeted again
+            return  # it is greeted again
         try:
             if reply.content is None:
                 raise RefusedError(str(reply.error))
-            site = messages.site_in(reply.content)
-            self.form = self.form or site.form
-            if site.form != self.form:
-                raise RefusedError(f"{site.form} is not {self.form}, as at the other sites")
+            site = site_in(reply.content)
+            self.expect(site.form)
+            self._check_alike(site.form)
         except RefusedError as error:
-            log.warning("node %d is left out: %s", node, error)
-            self.left_out.add(node)
-            return []
+            self._leave_out(node, online, reason(error))
+            return
         self.sites[node] = site
         late = [] if roll is None else [name for name in site.clients if name not in roll]
         if late:
@@ -90,4 +121,63 @@ class Meeting:
                 node,
                 some(late),
             )
-        return [name for name in site.clients if name not in late]
+
+    def _leave_out(self, node: int, online: Mapping[int, str], why: str) -> None:
+        log.warning("node %d is left out: %s", node, why)
+        self.left_out.add(node)
+        if self.owners.refuse(online.get(node, f"node {node}"), f"left out: {why}"):
+            self.owners.write()
+
+    def _check_alike(self, form: SiteForm) -> None:
+        if self.form is not None and form != self.form:
+            raise RefusedError(f"{form} is not {self.form}, as at the other sites")
+
+    def _leading(self, online: Collection[int]) -> SiteForm | None:
+        """The form of more connected nodes than have any other."""
+        votes = Counter(site.form for node, site in self.sites.items() if node in online)
+        (first, most), (_, other) = (*votes.most_common(2), (None, 0), (None, 0))[:2]
+        return first if most > other else None
+
+    def _settle(self) -> None:
+        """Decide on the form, if there is any. Raises `UsageError` for a tie."""
+        online = connected(self.grid)
+        forms = {site.form for node, site in self.sites.items() if node in online}
+        self.form = self.form or self._leading(online)
+        if forms and self.form is None:
+            raise UsageError(
+                f"sites of different forms, none of them that of most nodes: {shown(forms)}; "
+                "the settings input-shape and outputs say which one is wanted"
+            )
+        for node, site in list(self.sites.items()):
+            try:
+                self._check_alike(site.form)
+            except RefusedError as error:
+                del self.sites[node]
+                self._leave_out(node, online, reason(error))
+
+    def _claims(
+        self,
+        form: SiteForm,
+        owners: Owners,
+        online: Mapping[int, str],
+        roll: Collection[str] | None,
+    ) -> tuple[dict[str, int], dict[int, list[str]]]:
+        """Where each client is, and which clients of others a node claims."""
+        places: dict[str, int] = {}
+        taken: dict[int, list[str]] = {}
+        for node, site in self.sites.items():
+            if node in online and site.form == form:
+                names = [name for name in site.clients if roll is None or name in roll]
+                refused = set(owners.claim(online[node], names))
+                places |= {name: node for name in names if name not in refused}
+                if refused:
+                    taken[node] = sorted(refused)
+        return places, taken
+
+    def _note(self, taken: Mapping[int, Sequence[str]], online: Mapping[int, str]) -> None:
+        """Log and keep whose clients were claimed by whom, and who has which."""
+        for node, names in taken.items():
+            why = f"{some(names)} another node's, which brought the name first"
+            if self.owners.refuse(online[node], why):
+                log.warning("node %d: %s", node, why)
+        self.owners.write()

@@ -9,22 +9,23 @@ from math import prod
 from typing import TypeAlias
 
 import torch
-from flwr.app import RecordDict
 from torch import Tensor
 
 from umbel.client.work import MEMORY
 from umbel.engines.validation import assemble, promises
 from umbel.flow import Replies, Request
 from umbel.flower import messages
-from umbel.flower.arrays import HEADER_BYTES, RefusedError
 from umbel.flower.discovery import Meeting
 from umbel.flower.exchange import WORK, Reply, exchange
 from umbel.flower.memory import KEPT, digest
+from umbel.flower.refusals import ForgottenError, RefusedError, reason, refusing
 from umbel.flower.registry import some
 
 log = logging.getLogger(__name__)
 
 Answers: TypeAlias = list[tuple[int, dict[str, Tensor]]]
+
+TAKEN = "brings this client, which another node brought first"
 
 
 @dataclass
@@ -38,19 +39,21 @@ class FlowerEngine:
 
     meeting: Meeting
     clients: Sequence[str]  # their names: the place is the client's number
-    nodes: dict[str, int]  # where each client is, as far as that is known
+    nodes: Mapping[str, int]  # where each client is, as far as that is known
     time_limit: float
     kept: dict[str, list[str]] = field(default_factory=dict)  # digests of what nodes keep
 
     def send(self, request: Request) -> Replies:
-        self.nodes |= self.meeting.look_around(self.clients)
-        online = self.meeting.online()
+        self.nodes = self.meeting.look_around(self.clients)
         groups: dict[int, list[int]] = {}
+        refused: dict[int, str] = {}
         for position, client in enumerate(request.clients.tolist()):
-            node = self.nodes.get(self.clients[client])
-            if node is not None and node in online:
-                groups.setdefault(node, []).append(position)
-        answers, refused = self._ask(request, groups)
+            name = self.clients[client]
+            if name in self.nodes:
+                groups.setdefault(self.nodes[name], []).append(position)
+            elif name in self.meeting.taken:
+                refused[client] = f"node {self.meeting.taken[name]}: {TAKEN}"
+        answers = self._ask(request, groups, refused, again=True)
         replies = assemble(request, answers)
         if MEMORY in replies.columns:
             for client, row in zip(replies.clients.tolist(), replies.columns[MEMORY], strict=True):
@@ -59,12 +62,19 @@ class FlowerEngine:
         return Replies(replies.clients, replies.columns, {**refused, **replies.refused})
 
     def _ask(
-        self, request: Request, groups: Mapping[int, Sequence[int]]
-    ) -> tuple[Answers, dict[int, str]]:
-        """What the clients at these positions answer, and why those whose answer is refused."""
-        contents = {node: (WORK, self._content(request, at)) for node, at in groups.items()}
+        self,
+        request: Request,
+        groups: Mapping[int, Sequence[int]],
+        refused: dict[int, str],
+        again: bool,
+    ) -> Answers:
+        """Return the answers of the clients at these positions, and add why others are refused.
+
+        A node that does not keep what it is to remember is asked `again`, once, with all of it.
+        """
+        asked = {node: self._asked(request, at) for node, at in groups.items()}
+        contents = {node: (WORK, messages.ask(each)) for node, each in asked.items()}
         answers: Answers = []
-        refused: dict[int, str] = {}
         forgetful: dict[int, Sequence[int]] = {}
         for node, reply in exchange(self.meeting.grid, contents, self.time_limit).items():
             clients = request.clients[torch.tensor(groups[node])].tolist()
@@ -72,19 +82,18 @@ class FlowerEngine:
                 log.warning("node %d: %s: %s missing", node, reply.missing, self._named(clients))
             try:
                 answers += self._rows(request, clients, reply)
-            except messages.ForgottenError:
-                forgetful[node] = groups[node]
-                for client in clients:
-                    self.kept.pop(self.clients[client], None)
             except RefusedError as error:
-                log.warning("node %d: %s: %s refused", node, error, self._named(clients))
-                refused |= dict.fromkeys(clients, str(error))
-        if forgetful:
-            more, also = self._ask(request, forgetful)
-            return answers + more, refused | also
-        return answers, refused
+                if again and asked[node].remembered and isinstance(error, ForgottenError):
+                    forgetful[node] = groups[node]
+                    for client in clients:
+                        self.kept.pop(self.clients[client], None)
+                    continue
+                why = reason(error)
+                log.warning("node %d: %s: %s refused", node, why, self._named(clients))
+                refused |= dict.fromkeys(clients, f"node {node}: {why}")
+        return answers + (self._ask(request, forgetful, refused, False) if forgetful else [])
 
-    def _content(self, request: Request, positions: Sequence[int]) -> RecordDict:
+    def _asked(self, request: Request, positions: Sequence[int]) -> messages.Asked:
         at = torch.tensor(positions)
         names = [self.clients[client] for client in request.clients[at].tolist()]
         tables, index = {}, {}
@@ -97,28 +106,27 @@ class FlowerEngine:
             needed, place = torch.unique(rows.index[at], return_inverse=True)
             tables[name], index[name] = rows.table[needed], place.tolist()
         seeds = [request.seeds[n] for n in positions]
-        return messages.ask(
-            messages.Asked(request.work, names, seeds, request.shared, tables, index, remembered)
-        )
+        return messages.Asked(request.work, names, seeds, request.shared, tables, index, remembered)
 
     def _named(self, clients: Sequence[int]) -> str:
         return some([self.clients[client] for client in clients])
 
     def _remembered(self, names: Sequence[str], rows: Tensor) -> list[str]:
-        """Digests of the clients' memory, if their node keeps these very rows; else nothing."""
+        """Return digests of the clients' memory if their node keeps these very rows."""
         wanted = [digest(row) for row in rows]
         kept = all(w in self.kept.get(name, ()) for name, w in zip(names, wanted, strict=True))
         return wanted if kept else []
 
+    @refusing
     def _rows(self, request: Request, clients: Sequence[int], reply: Reply) -> Answers:
         """The row of each client. Raises `RefusedError` if the reply can't be used."""
         if reply.error is not None:
             raise RefusedError(reply.error)
         if reply.content is None:
             return []
-        sizes = [8 * prod(promise.shape) for promise in promises(request).values()]
-        most = sum(sizes) * len(clients) + HEADER_BYTES * len(sizes)
-        names, columns = messages.answer_in(reply.content, most)
+        expected = promises(request)
+        most = sum(8 * prod(promise.shape) for promise in expected.values()) * len(clients)
+        names, columns = messages.answer_in(reply.content, expected, most)
         number = {self.clients[client]: client for client in clients}
         strangers = [name for name in names if name not in number]
         if strangers or len(set(names)) != len(names):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
+
+from umbel.flower.refusals import printable, reason
 
 WORK, HELLO = "query.work", "query.hello"
 """The kinds of messages."""
@@ -25,10 +27,12 @@ WITHOUT_ANSWER = {
 The others are answers: the node could not load its app, or the app raised an error.
 """
 
+ASTRAY = "it says that it answers another message"
+
 
 @dataclass(frozen=True)
 class Reply:
-    """Content, or an error of the node's, or why no answer came."""
+    """Content of a reply, an error at the node, or why no answer came."""
 
     content: RecordDict | None = None
     error: str | None = None
@@ -39,14 +43,15 @@ class Reply:
         """What the message says."""
         if not message.has_error():
             return cls(message.content)
-        code, said = message.error.code, f"error {message.error.code}: {message.error.reason}"
+        code, said = message.error.code, printable(f"{message.error.reason}")
+        said = f"error {int(code)}: {said}"
         return cls(missing=said) if code in WITHOUT_ANSWER else cls(error=said)
 
 
 def exchange(
     grid: Grid, contents: Mapping[int, tuple[str, RecordDict]], time_limit: float
 ) -> dict[int, Reply]:
-    """Send each node a message of this kind and content; what came back in so many seconds.
+    """Send each node a message, and return what came back within a number of seconds.
 
     A reply is told by the message that it answers: an error comes from the SuperLink and not from
     the node that failed, and what answers an older message, or a second time, is not looked at.
@@ -58,10 +63,27 @@ def exchange(
     found = {node: Reply(missing=f"no answer within {time_limit:g} s") for node in nodes}
     deadline = time.monotonic() + time_limit
     while waiting and time.monotonic() < deadline:
-        for reply in grid.pull_messages(list(waiting)):
-            node = waiting.pop(reply.metadata.reply_to_message_id, None)
-            if node is not None:
-                found[node] = Reply.of(reply)
+        for name, reply in pulled(grid, waiting):
+            found[waiting.pop(name)] = reply
         if waiting:
             time.sleep(POLL_SECONDS)
+    return found
+
+
+def pulled(grid: Grid, names: Iterable[str]) -> list[tuple[str, Reply]]:
+    """The replies that have come to the messages of these names.
+
+    Each is pulled by itself, as Flower decodes it on the way: one that can't be decoded must not
+    take others with it.
+    """
+    found = []
+    for name in names:
+        try:
+            replies = list(grid.pull_messages([name]))
+            own = [reply for reply in replies if reply.metadata.reply_to_message_id == name]
+            if replies:
+                found.append((name, Reply.of(own[0]) if own else Reply(error=ASTRAY)))
+        except Exception as error:
+            grid.get_node_ids()  # this raises too if it is the SuperLink that does not answer
+            found.append((name, Reply(error=f"not a message: {reason(error)}")))
     return found

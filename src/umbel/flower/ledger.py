@@ -1,4 +1,4 @@
-"""What a node has released of its clients, and the secret behind its noise, in files of its own."""
+"""The ledger of a node: what it has released, and the secret behind its noise, in files."""
 
 from __future__ import annotations
 
@@ -7,25 +7,43 @@ import json
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from umbel.checks import UsageError
 from umbel.engines.privacy import Privacy
 from umbel.flow import Request
-from umbel.flower.arrays import RefusedError
 from umbel.flower.memory import digest
-from umbel.runs.checkpoint import replace_durably
+from umbel.flower.refusals import RefusedError
+from umbel.runs.durable import replacing, write_text
+from umbel.runs.seals import json_text, json_value
 
 RELEASED, SECRET = "released.json", "secret"
 
+Entries = dict[str, list[str]]
 
-def read_entries(folder: Path) -> dict[str, list[str]]:
+ADVICE = "nothing more is released: bring back a copy of both, or begin in an empty folder"
+"""What to do where the ledger or the secret is damaged or lost, said after what is wrong."""
+
+
+def read_entries(folder: Path) -> Entries:
     """The questions that each client has answered. Raises `UsageError` for a damaged file."""
-    file = folder / RELEASED
-    try:
-        found: dict[str, list[str]] = json.loads(file.read_text()) if file.is_file() else {}
-    except ValueError as error:
-        raise UsageError(f"{file}: damaged, and so nothing more is released: {error}") from None
-    return found
+    return _read(folder)[0]
+
+
+def _read(folder: Path) -> tuple[Entries, str | None]:
+    """The questions, and the digest of the secret; None where that is not known."""
+    known = json_value(folder / RELEASED, _from_plain, ADVICE)
+    return ({}, None) if known is None else known
+
+
+def _from_plain(table: dict[str, Any]) -> tuple[Entries, str | None]:
+    """Raise `ValueError` for anything else. An earlier version wrote the questions alone."""
+    secret = table.get("secret")
+    entries: Entries = table["clients"] if isinstance(secret, str) else table
+    for client, questions in entries.items():
+        if not isinstance(questions, list) or {*map(type, questions)} - {str}:
+            raise ValueError(f"{client!r} has no list of questions")
+    return entries, secret if isinstance(secret, str) else None
 
 
 @dataclass(frozen=True)
@@ -41,8 +59,8 @@ class Ledger:
     privacy: Privacy
 
     def noise_seeds(self, request: Request) -> list[int]:
-        """Enters what is about to be released. Raises `RefusedError` beyond `max_epsilon`."""
-        secret, entries = self._secret(), read_entries(self.folder)
+        """Enter the next release in the ledger. Raises `RefusedError` beyond `max_epsilon`."""
+        secret, entries = self._secret()
         seeds = []
         for position, number in enumerate(request.clients.tolist()):
             client = self.clients[number]
@@ -53,10 +71,12 @@ class Ledger:
                 asked.append(question)
             words = hashlib.sha256(secret + question.encode()).digest()
             seeds.append(int.from_bytes(words[:8], "big") >> 1)
-        beside = self.folder / f"{RELEASED}.partial"
-        beside.write_text(json.dumps(entries))
-        replace_durably(beside, self.folder / RELEASED)
+        self._enter(entries, secret)
         return seeds
+
+    def _enter(self, entries: Entries, secret: bytes) -> None:
+        table = {"clients": entries, "secret": hashlib.sha256(secret).hexdigest()}
+        write_text(self.folder / RELEASED, json_text(table))
 
     def _question(self, request: Request, position: int, client: str) -> str:
         sent = {name: digest(tensor) for name, tensor in request.sent_to(position).items()}
@@ -70,12 +90,25 @@ class Ledger:
         if most is not None and self.privacy.epsilon(releases) > most:
             raise RefusedError(f"client {client!r}: another update would exceed epsilon {most:g}")
 
-    def _secret(self) -> bytes:
-        file = self.folder / SECRET
-        if not file.is_file():
+    def _secret(self) -> tuple[bytes, Entries]:
+        """The secret and the questions so far. Raises `UsageError` where one is not the other's.
+
+        Another secret would add other noise to answers that were given, which gives them away.
+        """
+        file, (entries, known) = self.folder / SECRET, _read(self.folder)
+        if not file.is_file() and not any(entries.values()):
+            secret = secrets.token_bytes(32)
             self.folder.mkdir(parents=True, exist_ok=True)
-            beside = file.with_suffix(".partial")
-            beside.touch(mode=0o600)
-            beside.write_bytes(secrets.token_bytes(32))
-            replace_durably(beside, file)
-        return file.read_bytes()
+            # First the ledger: a secret without one tells that it was lost.
+            self._enter({}, secret)
+            with replacing(file) as beside:
+                beside.touch(mode=0o600)
+                beside.write_bytes(secret)
+            return secret, {}
+        lost = next((name for name in (SECRET, RELEASED) if not (self.folder / name).is_file()), "")
+        if lost:
+            raise UsageError(f"{self.folder / lost}: lost; {ADVICE}")
+        secret = file.read_bytes()
+        if known not in (None, hashlib.sha256(secret).hexdigest()):
+            raise UsageError(f"{file}: damaged: not the secret of the ledger; {ADVICE}")
+        return secret, entries

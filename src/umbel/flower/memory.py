@@ -1,4 +1,4 @@
-"""What clients keep between rounds, in a file of the node's: it survives the node's restart.
+"""Memory of clients between rounds, in a file that survives a restart of the node.
 
 The last two rows of each client are kept, as evaluation may come between two rounds of training.
 """
@@ -9,11 +9,10 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from umbel.runs.checkpoint import replace_durably
+from umbel.checks import UsageError
+from umbel.runs.tensor_files import reading, tensors_in, write
 
 KEPT = 2
 
@@ -41,15 +40,13 @@ def memorise(file: Path, rows: Mapping[str, Tensor]) -> None:
         for age in range(1, KEPT):
             if f"{age - 1}/{client}" in before:
                 kept[f"{age}/{client}"] = before[f"{age - 1}/{client}"]
-    beside = file.with_suffix(".partial")
-    save_file(kept, beside)
-    replace_durably(beside, file)
+    write(file, kept, {})
 
 
 def _all(file: Path) -> dict[str, Tensor]:
     """Rows named age/client, 0 the latest."""
     try:
-        found: dict[str, Tensor] = load_file(file)
-    except (OSError, SafetensorError):
+        with reading(file, "damaged") as (opened, _):
+            return {name: row for name, row in tensors_in(opened).items() if "/" in name}
+    except UsageError:
         return {}
-    return found

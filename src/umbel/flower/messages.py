@@ -13,23 +13,25 @@ from typing import Any
 from flwr.app import ConfigRecord, RecordDict
 from torch import Tensor
 
-from umbel.checks import UsageError
 from umbel.client.work import Work
-from umbel.flower.arrays import RefusedError, arrays, tensors
+from umbel.flower import fields
+from umbel.flower.arrays import arrays, tensors
+from umbel.flower.fields import VERSION, numbers, text, texts, versioned
+from umbel.flower.refusals import (
+    ForgottenError,
+    RefusedError,
+    printable,
+    reason,
+    refusing,
+    shown,
+)
 from umbel.runs.config import plain, structured
 from umbel.summary import in_short
-
-VERSION = 1
-LONGEST_REASON = 500
-
-
-class ForgottenError(RefusedError):
-    """A node does not keep what its clients should remember: it is to be sent."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What one node is asked: this work, for these of its clients."""
+    """Work that one node is asked to do for some of its clients."""
 
     work: Work
     clients: Sequence[str]  # their names
@@ -40,6 +42,9 @@ class Asked:
     remembered: Sequence[str] = ()  # a digest a client: of what the node keeps for it
 
     __repr__ = in_short
+
+
+SEEDS = -(2**63), 2**63 - 1
 
 
 def ask(asked: Asked) -> RecordDict:
@@ -62,41 +67,48 @@ def ask(asked: Asked) -> RecordDict:
     )
 
 
+@refusing
 def asked_in(content: RecordDict, max_bytes: int, own_works: Collection[str] = ()) -> Asked:
-    """What a message asks. Raises `RefusedError` if it is not of the form that `ask` makes.
+    """Read a message that `ask` made. Raises `RefusedError` for any other.
 
     `own_works` are works outside the package that may be asked for, as "module:Name".
     """
-    config = _config(content, "asked")
-    _check_version(config)
-    clients, seeds = _list(config, "clients", str), _list(config, "seeds", int)
-    remembered = _list(config, "remembered", str)
+    config = versioned(content, "asked")
+    clients, seeds = texts(config, "clients"), numbers(config, "seeds", *SEEDS)
+    remembered = texts(config, "remembered")
     if len(seeds) != len(clients) or len(remembered) not in (0, len(clients)):
         raise RefusedError(f"{len(clients)} clients, {len(seeds)} seeds")
-    shared = tensors(content, "shared", max_bytes)
-    tables = tensors(content, "tables", max_bytes)
-    rows = _config(content, "index")
-    index = {name: _list(rows, name, int) for name in rows}
-    if set(index) != set(tables) or any(len(each) != len(clients) for each in index.values()):
+    work = work_in(text(config, "work"), own_works)
+    shared = tensors(content, "shared", None, max_bytes)
+    tables = tensors(content, "tables", None, max_bytes - sum(t.nbytes for t in shared.values()))
+    for name, tensor in {**shared, **tables}.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise RefusedError(f"{name}: not finite everywhere")
+    rows = fields.config(content, "index")
+    if (
+        set(rows) != set(tables)
+        or set(shared) & set(tables)
+        or not all(table.dim() for table in tables.values())
+    ):
+        raise RefusedError("rows that do not fit their tables")
+    index = {name: numbers(rows, name, 0, len(table) - 1) for name, table in tables.items()}
+    if any(len(each) != len(clients) for each in index.values()):
         raise RefusedError("rows that do not fit the clients")
-    for name, each in index.items():
-        if any(not 0 <= row < len(tables[name]) for row in each):
-            raise RefusedError(f"{name}: a row outside its table of {len(tables[name])}")
-    work = work_in(_text(config, "work"), own_works)
     return Asked(work, clients, seeds, shared, tables, index, remembered)
 
 
+@refusing
 def work_in(text: str, own_works: Collection[str] = ()) -> Work:
     """The work of this name with these settings. Nothing is imported that is not allowed."""
     try:
         table = json.loads(text)
-        for name in _names(table):
-            if ":" in name and name not in own_works:
-                raise RefusedError(f"work: {name!r} is not allowed here")
-        work: Work = structured({"work": table}, _Envelope).work
-    except (UsageError, json.JSONDecodeError, RecursionError) as error:
-        raise RefusedError(f"work: {error}") from None
-    return work
+        strangers = [n for n in _names(table) if ":" in n and n not in own_works]
+        if not strangers:
+            work: Work = structured({"work": table}, _Envelope).work
+            return work
+    except (ValueError, RecursionError) as error:
+        raise RefusedError(f"work: {printable(str(error))}") from None
+    raise RefusedError(f"work: {shown(strangers[0])} is not allowed here")
 
 
 @dataclass(frozen=True)
@@ -111,128 +123,33 @@ def answer(clients: Sequence[str], columns: Mapping[str, Tensor]) -> RecordDict:
 
 
 def refusal(error: Exception) -> RecordDict:
-    """Why a node can't do what it was asked."""
-    expected = isinstance(error, RefusedError)
-    reason = str(error) if expected else f"{type(error).__name__}: {error}"
+    """Write why a node can't do what it was asked."""
     forgotten = isinstance(error, ForgottenError)
-    config: dict[str, Any] = {"version": VERSION, "forgotten": forgotten}
-    config["refused"] = reason[:LONGEST_REASON]
+    config: dict[str, Any] = {"version": VERSION, "forgotten": forgotten, "refused": reason(error)}
     return RecordDict({"answer": ConfigRecord(config)})
 
 
-def _raise_refusal(config: Mapping[str, Any]) -> None:
+def raise_refusal(config: Mapping[str, Any]) -> None:
     """Raise what `refusal` was given, if this is one."""
     if "refused" in config:
         kind = ForgottenError if config.get("forgotten") is True else RefusedError
-        raise kind(_text(config, "refused")[:LONGEST_REASON])
+        raise kind(printable(text(config, "refused")))
 
 
-def answer_in(content: RecordDict, max_bytes: int) -> tuple[list[str], dict[str, Tensor]]:
-    """Names and columns (len(names), ...). Raises `RefusedError` for anything else."""
-    config = _config(content, "answer")
-    _check_version(config)
-    _raise_refusal(config)
-    clients = _list(config, "clients", str)
-    columns = tensors(content, "columns", max_bytes)
-    for name, column in columns.items():
+@refusing
+def answer_in(
+    content: RecordDict, columns: Collection[str], max_bytes: int
+) -> tuple[list[str], dict[str, Tensor]]:
+    """Read names and columns (len(names), ...). Raises `RefusedError` for anything else."""
+    config = fields.config(content, "answer")
+    raise_refusal(config)
+    versioned(content, "answer")
+    clients = texts(config, "clients")
+    found = tensors(content, "columns", columns, max_bytes)
+    for name, column in found.items():
         if column.dim() == 0 or len(column) != len(clients):
             raise RefusedError(f"{name}: {tuple(column.shape)} for {len(clients)} clients")
-    return clients, columns
-
-
-@dataclass(frozen=True)
-class Form:
-    """What must be alike at all sites."""
-
-    input_shape: tuple[int, ...]
-    num_outputs: int
-    num_classes: int | None  # None: regression
-    model: str  # a name for the layout of its tensors
-
-
-@dataclass(frozen=True)
-class Site:
-    """What a node says about itself: no example, only their number and form."""
-
-    clients: Sequence[str]
-    train: Sequence[int]  # examples of each client
-    test: Sequence[int]
-    groups: Sequence[int] | None  # planted, where they are known
-    form: Form
-
-
-def introduce(site: Site) -> RecordDict:
-    """As the content of a reply."""
-    form = site.form
-    config: dict[str, Any] = {
-        "version": VERSION,
-        "clients": list(site.clients),
-        "train": list(site.train),
-        "test": list(site.test),
-        "input_shape": list(form.input_shape),
-        "num_outputs": form.num_outputs,
-        "model": form.model,
-    }
-    config |= {} if form.num_classes is None else {"num_classes": form.num_classes}
-    config |= {} if site.groups is None else {"groups": list(site.groups)}
-    return RecordDict({"site": ConfigRecord(config)})
-
-
-def site_in(content: RecordDict) -> Site:
-    """The inverse. Raises `RefusedError` for anything else."""
-    if "answer" in content.config_records:
-        _raise_refusal(_config(content, "answer"))
-    config = _config(content, "site")
-    _check_version(config)
-    clients = _list(config, "clients", str)
-    groups = _list(config, "groups", int) if "groups" in config else None
-    train, test = _list(config, "train", int), _list(config, "test", int)
-    lists = [train, test, groups or [0] * len(clients)]
-    if len(set(clients)) != len(clients) or any(len(each) != len(clients) for each in lists):
-        raise RefusedError("clients that do not fit their examples")
-    if min([*train, *test, 0]) < 0:
-        raise RefusedError("a negative number of examples")
-    form = Form(
-        tuple(_list(config, "input_shape", int)),
-        _number(config, "num_outputs"),
-        _number(config, "num_classes") if "num_classes" in config else None,
-        _text(config, "model"),
-    )
-    return Site(clients, train, test, groups, form)
-
-
-def _config(content: RecordDict, name: str) -> Mapping[str, Any]:
-    if name not in content.config_records:
-        raise RefusedError(f"{name}: missing")
-    config: Mapping[str, Any] = content.config_records[name]
-    return config
-
-
-def _check_version(config: Mapping[str, Any]) -> None:
-    if config.get("version") != VERSION:
-        found = config.get("version")
-        raise RefusedError(f"version {found!r} of the messages, and this umbel speaks {VERSION}")
-
-
-def _text(config: Mapping[str, Any], name: str) -> str:
-    value = config.get(name)
-    if not isinstance(value, str):
-        raise RefusedError(f"{name}: {value!r} is not a string")
-    return value
-
-
-def _number(config: Mapping[str, Any], name: str) -> int:
-    value = config.get(name)
-    if type(value) is not int or value < 0:
-        raise RefusedError(f"{name}: {value!r} is not a number, 0 or more")
-    return value
-
-
-def _list(config: Mapping[str, Any], name: str, kind: type[Any]) -> list[Any]:
-    value = config.get(name)
-    if not isinstance(value, list) or any(type(item) is not kind for item in value):
-        raise RefusedError(f"{name}: {str(value)[:100]} is not a list of {kind.__name__}")
-    return value
+    return clients, found
 
 
 def _names(table: Any) -> Iterable[str]:

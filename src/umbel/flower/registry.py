@@ -2,61 +2,69 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
-from umbel.checks import UsageError
+from umbel.checks import check
 from umbel.data.federation import Federation, Split
-from umbel.flower.messages import Form, Site
+from umbel.flower.greeting import Site, SiteForm
+from umbel.runs.seals import json_value
 
 
 @dataclass(frozen=True)
 class Roll:
-    """Clients by number, which stays theirs as long as the run lasts."""
+    """Numbers of the clients, which stay theirs as long as the run lasts."""
 
     names: Sequence[str]
     train: Sequence[int]  # examples of each
     test: Sequence[int]
     groups: Sequence[int] | None  # planted, where they are known
-    form: Form
+    form: SiteForm
 
     @classmethod
-    def call(cls, sites: Sequence[Site]) -> Roll:
-        """Of all clients of these sites, in the order of their names."""
-        every = [(name, site, n) for site in sites for n, name in enumerate(site.clients)]
+    def call(cls, places: Mapping[str, int], sites: Mapping[int, Site]) -> Roll:
+        """Number these clients, each at the node of its place, in the order of their names."""
+        every = [
+            (name, site, n)
+            for node, site in sites.items()
+            for n, name in enumerate(site.clients)
+            if places.get(name) == node
+        ]
         every.sort(key=lambda one: _natural(one[0]))
         names = [name for name, _, _ in every]
-        if len(set(names)) != len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise UsageError(f"client {twice!r}: at two nodes; each needs a name of its own")
         groups = [site.groups[n] for _, site, n in every if site.groups is not None]
         return cls(
             names,
             [site.train[n] for _, site, n in every],
             [site.test[n] for _, site, n in every],
             groups if len(groups) == len(names) else None,
-            sites[0].form,
+            every[0][1].form,
         )
 
     @classmethod
     def read(cls, file: Path) -> Roll:
         """Raises `UsageError` for a damaged file."""
-        try:
-            table = json.loads(file.read_text(encoding="utf-8"))
-            form = table.pop("form")
-            return cls(**table, form=Form(**{**form, "input_shape": tuple(form["input_shape"])}))
-        except (ValueError, TypeError, KeyError) as error:
-            raise UsageError(f"{file}: damaged: {error}") from None
+        roll = json_value(file, cls.from_plain)
+        check(roll is not None, "clients", str(file), "a file")
+        assert roll is not None
+        return roll
+
+    @classmethod
+    def from_plain(cls, table: dict[str, Any]) -> Roll:
+        """The inverse of `plain`."""
+        form = table.pop("form")
+        form["input_shape"] = tuple(form["input_shape"])
+        return cls(**table, form=SiteForm(**form))
 
     @property
-    def text(self) -> str:
-        """What `read` reads."""
-        return json.dumps(asdict(self)) + "\n"
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return asdict(self)
 
     def federation(self) -> Federation:
         """All but the examples, which stay where they are."""
@@ -72,7 +80,11 @@ class Roll:
 
         groups = None if self.groups is None else np.asarray(self.groups, dtype=np.int64)
         return Federation(
-            split(self.train), split(self.test), groups, form.num_classes, tuple(self.names)
+            split(self.train),
+            split(self.test),
+            groups=groups,
+            num_classes=form.num_classes,
+            names=tuple(self.names),
         )
 
 

@@ -11,15 +11,17 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from umbel.checks import UsageError, check
-from umbel.flower.client import model_name
 from umbel.flower.discovery import Meeting
 from umbel.flower.engine import FlowerEngine
+from umbel.flower.expectation import Expectation
+from umbel.flower.owners import Owners
 from umbel.flower.registry import Roll
 from umbel.report import terminal
 from umbel.runs.config import read
 from umbel.runs.execution import advance
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
+from umbel.runs.seals import json_text
 
 log = logging.getLogger(__name__)
 
@@ -28,25 +30,40 @@ log = logging.getLogger(__name__)
 class Settings:
     """How the server deals with nodes: the run configuration of the app."""
 
-    clients: int = 0  # begin when so many are there; 0: with those who are after `patience`
+    clients: int = 0  # to begin with; 0: those that are there after `patience`
     patience: float = 120.0  # seconds to wait for clients before the first round
     time_limit: float = 600.0  # seconds that a node has for a request
     runs_dir: str = "runs"
+    release_after: float = 60.0  # seconds that a node must be gone to lose its clients to another
+    input_shape: str = ""  # of an example, as in "1 28 28"; empty: that of most nodes
+    outputs: int = 0  # of a model; 0: those for most nodes
 
     def __post_init__(self) -> None:
         check(self.clients >= 0, "clients", self.clients, "0 or more")
         check(self.patience > 0, "patience", self.patience, "more than 0")
         check(self.time_limit > 0, "time-limit", self.time_limit, "more than 0")
+        check(self.release_after >= 0, "release-after", self.release_after, "0 or more, or inf")
+        check(self.outputs >= 0, "outputs", self.outputs, "0 or more")
+        fine = all(part.isdecimal() for part in self.input_shape.split())
+        check(fine, "input-shape", self.input_shape, 'whole numbers, as in "1 28 28"')
 
     @classmethod
     def of(cls, config: Mapping[str, object]) -> Settings:
-        """From a run configuration, where `time_limit` is called `time-limit`."""
+        """Read settings from a run configuration, in which `time_limit` is `time-limit`."""
         return cls(
             int(str(config.get("clients", cls.clients))),
             float(str(config.get("patience", cls.patience))),
             float(str(config.get("time-limit", cls.time_limit))),
             str(config.get("runs-dir", cls.runs_dir)),
+            float(str(config.get("release-after", cls.release_after))),
+            str(config.get("input-shape", cls.input_shape)),
+            int(str(config.get("outputs", cls.outputs))),
         )
+
+    def expectation(self, experiment: Experiment) -> Expectation:
+        """What is expected of the form of sites."""
+        shape = tuple(map(int, self.input_shape.split()))
+        return Expectation(experiment, shape or None, self.outputs or None)
 
 
 def server_app(experiment: Path | str) -> ServerApp:
@@ -62,7 +79,7 @@ def server_app(experiment: Path | str) -> ServerApp:
 
 
 def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
-    """Drive the rounds that are left; the folder of the run holds all that they came to.
+    """Drive the remaining rounds, and return the folder that holds their results.
 
     Raises `UsageError` where too few clients come or the folder holds something else, and
     `QuorumError` where too few of them answer: started again, it goes on from the checkpoint.
@@ -78,8 +95,6 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
         return folder
     engine, roll = _gather(grid, folder, settings)
     run = experiment.run(roll.federation(), engine)
-    expected = f"that of the nodes: {roll.form.model}"
-    check(roll.form.model == model_name(run.net), "model", experiment.model, expected)
     here, nodes = len(engine.nodes), len(set(engine.nodes.values()))
     log.info("%s: %d clients, of whom %d are at %d nodes now", path, len(roll.names), here, nodes)
     if drowned := experiment.privacy.drowned(run.net.layout.num_values, run.cohort_size):
@@ -91,7 +106,7 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
 
 
 def _show_in_the_log_of_the_run() -> None:
-    """What umbel says goes where `flwr run --stream` finds it: this process is Flower's own.
+    """Send umbel's log to where `flwr run --stream` reads: this process belongs to Flower.
 
     What others say does not, as Flower's HTTP client has a line for each of its requests.
     """
@@ -106,7 +121,7 @@ def _folder(experiment: Experiment, settings: Settings) -> RunFolder:
     folder = RunFolder.of(Path(settings.runs_dir), experiment)
     if not folder.begun:
         return RunFolder.create(folder.path, experiment)
-    if folder.experiment != experiment:
+    if folder.runnable != experiment:
         expected = "choose another name, seed or runs-dir"
         raise UsageError(f"{folder.path}: holds another experiment; {expected}")
     return folder
@@ -116,7 +131,13 @@ def _gather(grid: Grid, folder: RunFolder, settings: Settings) -> tuple[FlowerEn
     """The clients: of a run that was begun, those it was begun with."""
     file = folder.file("clients.json")
     known = Roll.read(file) if folder.begun and file.is_file() else None
-    meeting = Meeting(grid, settings.time_limit, None if known is None else known.form)
+    meeting = Meeting(
+        grid,
+        settings.time_limit,
+        None if known is None else known.form,
+        settings.expectation(folder.experiment),
+        Owners.read(folder.file("nodes.json"), settings.release_after),
+    )
     wanted = settings.clients if known is None else len(known.names)
     whom = f"{wanted} clients" if wanted else "clients"
     log.info("waiting for %s, %g s at most", whom, settings.patience)
@@ -124,7 +145,7 @@ def _gather(grid: Grid, folder: RunFolder, settings: Settings) -> tuple[FlowerEn
     needed = (settings.clients or 1) if known is None else 1
     after = f"at least {needed} after {settings.patience:g} s, as needed to begin"
     check(len(nodes) >= needed, "clients", len(nodes), after)
-    roll = known or Roll.call(list(meeting.sites.values()))
+    roll = known or Roll.call(nodes, meeting.sites)
     if known is None:
-        folder.write("clients.json", roll.text)
+        folder.write("clients.json", json_text(roll.plain))
     return FlowerEngine(meeting, roll.names, nodes, settings.time_limit), roll

@@ -100,7 +100,7 @@ class _Residual(nn.Module):
 
 
 class _SideBySide(nn.Module):
-    """What several modules make of one input, channel after channel."""
+    """Outputs of several modules for one input, channel after channel."""
 
     def __init__(self, *modules: nn.Module) -> None:
         super().__init__()

@@ -6,9 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import nn
 
-from umbel.checks import check
+from umbel.checks import UsageError, check, check_memory
 from umbel.settings import Settings
 
 
@@ -22,6 +23,28 @@ class Model(Settings, ABC):
 
         Raises `ValueError` where the inputs have the wrong number of dimensions.
         """
+
+
+COPIES = 4
+"""A model that is trained is in memory with its gradient, the step, and what was received."""
+
+
+def check_size(model: Model, input_shape: Sequence[int], num_outputs: int) -> None:
+    """Raise `UsageError` unless there is memory for the module of a recipe, before it is built."""
+    said = f"for inputs of shape {tuple(input_shape)} and {num_outputs:,} outputs"
+    try:
+        with torch.device("meta"):  # where tensors have shapes, and no values
+            module = model.build(input_shape, num_outputs)
+        tensors = [*module.parameters(), *module.buffers()]
+    except UsageError:
+        raise
+    except Exception as error:  # a module of the user's may need values; it is built as it is
+        if "overflow" in str(error).lower():
+            raise UsageError(f"model: {said}: of more values than can be counted") from None
+        return
+    values = sum(tensor.numel() for tensor in tensors)
+    needed = COPIES * sum(tensor.nbytes for tensor in tensors)
+    check_memory(needed, f"model: {said}: to train its {values:,} values")
 
 
 def check_image(shape: Sequence[int]) -> None:

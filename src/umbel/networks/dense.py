@@ -12,6 +12,9 @@ from torch import nn
 from umbel.checks import check
 from umbel.networks.base import Model
 
+MOST = 1e30
+"""Single precision ends at 3e38."""
+
 
 @dataclass(frozen=True)
 class Linear(Model):
@@ -20,7 +23,8 @@ class Linear(Model):
     init: float | None = None  # weights uniform in +-init and biases 0; None: as PyTorch does
 
     def __post_init__(self) -> None:
-        check(self.init is None or self.init > 0, "init", self.init, "more than 0")
+        fine = self.init is None or 0 < self.init <= MOST
+        check(fine, "init", self.init, f"more than 0, and {MOST:g} at most")
 
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
         layer = nn.Linear(prod(input_shape), num_outputs)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, TypeVar, get_args
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, Literal, TypeVar, get_args
 
+from umbel.algorithms import Sattler
+from umbel.algorithms.base import Algorithm
+from umbel.papers.findings import Findings
+from umbel.runs.config import read
 from umbel.runs.experiment import Experiment
+from umbel.runs.library import shipped_experiments
 
 Size = Literal["smoke", "reduced", "full"]
 """Seconds, to see that it runs; minutes on two cores; or what the paper did."""
@@ -17,34 +23,17 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Published:
-    """A number of a paper: its mean, with the standard deviation where one is printed."""
-
-    mean: float
-    std: float = 0.0
-    about: bool = False  # read off a figure, or from words such as "close to"
-
-    def __str__(self) -> str:
-        spread = f" ± {self.std:g}" if self.std else ""
-        return f"{'about ' if self.about else ''}{self.mean:g}{spread}"
-
-
-@dataclass(frozen=True)
 class Cell:
-    """One experiment of a table: in which row and column it stands, and what the paper has there.
-
-    `measures` are those of `umbel.papers.measures`, by name.
-    """
+    """One experiment of a table, and in which row and column it stands."""
 
     row: str
     column: str
     experiment: Experiment
-    published: Mapping[str, Published] = field(default_factory=dict)  # by measure
 
 
 @dataclass(frozen=True)
-class Sweep:
-    """A figure of a measure against the columns: numbers, or names in their order."""
+class ColumnsPlot:
+    """A measure against the columns: numbers, or names in their order."""
 
     measure: str
     x_title: str
@@ -54,42 +43,76 @@ class Sweep:
 
 
 @dataclass(frozen=True)
-class Course:
-    """A figure of a measure against the rounds, a chart a column."""
+class RoundsPlot:
+    """A measure against the rounds, a chart a column."""
 
     measure: str
 
 
 @dataclass(frozen=True)
-class Spectrum:
-    """A figure of the singular values of what clients are clustered by, a chart a column."""
+class SpectrumPlot:
+    """The singular values of what clients are clustered by, a chart a column."""
 
 
-Figure = Sweep | Course | Spectrum
+Plot = ColumnsPlot | RoundsPlot | SpectrumPlot
+
+
+def _usual_seeds() -> Mapping[Size, int]:
+    return {"smoke": 1, "reduced": 2, "full": 5}
 
 
 @dataclass(frozen=True)
 class Reproduction:
     """A table or figure of a paper."""
 
-    name: str
-    source: str  # such as "Kim et al. 2024, Table 10"
-    title: str
-    make: Callable[[Size], Sequence[Cell]]
-    measures: tuple[str, ...]  # what is compared, the most important first
-    seeds: Mapping[Size, int]
-    figures: tuple[Figure, ...]
-    setting: str  # what is done, at full size
-    reduced: str = ""  # what the reduced size changes
+    said: Findings
+    make: Callable[[Size], Iterable[Cell]]
+    measures: tuple[str, ...]  # of `umbel.papers.measures`, the most important first
+    plots: tuple[Plot, ...]
+    seeds: Mapping[Size, int] = field(default_factory=_usual_seeds)
     baseline: str = ""  # the row that measures such as "saved_pure_round" compare with
     lockstep: bool = False  # whether its models are so small that seeds go faster side by side
     needs: tuple[str, ...] = ()  # data sets, by their name in the data directory
-    absent: str = ""  # why no result is kept, where none is
-    remarks: str = ""  # where ours differs from the paper's, and why
+
+    @property
+    def name(self) -> str:
+        """What `umbel reproduce` calls it."""
+        return self.said.name
 
     def cells(self, size: Size) -> Sequence[Cell]:
         """Its experiments at this size, in the order of the table."""
-        return self.make(size)
+        return tuple(self.make(size))
+
+
+@cache
+def shipped(name: str) -> Experiment:
+    """An experiment that comes with the package: the home of what its paper sets."""
+    return read(shipped_experiments()[name])
+
+
+def cells(
+    like: Experiment,
+    methods: Mapping[str, Algorithm[Any]],
+    column: str,
+    prefix: str,
+) -> list[Cell]:
+    """A column of a table: the experiment with one method a row.
+
+    Sattler's method has all clients in every round.
+    """
+    return [
+        Cell(
+            row,
+            column,
+            replace(
+                like,
+                algorithm=method,
+                name=slug(prefix, row),
+                participation=1.0 if isinstance(method, Sattler) else like.participation,
+            ),
+        )
+        for row, method in methods.items()
+    ]
 
 
 def pick(size: Size, *, smoke: T, reduced: T, full: T) -> T:
@@ -99,7 +122,7 @@ def pick(size: Size, *, smoke: T, reduced: T, full: T) -> T:
 
 def slug(*parts: str) -> str:
     """A name for a folder, of names of rows and columns."""
-    text = "-".join(parts).lower()
+    text = "-".join(parts).lower().replace("λ = ", "lambda")
     kept = "".join(c if c.isalnum() or c in ".+-" else "-" for c in text)
     return "-".join(filter(None, kept.split("-")))
 

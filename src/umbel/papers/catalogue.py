@@ -4,32 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from umbel.papers import (
-    gu2024,
-    gu2024_others,
-    kim2024_angles,
-    kim2024_four_angles,
-    kim2024_mixtures,
-    kim2024_networks,
-    kim2024_regressions,
-    lin2024,
-    mehta2023_faults,
-    mehta2023_settings,
-)
 from umbel.papers.base import Reproduction
+from umbel.papers.gu2024 import cells as gu2024
+from umbel.papers.kim2024 import images, networks, regressions
+from umbel.papers.lin2024 import cells as lin2024
+from umbel.papers.mehta2023 import cells as mehta2023
+from umbel.papers.mehta2023 import others
 
 REPRODUCTIONS: Mapping[str, Reproduction] = {
     reproduction.name: reproduction
-    for reproduction in (
-        *mehta2023_settings.REPRODUCTIONS,
-        *mehta2023_faults.REPRODUCTIONS,
-        *kim2024_regressions.REPRODUCTIONS,
-        *kim2024_angles.REPRODUCTIONS,
-        *kim2024_four_angles.REPRODUCTIONS,
-        *kim2024_mixtures.REPRODUCTIONS,
-        *kim2024_networks.REPRODUCTIONS,
-        *gu2024.REPRODUCTIONS,
-        *gu2024_others.REPRODUCTIONS,
-        *lin2024.REPRODUCTIONS,
-    )
+    for module in (mehta2023, others, regressions, images, networks, gu2024, lin2024)
+    for reproduction in module.REPRODUCTIONS
 }

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from umbel.papers.base import Published, Reproduction
-from umbel.papers.measures import DIGITS, LOWER_IS_BETTER
-from umbel.papers.results import Found, Results
+from umbel.papers.base import Reproduction
+from umbel.papers.measures import named
+from umbel.papers.published import Published
+from umbel.papers.saved_results import CellResult, SavedResults
 
 SAVED = "saved_"
 """Measures of this prefix are the rounds that a row saves of the baseline's, in percent."""
@@ -41,15 +42,15 @@ class Compared:
         if self.at_least and self.difference <= 0:
             return True
         allowed = (self.std or 0.0) + self.published.std
-        # A number printed with so many decimals may be off by half of the last.
-        return abs(self.difference) <= allowed + 0.5 * 10.0 ** -digits(self.measure)
+        # A printed number may be off by half of its last decimal.
+        return abs(self.difference) <= allowed + 0.5 * 10.0 ** -named(self.measure).digits
 
     @property
     def ours(self) -> str:
         """Mean and standard deviation; a dash where no seed has a value."""
         if self.mean is None:
             return "-"
-        places = digits(self.measure)
+        places = named(self.measure).digits
         spread = "" if self.std is None else f" ± {self.std:.{places}f}"
         return f"{self.mean:.{places}f}{spread}" + " or more" * self.at_least
 
@@ -58,20 +59,17 @@ class Compared:
         """The difference, and whether it is within the spreads."""
         if self.difference is None:
             return ""
-        return f"{self.difference:+.{digits(self.measure)}f}" + (" within" if self.within else "")
+        places = named(self.measure).digits
+        return f"{self.difference:+.{places}f}" + " within" * bool(self.within)
 
 
-def digits(measure: str) -> int:
-    """Decimals of a measure in tables."""
-    return DIGITS.get(measure.partition("@")[0], 2)
-
-
-def compared(wanted: Reproduction, found: Results, measure: str) -> list[Compared]:
+def compared(wanted: Reproduction, results: SavedResults, measure: str) -> list[Compared]:
     """Every cell by one measure, in the order of the table."""
-    places = found.by_place
+    places = results.by_place
     rows = []
-    for cell in wanted.cells(found.size):
-        ours, published = places.get((cell.row, cell.column)), cell.published.get(measure)
+    for cell in wanted.cells(results.size):
+        ours = places.get((cell.row, cell.column))
+        published = wanted.said.of_paper(cell.row, cell.column, measure)
         if ours is None:
             continue
         if measure.startswith(SAVED):
@@ -84,7 +82,9 @@ def compared(wanted: Reproduction, found: Results, measure: str) -> list[Compare
     return rows
 
 
-def _saved(ours: Found, baseline: Found, measure: str, published: Published | None) -> Compared:
+def _saved(
+    ours: CellResult, baseline: CellResult, measure: str, published: Published | None
+) -> Compared:
     """How many percent fewer rounds than the baseline a row took, on average.
 
     A baseline that never got there would have taken longer than it was given; of a row that never
@@ -97,13 +97,13 @@ def _saved(ours: Found, baseline: Found, measure: str, published: Published | No
     return Compared(ours.row, ours.column, measure, saved, None, published, at_least)
 
 
-def reversals(wanted: Reproduction, found: Results, measure: str) -> Iterator[str]:
+def reversals(wanted: Reproduction, results: SavedResults, measure: str) -> Iterator[str]:
     """Where the paper puts one row clearly above another, and ours are clearly the other way.
 
     Clearly: the difference is more than both spreads together.
     """
-    sign = -1 if measure.partition("@")[0] in LOWER_IS_BETTER else 1
-    rows = [row for row in compared(wanted, found, measure) if row.difference is not None]
+    sign = -1 if named(measure).lower_is_better else 1
+    rows = [row for row in compared(wanted, results, measure) if row.difference is not None]
     for one, other in combinations(rows, 2):
         if one.column != other.column:
             continue
@@ -125,18 +125,18 @@ def _clearly(one: tuple[float, float], other: tuple[float, float]) -> int:
     return 0 if abs(gap) <= one[1] + other[1] else (1 if gap > 0 else -1)
 
 
-def has_order(wanted: Reproduction, found: Results, measure: str) -> bool:
+def has_order(wanted: Reproduction, results: SavedResults, measure: str) -> bool:
     """Whether the paper says anything of two rows of one column."""
-    known = [c.column for c in compared(wanted, found, measure) if c.difference is not None]
+    known = [c.column for c in compared(wanted, results, measure) if c.difference is not None]
     return len(known) > len(set(known))
 
 
-def summary(wanted: Reproduction, found: Results) -> str:
+def summary(wanted: Reproduction, results: SavedResults) -> str:
     """How many numbers are within the spreads, and how many places are in another order."""
-    if found.size == "smoke":
+    if results.size == "smoke":
         return "it runs"
-    cells = [cell for name in wanted.measures for cell in compared(wanted, found, name)]
+    cells = [cell for name in wanted.measures for cell in compared(wanted, results, name)]
     known = [cell for cell in cells if cell.within is not None]
-    against = sum(len(list(reversals(wanted, found, name))) for name in wanted.measures)
+    against = sum(len(list(reversals(wanted, results, name))) for name in wanted.measures)
     inside = sum(bool(cell.within) for cell in known)
     return f"{inside} of {len(known)} numbers within the spreads, {against} reversed"

@@ -2,93 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import nan
 
-from umbel.papers.base import Course, Reproduction, Spectrum, Sweep
-from umbel.papers.comparing import Compared, compared
+from umbel.papers.base import ColumnsPlot, Reproduction, RoundsPlot
+from umbel.papers.comparing import compared
 from umbel.papers.measures import title
-from umbel.papers.results import Found, Results
+from umbel.papers.saved_results import CellResult, SavedResults
 from umbel.report.charts import Chart, Line
 
 Values = tuple[float, ...]
 
 
-def charts(wanted: Reproduction, found: Results) -> list[Chart]:
+def charts(wanted: Reproduction, results: SavedResults) -> list[Chart]:
     """Its figures, in their order."""
     drawn: list[Chart] = []
-    for figure in wanted.figures:
-        if isinstance(figure, Sweep):
-            drawn.append(_sweep(wanted, found, figure))
-        elif isinstance(figure, Course):
-            drawn += _courses(found, figure)
+    for plot in wanted.plots:
+        if isinstance(plot, ColumnsPlot):
+            drawn.append(_against_columns(wanted, results, plot))
+        elif isinstance(plot, RoundsPlot):
+            drawn += _against_rounds(results, plot)
         else:
-            drawn += _spectra(found, figure)
+            drawn += _spectra(results)
     return drawn
 
 
-def _sweep(wanted: Reproduction, found: Results, figure: Sweep) -> Chart:
+def _against_columns(wanted: Reproduction, results: SavedResults, plot: ColumnsPlot) -> Chart:
     cells = [
         cell
-        for cell in compared(wanted, found, figure.measure)
-        if not figure.columns or cell.column.startswith(figure.columns)
+        for cell in compared(wanted, results, plot.measure)
+        if not plot.columns or cell.column.startswith(plot.columns)
     ]
-    columns = list(dict.fromkeys(cell.column for cell in cells))
-    numbers = figure.numbers
-    places = {
-        column: float(n) if numbers is None else numbers(column) for n, column in enumerate(columns)
-    }
+    columns = tuple(dict.fromkeys(cell.column for cell in cells))
+    named = plot.numbers is None
+    places = dict(zip(columns, map(plot.numbers or columns.index, columns), strict=True))
     lines = []
-    for row, mine in _by_row(cells):
-        x = tuple(places[cell.column] for cell in mine)
-        y, std = (tuple(_known(v) for v in each) for each in _ours(mine))
-        lines.append(Line(row, x, y, *_band(y, std), points=numbers is None))
-        known = [cell for cell in mine if cell.published is not None and not cell.published.about]
-        if known:
-            lines.append(_published(row, known, places, points=numbers is None))
-    return Chart(
-        title(figure.measure),
-        figure.x_title,
-        title(figure.measure),
-        tuple(lines),
-        log_x=figure.log_x,
-        categories=tuple(columns) if numbers is None else (),
-    )
+    for row in dict.fromkeys(cell.row for cell in cells):
+        mine = [cell for cell in cells if cell.row == row]
+        x, y = _values((places[cell.column], cell.mean) for cell in mine)
+        lines.append(Line(row, x, y, *_band(y, [cell.std or 0.0 for cell in mine]), points=named))
+        printed = [
+            (places[cell.column], cell.published)
+            for cell in mine
+            if cell.published is not None and not cell.published.about
+        ]
+        if printed:
+            x, y = _values((place, number.mean) for place, number in printed)
+            band = _band(y, [number.std for _, number in printed]) if named else ((), ())
+            lines.append(Line(row, x, y, *band, published=True, points=named))
+    name = title(plot.measure)
+    categories = columns if named else ()
+    return Chart(name, plot.x_title, name, tuple(lines), log_x=plot.log_x, categories=categories)
 
 
-def _published(row: str, known: Sequence[Compared], places: dict[str, float], points: bool) -> Line:
-    x = tuple(places[cell.column] for cell in known)
-    means = tuple(cell.published.mean for cell in known if cell.published is not None)
-    stds = tuple(cell.published.std for cell in known if cell.published is not None)
-    low, high = _band(means, stds) if points else ((), ())
-    return Line(row, x, means, low, high, published=True, points=points)
-
-
-def _courses(found: Results, figure: Course) -> Iterator[Chart]:
+def _against_rounds(results: SavedResults, plot: RoundsPlot) -> Iterator[Chart]:
     """A chart a column, a line a row."""
-    for column in dict.fromkeys(cell.column for cell in found.cells):
-        here = [cell for cell in found.cells if cell.column == column]
-        lines = tuple(_course(cell, figure.measure) for cell in here)
-        yield Chart(column, "round", title(figure.measure), lines)
+    for column in dict.fromkeys(cell.column for cell in results.cells):
+        here = [cell for cell in results.cells if cell.column == column]
+        lines = tuple(_curve(cell, plot.measure) for cell in here)
+        yield Chart(column, "round", title(plot.measure), lines)
 
 
-def _course(cell: Found, measure: str) -> Line:
-    course = cell.courses[measure]
-    mean, std = (tuple(map(_known, values)) for values in (course.mean, course.std))
-    return Line(cell.row, tuple(map(float, course.rounds)), mean, *_band(mean, std))
+def _curve(cell: CellResult, measure: str) -> Line:
+    curve = cell.courses[measure]
+    x, mean = _values(zip(curve.rounds, curve.mean, strict=True))
+    return Line(cell.row, x, mean, *_band(mean, [_known(std) for std in curve.std]))
 
 
-def _band(mean: Values, std: Values) -> tuple[Values, Values]:
+def _band(mean: Values, std: Sequence[float]) -> tuple[Values, Values]:
     """From one standard deviation below to one above."""
     pairs = list(zip(mean, std, strict=True))
     return tuple(m - s for m, s in pairs), tuple(m + s for m, s in pairs)
 
 
-def _spectra(found: Results, figure: Spectrum) -> Iterator[Chart]:  # noqa: ARG001
+def _spectra(results: SavedResults) -> Iterator[Chart]:
     """A chart a column: the mean over seeds of each singular value, the largest being 1."""
-    for column in dict.fromkeys(cell.column for cell in found.cells):
+    for column in dict.fromkeys(cell.column for cell in results.cells):
         lines = []
-        for cell in found.cells:
+        for cell in results.cells:
             if cell.column == column:
                 means = [sum(v) / len(v) for v in zip(*cell.spectra, strict=False)]
                 x = tuple(float(n) for n in range(1, len(means) + 1))
@@ -96,13 +87,10 @@ def _spectra(found: Results, figure: Spectrum) -> Iterator[Chart]:  # noqa: ARG0
         yield Chart(column, "singular value", "size, of the largest", tuple(lines))
 
 
-def _by_row(cells: Sequence[Compared]) -> Iterator[tuple[str, list[Compared]]]:
-    for row in dict.fromkeys(cell.row for cell in cells):
-        yield row, [cell for cell in cells if cell.row == row]
-
-
-def _ours(cells: Sequence[Compared]) -> tuple[list[float | None], list[float | None]]:
-    return [cell.mean for cell in cells], [cell.std or 0.0 for cell in cells]
+def _values(points: Iterable[tuple[float, float | None]]) -> tuple[Values, Values]:
+    """What is along each axis."""
+    pairs = list(points)
+    return tuple(float(x) for x, _ in pairs), tuple(_known(y) for _, y in pairs)
 
 
 def _known(value: float | None) -> float:

@@ -1,4 +1,4 @@
-"""The page of fidelity and its figures, from the results that are kept.
+"""A reproduction's results as tables: in the terminal, and on the page of fidelity with figures.
 
 `python -m umbel.papers.page docs` writes `docs/fidelity.md` and `docs/figures/NAME.svg`.
 """
@@ -7,23 +7,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
 
 from umbel.papers.base import Reproduction
 from umbel.papers.catalogue import REPRODUCTIONS
 from umbel.papers.comparing import Compared, compared, has_order, reversals
 from umbel.papers.figures import charts
 from umbel.papers.measures import title
-from umbel.papers.results import Results, kept
+from umbel.papers.saved_results import SavedResults, kept
 from umbel.report.plots import draw
-from umbel.words import counted, duration
+from umbel.summary import counted, duration
 
 HEAD = """# Fidelity
 
 What the papers print, beside what umbel finds. This page is written by
-`python -m umbel.papers.page docs` from the results that are kept in `src/umbel/papers/kept`;
-`umbel reproduce NAME` makes each again, and `umbel list papers` says how long a kept one took.
+`python -m umbel.papers.page docs` from the findings and kept results of each paper in
+`src/umbel/papers`; `umbel reproduce NAME` makes the results again, and `umbel list papers` says how
+long a kept one took.
 
 In the tables stands the mean and standard deviation over seeds, and below it *the paper's*.
 **✓**: the two lie within their spreads of each other; otherwise the difference. "About" is what
@@ -32,7 +35,36 @@ only the order of its rows is to be compared with the paper's.
 """
 
 MOST_REVERSALS = 8
-"""Of the places where the order of rows is not the paper's so many are listed."""
+"""Most of the places that are listed where the order of rows is not the paper's."""
+
+
+def tables(wanted: Reproduction, results: SavedResults) -> Iterator[Table | str]:
+    """For the terminal: a table a measure, and what the order of rows says."""
+    yield f"{wanted.said.source}: {wanted.said.title}"
+    yield f"Setting: {wanted.said.setting}"
+    if results.size == "reduced" and wanted.said.reduced:
+        yield f"Reduced: {wanted.said.reduced}"
+    if results.size == "smoke":
+        yield "Smoke: a few rounds of tiny federations show that it runs, and nothing of the paper."
+    for measure in wanted.measures:
+        yield _terminal_table(wanted, results, measure)
+        if results.size != "smoke" and has_order(wanted, results, measure):
+            yield _order(wanted, results, measure)
+
+
+def _terminal_table(wanted: Reproduction, results: SavedResults, measure: str) -> Table:
+    table = Table(title=title(measure), title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    table.add_column("")
+    for name in ("paper", "umbel", "difference"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.caption = f"{counted(len(results.seeds), 'seed')}; within: of the two spreads"
+    table.caption_justify = "left"
+    for row in compared(wanted, results, measure):
+        paper = "" if row.published is None else str(row.published)
+        verdict = "" if results.size == "smoke" else row.verdict
+        table.add_row(row.row, row.column, paper, row.ours, verdict)
+    return table
 
 
 def page() -> str:
@@ -44,50 +76,51 @@ def _contents() -> Iterator[str]:
     yield "| | what | kept results |"
     yield "|---|---|---|"
     for wanted in REPRODUCTIONS.values():
-        found = [f"{r.size}, {counted(len(r.seeds), 'seed')}" for r in kept(wanted.name)]
-        what = ", ".join(found) or "none"
-        yield f"| [{wanted.name}](#{wanted.name}) | {wanted.source} | {what} |"
+        sizes = [f"{r.size}, {counted(len(r.seeds), 'seed')}" for r in kept(wanted.name)]
+        what = ", ".join(sizes) or "none"
+        yield f"| [{wanted.name}](#{wanted.name}) | {wanted.said.source} | {what} |"
     yield ""
 
 
 def _sections() -> Iterator[str]:
     for wanted in REPRODUCTIONS.values():
-        yield f"## {wanted.name}\n"
-        yield f"{wanted.source}. {wanted.title}.\n"
-        yield f"*Setting.* {wanted.setting}.\n"
-        best = next(kept(wanted.name), None)
+        said = wanted.said
+        yield f"## {said.name}\n"
+        yield f"{said.source}. {said.title}.\n"
+        yield f"*Setting.* {said.setting}\n"
+        best = next(kept(said.name), None)
         if best is None:
-            yield f"No result is kept{': ' + wanted.absent if wanted.absent else ''}.\n"
+            yield f"No result is kept. {said.absent}".rstrip() + "\n"
         else:
             yield from _result(wanted, best)
-        if wanted.remarks:
-            yield f"*Remarks.* {wanted.remarks}\n"
+        if said.remarks:
+            yield f"*Remarks.* {said.remarks}\n"
 
 
-def _result(wanted: Reproduction, found: Results) -> Iterator[str]:
-    made = found.made
-    if found.size == "reduced" and wanted.reduced:
-        yield f"*Reduced.* {wanted.reduced}.\n"
+def _result(wanted: Reproduction, results: SavedResults) -> Iterator[str]:
+    made = results.made
+    if results.size == "reduced" and wanted.said.reduced:
+        yield f"*Reduced.* {wanted.said.reduced}\n"
     yield (
-        f"`{made.command}`: {counted(len(found.seeds), 'seed')}, {duration(made.seconds)} on "
+        f"`{made.command}`: {counted(len(results.seeds), 'seed')}, {duration(made.seconds)} on "
         f"{made.hardware}; umbel {made.versions['umbel']}, PyTorch {made.versions['torch']}.\n"
     )
-    yield f"![{wanted.title}](figures/{wanted.name}.svg)\n"
+    yield f"![{wanted.said.title}](figures/{wanted.name}.svg)\n"
     for measure in wanted.measures:
-        yield from _table(wanted, found, measure)
-        if has_order(wanted, found, measure):
-            yield _order(wanted, found, measure) + "\n"
+        yield from _table(wanted, results, measure)
+        if has_order(wanted, results, measure):
+            yield _order(wanted, results, measure) + "\n"
 
 
-def _table(wanted: Reproduction, found: Results, measure: str) -> Iterator[str]:
+def _table(wanted: Reproduction, results: SavedResults, measure: str) -> Iterator[str]:
     """Rows by columns; the paper's number below ours where it has one."""
-    cells = compared(wanted, found, measure)
-    columns = list(dict.fromkeys(cell.column for cell in cells))
+    cells = {(cell.row, cell.column): cell for cell in compared(wanted, results, measure)}
+    rows, columns = (list(dict.fromkeys(names)) for names in zip(*cells, strict=True))
     yield f"| {title(measure)} | {' | '.join(columns)} |"
     yield "|---" * (len(columns) + 1) + "|"
-    for row in dict.fromkeys(cell.row for cell in cells):
-        here = {cell.column: cell for cell in cells if cell.row == row}
-        yield f"| {row} | " + " | ".join(_cell(here.get(column)) for column in columns) + " |"
+    for row in rows:
+        shown = " | ".join(_cell(cells.get((row, column))) for column in columns)
+        yield f"| {row} | {shown} |"
     yield ""
 
 
@@ -96,22 +129,20 @@ def _cell(cell: Compared | None) -> str:
         return ""
     if cell.published is None:
         return cell.ours
-    verdict = "✓" if cell.within else cell.verdict
-    return (
-        f"{cell.ours}<br>*{cell.published}* {f'**{verdict}**' if cell.within else verdict}".strip()
-    )
+    verdict = "**✓**" if cell.within else cell.verdict
+    return f"{cell.ours}<br>*{cell.published}* {verdict}".strip()
 
 
-def _order(wanted: Reproduction, found: Results, measure: str) -> str:
+def _order(wanted: Reproduction, results: SavedResults, measure: str) -> str:
     """Whether rows come in the paper's order."""
-    against = list(reversals(wanted, found, measure))
+    against = list(reversals(wanted, results, measure))
     if not against:
         return (
             f"{title(measure)}: wherever the paper's rows are clearly apart, ours are not reversed."
         )
-    listed = "; ".join(islice(against, MOST_REVERSALS))
     more = len(against) - MOST_REVERSALS
-    return f"{title(measure)}, reversed: {listed}{f'; and {more} more' if more > 0 else ''}."
+    listed = "; ".join([*against[:MOST_REVERSALS], *([f"and {more} more"] if more > 0 else [])])
+    return f"{title(measure)}, reversed: {listed}."
 
 
 def write(folder: Path) -> None:

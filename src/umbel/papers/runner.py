@@ -13,10 +13,10 @@ import numpy as np
 from umbel.data.federation import Federation
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
-from umbel.papers.base import Cell, Course, Reproduction, Size, Spectrum
+from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size, SpectrumPlot
 from umbel.papers.comparing import SAVED
-from umbel.papers.measures import measure, series
-from umbel.papers.results import Found, Results, course, made_here
+from umbel.papers.measures import measured, series
+from umbel.papers.saved_results import CellResult, SavedResults, curve, made_here
 from umbel.runs.execution import advance, execute_together, load
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
@@ -93,32 +93,32 @@ def _one_by_one(
 
 def results(
     wanted: Reproduction, size: Size, seeds: Sequence[int], runs_dir: Path, command: str
-) -> Results:
-    """What the finished runs of a reproduction came to."""
+) -> SavedResults:
+    """The results of the finished runs of a reproduction."""
     cells = wanted.cells(size)
-    found = tuple(_found(wanted, cell, seeds, runs_dir) for cell in cells)
+    done = tuple(_result(wanted, cell, seeds, runs_dir) for cell in cells)
     distinct = {cell.experiment.name: cell.experiment for cell in cells}.values()
     folders = [RunFolder.of(runs_dir, e.with_seed(seed)) for e in distinct for seed in seeds]
     spent = sum(record.seconds for folder in folders for record in folder.records())
-    return Results(wanted.name, size, tuple(seeds), made_here(command, spent), found)
+    return SavedResults(wanted.name, size, tuple(seeds), made_here(command, spent), done)
 
 
-def _found(wanted: Reproduction, cell: Cell, seeds: Sequence[int], runs_dir: Path) -> Found:
+def _result(wanted: Reproduction, cell: Cell, seeds: Sequence[int], runs_dir: Path) -> CellResult:
     folders = [RunFolder.of(runs_dir, cell.experiment.with_seed(seed)) for seed in seeds]
     records = [folder.records() for folder in folders]
     rounds = cell.experiment.rounds
-    drawn = [figure.measure for figure in wanted.figures if isinstance(figure, Course)]
-    spectra = any(isinstance(figure, Spectrum) for figure in wanted.figures)
-    return Found(
+    drawn = [plot.measure for plot in wanted.plots if isinstance(plot, RoundsPlot)]
+    spectra = any(isinstance(plot, SpectrumPlot) for plot in wanted.plots)
+    return CellResult(
         cell.row,
         cell.column,
         rounds,
         {
-            name: tuple(_short(measure(name, *run)) for run in zip(folders, records, strict=True))
+            name: tuple(_short(measured(name, *run)) for run in zip(folders, records, strict=True))
             for name in wanted.measures
             if not name.startswith(SAVED)
         },
-        {name: course(rounds, [series(name, run) for run in records]) for name in drawn},
+        {name: curve(rounds, [series(name, run) for run in records]) for name in drawn},
         tuple(_spectrum(folder) for folder in folders) if spectra else (),
     )
 

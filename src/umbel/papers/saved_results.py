@@ -1,4 +1,4 @@
-"""What a reproduction came to, as a small file that anyone can make again."""
+"""The results of a reproduction, as a small file that anyone can make again."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ import numpy as np
 import torch
 
 from umbel.papers.base import Size
+from umbel.papers.findings import kept_files
 from umbel.runs.environment import environment
-from umbel.words import counted
-
-KEPT = Path(__file__).parent / "kept"
-"""Results that come with the package."""
+from umbel.summary import counted
 
 MOST_POINTS = 100
-"""Rounds of a course that are kept."""
+"""Rounds of a curve that are kept."""
 
 
 @dataclass(frozen=True)
-class Course:
+class Curve:
     """A measure after some rounds, over seeds; None where nothing was measured."""
 
     rounds: tuple[int, ...]  # counted from 1
@@ -34,14 +32,14 @@ class Course:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What one cell came to."""
+class CellResult:
+    """The results of one cell."""
 
     row: str
     column: str
     rounds: int
     values: Mapping[str, tuple[float | None, ...]]  # of each measure, a value a seed
-    courses: Mapping[str, Course]  # by measure
+    courses: Mapping[str, Curve]  # by measure
     spectra: tuple[tuple[float, ...], ...] = ()  # singular values, of each seed
 
     def mean(self, measure: str) -> float | None:
@@ -65,17 +63,17 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Results:
-    """What a reproduction came to at one size."""
+class SavedResults:
+    """The results of a reproduction at one size."""
 
     name: str
     size: Size
     seeds: tuple[int, ...]
     made: Made
-    cells: tuple[Found, ...]
+    cells: tuple[CellResult, ...]
 
     @cached_property
-    def by_place(self) -> Mapping[tuple[str, str], Found]:
+    def by_place(self) -> Mapping[tuple[str, str], CellResult]:
         """The cells by row and column."""
         return {(cell.row, cell.column): cell for cell in self.cells}
 
@@ -88,20 +86,17 @@ class Results:
         file.write_text(f'{whole[:-2]},\n "cells": [\n  {inner}\n ]\n}}\n', encoding="utf-8")
 
     @classmethod
-    def read(cls, file: Path) -> Results:
+    def read(cls, file: Path) -> SavedResults:
         """The inverse of `write`."""
         table: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        cells = tuple(_found(cell) for cell in table["cells"])
+        cells = tuple(_cell(cell) for cell in table["cells"])
         made = Made(**table["made"])
         return cls(table["name"], table["size"], tuple(table["seeds"]), made, cells)
 
 
-def kept(name: str, folder: Path = KEPT) -> Iterator[Results]:
-    """The results of a reproduction that are kept, the largest size first."""
-    for size in ("full", "reduced"):
-        file = folder / f"{name}-{size}.json"
-        if file.is_file():
-            yield Results.read(file)
+def kept(name: str) -> Iterator[SavedResults]:
+    """The results of a reproduction that come with the package, the largest size first."""
+    yield from map(SavedResults.read, kept_files(name))
 
 
 def made_here(command: str, seconds: float) -> Made:
@@ -112,16 +107,14 @@ def made_here(command: str, seconds: float) -> Made:
     return Made(command, versions, hardware, round(seconds, 1))
 
 
-def course(rounds: int, runs: Sequence[Sequence[float | None]]) -> Course:
+def curve(rounds: int, runs: Sequence[Sequence[float | None]]) -> Curve:
     """Mean and spread over runs of a value a round, of at most `MOST_POINTS` rounds."""
     known = [n for n in range(rounds) if all(run[n] is not None for run in runs)]
     step = -(-len(known) // MOST_POINTS) if known else 1
-    kept_rounds = (
-        [*known[::step], *known[-1:]] if known and known[::step][-1] != known[-1] else known[::step]
-    )
+    kept_rounds = sorted({*known[::step], *known[-1:]})
     table = np.array([[run[n] for n in kept_rounds] for run in runs], dtype=float)
     mean, std = table.mean(0), table.std(0)
-    return Course(
+    return Curve(
         tuple(n + 1 for n in kept_rounds),
         tuple(round(float(v), 5) for v in mean),
         tuple(round(float(v), 5) for v in std),
@@ -134,13 +127,13 @@ def _over_seeds(values: Sequence[float | None], rounds: int, of: Any) -> float |
     return float(of([rounds if value is None else value for value in values]))
 
 
-def _found(cell: Mapping[str, Any]) -> Found:
-    return Found(
+def _cell(cell: Mapping[str, Any]) -> CellResult:
+    return CellResult(
         cell["row"],
         cell["column"],
         cell["rounds"],
         {name: tuple(values) for name, values in cell["values"].items()},
-        {name: Course(*map(tuple, value.values())) for name, value in cell["courses"].items()},
+        {name: Curve(*map(tuple, value.values())) for name, value in cell["courses"].items()},
         tuple(map(tuple, cell["spectra"])),
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -33,6 +33,7 @@ class Line:
     y: tuple[float, ...]
     low: tuple[float, ...] = ()  # a band, as long as x, or nothing
     high: tuple[float, ...] = ()
+    _: KW_ONLY
     published: bool = False  # from a paper: drawn apart
     points: bool = False  # markers, with error bars from the band, instead of a line
 
@@ -59,6 +60,7 @@ class Chart:
     y_title: str
     lines: tuple[Line, ...]
     marks: tuple[Mark, ...] = ()
+    _: KW_ONLY
     log_x: bool = False
     categories: tuple[str, ...] = ()  # names of x = 0, 1, 2, ... where x are no numbers
     from_zero: bool = False  # whether the vertical axis begins at 0
@@ -81,6 +83,7 @@ class Heatmap:
     values: NDArray[np.float64]  # (R, C)
     rows: tuple[str, ...]
     columns: tuple[str, ...]
+    _: KW_ONLY
     tree: tuple[Branch, ...] = ()  # the dendrogram of the rows
     breaks: tuple[int, ...] = ()  # rows, and columns of a square matrix, where clusters begin
     details: tuple[str, ...] = ()  # more to know about each row
@@ -117,6 +120,7 @@ class Scatter:
     y_title: str
     dots: tuple[Dot, ...]
     group_title: str = ""  # what the groups of dots are; nothing: they have no legend
+    _: KW_ONLY
     labels: tuple[Label, ...] = ()
     is_map: bool = False  # places mean nothing: no axes, and the same scale on both
     named: bool = False  # groups lie apart: each has its name beside it in place of a legend
@@ -134,6 +138,7 @@ class Middle:
     at: float
     low: float
     high: float
+    _: KW_ONLY
     sure: bool = True  # drawn full, and hollow if not
     text: str = ""  # what there is to know about it
 
@@ -156,6 +161,7 @@ class Strips:
     x_title: str
     strips: tuple[Strip, ...]
     group_title: str = ""
+    _: KW_ONLY
     sides: tuple[str, str] | None = None  # what is below zero, and above, if that is of interest
 
     @property
@@ -168,7 +174,7 @@ Figure = Chart | Heatmap | Scatter | Strips
 
 
 def turn(cycle: Sequence[T], number: int) -> T:
-    """The n-th of so many looks, again from the first after the last."""
+    """Return the n-th look, beginning again after the last."""
     return cycle[number % len(cycle)]
 
 

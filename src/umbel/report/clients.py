@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, cos, pi, sin, sqrt
+from math import ceil, cos, inf, pi, sin, sqrt
 
 from umbel.report.charts import Dot, Label, Scatter, Strip, Strips
 from umbel.report.panels import Panel
-from umbel.report.reading import Client, Known
+from umbel.runs.client_rows import Client, by_cluster
+from umbel.runs.result import Result
 
 MOST_CLUSTERS, MOST_DOTS = 60, 1500
-"""The map shows so many clusters, the largest; figures show so many clients."""
+"""Numbers of clusters on the map, the largest, and of clients in figures."""
 
 FEW_ROWS = 40
 """Largest number of clients that get a row and a name each."""
 
 FEW_DOTS, SHORT = 100, 3
-"""The dots of so many clients are large enough for names of so many letters."""
+"""Numbers of clients whose dots have room for names, and of letters in these."""
 
 GOLDEN = pi * (3 - sqrt(5))
 """The angle from one floret of an umbel or sunflower to the next."""
@@ -36,33 +37,33 @@ def said(client: Client, grouped: bool = True) -> str:
     return "\n".join(parts)
 
 
-def cluster_map(known: Known) -> Panel | None:
+def cluster_map(run: Result) -> Panel | None:
     """Each client a dot, the clusters apart, as Mehta & Shao 2023, Fig. 4; None of nobody."""
-    if not known.clients:
+    if not run.clients:
         return None
-    clusters = members(known.clients)
+    clusters = by_cluster(run.clients)
     shown = clusters[:MOST_CLUSTERS]
     thinned = [_thinned(each, sum(map(len, shown))) for each in shown]
     dots: list[Dot] = []
     labels: list[Label] = []
     places = _places([sqrt(len(each)) for each in thinned])
     for whole, few, (x, y) in zip(shown, thinned, places, strict=True):
-        dots += _head(few, x, y, len(known.clients) <= FEW_DOTS)
+        dots += _head(few, x, y, len(run.clients) <= FEW_DOTS)
         name = f"cluster {whole[0].cluster}: {len(whole)}"
         labels.append(Label(x, y - 0.56 * sqrt(len(few)) - 0.5, name))
-    grouped = any(client.group for client in known.clients)
+    grouped = any(client.group for client in run.clients)
     figure = Scatter(
         "Who is in which cluster",
         "",
         "",
         tuple(dots),
         "planted group" if grouped else "",
-        tuple(labels) if len(shown) <= 24 else (),
+        labels=tuple(labels) if len(shown) <= 24 else (),
         is_map=True,
     )
     notes = ["Each dot is a client; below each cluster its number, and of how many clients"]
     notes += ["colour and shape its planted group"] if grouped else []
-    notes += ["area its training examples"] if known.finished else []
+    notes += ["area its training examples"] if run.finished else []
     sentence = "; ".join(notes) + "."
     if len(clusters) > len(shown):
         sentence += f" The {len(shown)} largest of {len(clusters)} clusters are shown."
@@ -72,32 +73,31 @@ def cluster_map(known: Known) -> Panel | None:
     return Panel(figure, sentence, wide=True)
 
 
-def members(clients: Sequence[Client]) -> list[list[Client]]:
-    """The clients of each cluster, the largest first."""
-    by_cluster: dict[int, list[Client]] = {}
-    for client in clients:
-        by_cluster.setdefault(client.cluster, []).append(client)
-    return sorted(by_cluster.values(), key=lambda each: (-len(each), each[0].cluster))
+def worst_first(run: Result) -> list[Client]:
+    """The clients by accuracy, or by loss where there is no accuracy; unknown ones last."""
+    if run.by_loss:
+        return sorted(run.clients, key=lambda c: inf if c.loss is None else -c.loss)
+    return sorted(run.clients, key=lambda c: inf if c.accuracy is None else c.accuracy)
 
 
-def fortunes(known: Known) -> Panel | None:
+def fortunes(run: Result) -> Panel | None:
     """The clients from the worst to the best; None where nothing is known of them."""
-    ranked = [c for c in known.worst_first if _value(c, known.by_loss) is not None]
+    ranked = [c for c in worst_first(run) if _value(c, run.by_loss) is not None]
     if not ranked:
         return None
     if len(ranked) <= FEW_ROWS:
-        return _row_by_row(known, ranked)
+        return _row_by_row(run, ranked)
     worst = ranked[:100]
     rest = ranked[100:]
     step = max(1, ceil(len(rest) / MOST_DOTS))
     grouped = len({client.cluster for client in ranked}) <= 8
     dots = []
     for rank, client in [*enumerate(worst), *list(enumerate(rest, start=100))[::step]]:
-        value = _value(client, known.by_loss)
+        value = _value(client, run.by_loss)
         assert value is not None
         group = str(client.cluster) if grouped else ""
         dots.append(Dot(rank + 1, value, 1, group, said(client)))
-    what = "test loss" if known.by_loss else "test accuracy"
+    what = "test loss" if run.by_loss else "test accuracy"
     figure = Scatter(
         "Client by client",
         "clients, the worst first",
@@ -111,15 +111,15 @@ def fortunes(known: Known) -> Panel | None:
     return Panel(figure, note, wide=True)
 
 
-def _row_by_row(known: Known, ranked: Sequence[Client]) -> Panel:
+def _row_by_row(run: Result, ranked: Sequence[Client]) -> Panel:
     """Few clients by name."""
     strips = []
     for client in ranked:
-        value = _value(client, known.by_loss)
+        value = _value(client, run.by_loss)
         assert value is not None
         dot = Dot(value, 0, 1, str(client.cluster), said(client))
         strips.append(Strip(client.name, (dot,), after=f", cluster {client.cluster}"))
-    what = "test loss" if known.by_loss else "test accuracy"
+    what = "test loss" if run.by_loss else "test accuracy"
     figure = Strips("Client by client", what, tuple(strips))
     return Panel(figure, "The worst first; colour and shape: the cluster.", wide=True)
 
@@ -129,7 +129,7 @@ def _value(client: Client, by_loss: bool) -> float | None:
 
 
 def _thinned(clients: Sequence[Client], total: int) -> list[Client]:
-    """So many of a cluster's clients that about `MOST_DOTS` of all are left."""
+    """Sample a cluster's clients so that about `MOST_DOTS` of all are left."""
     step = max(1, ceil(total / MOST_DOTS))
     return list(clients[::step])
 

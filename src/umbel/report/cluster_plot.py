@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from umbel.algorithms.base import State
@@ -20,27 +20,22 @@ MOST_NAMED = 40
 def plot_clusters(what: State | Result, federation: Federation | None = None) -> Any:
     """Draw each client as a dot above the number of its cluster, in the colour of its group.
 
-    `plot_clusters(state, federation)` draws a state that `run.rounds(...)` gave of the run's
+    `plot_clusters(state, federation)` draws a state that `Run.rounds` gave, with the run's
     federation, and `plot_clusters(umbel.load(folder))` a finished run. Returns a figure of
     matplotlib's, which a notebook shows. Raises `UsageError` where the two are of different
     clients, and without the extra `umbel[plot]`.
     """
     if isinstance(what, Result):
-        return plot_rows(what.folder.clients())
+        return _figure([(c.name, c.cluster, c.group, c.examples or 0) for c in what.clients])
     state = what
     if federation is None:
         raise UsageError("federation: missing; write plot_clusters(state, federation)")
-    found, size = len(state.labels), federation.num_clients
-    check(found == size, "state", f"one of {found} clients", f"one of the federation's {size}")
+    here, size = len(state.labels), federation.num_clients
+    check(here == size, "state", f"one of {here} clients", f"one of the federation's {size}")
     clusters = in_order_of_appearance(state.labels.numpy()).tolist()
     groups = [""] * size if federation.groups is None else map(str, federation.groups.tolist())
     sizes = federation.train.sizes.tolist()
     return _figure(list(zip(federation.names, clusters, groups, sizes, strict=True)))
-
-
-def plot_rows(rows: Sequence[Mapping[str, str]]) -> Any:
-    """The same of the rows of `clusters.csv`."""
-    return _figure([(r["client"], int(r["cluster"]), r["group"], int(r["examples"])) for r in rows])
 
 
 def _figure(clients: Sequence[tuple[str, int, str, int]]) -> Any:
@@ -59,7 +54,7 @@ def _figure(clients: Sequence[tuple[str, int, str, int]]) -> Any:
         "clients",
         tuple(dots),
         "planted group" if grouped else "",
-        tuple(labels) if len(labels) <= MOST_NAMED else (),
+        labels=tuple(labels) if len(labels) <= MOST_NAMED else (),
     )
     drawing = drawn([figure], columns=1)
     (axes,) = drawing.axes

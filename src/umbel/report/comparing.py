@@ -11,10 +11,11 @@ import numpy as np
 
 from umbel.report.charts import Chart, Dot, Line, Strip, Strips, swarm
 from umbel.report.panels import Panel
-from umbel.runs.outcomes import Outcome, average, spread
+from umbel.runs.outcomes import average, spread
 from umbel.runs.records import Record
+from umbel.runs.result import Result
 
-Methods = Sequence[tuple[str, Sequence[Outcome]]]
+Methods = Sequence[tuple[str, Sequence[Result]]]
 Measure = Callable[[Record], float | None]
 
 
@@ -75,7 +76,7 @@ def sheet(methods: Methods) -> Sheet:
     """A row a method, the best last; columns that nothing is known for are left out."""
     small = all(run.megabytes_down + run.megabytes_up < 1 for _, runs in methods for run in runs)
     digits = 4 if small else 2
-    columns: list[tuple[str, Callable[[Sequence[Outcome]], str]]] = [
+    columns: list[tuple[str, Callable[[Sequence[Result]], str]]] = [
         ("accuracy", lambda runs: spread([run.last.accuracy for run in runs], 3)),
         ("worst client", lambda runs: spread([run.last.worst for run in runs], 3)),
         ("loss", lambda runs: spread([run.last.loss for run in runs], 4)),
@@ -112,23 +113,24 @@ def courses(methods: Methods) -> Iterator[Panel]:
 
 
 def ends(methods: Methods) -> Iterator[Panel]:
-    """What each seed came to, and what it cost."""
+    """The results and the cost of each seed."""
     by_loss = all(run.last.accuracy is None for _, runs in methods for run in runs)
     what = "test loss" if by_loss else "test accuracy"
     strips = []
     for name, runs in reversed(methods):
-        mean = [(run.seed, run.last.loss if by_loss else run.last.accuracy) for run in runs]
-        worst = [(run.seed, run.last.worst) for run in runs]
+        seeds, last = [run.experiment.seed for run in runs], [run.last for run in runs]
+        mean = list(zip(seeds, [r.loss if by_loss else r.accuracy for r in last], strict=True))
+        worst = list(zip(seeds, [r.worst for r in last], strict=True))
         kinds = (("mean over clients", mean), ("worst client", worst))
-        dots = [dot for kind, found in kinds for dot in _seeds(name, kind, found)]
+        dots = [dot for kind, values in kinds for dot in _seeds(name, kind, values)]
         strips.append(Strip(name, tuple(dots)))
     yield Panel(Strips("Every seed", what, tuple(strips), "each seed's"), "After the last round.")
     yield _price(methods, by_loss, what)
 
 
-def _seeds(name: str, kind: str, found: Sequence[tuple[int, float | None]]) -> Iterator[Dot]:
+def _seeds(name: str, kind: str, values: Sequence[tuple[int, float | None]]) -> Iterator[Dot]:
     """A dot a seed, beside those that it would hide."""
-    known = [(seed, value) for seed, value in found if value is not None]
+    known = [(seed, value) for seed, value in values if value is not None]
     aside = swarm([value for _, value in known])
     for (seed, value), shift in zip(known, aside, strict=True):
         yield Dot(value, shift, 1, kind, f"{name}, seed {seed}\n{kind} {value:.4g}")
@@ -138,11 +140,11 @@ def _price(methods: Methods, by_loss: bool, what: str) -> Panel:
     """Traffic against quality, a marker a seed."""
     lines = []
     for name, runs in methods:
-        found = [
+        prices = [
             (run.megabytes_down + run.megabytes_up, run.last.loss if by_loss else run.last.accuracy)
             for run in runs
         ]
-        lines.append(_dots(name, [(x, y) for x, y in found if y is not None]))
+        lines.append(_dots(name, [(x, y) for x, y in prices if y is not None]))
     known = tuple(line for line in lines if line.x)
     wide = [x for line in known for x in line.x]
     log = bool(wide) and min(wide) > 0 and max(wide) > 4 * min(wide)
@@ -152,17 +154,17 @@ def _price(methods: Methods, by_loss: bool, what: str) -> Panel:
     )
 
 
-def _dots(name: str, found: Sequence[tuple[float, float]]) -> Line:
-    return Line(name, tuple(x for x, _ in found), tuple(y for _, y in found), points=True)
+def _dots(name: str, places: Sequence[tuple[float, float]]) -> Line:
+    return Line(name, tuple(x for x, _ in places), tuple(y for _, y in places), points=True)
 
 
-def _course(name: str, runs: Sequence[Outcome], measure: Measure) -> Line:
+def _course(name: str, runs: Sequence[Result], measure: Measure) -> Line:
     """Mean and deviation over the seeds that measured it, after each round."""
     rounds: list[float] = []
     table: list[list[float]] = []
     for number in range(max(len(run.records) for run in runs)):
-        found = [measure(run.records[number]) for run in runs if number < len(run.records)]
-        known = [value for value in found if value is not None]
+        values = [measure(run.records[number]) for run in runs if number < len(run.records)]
+        known = [value for value in values if value is not None]
         if known:
             rounds.append(number + 1.0)
             table.append(known)

@@ -10,24 +10,24 @@ from umbel.report.contenders import contenders, standing
 from umbel.report.fates import fates
 from umbel.report.leading import leads, verdict
 from umbel.report.markup import Markup, Part, element, join, table
-from umbel.report.page import Section, figures, page
+from umbel.report.page import Section, figures, made_with, page
 from umbel.report.panels import Panel
-from umbel.report.reading import made_with
-from umbel.runs.folder import RunFolder
-from umbel.runs.outcomes import Outcome, by_method
+from umbel.runs.outcomes import by_method
+from umbel.runs.result import Result
+from umbel.summary import counted
 
 
-def comparison_page(name: str, folders: Sequence[RunFolder]) -> tuple[str, list[Panel]]:
+def comparison_page(name: str, runs: Sequence[Result]) -> tuple[str, list[Panel]]:
     """The page about runs of which a round is done, and the figures in it."""
-    finished = [folder for folder in folders if folder.finished]
-    shown = finished or list(folders)
-    methods = by_method([Outcome.of(folder) for folder in shown])
-    by_loss = all(run.last.accuracy is None for _, runs in methods for run in runs)
+    finished = [run for run in runs if run.finished]
+    shown = finished or list(runs)
+    methods = by_method(shown)
+    by_loss = all(run.last.accuracy is None for run in shown)
     rivals = contenders(shown, by_loss)
-    found = standing(rivals, by_loss)
+    order = standing(rivals, by_loss)
     against = fates(rivals, by_loss)
     ends, courses = list(comparing.ends(methods)), list(comparing.courses(methods))
-    beside = [*leads(found, by_loss), *ends]
+    beside = [*leads(order, by_loss), *ends]
     sections = [
         Section("Methods side by side", (_table(comparing.sheet(methods)), figures(beside))),
         Section("Round by round", (figures(courses),)),
@@ -36,30 +36,24 @@ def comparison_page(name: str, folders: Sequence[RunFolder]) -> tuple[str, list[
     if against:
         parts = [join(figures([each.panel]), each.tables) for each in against]
         sections.insert(1, Section("Client by client", tuple(parts)))
-    head = _head(methods, folders, finished)
+    head = _head(methods, runs, finished)
     if len(methods) > 1:
-        head.append(element("p", verdict(found, by_loss), id="verdict"))
+        head.append(element("p", verdict(order, by_loss), id="verdict"))
     panels = [*beside, *(each.panel for each in against), *courses]
     return page(f"{name}: {len(methods)} methods", head, sections), panels
 
 
-def _head(
-    methods: Methods, folders: Sequence[RunFolder], finished: Sequence[RunFolder]
-) -> list[Part]:
-    seeds = sorted({run.seed for _, runs in methods for run in runs})
+def _head(methods: Methods, runs: Sequence[Result], finished: Sequence[Result]) -> list[Part]:
+    seeds = sorted({run.experiment.seed for run in finished or runs})
     numbers = ", ".join(map(str, seeds))
-    counts = f"{_count(len(methods), 'method')}, {_count(len(seeds), 'seed')} ({numbers})."
+    counts = f"{counted(len(methods), 'method')}, {counted(len(seeds), 'seed')} ({numbers})."
     parts: list[Part] = [element("p", counts)]
-    left = [folder.path.name for folder in folders if folder not in finished]
+    left = [run.folder.path.name for run in runs if run not in finished]
     if left:
         what = "so they are left out" if finished else "so what follows is so far"
         text = f"Not finished, {what}: {', '.join(left)}."
         parts.append(element("p", element("strong", text), class_="notice", role="note"))
     return parts
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _table(sheet: Sheet) -> Markup:
@@ -87,19 +81,18 @@ def _table(sheet: Sheet) -> Markup:
     )
 
 
-def _again(name: str, folders: Sequence[RunFolder]) -> Iterator[Part]:
-    seeds = sorted({folder.experiment.seed for folder in folders})
+def _again(name: str, runs: Sequence[Result]) -> Iterator[Part]:
+    seeds = sorted({run.experiment.seed for run in runs})
     first = f" --first-seed {seeds[0]}" if seeds[0] else ""
     command = f"umbel compare {name} --seeds {len(seeds)}{first}"
     yield element("p", "If umbel compare made these runs, this makes them again, with its --set:")
     yield element("pre", command, id="command")
     yield element("button", "copy the command", type="button", class_="copy", data_copy="command")
-    for session in folders[0].sessions()[:1]:
+    for session in runs[0].folder.sessions()[:1]:
         yield element("p", f"Begun: {made_with(session)}", class_="quiet")
     yield element("p", "Each by itself, with this text in a file, by umbel run FILE --seed N:")
     named: dict[str, str] = {}
-    for folder in folders:
-        text = folder.file("experiment.toml").read_text(encoding="utf-8")
-        named.setdefault(folder.experiment.name, text)
+    for run in runs:
+        named.setdefault(run.experiment.name, run.folder.toml)
     for method, text in named.items():
         yield element("details", element("summary", f"{method}.toml"), element("pre", text))

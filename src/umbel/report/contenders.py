@@ -1,4 +1,4 @@
-"""What every method of a comparison came to for each client, and who is ahead of whom."""
+"""Results of every method of a comparison for each client, and who is ahead of whom."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import Any
 
 from umbel.algorithms import FedAvg, LocalOnly
 from umbel.algorithms.base import Algorithm
+from umbel.algorithms.restarts import method_of
 from umbel.data.scenarios.base import Scenario
 from umbel.report.paired import Gain, Interval, interval
-from umbel.runs.folder import RunFolder
-from umbel.runs.outcomes import Outcome, by_method, mean
+from umbel.runs.outcomes import by_method, mean
+from umbel.runs.result import Result
 
 BASELINES = ("local-only", "FedAvg")
 """What clients would have without a federation, and in one without clusters."""
@@ -20,7 +21,7 @@ SAME = 1e-6
 """A smaller difference is rounding."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Contender:
     """A method, and how each client fares with it under each seed."""
 
@@ -44,24 +45,29 @@ class Standing:
         return [each for each in self.others if each[1] is None or not each[1].ahead]
 
 
-def contenders(folders: Sequence[RunFolder], by_loss: bool) -> list[Contender]:
+def contenders(runs: Sequence[Result], by_loss: bool) -> list[Contender]:
     """The methods of these runs, the best last."""
-    by_run = {(folder.experiment.name, folder.experiment.seed): folder for folder in folders}
-    found = []
-    for name, runs in by_method([Outcome.of(folder) for folder in folders]):
-        mine = {run.seed: by_run[run.method, run.seed] for run in runs}
-        experiments = {seed: folder.experiment for seed, folder in mine.items()}
-        kinds = {_baseline(each.algorithm) for each in experiments.values()}
-        quality = mean([run.last.loss if by_loss else run.last.accuracy for run in runs])
-        scenarios = {seed: each.scenario for seed, each in experiments.items()}
-        scores = {s: _scores(folder, by_loss) for s, folder in mine.items() if folder.finished}
-        found.append(Contender(name, min(kinds), quality, scenarios, scores))
-    return found
+    methods = []
+    for name, seeded in by_method(runs):
+        kinds = {_baseline(run.experiment.algorithm) for run in seeded}
+        quality = mean([run.last.loss if by_loss else run.last.accuracy for run in seeded])
+        scenarios = {run.experiment.seed: run.experiment.scenario for run in seeded}
+        scores = {run.experiment.seed: _scores(run, by_loss) for run in seeded if run.finished}
+        methods.append(
+            Contender(
+                name=name,
+                baseline=min(kinds),
+                quality=quality,
+                scenarios=scenarios,
+                scores=scores,
+            )
+        )
+    return methods
 
 
 def gains(one: Contender, other: Contender, by_loss: bool) -> list[Gain]:
     """How much better `one` is than `other`, for each client and seed that both had."""
-    found = []
+    gained = []
     for seed in sorted(set(one.scores) & set(other.scores)):
         if one.scenarios[seed] != other.scenarios[seed]:
             continue  # clients of the same name, and other data
@@ -70,26 +76,31 @@ def gains(one: Contender, other: Contender, by_loss: bool) -> list[Gain]:
             if client in before:
                 gain = before[client] - now if by_loss else now - before[client]
                 small = abs(gain) <= SAME * max(1.0, abs(now))
-                found.append(Gain(client, seed, 0.0 if small else gain, now, before[client]))
-    return found
+                value = 0.0 if small else gain
+                with_other = before[client]
+                gained.append(
+                    Gain(client=client, seed=seed, value=value, now=now, before=with_other)
+                )
+    return gained
 
 
 def standing(methods: Sequence[Contender], by_loss: bool) -> Standing:
     """Who is ahead of whom, of methods of which the best is the last."""
     *rest, leader = methods
     pairs = [(other, gains(leader, other, by_loss)) for other in reversed(rest)]
-    return Standing(leader, tuple((o, interval(found) if found else None) for o, found in pairs))
+    return Standing(leader, tuple((o, interval(each) if each else None) for o, each in pairs))
 
 
 def _baseline(algorithm: Algorithm[Any]) -> str:
     """Which baseline a method is; a clustered method with one cluster is FedAvg, too."""
     local, federated = BASELINES
+    algorithm = method_of(algorithm)
     if isinstance(algorithm, LocalOnly):
         return local
     one = isinstance(algorithm, FedAvg) or getattr(algorithm, "num_clusters", None) == 1
     return federated if one else ""
 
 
-def _scores(folder: RunFolder, by_loss: bool) -> dict[str, float]:
-    column = "loss" if by_loss else "accuracy"
-    return {row["client"]: float(row[column]) for row in folder.clients() if row[column]}
+def _scores(run: Result, by_loss: bool) -> dict[str, float]:
+    known = ((client.name, client.loss if by_loss else client.accuracy) for client in run.clients)
+    return {name: value for name, value in known if value is not None}

@@ -11,8 +11,8 @@ from umbel.checks import UsageError
 from umbel.notebooks import Table
 from umbel.report.charts import Chart, Figure, Line
 from umbel.report.plots import drawn
-from umbel.runs.outcomes import MEGABYTE, average, spread
-from umbel.runs.records import Record
+from umbel.runs.outcomes import average, spread
+from umbel.runs.records import MEGABYTE, Record
 
 Course: TypeAlias = Sequence[Record]
 """The records of a run."""
@@ -38,13 +38,13 @@ Measure: TypeAlias = Callable[[Record], float | None]
 
 
 def plot(runs: Courses) -> Any:
-    """Accuracy (loss, where there is none), clusters, and how well they agree with planted groups.
+    """Draw accuracy, clusters, and their agreement with planted groups, round by round.
 
-    `plot(records)` of one run; `plot({"fedavg": records, "flacc": records})` of several, each the
-    records of a run, a `Result`, or a list of such, one a seed: then the line is their mean, in a
-    band of the standard deviation. Returns a figure of matplotlib's, which a notebook shows;
-    `.savefig(file)` writes it. Raises `UsageError` for what are no records, and without the extra
-    `umbel[plot]`.
+    `plot(records)` draws one run, `plot({"fedavg": records, "flacc": records})` several. Each is
+    the records of a run, a `Result`, or a list of such, one for each seed: then the line is their
+    mean, in a band of the standard deviation. Without accuracy it is the loss. Returns a figure of
+    matplotlib's, which a notebook shows; `.savefig(file)` writes it. Raises `UsageError` for
+    anything but records, and without the extra `umbel[plot]`.
     """
     by_name = _by_name(runs)
     records = [record for courses in by_name.values() for course in courses for record in course]
@@ -56,14 +56,16 @@ def plot(runs: Courses) -> Any:
     if any(record.ari is not None for record in records):
         title = "Agreement with the planted groups"
         charts.append(_chart(title, "ARI", by_name, lambda r: r.ari))
-    found = _chart("Clusters", "clusters found", by_name, lambda r: r.num_clusters, from_zero=True)
-    return drawn([*charts, found], columns=3)
+    clusters = _chart(
+        "Clusters", "clusters found", by_name, lambda r: r.num_clusters, from_zero=True
+    )
+    return drawn([*charts, clusters], columns=3)
 
 
 def table(runs: Courses) -> Table:
-    """A row a round of one run; of several by name a row each, after the last round.
+    """Tabulate one run round by round, or several runs after their last round, a row each.
 
-    Takes what `plot` takes. Several seeds are given by mean and standard deviation.
+    It takes what `plot` takes. Several seeds are given by mean and standard deviation.
     """
     by_name = _by_name(runs)
     lasts = [course[-1] for courses in by_name.values() for course in courses]
@@ -117,7 +119,7 @@ def _line(name: str, courses: Sequence[Course], measure: Measure) -> Line:
         {r.round: value for r in course if (value := measure(r)) is not None} for course in courses
     ]
     rounds = sorted(set.intersection(*map(set, taken)))
-    values = np.array([[found[number] for number in rounds] for found in taken])
+    values = np.array([[values[number] for number in rounds] for values in taken])
     mean, wide = values.mean(0), values.std(0)
     x = tuple(float(number + 1) for number in rounds)
     if len(courses) == 1:
@@ -129,12 +131,12 @@ def _line(name: str, courses: Sequence[Course], measure: Measure) -> Line:
 def _by_name(runs: Courses) -> dict[str, list[Course]]:
     """The runs of each name, of a single run without one."""
     if isinstance(runs, Mapping):
-        found = {str(name): _courses(course, str(name)) for name, course in runs.items()}
+        named = {str(name): _courses(course, str(name)) for name, course in runs.items()}
     else:
-        found = {"": [_course(runs, "records")]}
-    if not found:
+        named = {"": [_course(runs, "records")]}
+    if not named:
         raise UsageError("runs: {} is not a mapping of names to the records of a run each")
-    return found
+    return named
 
 
 def _courses(course: Of | Sequence[Of], name: str) -> list[Course]:
@@ -147,8 +149,8 @@ def _course(course: object, name: str) -> Course:
     records = _listed(course, name)
     strange = [type(entry).__name__ for entry in records if not isinstance(entry, Record)]
     if not records or strange:
-        found = f"{strange[0]!r}" if strange else "an empty list"
-        raise UsageError(f"{name}: {found} is not the records of a run, at least one")
+        what = f"{strange[0]!r}" if strange else "an empty list"
+        raise UsageError(f"{name}: {what} is not the records of a run, at least one")
     return records
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from html import escape
 from itertools import groupby
 from math import ceil, floor, log10
 
 from umbel.report.charts import COLOURS, Chart, Line, turn
-from umbel.report.pieces import DASHES, SYMBOLS, Spec, axis, named, note, upright, value
+from umbel.report.pieces import DASHES, SYMBOLS, Spec, axis, escape, named, note, upright, value
 
 MARKED = 15
-"""Lines of more points have a marker on about so many of them."""
+"""About how many points of a line have a marker."""
 
 
 def curves(figure: Chart) -> Spec:

@@ -15,7 +15,7 @@ from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
 
 AT_ONCE = 500
-"""So many values are sent to MLflow in one message."""
+"""Number of values sent to MLflow in one message."""
 
 
 def to_tensorboard(folder: RunFolder, out: Path | None = None) -> Path:
@@ -34,7 +34,7 @@ def to_tensorboard(folder: RunFolder, out: Path | None = None) -> Path:
     for old in where.glob("events.out.tfevents.*"):
         old.unlink()
     with SummaryWriter(str(where)) as writer:
-        text = folder.file("experiment.toml").read_text(encoding="utf-8")
+        text = folder.toml
         indented = "".join(f"    {line}\n" for line in text.splitlines())
         writer.add_text("experiment", indented)
         for record in records:
@@ -59,7 +59,7 @@ def to_mlflow(folder: RunFolder, out: str | None = None) -> str:
     experiment, records = folder.experiment, folder.records()
     began = _milliseconds(folder)
     settings = [Param(name, str(value)) for name, value in flat(plain(experiment))]
-    found = (
+    metrics = (
         Metric(measure, value, began + round(1000 * seconds), record.round + 1)
         for record, seconds in _clocked(records)
         for measure, value in measures_of(record)
@@ -72,7 +72,7 @@ def to_mlflow(folder: RunFolder, out: str | None = None) -> str:
         run: str = client.create_run(place, start_time=began, run_name=name).info.run_id
         for first in range(0, len(settings), 100):
             client.log_batch(run, params=settings[first : first + 100])
-        while several := list(islice(found, AT_ONCE)):
+        while several := list(islice(metrics, AT_ONCE)):
             client.log_batch(run, metrics=several)
         client.set_terminated(run, "FINISHED" if folder.finished else "RUNNING")
     except MlflowException as error:

@@ -14,7 +14,7 @@ from umbel.report.paired import Gain, interval
 from umbel.report.panels import Panel
 
 MOST_DOTS = 1500
-"""A figure shows so many dots."""
+"""Number of dots that a figure shows at most."""
 
 KINDS = ("gains", "loses", "same")
 """What becomes of a client, in the order of colours."""
@@ -34,17 +34,17 @@ class Fates:
         """A row a method, a dot a client."""
         most = max(50, MOST_DOTS // len(self.rows))
         strips = []
-        for method, found in self.rows:
-            shown = _thinned(sorted(found, key=lambda gain: gain.value), most)
+        for method, gained in self.rows:
+            shown = _thinned(sorted(gained, key=lambda gain: gain.value), most)
             aside = swarm([gain.value for gain in shown])
             dots = [
                 Dot(gain.value, shift, 1, _kind(gain), self._told(method, gain))
                 for gain, shift in zip(shown, aside, strict=True)
             ]
-            mean = interval(found)
+            mean = interval(gained)
             text = f"{method.name}, mean\n{said(mean)}"
-            middle = Middle(mean.mean, mean.low, mean.high, mean.sure, text) if mean.known else None
-            strips.append(Strip(method.name, tuple(dots), middle))
+            middle = Middle(mean.mean, mean.low, mean.high, sure=mean.sure, text=text)
+            strips.append(Strip(method.name, tuple(dots), middle if mean.known else None))
         what = "less test loss" if self.by_loss else "more test accuracy"
         title = f"Each client against {self.baseline.name}"
         figure = Strips(title, f"{what} than {self.baseline.name}", tuple(strips), sides=SIDES)
@@ -52,7 +52,7 @@ class Fates:
             f"Each dot is a client under a seed: how much better it fares than with "
             f"{self.baseline.name}. Diamonds: means with 95% intervals, hollow where chance may do."
         )
-        least = max(len(found) for _, found in self.rows)
+        least = max(len(gained) for _, gained in self.rows)
         note += f" Of {least} dots a row {most} are drawn." if least > most else ""
         return Panel(figure, note, wide=True)
 
@@ -64,8 +64,8 @@ class Fates:
             "A client counts once under each seed. Gains are means over clients and seeds; "
             f"{'less loss' if self.by_loss else 'more accuracy'} is a gain."
         )
-        clients = list(dict.fromkeys(gain.client for _, found in self.rows for gain in found))
-        means = [_means(found) for _, found in self.rows]
+        clients = list(dict.fromkeys(gain.client for _, gained in self.rows for gain in gained))
+        means = [_means(gained) for _, gained in self.rows]
         each = [
             [client, *(f"{mean[client]:+.4f}" if client in mean else "" for mean in means)]
             for client in clients
@@ -73,7 +73,7 @@ class Fates:
         worst = sorted(each, key=lambda row: min(float(cell) for cell in row[1:] if cell))
         parts: list[Part] = [
             element("h3", f"Who gains and who loses against {name}"),
-            table(HEADS, [self._row(method, found) for method, found in self.rows]),
+            table(HEADS, [self._row(method, gained) for method, gained in self.rows]),
             element("p", caption, class_="quiet"),
         ]
         inside = join(
@@ -83,9 +83,9 @@ class Fates:
         parts.append(element("details", element("summary", f"every client against {name}"), inside))
         return join(*parts)
 
-    def _row(self, method: Contender, found: Sequence[Gain]) -> list[str]:
-        mean, counts = interval(found), [_kind(gain) for gain in found]
-        worst = min(found, key=lambda gain: gain.value)
+    def _row(self, method: Contender, gained: Sequence[Gain]) -> list[str]:
+        mean, counts = interval(gained), [_kind(gain) for gain in gained]
+        worst = min(gained, key=lambda gain: gain.value)
         least = [f"{worst.value:+.4f}", f"{worst.client}, seed {worst.seed}"]
         return [
             method.name,
@@ -114,25 +114,25 @@ HEADS = (
 
 def fates(methods: Sequence[Contender], by_loss: bool) -> list[Fates]:
     """One for each baseline that is among the methods, of which the best is the last."""
-    found: list[Fates] = []
+    several: list[Fates] = []
     for baseline in sorted(
         (m for m in methods if m.baseline), key=lambda m: BASELINES.index(m.baseline)
     ):
         rows = [(m, tuple(gains(m, baseline, by_loss))) for m in reversed(methods)]
         known = tuple((m, each) for m, each in rows if each and m is not baseline)
         if known:
-            found.append(Fates(len(found), baseline, by_loss, known))
-    return found
+            several.append(Fates(len(several), baseline, by_loss, known))
+    return several
 
 
 def _kind(gain: Gain) -> str:
     return "gains" if gain.value > 0 else "loses" if gain.value < 0 else "same"
 
 
-def _means(found: Sequence[Gain]) -> dict[str, float]:
+def _means(gained: Sequence[Gain]) -> dict[str, float]:
     """Each client's mean over seeds."""
     values: dict[str, list[float]] = {}
-    for gain in found:
+    for gain in gained:
         values.setdefault(gain.client, []).append(gain.value)
     return {client: sum(each) / len(each) for client, each in values.items()}
 

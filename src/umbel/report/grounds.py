@@ -9,13 +9,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from umbel.algorithms.restarts import method_of
 from umbel.report.charts import Chart, Dot, Heatmap, Line, Mark, Scatter
 from umbel.report.clients import said
 from umbel.report.panels import Panel
-from umbel.report.reading import Client, Known
-from umbel.report.rounds import course
+from umbel.report.rounds import course, marks
 from umbel.report.trees import brackets, ordered_tree
+from umbel.runs.client_rows import Client
 from umbel.runs.evidence import Snapshot
+from umbel.runs.result import Result
 
 MEASURES: Mapping[str, tuple[str, str]] = {
     "best_cross": ("Smallest cross-similarity of the best pair", "alpha-min-cross"),
@@ -41,28 +43,29 @@ UNDRAWN = ("queries", "last_change", "separated")
 """What is seen elsewhere, or tells little."""
 
 VIEWS = 4
-"""Features are shown after so many rounds at most."""
+"""Largest number of rounds after which features are shown."""
 
 
-def grounds(known: Known) -> Iterator[Panel]:
+def grounds(run: Result) -> Iterator[Panel]:
     """All that is known of why the clusters are what they are."""
-    if known.snapshots:
-        last = known.snapshots[-1]
+    snapshots = run.folder.evidence.read()
+    if snapshots:
+        last = snapshots[-1]
         for kind in last.tensors:
             if kind in MATRICES:
-                yield _matrix(known, last, kind)
+                yield _matrix(run, last, kind)
             elif kind in TABLES:
-                yield _table(known, last, kind)
+                yield _table(run, last, kind)
         if "singular_values" in last.tensors:
             yield _spectrum(last)
         if "features" in last.tensors:
-            yield from _features(known)
-    yield from _measures(known)
+            yield from _features(run, snapshots)
+    yield from _measures(run)
 
 
-def _matrix(known: Known, snapshot: Snapshot, kind: str) -> Panel:
+def _matrix(run: Result, snapshot: Snapshot, kind: str) -> Panel:
     """Clients against clients, ordered by cluster, with a tree of each cluster and of all."""
-    clients = _whose(known, snapshot)
+    clients = _whose(run, snapshot)
     values = snapshot.tensors[kind].double().numpy()
     clusters = np.array([client.cluster for client in clients])
     tree = ordered_tree(1 - values if kind == "similarity" else values, clusters)
@@ -77,21 +80,21 @@ def _matrix(known: Known, snapshot: Snapshot, kind: str) -> Panel:
         values[np.ix_(order, order)],
         names,
         names,
-        brackets(tree),
-        tuple(breaks),
-        tuple(said(client) for client in ordered),
-        _called(ordered),
+        tree=brackets(tree),
+        breaks=tuple(breaks),
+        details=tuple(said(client) for client in ordered),
+        blocks=_called(ordered),
     )
     note = (
         "Clients in the order of the clusters they are in; gaps: not known. "
         "The tree joins clients, and then clusters, by their mean distance."
     )
-    return Panel(figure, note + _share(known, clients), wide=True)
+    return Panel(figure, note + _share(run, clients), wide=True)
 
 
-def _table(known: Known, snapshot: Snapshot, kind: str) -> Panel:
+def _table(run: Result, snapshot: Snapshot, kind: str) -> Panel:
     """Clients against models, ordered by cluster."""
-    clients = _whose(known, snapshot)
+    clients = _whose(run, snapshot)
     values = snapshot.tensors[kind].double().numpy()
     order = sorted(range(len(clients)), key=lambda n: (clients[n].cluster, clients[n].group))
     ordered = [clients[place] for place in order]
@@ -108,7 +111,7 @@ def _table(known: Known, snapshot: Snapshot, kind: str) -> Panel:
         blocks=_called(ordered),
     )
     note = f"{rule} Clients in the order of the clusters they are in; gaps: never asked."
-    return Panel(figure, note + _share(known, clients))
+    return Panel(figure, note + _share(run, clients))
 
 
 def _called(ordered: Sequence[Client]) -> tuple[str, ...]:
@@ -133,10 +136,10 @@ def _spectrum(snapshot: Snapshot) -> Panel:
     )
 
 
-def _features(known: Known) -> Iterator[Panel]:
+def _features(run: Result, all_of_them: Sequence[Snapshot]) -> Iterator[Panel]:
     """Where clients are in two dimensions, over time, as Kim et al. 2024, Fig. 12."""
     snapshots: list[Snapshot] = []
-    for each in known.snapshots:
+    for each in all_of_them:
         # A clustering that is settled for good has the same features ever after.
         new = not snapshots or not _same(each, snapshots[-1])
         snapshots += [each] if new and len(each.tensors["features"]) > 1 else []
@@ -147,7 +150,7 @@ def _features(known: Known) -> Iterator[Panel]:
         numbers = snapshot.tensors["clients"].tolist()
         flat = _turned(_flat(snapshot.tensors["features"].double().numpy()), numbers, before)
         before = dict(zip(numbers, flat, strict=True))
-        clients = _whose(known, snapshot)
+        clients = _whose(run, snapshot)
         grouped = any(client.group for client in clients)
         dots = tuple(
             Dot(float(x), float(y), 1, c.group if grouped else str(c.cluster), said(c))
@@ -157,7 +160,7 @@ def _features(known: Known) -> Iterator[Panel]:
         title = f"Clients' features after round {snapshot.round + 1}"
         yield Panel(
             Scatter(title, "first direction", "second direction", dots, kind, named=True),
-            "The two directions in which they differ most." + _share(known, clients),
+            "The two directions in which they differ most." + _share(run, clients),
         )
 
 
@@ -170,9 +173,9 @@ def _flat(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Rows (N, D) in the two directions in which they differ most: (N, 2)."""
     centred = rows - rows.mean(0)
     _, _, directions = np.linalg.svd(centred, full_matrices=False)
-    found = np.zeros((len(rows), 2))
-    found[:, : len(directions[:2])] = centred @ directions[:2].T
-    return found
+    places = np.zeros((len(rows), 2))
+    places[:, : len(directions[:2])] = centred @ directions[:2].T
+    return places
 
 
 def _turned(
@@ -188,28 +191,29 @@ def _turned(
     return turned
 
 
-def _measures(known: Known) -> Iterator[Panel]:
+def _measures(run: Result) -> Iterator[Panel]:
     """What the method adds to its records, where it varies."""
-    names = dict.fromkeys(name for record in known.records for name in record.measures)
+    names = dict.fromkeys(name for record in run.records for name in record.measures)
     for name in names:
-        line = course(known, name, lambda r, name=name: r.measures.get(name))  # type: ignore[misc]
+        line = course(run, name, lambda r, name=name: r.measures.get(name))  # type: ignore[misc]
         if name in UNDRAWN or len(set(line.y)) < 2:
             continue
         title, what = MEASURES.get(name, (name.replace("_", " ").capitalize(), name))
-        settings = [(key, getattr(known.experiment.algorithm, key)) for key in LIMITS.get(name, ())]
+        method = method_of(run.experiment.algorithm)
+        settings = [(key, getattr(method, key)) for key in LIMITS.get(name, ())]
         limits = [Line(key, (line.x[0], line.x[-1]), (at, at)) for key, at in settings]
         zero = not limits and min(line.y) >= 0
         lines = (line, *limits)
-        yield Panel(Chart(title, "round", what, lines, known.marks, from_zero=zero))
+        yield Panel(Chart(title, "round", what, lines, marks(run), from_zero=zero))
 
 
-def _whose(known: Known, snapshot: Snapshot) -> list[Client]:
+def _whose(run: Result, snapshot: Snapshot) -> list[Client]:
     """The clients that a snapshot is about, those of rows too if nothing is known of them."""
     numbers = snapshot.tensors["clients"].tolist()
-    return [known.clients[n] if n < len(known.clients) else Client(str(n), n, 0) for n in numbers]
+    return [run.clients[n] if n < len(run.clients) else Client(str(n), n, 0) for n in numbers]
 
 
-def _share(known: Known, clients: Sequence[Client]) -> str:
-    if len(clients) >= len(known.clients):
+def _share(run: Result, clients: Sequence[Client]) -> str:
+    if len(clients) >= len(run.clients):
         return ""
-    return f" Of {len(known.clients)} clients {len(clients)} are shown."
+    return f" Of {len(run.clients)} clients {len(clients)} are shown."

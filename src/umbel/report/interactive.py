@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from itertools import pairwise
 from math import dist
 from statistics import fmean
 
 from umbel.report.charts import COLOURS, Chart, Figure, Heatmap, Scatter, Strips, turn
 from umbel.report.curves import curves
-from umbel.report.pieces import SYMBOLS, Spec, axis, named, note, several, value
+from umbel.report.pieces import SYMBOLS, Spec, axis, escape, named, note, several, value
 from umbel.report.rows import strips
 
 BEHIND: Spec = {

@@ -11,15 +11,15 @@ from umbel.report.paired import FEWEST, Interval
 from umbel.report.panels import Panel
 
 MOST_NAMED = 4
-"""A sentence names so many methods; the figure shows all."""
+"""Largest number of methods that a sentence names; the figure shows all."""
 
 
-def verdict(found: Standing, by_loss: bool) -> str:
+def verdict(order: Standing, by_loss: bool) -> str:
     """Whether a method is best beyond chance, in words and with the interval that says so."""
     what, best = ("loss", "lowest") if by_loss else ("accuracy", "highest")
-    leader = f"{found.leader.name} has the {best} mean {what}, {found.leader.quality:.4g}"
-    doubtful = found.doubtful
-    near, lead = (doubtful or found.others)[0]
+    leader = f"{order.leader.name} has the {best} mean {what}, {order.leader.quality:.4g}"
+    doubtful = order.doubtful
+    near, lead = (doubtful or order.others)[0]
     if not doubtful:
         assert lead is not None
         text = (
@@ -35,9 +35,9 @@ def verdict(found: Standing, by_loss: bool) -> str:
         text = f"No method is best for sure: {leader}, but {_doubt(near, lead)}"
         others = [other.name for other, _ in doubtful[1:]]
         text += f" The same holds of {_listed(others)}." if others else ""
-        beaten = [other.name for other, lead in found.others if lead is not None and lead.ahead]
+        beaten = [other.name for other, lead in order.others if lead is not None and lead.ahead]
         text += f" It is ahead of {_listed(beaten)} by more than chance." if beaten else ""
-    known = [lead for _, lead in found.others if lead is not None]
+    known = [lead for _, lead in order.others if lead is not None]
     if any(lead.seeds == 1 for lead in known):
         text += " With one seed only clients vary here: how much another seed changes is not known."
     return text
@@ -70,13 +70,13 @@ def signed(value: float) -> str:
     return f"{value:+.3g}" if value else "0"
 
 
-def leads(found: Standing, by_loss: bool) -> Iterator[Panel]:
+def leads(order: Standing, by_loss: bool) -> Iterator[Panel]:
     """How far the leader is ahead of each other method, with what chance allows."""
     strips = []
-    for other, lead in found.others:
+    for other, lead in order.others:
         if lead is None:
             continue
-        known = gains(found.leader, other, by_loss)
+        known = gains(order.leader, other, by_loss)
         dots = []
         for seed in dict.fromkeys(gain.seed for gain in known):
             values = [gain.value for gain in known if gain.seed == seed]
@@ -85,11 +85,11 @@ def leads(found: Standing, by_loss: bool) -> Iterator[Panel]:
         middle = None
         if lead.low > -inf:
             text = f"over {other.name}\n{said(lead)}\n" + ("more than" if lead.sure else "may be")
-            middle = Middle(lead.mean, lead.low, lead.high, lead.sure, f"{text} chance")
+            middle = Middle(lead.mean, lead.low, lead.high, sure=lead.sure, text=f"{text} chance")
         strips.append(Strip(f"over {other.name}", tuple(dots), middle))
     if not strips:
         return
-    name = found.leader.name
+    name = order.leader.name
     what = "less test loss" if by_loss else "more test accuracy"
     figure = Strips(f"Lead of {name}", what, tuple(strips), sides=("behind", "ahead"))
     note = (

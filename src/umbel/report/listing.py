@@ -8,7 +8,7 @@ from umbel.report.markup import Markup, element, join, table
 from umbel.report.page import data
 
 MOST_ROWS = 300
-"""A table shows so many clients at once; the rest are found by searching and sorting."""
+"""Number of clients that a table shows at once; others are found by searching and sorting."""
 
 
 def listing(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from umbel.checks import printable
+
 EMPTY = ("input", "link", "meta")
 """Elements without an end."""
 
@@ -35,7 +37,12 @@ def element(name: str, /, *parts: Part, **attributes: str | bool) -> Markup:
 
 def join(*parts: Part) -> Markup:
     """The parts, one after another."""
-    return Markup("".join(p.text if isinstance(p, Markup) else escape(p) for p in parts))
+    return Markup("".join(p.text if isinstance(p, Markup) else escape(words(p)) for p in parts))
+
+
+def words(text: str) -> str:
+    """A text whose lines stay, with escapes for what would turn or hide what stands beside it."""
+    return printable(text, "\n\t")
 
 
 def table(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from typing import Any
 
 from umbel.checks import UsageError
 from umbel.report.interactive import spec
@@ -42,6 +43,15 @@ class Section:
     def anchor(self) -> str:
         """What links to it are called."""
         return self.title.lower().replace(" ", "-")
+
+
+def made_with(session: Mapping[str, Any]) -> str:
+    """When, on what machine and with what versions."""
+    versions = ", ".join(f"{name} {version}" for name, version in session["versions"].items())
+    machine = [session["host"], session["platform"], session["cuda"] or "no GPU"]
+    machine.append(f"{session['threads']} of {session['processors']} processors")
+    when = f"{session['began']}, {session['seconds']} s"
+    return f"{when}; {', '.join(machine)}; {versions}"
 
 
 def page(title: str, head: Sequence[Part], sections: Sequence[Section]) -> str:

@@ -28,7 +28,7 @@ ROUNDING = 1e-9
 Groups = Sequence[Sequence[int]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Gain:
     """How much better a client fares under a seed."""
 
@@ -39,7 +39,7 @@ class Gain:
     before: float  # what it is compared with
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Interval:
     """A mean gain with its 95% interval, which is endless where too little is known."""
 
@@ -76,10 +76,11 @@ def interval(gains: Sequence[Gain]) -> Interval:
     mean = float(weights @ values)
     mean = 0.0 if abs(mean) < ROUNDING else mean
     if pairs < FEWEST:
-        return Interval(mean, -inf, inf, seeds, pairs)
+        return Interval(mean=mean, low=-inf, high=inf, seeds=seeds, pairs=pairs)
     parts = weights * (values - mean)
     reach = _reach(parts, by_seed, _grouped([gain.client for gain in gains]))
-    return Interval(mean, mean - reach, mean + reach, seeds, pairs)
+    low, high = mean - reach, mean + reach
+    return Interval(mean=mean, low=low, high=high, seeds=seeds, pairs=pairs)
 
 
 def _reach(parts: NDArray[np.float64], by_seed: Groups, by_client: Groups) -> float:

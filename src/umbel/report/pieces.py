@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from html import escape
+from html import escape as as_html
 from math import isfinite
 from typing import Any
 
 from umbel.report.charts import COLOURS, turn
+from umbel.report.markup import words
 
 SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
 DASHES = ("solid", "dash", "dashdot", "dot", "longdash")
 
 Spec = dict[str, Any]
+
+
+def escape(text: str) -> str:
+    """A text for figures on a page, which read some HTML."""
+    return as_html(words(text))
 
 
 def axis(title: str) -> Spec:

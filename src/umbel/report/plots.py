@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check
 from umbel.report.charts import COLOURS, Chart, Figure, Heatmap, Line, Scatter, Strips, turn
+from umbel.report.words import in_figures
 from umbel.server.cluster_count import ClusterCount
 
 FORMATS = (".png", ".svg", ".pdf")
@@ -22,10 +23,10 @@ DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))  # of the lines after t
 GREY = "#767676"
 
 FEW_PLACES = 12
-"""On a logarithmic axis so many values of x are named, and no others."""
+"""Number of values of x up to which a logarithmic axis names them, and no others."""
 
 ALL_MARKED = 25
-"""A line of more points has markers on so many of them, or fewer."""
+"""Largest number of markers on a line."""
 
 
 def check_format(file: Path) -> None:
@@ -34,7 +35,7 @@ def check_format(file: Path) -> None:
 
 
 def draw(charts: Sequence[Figure], file: Path, columns: int = 2) -> None:
-    """Write the figures side by side, in so many columns, to a file of a kind its suffix names.
+    """Write the figures side by side, in columns, to a file of the kind that its suffix names.
 
     Raises `UsageError` without the plotting library, or for a file of another kind.
     """
@@ -53,7 +54,7 @@ def drawn(charts: Sequence[Figure], columns: int = 2) -> Any:
     width = 4.6 + 1.6 * any(map(_crowded, charts))
     figure = blank(figsize=(width * columns, 3.4 * rows), layout="constrained")
     grid = figure.subplots(rows, columns, squeeze=False).flatten()
-    for axes, chart in zip(grid, charts, strict=False):
+    for axes, chart in zip(grid, map(in_figures, charts), strict=False):
         if isinstance(chart, Chart):
             _draw_chart(axes, chart)
         elif isinstance(chart, Heatmap):
@@ -238,8 +239,8 @@ def _draw_scatter(axes: Any, chart: Scatter) -> None:
 
 def _draw_strips(axes: Any, chart: Strips) -> None:
     for look, group in enumerate(chart.groups):
-        found = [(n, d) for n, s in enumerate(chart.strips) for d in s.dots if d.group == group]
-        x, y = [dot.x for _, dot in found], [row + dot.y for row, dot in found]
+        dots = [(n, d) for n, s in enumerate(chart.strips) for d in s.dots if d.group == group]
+        x, y = [dot.x for _, dot in dots], [row + dot.y for row, dot in dots]
         look_of = {"color": turn(COLOURS, look), "marker": turn(MARKERS, look)}
         axes.scatter(x, y, 14, alpha=0.75, linewidths=0, label=group, **look_of)
     for row, strip in enumerate(chart.strips):

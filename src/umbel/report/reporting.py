@@ -11,8 +11,8 @@ def write_report(
     """Write the page about a run, or about all runs of a folder, and return where it is.
 
     It is `report.html` in the folder itself unless `out` says where; with `figures`, a folder, each
-    figure is written there, too. Raises `UsageError` where there is no run of which a round is
-    done, and without the extra `umbel[report]`.
+    figure is also written there as a file. Raises `UsageError` where there is no run of which a
+    round is done, and without the extra `umbel[report]`.
     """
     from umbel import report  # which takes a while to load
 

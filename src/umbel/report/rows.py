@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from html import escape
-
 from umbel.report.charts import COLOURS, Strips, turn
-from umbel.report.pieces import SYMBOLS, Spec, axis, note, several, upright
+from umbel.report.pieces import SYMBOLS, Spec, axis, escape, note, several, upright
 
 
 def strips(figure: Strips) -> Spec:
@@ -44,17 +42,17 @@ def strips(figure: Strips) -> Spec:
 
 def _dots(figure: Strips, look: int, group: str) -> Spec:
     """The dots of one group, in all rows."""
-    found = [
+    dots = [
         (row, dot) for row, s in enumerate(figure.strips) for dot in s.dots if dot.group == group
     ]
-    many = len(found) > 150
+    many = len(dots) > 150
     return {
         "type": "scatter",
         "mode": "markers",
         "name": escape(group),
-        "x": [round(dot.x, 5) for _, dot in found],
-        "y": [round(row + dot.y, 3) for row, dot in found],
-        "text": [several(dot.text) for _, dot in found],
+        "x": [round(dot.x, 5) for _, dot in dots],
+        "y": [round(row + dot.y, 3) for row, dot in dots],
+        "text": [several(dot.text) for _, dot in dots],
         "hovertemplate": "%{text}<extra></extra>",
         "marker": {
             "color": turn(COLOURS, look),
@@ -68,7 +66,7 @@ def _dots(figure: Strips, look: int, group: str) -> Spec:
 
 def _middles(figure: Strips, sure: bool) -> Spec:
     """The means that are sure, or those that are not, with their intervals."""
-    found = [
+    middles = [
         (row, s.middle)
         for row, s in enumerate(figure.strips)
         if s.middle is not None and s.middle.sure is sure
@@ -77,9 +75,9 @@ def _middles(figure: Strips, sure: bool) -> Spec:
         "type": "scatter",
         "mode": "markers",
         "showlegend": False,
-        "x": [round(middle.at, 5) for _, middle in found],
-        "y": [row for row, _ in found],
-        "text": [several(middle.text) for _, middle in found],
+        "x": [round(middle.at, 5) for _, middle in middles],
+        "y": [row for row, _ in middles],
+        "text": [several(middle.text) for _, middle in middles],
         "hovertemplate": "%{text}<extra></extra>",
         "marker": {
             "color": "ink",
@@ -90,8 +88,8 @@ def _middles(figure: Strips, sure: bool) -> Spec:
         "error_x": {
             "type": "data",
             "symmetric": False,
-            "array": [round(middle.high - middle.at, 5) for _, middle in found],
-            "arrayminus": [round(middle.at - middle.low, 5) for _, middle in found],
+            "array": [round(middle.high - middle.at, 5) for _, middle in middles],
+            "arrayminus": [round(middle.at - middle.low, 5) for _, middle in middles],
             "color": "ink",
             "thickness": 1.5,
             "width": 5,

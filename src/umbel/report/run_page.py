@@ -8,48 +8,49 @@ from umbel.report import clients, rounds
 from umbel.report.grounds import grounds
 from umbel.report.listing import listing
 from umbel.report.markup import Markup, Part, element, join, table
-from umbel.report.page import Section, figures, lines, page
+from umbel.report.page import Section, figures, lines, made_with, page
 from umbel.report.panels import Panel
-from umbel.report.reading import Client, Known, made_with
-from umbel.runs.outcomes import MEGABYTE
+from umbel.runs.client_rows import Client, by_cluster
 from umbel.runs.own import OwnData
+from umbel.runs.records import MEGABYTE
+from umbel.runs.result import Result
 
 
-def run_page(known: Known) -> tuple[str, list[Panel]]:
+def run_page(run: Result) -> tuple[str, list[Panel]]:
     """The page, and the figures in it."""
-    quality, cost = list(rounds.quality(known)), list(rounds.cost(known))
-    whole_map, fortunes = clients.cluster_map(known), clients.fortunes(known)
-    reasons, absences = list(grounds(known)), rounds.absences(known)
+    quality, cost = list(rounds.quality(run)), list(rounds.cost(run))
+    whole_map, fortunes = clients.cluster_map(run), clients.fortunes(run)
+    reasons, absences = list(grounds(run)), rounds.absences(run)
     sections = [Section("Round by round", (figures(quality),))]
     shown = [panel for panel in (whole_map, fortunes) if panel is not None]
-    if known.clients:
-        sections.append(Section("Clusters and clients", _clients(known, shown)))
+    if run.clients:
+        sections.append(Section("Clusters and clients", _clients(run, shown)))
     if reasons:
         sections.append(Section("What the clusters rest on", (figures(reasons),)))
     sections.append(Section("Traffic and time", (figures(cost),)))
     if absences is not None:
-        sections.append(Section("Absent clients", (figures([absences]), _absent(known))))
-    sections.append(Section("Run it again", tuple(_again(known))))
+        sections.append(Section("Absent clients", (figures([absences]), _absent(run))))
+    sections.append(Section("Run it again", tuple(_again(run))))
     panels = [*quality, *shown, *reasons, *cost, *([absences] if absences else [])]
-    title = f"{known.experiment.name}, seed {known.experiment.seed}"
-    return page(title, _head(known), sections), panels
+    title = f"{run.experiment.name}, seed {run.experiment.seed}"
+    return page(title, _head(run), sections), panels
 
 
-def _head(known: Known) -> list[Part]:
-    """What was run, whether it is finished, and what it came to."""
-    experiment, done = known.experiment, len(known.records)
+def _head(run: Result) -> list[Part]:
+    """What was run, whether it is finished, and its results."""
+    experiment, done = run.experiment, len(run.records)
     parts: list[Part] = []
     if experiment.description:
         parts.append(element("p", experiment.description))
-    if not known.finished:
+    if not run.finished:
         text = (
             f"This run is not finished: {done} of {experiment.rounds} rounds are done. "
             f"What follows is so far; umbel resume goes on with it. What clients get, one by one, "
             "is known at the end."
         )
         parts.append(element("p", element("strong", text), class_="notice", role="note"))
-    elif known.stop is not None:
-        text = f"Stopped after {done} of {experiment.rounds} rounds: {known.stop.why}."
+    elif run.folder.stop is not None:
+        text = f"Stopped after {done} of {experiment.rounds} rounds: {run.folder.stop.why}."
         parts.append(element("p", text, class_="notice", role="note"))
     tiles = [
         element(
@@ -59,41 +60,40 @@ def _head(known: Known) -> list[Part]:
                 "dd", element("div", value, class_="value"), element("div", more, class_="more")
             ),
         )
-        for name, value, more in _headline(known)
+        for name, value, more in _headline(run)
     ]
     return [*parts, element("dl", *tiles, class_="tiles")]
 
 
-def _headline(known: Known) -> Iterator[tuple[str, str, str]]:
+def _headline(run: Result) -> Iterator[tuple[str, str, str]]:
     """Names, values, and what more is to be said."""
-    last, worst = known.last, next(iter(known.worst_first), None)
-    named = worst is not None and (worst.accuracy if not known.by_loss else worst.loss) is not None
+    last, worst = run.last_evaluated, next(iter(clients.worst_first(run)), None)
+    named = worst is not None and (worst.accuracy if not run.by_loss else worst.loss) is not None
     whose = f"client {worst.name}" if named and worst is not None else "over all clients"
-    if not known.by_loss:
+    if not run.by_loss:
         yield "Accuracy", _number(last.accuracy, 3), "mean over clients, on their test examples"
         yield "Worst client", _number(last.worst, 3), whose
     else:
         yield "Loss", _number(last.loss, 4), "mean over clients, on their test examples"
         if named and worst is not None:
             yield "Worst client's loss", _number(worst.loss, 4), whose
-    yield "Clusters", _number(last.num_clusters, 0), f"of {len(known.clients)} clients"
-    if known.has_groups:
+    yield "Clusters", _number(last.num_clusters, 0), f"of {len(run.clients)} clients"
+    if run.has_groups:
         yield "ARI", _number(last.ari, 2), f"purity {_number(last.purity, 2)}; 1 is perfect"
-    down = sum(record.bytes_down for record in known.records) / MEGABYTE
-    up = sum(record.bytes_up for record in known.records) / MEGABYTE
+    down = sum(record.bytes_down for record in run.records) / MEGABYTE
+    up = sum(record.bytes_up for record in run.records) / MEGABYTE
     yield "Traffic", f"{_three(down + up)} MB", f"{_three(down)} to clients, {_three(up)} from them"
-    seconds = sum(record.seconds for record in known.records)
-    yield "Time", f"{_three(seconds)} s", f"{len(known.records)} rounds, without evaluation"
+    yield "Time", f"{_three(run.seconds)} s", f"{len(run.records)} rounds, without evaluation"
 
 
-def _clients(known: Known, panels: Sequence[Panel]) -> tuple[Part, ...]:
+def _clients(run: Result, panels: Sequence[Panel]) -> tuple[Part, ...]:
     """The figures of clients, a table of clusters, and a table of clients to search."""
     parts: list[Part] = [figures(panels), element("h3", "Every cluster")]
-    several = clients.members(known.clients)[:100]
-    heads = ["cluster", "clients", "training examples", *([_what(known)] if known.finished else [])]
-    heads += ["planted groups"] if known.has_groups and known.finished else []
-    parts.append(table(heads, [_cluster_row(known, each, len(heads)) for each in several]))
-    if not known.finished:
+    several = by_cluster(run.clients)[:100]
+    heads = ["cluster", "clients", "training examples", *([_what(run)] if run.finished else [])]
+    heads += ["planted groups"] if run.has_groups and run.finished else []
+    parts.append(table(heads, [_cluster_row(run, each, len(heads)) for each in several]))
+    if not run.finished:
         return tuple(parts)
     heads = [
         "client",
@@ -103,7 +103,7 @@ def _clients(known: Known, panels: Sequence[Panel]) -> tuple[Part, ...]:
         "test accuracy",
         "test loss",
     ]
-    rows = [_row(client) for client in known.worst_first]
+    rows = [_row(client) for client in clients.worst_first(run)]
     dropped = {place for place, _ in enumerate(heads) if not any(row[place] for row in rows)}
     heads = [head for place, head in enumerate(heads) if place not in dropped]
     rows = [[cell for place, cell in enumerate(row) if place not in dropped] for row in rows]
@@ -123,31 +123,31 @@ def _row(client: Client) -> list[str]:
     ]
 
 
-def _cluster_row(known: Known, members: Sequence[Client], width: int) -> list[str]:
-    values = [c.loss if known.by_loss else c.accuracy for c in members]
+def _cluster_row(run: Result, members: Sequence[Client], width: int) -> list[str]:
+    values = [c.loss if run.by_loss else c.accuracy for c in members]
     sure = [value for value in values if value is not None]
     row = [
         str(members[0].cluster),
         str(len(members)),
-        str(sum(c.examples or 0 for c in members)) if known.finished else "not known yet",
+        str(sum(c.examples or 0 for c in members)) if run.finished else "not known yet",
         f"{sum(sure) / len(sure):.4f}" if sure else "-",
         " ".join(sorted({client.group for client in members})),
     ]
-    return [*row[:3], *(row[3:] if known.finished else [])][:width]
+    return [*row[:3], *(row[3:] if run.finished else [])][:width]
 
 
-def _absent(known: Known) -> Markup:
+def _absent(run: Result) -> Markup:
     heads = ["client", "times missing", "times refused", "why refused last"]
-    rows = [[n, str(m), str(r), why] for n, m, r, why in rounds.absent_most(known)]
+    rows = [[n, str(m), str(r), why] for n, m, r, why in rounds.absent_most(run)]
     return join(element("h3", "Absent most often"), table(heads, rows))
 
 
-def _again(known: Known) -> Iterator[Part]:
+def _again(run: Result) -> Iterator[Part]:
     """What to type, and on what it was run."""
     file = "experiment.toml"
-    if isinstance(known.experiment.scenario, OwnData):
+    if isinstance(run.experiment.scenario, OwnData):
         what = "in Python the same umbel.Run, whose settings are below, this line"
-        command = f'run.save("{known.name}", rounds={known.experiment.rounds})'
+        command = f'run.save("{run.folder.path.resolve().name}", rounds={run.experiment.rounds})'
     else:
         what, command = f"with the text below in a file {file}, this command", f"umbel run {file}"
     yield lines(
@@ -156,15 +156,15 @@ def _again(known: Known) -> Iterator[Part]:
     )
     yield element("pre", command, id="command")
     yield element("button", "copy the command", type="button", class_="copy", data_copy="command")
-    inside = element("pre", known.toml, id="experiment")
+    inside = element("pre", run.folder.toml, id="experiment")
     yield element("details", element("summary", f"{file}: all settings"), inside)
     yield element("button", f"copy {file}", type="button", class_="copy", data_copy="experiment")
     yield element("h3", "Made with")
-    yield element("ul", *(element("li", made_with(session)) for session in known.sessions))
+    yield element("ul", *(element("li", made_with(session)) for session in run.folder.sessions()))
 
 
-def _what(known: Known) -> str:
-    return "mean test loss" if known.by_loss else "mean test accuracy"
+def _what(run: Result) -> str:
+    return "mean test loss" if run.by_loss else "mean test accuracy"
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -8,140 +8,135 @@ from numbers import Real
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
+from rich.text import Text
 
-from umbel.checks import check
-from umbel.runs.budget import reaches
-from umbel.runs.outcomes import Outcome, average, by_method, mean, spread
+from umbel.checks import check, printable
+from umbel.runs.assignment import Assignment
+from umbel.runs.budget import first_round
+from umbel.runs.client_rows import Client, by_cluster
+from umbel.runs.outcomes import average, by_method, spread
 from umbel.runs.records import Record
-from umbel.runs.result import Assignment
+from umbel.runs.result import Result
 from umbel.server.cluster_count import ClusterCount
 
 NO_ANSWER = "no answer"
 
 
-def comparison(outcomes: Sequence[Outcome]) -> Table:
+def comparison(runs: Sequence[Result]) -> Table:
     """A row a method, averaged over its seeds, the best last; fits 80 columns.
 
     Agreement with planted groups is left out where nobody knows them.
 
     Best is the highest accuracy, or for regression, which has none, the lowest loss.
     """
-    seeds = len({outcome.seed for outcome in outcomes})
-    by_loss = all(outcome.last.accuracy is None for outcome in outcomes)
+    seeds = len({run.experiment.seed for run in runs})
+    by_loss = all(run.last.accuracy is None for run in runs)
     quality = (
         "loss: mean over clients of each one's test loss"
         if by_loss
         else "accuracy: mean over clients of each one's test accuracy; worst: of the worst client"
     )
-    lengths = {len(outcome.records) for outcome in outcomes}
+    lengths = {len(run.records) for run in runs}
     caption = (
         f"{quality}; K: clusters found; MB: to and from each client in the whole run; "
         "s: seconds of a run"
         + (f"; mean ± standard deviation over {seeds} seeds" if seeds > 1 else "")
         + (f"; runs of {min(lengths)} to {max(lengths)} rounds" if len(lengths) > 1 else "")
     )
-    table = Table(
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        show_edge=False,
-        collapse_padding=True,
-        caption=caption,
-        caption_justify="left",
-    )
+    table = _table(caption=caption)
+    table.collapse_padding = True
     table.add_column("method", overflow="fold")
     qualities = ["loss"] if by_loss else ["accuracy", "worst"]
-    planted = any(outcome.last.ari is not None for outcome in outcomes)
+    planted = any(run.last.ari is not None for run in runs)
     agreement = ["ARI", "purity"] if planted else []
     for name in (*qualities, *agreement, "K", "MB\ndown", "MB\nup", "s"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name, runs in by_method(outcomes):
-        accuracy = spread([run.last.accuracy for run in runs], 3)
-        worst = average([run.last.worst for run in runs], 2)
-        loss = spread([run.last.loss for run in runs], 4)
-        ari = spread([run.last.ari for run in runs], 2)
-        purity = average([run.last.purity for run in runs], 2)
-        table.add_row(
+    for name, seeded in by_method(runs):
+        last = [run.last for run in seeded]
+        accuracy, worst = spread([r.accuracy for r in last], 3), average([r.worst for r in last], 2)
+        ari, purity = spread([r.ari for r in last], 2), average([r.purity for r in last], 2)
+        row(
+            table,
             name,
-            *([loss] if by_loss else [accuracy, worst]),
+            *([spread([r.loss for r in last], 4)] if by_loss else [accuracy, worst]),
             *([ari, purity] if planted else []),
-            average([run.last.num_clusters for run in runs], 1),
-            average([run.megabytes_down for run in runs], 1),
-            average([run.megabytes_up for run in runs], 1),
-            average([run.seconds for run in runs], 1),
+            average([r.num_clusters for r in last], 1),
+            average([run.megabytes_down for run in seeded], 1),
+            average([run.megabytes_up for run in seeded], 1),
+            average([run.seconds for run in seeded], 1),
         )
     return table
 
 
-def course(outcomes: Sequence[Outcome], rounds: Sequence[int]) -> Table:
-    """Accuracy after so many rounds, a row a method: mean and standard deviation over seeds.
+def course(runs: Sequence[Result], rounds: Sequence[int]) -> Table:
+    """Accuracy after some numbers of rounds, a row a method: mean and deviation over seeds.
 
     For regression, which has none, it is the loss.
     """
-    by_loss = all(outcome.last.accuracy is None for outcome in outcomes)
-    table = Table("method", box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    by_loss = all(run.last.accuracy is None for run in runs)
+    table = _table("method")
     for number in rounds:
         table.add_column(f"round {number}", justify="right", no_wrap=True)
-    for name, runs in by_method(outcomes):
+    for name, seeded in by_method(runs):
         cells = []
         for number in rounds:
-            found = [run.records[number - 1 : number] for run in runs]
-            measured = [after[0].loss if by_loss else after[0].accuracy for after in found if after]
+            there = [run.records[number - 1 : number] for run in seeded]
+            measured = [after[0].loss if by_loss else after[0].accuracy for after in there if after]
             cells.append(spread(measured, 4))
-        table.add_row(name, *cells)
+        row(table, name, *cells)
     return table
 
 
-def reached(outcomes: Sequence[Outcome], measure: str, goal: float) -> Table:
+def reached(runs: Sequence[Result], measure: str, goal: float) -> Table:
     """How many rounds each method took until a measure first reached a goal."""
-    table = Table("method", box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.add_column(f"rounds to {measure} {goal:g}", justify="right")
+    table = _table("method")
+    table.add_column(Text(printable(f"rounds to {measure} {goal:g}")), justify="right")
     table.add_column("seeds that reached it", justify="right")
-    for name, runs in by_method(outcomes):
-        found = [_first_round(run, measure, goal) for run in runs]
-        table.add_row(name, spread(found, 1), f"{len(found) - found.count(None)} of {len(runs)}")
+    for name, seeded in by_method(runs):
+        values = [[(r.round + 1, _known(r, measure)) for r in run.records] for run in seeded]
+        first = [first_round(each, measure, goal) for each in values]
+        row(table, name, spread(first, 1), f"{len(first) - first.count(None)} of {len(first)}")
     return table
 
 
-def _first_round(run: Outcome, measure: str, goal: float) -> float | None:
-    for record in run.records:
-        values = {**vars(record), **record.measures}
-        known = [name for name, value in values.items() if value is None or isinstance(value, Real)]
-        check(measure in known, "--reach", measure, f"any of {', '.join(known)}")
-        if values[measure] is not None and reaches(measure, values[measure], goal):
-            return record.round + 1
-    return None
+def _known(record: Record, measure: str) -> float | None:
+    values = {**vars(record), **record.measures}
+    known = [name for name, value in values.items() if value is None or isinstance(value, Real)]
+    check(measure in known, "--reach", measure, f"any of {', '.join(known)}")
+    value: float | None = values[measure]
+    return value
 
 
-def assignment(found: Assignment, most: int = 6) -> Table:
+def assignment(assigned: Assignment, most: int = 6) -> Table:
     """Each newcomer's cluster and its score of each, or of the best three if there are many."""
-    table = Table("client", "cluster", box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    table.caption, table.caption_justify = f"score: {found.meaning}; the lowest wins", "left"
-    num_clusters = found.scores.shape[1]
+    table = _table(
+        "client", "cluster", caption=f"score: {printable(assigned.meaning)}; the lowest wins"
+    )
+    num_clusters = assigned.scores.shape[1]
     few = num_clusters <= most
     shown = num_clusters if few else 3
     for column in range(shown):
         table.add_column(f"score of {column}" if few else f"best {column + 1}", justify="right")
-    for name, scores in zip(found.clients, found.scores, strict=True):
+    for name, scores in zip(assigned.clients, assigned.scores, strict=True):
         order = scores.argsort()[:shown].tolist()
         cells = [f"{k}: {float(scores[k]):.4g}" for k in order]
         cells = [f"{float(score):.4g}" for score in scores] if few else cells
-        table.add_row(name, str(order[0]), *cells)
+        row(table, name, str(order[0]), *cells)
     return table
 
 
 def cluster_count(count: ClusterCount, width: int = 40) -> Table:
     """Singular values as bars, the largest gap, and the other estimates beside the verdict."""
-    table = Table("", "singular value", "", box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    caption = (
+        f"other estimates: the largest gap is after {count.rank}; in as many dimensions the elbow "
+        f"of k-means is at {count.elbow}, and the gap statistic chooses {count.gap_statistic}"
+    )
+    table = _table("", "singular value", "", caption=caption)
     largest = float(count.singular_values[0]) or 1.0
     for number, value in enumerate(count.singular_values, start=1):
         gap = "  ◀ largest gap below" if number == count.rank else ""
         bar = "█" * round(width * float(value) / largest)
-        table.add_row(str(number), f"{float(value):.4g}", bar + gap)
-    table.caption = (
-        f"other estimates: the largest gap is after {count.rank}; in as many dimensions the elbow "
-        f"of k-means is at {count.elbow}, and the gap statistic chooses {count.gap_statistic}"
-    )
-    table.caption_justify = "left"
+        row(table, str(number), f"{float(value):.4g}", bar + gap)
     return table
 
 
@@ -163,34 +158,33 @@ def last_round(record: Record) -> Table:
     }
     for name, value in values.items():
         if value is not None and value != "-":
-            table.add_row(name, str(value))
+            row(table, name, str(value))
     return table
 
 
-def clusters(rows: Sequence[Mapping[str, str]], limit: int = 20) -> Table:
-    """Who is in each cluster, the largest first, from the rows of `clusters.csv`.
+def clusters(clients: Sequence[Client], limit: int = 20) -> Table:
+    """Who is in each cluster, the largest first.
 
     A cluster's accuracy is the mean over its clients; for regression, which has none, its loss.
     """
-    measure = "accuracy" if any(row["accuracy"] for row in rows) else "loss"
+    by_loss = all(client.accuracy is None for client in clients)
+    measure = "loss" if by_loss else "accuracy"
     table = Table("cluster", "clients", "examples", measure, "planted groups", "members")
-    by_cluster: dict[str, list[Mapping[str, str]]] = {}
-    for row in rows:
-        by_cluster.setdefault(row["cluster"], []).append(row)
-    largest = sorted(by_cluster.items(), key=lambda item: -len(item[1]))
-    for cluster, members in largest[:limit]:
-        values = [float(row[measure]) for row in members if row[measure]]
-        names = [row["client"] for row in members]
-        table.add_row(
-            cluster,
-            str(len(members)),
-            str(sum(int(row["examples"]) for row in members)),
-            _value(mean(values) if values else None, 3 if measure == "accuracy" else 4),
-            " ".join(sorted({row["group"] for row in members})) or "-",
+    largest = by_cluster(clients)
+    for each in largest[:limit]:
+        values = [client.loss if by_loss else client.accuracy for client in each]
+        names = [client.name for client in each]
+        row(
+            table,
+            str(each[0].cluster),
+            str(len(each)),
+            str(sum(client.examples or 0 for client in each)),
+            average(values, 4 if by_loss else 3),
+            " ".join(sorted({client.group for client in each})) or "-",
             " ".join(names[:12]) + (" ..." if len(names) > 12 else ""),
         )
     if len(largest) > limit:
-        table.add_row("...", f"{len(largest) - limit} more clusters")
+        row(table, "...", f"{len(largest) - limit} more clusters")
     return table
 
 
@@ -212,14 +206,14 @@ def absences(records: Sequence[Record], names: Sequence[str] = (), limit: int = 
         name = names[client] if client < len(names) else str(client)
         missing = counted[NO_ANSWER]
         refused = counted.total() - missing
-        table.add_row(name, str(missing), str(refused), counted.most_common(1)[0][0])
+        row(table, name, str(missing), str(refused), counted.most_common(1)[0][0])
     rounds = sum(bool(record.missing or record.refused) for record in records)
     table.caption = (
         f"{len(absent)} clients were absent at times, in {rounds} of {len(records)} rounds"
     )
     table.caption_justify = "left"
     if len(absent) > limit:
-        table.add_row("...", "", "", f"{len(absent) - limit} more clients")
+        row(table, "...", "", "", f"{len(absent) - limit} more clients")
     return table
 
 
@@ -238,6 +232,23 @@ def one_line(record: Record, rounds: int | None) -> str:
     if absent:
         parts.append(f"absent {absent}")
     return "  ".join(parts)
+
+
+def row(table: Table, *cells: str) -> None:
+    """Add a row in which nothing is markup, or does something to the terminal."""
+    table.add_row(*(Text(printable(cell)) for cell in cells))
+
+
+def _table(*heads: str, caption: str | None = None) -> Table:
+    """A table without a frame, its caption below on the left."""
+    return Table(
+        *heads,
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+        caption=caption,
+        caption_justify="left",
+    )
 
 
 def _value(value: float | None, digits: int) -> str:

@@ -48,9 +48,9 @@ def brackets(tree: Tree) -> tuple[Branch, ...]:
     """What is drawn of a tree beside its leaves, which are 1 apart."""
     place = {int(leaf): float(row) for row, leaf in enumerate(tree.order)}
     height = dict.fromkeys(place, 0.0)
-    found = []
+    branches = []
     for number, (a, b, top) in enumerate(tree.joined, start=len(tree.order)):
         feet = (place[a], place[a], place[b], place[b])
-        found.append(Branch(feet, (height[a], top, top, height[b])))
+        branches.append(Branch(feet, (height[a], top, top, height[b])))
         place[number], height[number] = (place[a] + place[b]) / 2, top
-    return tuple(found)
+    return tuple(branches)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from html import escape
 from importlib import import_module
 from operator import length_hint
 from time import perf_counter
 from typing import Any, TypeAlias, TypeVar
 
+from umbel.checks import printable
+from umbel.report.time_left import time_left
 from umbel.runs.records import Record
 
 LINES = 10
-"""Lines in all, where nobody is watching; of unknown length, a line every so many rounds."""
+"""Progress lines of a run when output is not a terminal; without a known length, rounds a line."""
 
 OFTEN = 0.1
 """Seconds between two changes of a notebook's line: each is a message to the browser."""
@@ -25,26 +27,31 @@ Tell: TypeAlias = "Callable[[int, str], None]"
 
 
 def progress(rounds: Iterable[T], total: int | None = None, title: str = "") -> Iterator[T]:
-    """The same rounds, shown as they are done: `for state, record in progress(run.rounds(60))`.
+    """Show rounds as they are done: `for state, record in umbel.progress(run.rounds(60))`.
 
-    A bar with the time left on a terminal and in a notebook, a few plain lines elsewhere; on a
-    terminal and elsewhere it goes to stderr. Takes whatever yields records, alone or in tuples.
-    `total` is how many are to come, for what can't say so itself, such as a generator of your own.
+    It yields the same rounds. On a terminal and in a notebook it shows a bar with the time left,
+    elsewhere a few plain lines; all but the notebook's goes to stderr. It takes whatever yields
+    records, alone or in tuples; `total` says how many, for what can't tell, such as a generator.
     """
-    from rich.console import Console
-
     total = total or length_hint(rounds) or None
-    console = Console(stderr=True)
-    if console.is_jupyter:
-        shown = _in_notebook(title, total)
-    elif console.is_terminal:
-        shown = _on_terminal(console, title, total)
-    else:
-        shown = _in_lines(console, title, total)
-    with shown as tell:
+    with watched(title, total) as tell:
         for done, item in enumerate(rounds, start=1):
             tell(done, _said(item, done, total))
             yield item
+
+
+def watched(
+    title: str, total: int | None, lines: int = LINES, to_stderr: bool = True
+) -> AbstractContextManager[Tell]:
+    """Show rounds as they are told, in whatever way suits where this process runs."""
+    from rich.console import Console
+
+    console = Console(stderr=to_stderr)
+    if console.is_jupyter:
+        return _in_notebook(title, total)
+    if console.is_terminal:
+        return _on_terminal(console, title, total)
+    return _in_lines(console, title, total, lines)
 
 
 def _said(item: object, done: int, total: int | None) -> str:
@@ -61,26 +68,29 @@ def _said(item: object, done: int, total: int | None) -> str:
 @contextmanager
 def _on_terminal(console: Any, title: str, total: int | None) -> Iterator[Tell]:
     from rich.markup import escape as plain
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, Progress, TextColumn
 
     status = TextColumn("{task.fields[status]}", markup=False)
-    columns = [BarColumn(bar_width=20), status, TimeRemainingColumn()]
-    named = [TextColumn(plain(title))] if title else []
+    columns = [BarColumn(bar_width=20), status, TextColumn("{task.fields[ahead]}")]
+    named = [TextColumn(plain(printable(title)))] if title else []
+    ahead = _clock(total)
     with Progress(*named, *columns, console=console) as bar:
-        task = bar.add_task("", total=total, status="starting")
-        yield lambda done, text: bar.update(task, completed=done, status=text)
+        task = bar.add_task("", total=total, status="starting", ahead="")
+        yield lambda done, text: bar.update(task, completed=done, status=text, ahead=ahead(done))
 
 
 @contextmanager
-def _in_lines(console: Any, title: str, total: int | None) -> Iterator[Tell]:
-    every = max(1, total // LINES) if total else LINES
-    began = perf_counter()
+def _in_lines(console: Any, title: str, total: int | None, lines: int) -> Iterator[Tell]:
+    every = max(1, total // lines) if total else LINES
+    ahead = _clock(total)
 
     def tell(done: int, text: str) -> None:
+        parts = (title, text, ahead(done))
         if done % every == 0 or done == total:
-            parts = [title, text, _left(began, done, total)]
-            line = "  ".join(part for part in parts if part)
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            line = "  ".join(filter(None, parts))
+            console.print(
+                printable(line), markup=False, emoji=False, highlight=False, soft_wrap=True
+            )
 
     yield tell
 
@@ -91,15 +101,14 @@ def _in_notebook(title: str, total: int | None) -> Iterator[Tell]:
     show: Any = import_module("IPython.display")
     handle = show.display(show.HTML(_bar(title, 0, total, "starting")), display_id=True)
     began = shown = perf_counter()
-    last = (0, "starting")
+    last, ahead = (0, "starting"), _clock(total)
 
     def tell(done: int, text: str) -> None:
         nonlocal shown, last
-        last = done, text
+        last, left = (done, text), ahead(done)
         if perf_counter() - shown >= OFTEN:
             shown = perf_counter()
-            said = f"{text}  {_left(began, done, total)}"
-            handle.update(show.HTML(_bar(title, done, total, said)))
+            handle.update(show.HTML(_bar(title, done, total, f"{text}  {left}")))
 
     try:
         yield tell
@@ -117,7 +126,12 @@ def _bar(title: str, done: int, total: int | None, text: str) -> str:
     return f'<div style="font-variant-numeric:tabular-nums">{name}{bar} {escape(text)}</div>'
 
 
-def _left(began: float, done: int, total: int | None) -> str:
-    if total is None:
-        return ""
-    return f"{(perf_counter() - began) / done * (total - done):.0f} s left"
+def _clock(total: int | None) -> Callable[[int], str]:
+    """To be asked after each round how long the others will take, by how many are done."""
+    ends: list[float] = []
+
+    def ahead(done: int) -> str:
+        ends.append(perf_counter())
+        return "" if total is None else time_left(ends, total - done)
+
+    return ahead

@@ -8,9 +8,9 @@ from pathlib import Path
 from umbel.checks import UsageError, check
 from umbel.report.comparison_page import comparison_page
 from umbel.report.plots import draw
-from umbel.report.reading import Known
 from umbel.report.run_page import run_page
 from umbel.runs.folder import RunFolder
+from umbel.runs.result import Result
 
 
 def write_report(path: Path, out: Path | None = None, figures: Path | None = None) -> list[Path]:
@@ -22,12 +22,12 @@ def write_report(path: Path, out: Path | None = None, figures: Path | None = Non
     if importlib.util.find_spec("plotly") is None:
         raise UsageError('a report needs an extra: pip install "umbel[report]"')
     if (path / "experiment.toml").is_file():
-        text, panels = run_page(Known.of(RunFolder.open(path)))
+        text, panels = run_page(_begun(path))
     else:
         folders = [RunFolder(file.parent) for file in sorted(path.glob("*/experiment.toml"))]
         begun = [folder for folder in folders if folder.begun]
         check(bool(begun), "report", str(path), "the folder of a run, or of runs, that were begun")
-        text, panels = comparison_page(path.resolve().name, begun)
+        text, panels = comparison_page(path.resolve().name, list(map(Result, begun)))
     page = path / "report.html" if out is None else out
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(text, encoding="utf-8")
@@ -40,3 +40,10 @@ def write_report(path: Path, out: Path | None = None, figures: Path | None = Non
                 draw([panel.figure], file)
                 written.append(file)
     return written
+
+
+def _begun(path: Path) -> Result:
+    """The run of this folder. Raises `UsageError` where no round is done."""
+    folder = RunFolder.open(path)
+    check(folder.begun, "run", str(path), "a run of which a round is done")
+    return Result(folder)

@@ -34,6 +34,11 @@ class Stop:
     rounds: int
     why: str
 
+    @classmethod
+    def from_plain(cls, table: Mapping[str, Any]) -> Stop:
+        """Of what `asdict` makes of one."""
+        return cls(int(table["rounds"]), str(table["why"]))
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -80,10 +85,8 @@ class Budget:
         """Which goal this round reached, as a sentence; None if none."""
         for name, goal in self.until:
             value = getattr(record, name)
-            if value is not None and name in AT_LEAST and value >= goal:
-                return f"{name} {value:.4g} is at least {goal:g}"
-            if value is not None and name in AT_MOST and value <= goal:
-                return f"{name} {value:.4g} is at most {goal:g}"
+            if value is not None and reaches(name, value, goal):
+                return f"{name} {value:.4g} is at {'most' if name in AT_MOST else 'least'} {goal:g}"
         return None
 
     def spent(self, elapsed: float) -> str | None:
@@ -97,10 +100,10 @@ def seconds(time: float | str) -> float:
     """The seconds of "90", "90s", "10m", "1.5h" or "2d". Raises `UsageError` for anything else."""
     expected = "a time such as 90s, 10m, 1.5h or 2d"
     if isinstance(time, str):
-        found = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)\s*([smhd]?)", time.strip())
-        check(found is not None, "max_time", time, expected)
-        assert found is not None
-        value = float(found[1]) * SECONDS[found[2]]
+        parts = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)\s*([smhd]?)", time.strip())
+        check(parts is not None, "max_time", time, expected)
+        assert parts is not None
+        value = float(parts[1]) * SECONDS[parts[2]]
     else:
         value = float(time)
     check(value > 0 and isfinite(value), "max_time", time, expected)
@@ -110,6 +113,13 @@ def seconds(time: float | str) -> float:
 def reaches(name: str, value: float, goal: float) -> bool:
     """Whether a measure is as good as a goal: at most it for losses and spreads, else at least."""
     return value <= goal if name in AT_MOST else value >= goal
+
+
+def first_round(values: Iterable[tuple[int, float | None]], name: str, goal: float) -> int | None:
+    """The first of some rounds, given with a measure's values, in which it is as good as a goal."""
+    return next(
+        (n for n, value in values if value is not None and reaches(name, value, goal)), None
+    )
 
 
 def _goal(text: str) -> tuple[str, float]:

@@ -5,86 +5,115 @@ One file, because a rename replaces exactly one: a run killed between two would 
 
 from __future__ import annotations
 
-import json
-import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
-from umbel.algorithms.base import S
+from umbel.algorithms.base import State
+from umbel.algorithms.restarts import RestartsState
 from umbel.checks import UsageError
+from umbel.runs.former_states import as_now
+from umbel.runs.tensor_files import reading, tensors_in, write
 
-FORMAT = 2
+FORMAT, BEFORE_SEALS = 3, 2
+
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+UNREADABLE = "not a readable checkpoint"
 
 
-def save(file: Path, state: S, next_round: int) -> None:
-    """Replace the file by this state, so that it is whole whenever the process is killed."""
-    values = {f.name: getattr(state, f.name) for f in fields(state)}
+def save(file: Path, state: State, next_round: int, made: Mapping[str, Any] = NOTHING) -> None:
+    """Replace the file by this state of a run that was made of this."""
+    values = dict(_members(state))
+    # The format has no two names for one memory, which fields of a state may well share.
     tensors = {n: v.detach().cpu().contiguous() for n, v in values.items() if isinstance(v, Tensor)}
+    memory = [tensor.untyped_storage().data_ptr() for tensor in tensors.values()]
+    tensors = {
+        name: tensor.clone() if pointer in memory[:place] else tensor
+        for place, ((name, tensor), pointer) in enumerate(zip(tensors.items(), memory, strict=True))
+    }
     header = {
         "format": FORMAT,
         "kind": type(state).__name__,
         "next_round": next_round,
+        "made": dict(made),
         "numbers": {name: v for name, v in values.items() if not isinstance(v, Tensor)},
-        "checksum": _checksum(tensors),
     }
-    beside = file.with_suffix(".partial")
-    save_file(tensors, beside, {"umbel": json.dumps(header)})
-    replace_durably(beside, file)
+    write(file, tensors, header)
 
 
-def load(file: Path, template: S) -> tuple[S, int]:
-    """The state and the number of the round to come; `template` is a state of the same kind.
+def load(file: Path, template: Any) -> tuple[Any, int]:
+    """The state and the number of the round to come; `template` is the method's first state.
 
     Raises `UsageError` if the file is not a whole checkpoint of such a state.
     """
-    try:
-        with safe_open(file, framework="pt") as opened:
-            header = json.loads((opened.metadata() or {}).get("umbel", "{}"))
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-    except (OSError, SafetensorError, ValueError) as error:
-        raise UsageError(f"{file}: not a readable checkpoint: {error}") from None
-    if header.get("format") != FORMAT or header.get("kind") != type(template).__name__:
-        found = f"format {header.get('format')} of {header.get('kind')}"
-        wanted = f"format {FORMAT} of {type(template).__name__}"
-        raise UsageError(f"{file}: a checkpoint in {found}, and {wanted} is needed")
-    if header["checksum"] != _checksum(tensors):
+    with reading(file, UNREADABLE) as (opened, header):
+        tensors = tensors_in(opened)
+    kinds = {type(state).__name__: state for state in (template, *_rivals(template))}
+    known = header.get("format") in (FORMAT, BEFORE_SEALS)
+    if not known or header.get("kind") not in kinds:
+        there = f"format {header.get('format')} of {header.get('kind')}"
+        wanted = f"format {FORMAT} of {' or '.join(kinds)}"
+        raise UsageError(f"{file}: a checkpoint in {there}, and {wanted} is needed")
+    if header["format"] == BEFORE_SEALS and header.get("checksum") != _checksum(tensors):
         raise UsageError(f"{file}: damaged: its checksum does not match")
-    return replace(template, **tensors, **header["numbers"]), int(header["next_round"])
+    try:
+        kind, tensors = as_now(header["kind"], tensors)
+        values = {**tensors, **header["numbers"]}
+        return _filled(kinds.get(kind, template), values), int(header["next_round"])
+    except (LookupError, TypeError, ValueError) as error:
+        raise UsageError(f"{file}: {UNREADABLE}: {error}") from None
+
+
+def _rivals(state: State) -> tuple[State, ...]:
+    return state.rivals if isinstance(state, RestartsState) else ()
+
+
+def _members(state: State, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The fields of a state by name, those of its rivals as "rivals.0.models" and so on."""
+    for f in fields(state):
+        if f.name != "rivals":
+            yield prefix + f.name, getattr(state, f.name)
+    for number, rival in enumerate(_rivals(state)):
+        yield from _members(rival, f"{prefix}rivals.{number}.")
+
+
+def _filled(template: Any, values: Mapping[str, Any]) -> Any:
+    """A state like the template with these values."""
+    own = {name: value for name, value in values.items() if "." not in name}
+    rivals = []
+    for number, rival in enumerate(_rivals(template)):
+        start = f"rivals.{number}."
+        of = {n.removeprefix(start): v for n, v in values.items() if n.startswith(start)}
+        rivals.append(_filled(rival, of))
+    return replace(template, **own, **({"rivals": tuple(rivals)} if rivals else {}))
 
 
 def labels(file: Path) -> Tensor:
     """(M,) the cluster of each client, whatever the method. Raises `UsageError` as `load` does."""
-    try:
-        with safe_open(file, framework="pt") as opened:
-            found: Tensor = opened.get_tensor("labels")
-            return found
-    except (OSError, SafetensorError, ValueError) as error:
-        raise UsageError(f"{file}: not a readable checkpoint: {error}") from None
+    with reading(file, UNREADABLE) as (opened, _):
+        clusters: Tensor = opened.get_tensor("labels")
+        return clusters
 
 
 def next_round(file: Path) -> int:
     """The number of the round to come; 0 without a checkpoint. Raises `UsageError` as `load`."""
     if not file.is_file():
         return 0
-    try:
-        with safe_open(file, framework="pt") as opened:
-            return int(json.loads((opened.metadata() or {})["umbel"])["next_round"])
-    except (OSError, SafetensorError, ValueError, KeyError) as error:
-        raise UsageError(f"{file}: not a readable checkpoint: {error}") from None
+    with reading(file, UNREADABLE) as (_, header):
+        return int(header["next_round"])
 
 
-def replace_durably(beside: Path, file: Path) -> None:
-    """Rename a finished file over another, on disk before anybody sees it."""
-    with beside.open("rb") as written:
-        os.fsync(written.fileno())
-    beside.replace(file)
+def made(file: Path) -> Mapping[str, Any]:
+    """What the run was made of, empty where that is not known. Raises `UsageError` as `load`."""
+    with reading(file, UNREADABLE) as (_, header):
+        return dict(header.get("made", NOTHING))
 
 
 def _checksum(tensors: Mapping[str, Tensor]) -> int:

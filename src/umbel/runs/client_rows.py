@@ -1,45 +1,78 @@
-"""The rows of `clusters.csv`: what a finished run came to for each client."""
+"""The rows of `clusters.csv`: the results of a finished run for each client."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 
 import numpy as np
 
 from umbel.checks import UsageError
 from umbel.data.federation import Federation
+from umbel.runs.digests import digest
+from umbel.runs.durable import replacing, write_text
+from umbel.runs.rows import formula_again, no_formula
 from umbel.runs.scores import ClientScores
 
 COLUMNS = ("client", "group", "cluster", "examples", "accuracy", "loss")
 
 
+@dataclass(frozen=True)
+class Client:
+    """The results of a run for one client; None for what is not known."""
+
+    name: str
+    number: int
+    cluster: int
+    _: KW_ONLY
+    group: str = ""  # planted
+    examples: int | None = None  # for training
+    accuracy: float | None = None
+    loss: float | None = None
+
+
 def write_rows(file: Path, federation: Federation, scores: ClientScores) -> None:
-    """A row for each client of the federation."""
-    with file.open("w", encoding="utf-8", newline="") as lines:
-        writer = csv.writer(lines)
-        writer.writerow(COLUMNS)
-        writer.writerows(_rows(federation, scores))
+    """A row for each client of the federation; their seal is in a file of its own."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(COLUMNS)
+    writer.writerows(_rows(federation, scores))
+    raw = text.getvalue().encode()
+    write_text(file.with_suffix(".seal"), digest([raw]) + "\n")
+    with replacing(file) as beside:
+        beside.write_bytes(raw)
 
 
-def read_rows(file: Path) -> list[dict[str, str]]:
-    """The rows by column. Raises `UsageError` if they are not what `write_rows` writes."""
+def read_rows(file: Path) -> list[Client]:
+    """The clients by number. Raises `UsageError` if the rows are not what `write_rows` writes."""
+    raw, seal = file.read_bytes(), file.with_suffix(".seal")
+    if seal.is_file() and seal.read_bytes() != f"{digest([raw])}\n".encode():
+        raise UsageError(f"{file}: damaged: its seal in {seal.name} does not match")
     try:
-        with file.open(encoding="utf-8", newline="") as lines:
-            rows = list(csv.DictReader(lines))
-        whole = bool(rows) and all(map(_is_whole, rows))
-    except (UnicodeDecodeError, csv.Error):
-        whole = False
-    if not whole:
+        lines = csv.DictReader(io.StringIO(raw.decode(), newline=""))
+        clients = [_client(number, row) for number, row in enumerate(lines)]
+    except (ValueError, TypeError, csv.Error):
+        clients = []
+    if not clients:
         raise UsageError(f"{file}: damaged: not a row {','.join(COLUMNS)} for each client")
-    return rows
+    return clients
+
+
+def by_cluster(clients: Sequence[Client]) -> list[list[Client]]:
+    """The clients of each cluster, the largest first."""
+    clusters: dict[int, list[Client]] = {}
+    for client in clients:
+        clusters.setdefault(client.cluster, []).append(client)
+    return sorted(clusters.values(), key=lambda each: (-len(each), each[0].cluster))
 
 
 def _rows(federation: Federation, scores: ClientScores) -> Iterator[list[object]]:
     for client, name in enumerate(federation.names):
         yield [
-            name,
+            no_formula(name),
             "" if federation.groups is None else federation.groups[client],
             scores.clusters[client],
             federation.train.sizes[client],
@@ -48,17 +81,16 @@ def _rows(federation: Federation, scores: ClientScores) -> Iterator[list[object]
         ]
 
 
-def _is_whole(row: Mapping[str, str]) -> bool:
-    """Whether a row has all columns and no more, with numbers where they belong."""
+def _client(number: int, row: Mapping[str, str]) -> Client:
+    """Raises `ValueError` or `TypeError` where a column is missing, too many, or no number."""
     if set(row) != set(COLUMNS) or None in row.values():
-        return False
-    whole, real = (row["cluster"], row["examples"]), (row["accuracy"], row["loss"])
-    return all(map(str.isdecimal, whole)) and all(_is_number(text or "0") for text in real)
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+        raise ValueError("other columns")
+    return Client(
+        formula_again(row["client"]),
+        number,
+        int(row["cluster"]),
+        group=row["group"],
+        examples=int(row["examples"]),
+        accuracy=float(row["accuracy"]) if row["accuracy"] else None,
+        loss=float(row["loss"]) if row["loss"] else None,
+    )

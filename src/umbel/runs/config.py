@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -17,6 +15,7 @@ from cattrs.gen import make_dict_structure_fn
 
 from umbel.algorithms import ALGORITHMS
 from umbel.algorithms.base import Algorithm
+from umbel.algorithms.restarts import Restarts
 from umbel.checks import UsageError, check
 from umbel.client.optimizers import OPTIMIZERS, Optimizer
 from umbel.client.work import WORKS, Work
@@ -26,6 +25,9 @@ from umbel.data.shifts import SHIFTS, Shift
 from umbel.networks import MODELS, Model
 from umbel.runs.config_errors import nearest, problems
 from umbel.runs.experiment import Experiment
+from umbel.runs.imports import imported
+from umbel.runs.strangers import OURS, Stranger, stranger
+from umbel.runs.tables import load_table, merged, parse_setting
 from umbel.server.clusterers import CLUSTERERS, Clusterer
 from umbel.settings import SCALARS, UnfitError, bare, choice, is_choice, is_tuple, items_of, scalar
 
@@ -41,30 +43,43 @@ REGISTRIES: Mapping[type, Mapping[str, Any]] = {
 """What the `name` of a table stands for, by what the table describes."""
 
 
-def read(file: Path | str, settings: Sequence[str] = ()) -> Experiment:
-    """The experiment of a TOML file, with settings such as `algorithm.num_clusters=6` applied.
+RESTARTS = tuple(f.name for f in fields(Restarts) if f.name != "of")
+"""What the table of any method may say of `Restarts`, beside the method's own settings."""
 
-    With `extends = "other.toml"` a file takes from there what it does not say itself. Raises
-    `UsageError` that names every key that is wrong, and what was expected.
+
+def read(file: Path | str, settings: Sequence[str] = (), *, looking: bool = False) -> Experiment:
+    """Read the experiment of a TOML file, with settings such as `algorithm.num_clusters=6` applied.
+
+    >>> umbel.read(umbel.find_experiment("flacc-digits"), ["algorithm.n_merge=1"]).algorithm.n_merge
+    1
+
+    With `extends = "other.toml"` a file takes from there what it does not say itself. What it
+    calls "module:Name" is imported, which runs that module; with `looking` it is not, and the
+    experiment can be shown, but not run. Raises `UsageError` that names the keys that are wrong,
+    and says what was expected.
     """
     file = Path(file)
     alone = {"name": file.stem, **load_table(file)}
     table = alone
-    for setting in settings:
-        table = merged(table, parse_setting(setting))
     try:
-        experiment: Experiment = structured(table, Experiment)
+        for setting in settings:
+            table = merged(table, parse_setting(setting))
+        experiment: Experiment = structured(table, Experiment, looking)
+    except RecursionError:
+        raise UsageError(f"{file}: tables in tables, too deep to be read") from None
     except UsageError as error:
-        raise UsageError(_blaming(file, alone, settings, str(error))) from None
+        raise UsageError(_blaming(file, alone, settings, looking, str(error))) from None
     return experiment
 
 
-def _blaming(file: Path, alone: Mapping[str, Any], settings: Sequence[str], mistake: str) -> str:
+def _blaming(
+    file: Path, alone: Mapping[str, Any], settings: Sequence[str], looking: bool, mistake: str
+) -> str:
     """Say where to put it right: in the settings if the file alone is fine."""
     if not settings:
         return f"{file}: {mistake}"
     try:
-        structured(alone, Experiment)
+        structured(alone, Experiment, looking)
     except UsageError:
         return f"{file} with {' '.join(f'--set {setting}' for setting in settings)}: {mistake}"
     return f"--set {mistake} (over {file})"
@@ -75,10 +90,13 @@ def write(experiment: Experiment) -> str:
     return tomli_w.dumps(plain(experiment))
 
 
-def structured(table: Mapping[str, Any], kind: type[Any]) -> Any:
-    """The dataclass that a table of plain values describes, nested ones included."""
+def structured(table: Mapping[str, Any], kind: type[Any], looking: bool = False) -> Any:
+    """The dataclass that a table of plain values describes, nested ones included.
+
+    With `looking` nothing is imported that is no part of umbel.
+    """
     try:
-        return _converter().structure(dict(table), kind)
+        return _converter(looking).structure(dict(table), kind)
     except BaseValidationError as error:
         raise UsageError("; ".join(problems(error))) from None
 
@@ -88,10 +106,15 @@ def plain(value: Any, declared: Any = None) -> Any:
 
     It says its `name` where the type that is declared for it leaves open which dataclass it is.
     """
+    if isinstance(value, Stranger):
+        return dict(value.table)
     if isinstance(value, tuple):
         return [plain(item, next(iter(get_args(declared)), None)) for item in value]
     if not is_dataclass(value):
         return value
+    if isinstance(value, Restarts):
+        settings = {key: getattr(value, key) for key in RESTARTS}
+        return {**plain(value.of, declared), **settings}
     hints = get_type_hints(type(value))
     members = {f.name: plain(getattr(value, f.name), hints[f.name]) for f in fields(value)}
     for f in fields(value):
@@ -111,85 +134,8 @@ def name_of(kind: type, registry: Mapping[str, Any]) -> str:
     return next((name for name, entry in registry.items() if entry is kind), own)
 
 
-def load_table(file: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """The plain values of a TOML file and of those it extends."""
-    if file.resolve() in extended_by:
-        raise UsageError(f"{file}: extends itself")
-    try:
-        table = tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        needed_by = f", and {extended_by[-1]} extends it" if extended_by else ""
-        raise UsageError(f"{file}: can't be read: {reason}{needed_by}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{file}: not TOML: {error}") from None
-    base = table.pop("extends", None)
-    if base is None:
-        return table
-    check(isinstance(base, str), f"{file}: extends", base, "the path of a TOML file")
-    return merged(load_table(file.parent / base, (*extended_by, file.resolve())), table)
-
-
-def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables one over the other; one named otherwise than the table below replaces it whole."""
-    result = dict(base)
-    for key, value in over.items():
-        below = result.get(key)
-        if isinstance(below, Mapping) and isinstance(value, Mapping) and _same_name(below, value):
-            result[key] = merged(_without_former(below, value), value)
-        else:
-            result[key] = value
-    return result
-
-
-def _same_name(below: Mapping[str, Any], over: Mapping[str, Any]) -> bool:
-    return "name" not in over or "name" not in below or over["name"] == below["name"]
-
-
-def _without_former(below: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The lower table without what the upper one says by a former or a present name."""
-    kind = ALGORITHMS.get(str(over.get("name", below.get("name"))))
-    for names in kind.former.items() if kind else ():
-        if any(_says(over, name.split(".")) for name in names):
-            for name in names:
-                below = _without(below, name.split("."))
-    return below
-
-
-def _says(table: Any, path: Sequence[str]) -> bool:
-    for name in path:
-        if not isinstance(table, Mapping) or name not in table:
-            return False
-        table = table[name]
-    return True
-
-
-def _without(table: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
-    if not _says(table, path):
-        return table
-    name, *rest = path
-    if rest:
-        return {**table, name: _without(table[name], rest)}
-    return {key: value for key, value in table.items() if key != name}
-
-
-def parse_setting(text: str) -> dict[str, Any]:
-    """`"a.b=3"` -> {"a": {"b": 3}}; what is not a TOML value is a string."""
-    path, equals, value = text.partition("=")
-    names = path.strip().split(".")
-    check(bool(equals) and all(names), "--set", text, "of the form algorithm.num_clusters=6")
-    try:
-        table: Any = tomllib.loads(f"value = {value}")["value"]
-    except tomllib.TOMLDecodeError:
-        table = value
-    for name in reversed(names):
-        table = {name: table}
-    result: dict[str, Any] = table
-    return result
-
-
 @cache
-def _converter() -> Converter:
+def _converter(looking: bool) -> Converter:
     converter = Converter(forbid_extra_keys=True)
 
     def tables_only(kind: Any) -> Any:
@@ -200,9 +146,10 @@ def _converter() -> Converter:
     for kind in SCALARS:
         converter.register_structure_hook(kind, scalar)
     converter.register_structure_hook_func(is_choice, choice)
-    converter.register_structure_hook_func(is_tuple, _tuple)
+    converter.register_structure_hook_func(is_tuple, partial(_tuple, converter))
     converter.register_structure_hook_func(
-        lambda kind: bare(kind) in REGISTRIES, lambda value, kind: _named(value, bare(kind))
+        lambda kind: bare(kind) in REGISTRIES,
+        lambda value, kind: _named(converter, value, bare(kind), looking),
     )
     return converter
 
@@ -213,11 +160,11 @@ def _table(value: Any) -> Mapping[str, Any]:
     return value
 
 
-def _tuple(value: Any, kind: Any) -> tuple[Any, ...]:
+def _tuple(converter: Converter, value: Any, kind: Any) -> tuple[Any, ...]:
     items, errors = [], []
     for number, (item, member) in enumerate(items_of(value, kind)):
         try:
-            items.append(_converter().structure(item, member))
+            items.append(converter.structure(item, member))
         except Exception as error:
             error.add_note(IterableValidationNote("", number, member))
             errors.append(error)
@@ -226,21 +173,39 @@ def _tuple(value: Any, kind: Any) -> tuple[Any, ...]:
     return tuple(items)
 
 
-def _named(table: Any, kind: type) -> Any:
+def _named(converter: Converter, table: Any, kind: type, looking: bool) -> Any:
     """The table's `name` says which dataclass, or which value to change, the rest what to set."""
     if isinstance(table, kind):
         return table
     settings = dict(_table(table))
+    if looking and _is_stranger(settings.get("name"), kind):
+        return stranger(settings, kind)
     entry = _entry(settings.pop("name", None), kind)
     if not isinstance(entry, type):
         below = {key: value for key, value in plain(entry).items() if key != "name"}
         entry, settings = type(entry), merged(below, settings)
+    own = {f.name for f in fields(entry)}
+    if kind is Algorithm and "restarts" in settings and "restarts" not in own:
+        return _restarted(converter, entry, settings)
     for former, present in entry.former.items():
         if former in settings:
             twice = present in settings
             check(not twice, former, settings[former], f"said once: it is {present} now")
             settings[present] = settings.pop(former)
-    return _converter().structure(settings, entry)
+    return converter.structure(settings, entry)
+
+
+def _is_stranger(name: Any, kind: type) -> bool:
+    known = not isinstance(name, str) or name in REGISTRIES[kind] or name.startswith(OURS)
+    return not known and ":" in name
+
+
+def _restarted(converter: Converter, entry: type, settings: dict[str, Any]) -> Any:
+    """A method whose table says how many starts it has; one is the method alone."""
+    about = {key: settings.pop(key) for key in RESTARTS if key in settings}
+    of: Any = converter.structure(settings, entry)
+    several: Restarts = converter.structure({**about, "of": of}, Restarts)
+    return of if several.restarts == 1 else several
 
 
 def _entry(name: Any, kind: type) -> Any:
@@ -253,11 +218,7 @@ def _entry(name: Any, kind: type) -> Any:
         return registry[name]
     if ":" not in name:
         raise UsageError(f"name: {name!r} is not known; {nearest(name, registry)}")
-    module, _, attribute = name.partition(":")
-    try:
-        entry = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"name: {name!r} can't be imported: {error}") from None
+    entry = imported("name", name)
     of_kind = issubclass(entry, kind) if isinstance(entry, type) else isinstance(entry, kind)
     expected = f"a dataclass that extends {kind.__name__}"
     check(of_kind and is_dataclass(entry), "name", name, expected)

@@ -6,20 +6,20 @@ rounds in which the number of models changed: there clients were clustered, sepa
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+import torch
 from torch import Tensor
 
 from umbel.algorithms.base import Algorithm, State
-from umbel.checks import UsageError
-from umbel.runs.checkpoint import replace_durably
+from umbel.runs.tensor_files import reading, tensors_in, write
 from umbel.summary import in_short
+
+SAMPLED = 200
+"""Evidence samples at most this many clients."""
 
 REGULAR, TURNS = 14, 5
 """How many files there are at most, at the spacing and of the other rounds; and the first."""
@@ -49,9 +49,9 @@ class EvidenceFolder:
         due = (number + 1) % spacing(number + 1) == 0
         if turn and number:
             # Methods that cluster once forget what they clustered by.
-            self._save(number - 1, algorithm.evidence(before), apart=True)
+            self._save(number - 1, algorithm.evidence(before, sample), apart=True)
         if turn or due or is_last:
-            self._save(number, algorithm.evidence(after), apart=turn or is_last)
+            self._save(number, algorithm.evidence(after, sample), apart=turn or is_last)
             self._thin(number + 1)
 
     def go_on(self, last: int, turn: bool) -> None:
@@ -82,14 +82,11 @@ class EvidenceFolder:
         if not tensors:
             return
         self.path.mkdir(exist_ok=True)
-        file = self._file(number)
-        beside = file.with_suffix(".partial")
         values = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        save_file(values, beside, {"umbel": json.dumps({"apart": apart})})
-        replace_durably(beside, file)
+        write(self._file(number), values, {"apart": apart})
 
     def _thin(self, done: int) -> None:
-        """Remove what is not to be kept after so many rounds."""
+        """Remove what need not be kept after this number of rounds."""
         regular = {n for n, _ in self._files() if n == 0 or (n + 1) % spacing(done) == 0}
         apart = [n for n, file in self._files() if n not in regular and _opened(file)[1]]
         kept = regular | set(apart[-TURNS:])
@@ -106,8 +103,13 @@ class EvidenceFolder:
             yield int(file.stem.removeprefix("round-")), file
 
 
+def sample(count: int) -> Tensor:
+    """(N,) places from 0 to count - 1: all, or `SAMPLED` of them, evenly spread."""
+    return torch.linspace(0, count - 1, min(count, SAMPLED), dtype=torch.double).round().long()
+
+
 def spacing(done: int) -> int:
-    """The smallest power of two that leaves no more than `REGULAR` of so many rounds."""
+    """Return the smallest power of two that keeps at most `REGULAR` of these rounds."""
     every = 1
     while done // every > REGULAR:
         every *= 2
@@ -116,9 +118,5 @@ def spacing(done: int) -> int:
 
 def _opened(file: Path) -> tuple[dict[str, Tensor], bool]:
     """The tensors of a file, and whether it is kept apart from the spacing."""
-    try:
-        with safe_open(file, framework="pt") as opened:
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-            return tensors, bool(json.loads(opened.metadata()["umbel"])["apart"])
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{file}: damaged: {error}; remove it to do without") from None
+    with reading(file, "damaged", "; remove it to do without") as (opened, header):
+        return tensors_in(opened), bool(header["apart"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import islice
@@ -19,6 +19,7 @@ from umbel.runs.budget import Budget, Stop
 from umbel.runs.environment import now
 from umbel.runs.folder import RunFolder
 from umbel.runs.lockstep import pays, seats
+from umbel.runs.origins import origin
 from umbel.runs.own import OwnData, OwnModule
 from umbel.runs.records import Record
 from umbel.runs.result import Result
@@ -27,10 +28,15 @@ from umbel.runs.scores import ClientScores
 
 
 def execute(folder: RunFolder, sources: Sources) -> Iterator[Record]:
-    """Do the rounds that are left, yielding the record of each; nothing if the run is finished.
+    """Do the rounds of a folder's experiment that are left, and yield the record of each.
 
-    The checkpoint of a round is on disk before its record is yielded, where one is due. Raises
-    `UsageError` for a run of data that only Python knows.
+    >>> file = umbel.find_experiment("flacc-digits")
+    >>> folder = umbel.RunFolder.create("runs/short", umbel.read(file, ["rounds=2"]))
+    >>> [record.round for record in umbel.execute(folder, umbel.Sources.default())]
+    [0, 1]
+
+    It yields nothing if the run is finished. The checkpoint of a round is on disk before its record
+    is yielded, where one is due. Raises `UsageError` for a run of data that only Python knows.
     """
     with folder.locked():
         if not folder.finished:
@@ -58,7 +64,7 @@ def opened(folder: RunFolder, sources: Sources) -> Run:
             f"{folder.path}: made in Python, of data that no file holds: give the same run there, "
             f'umbel.resume("{folder.path}", run)'
         )
-    run = experiment.open(sources)
+    run = folder.runnable.open(sources)
     folder.budget.check_for(run)
     return run
 
@@ -75,9 +81,9 @@ def execute_together(
         for folder in folders:
             locks.enter_context(folder.locked())
         left = [folder for folder in folders if not folder.finished]
-        if len(left) < 2 or not pays(left[0].experiment.open(sources)):
+        if len(left) < 2 or not pays(left[0].runnable.open(sources)):
             return False
-        runs = [folder.experiment.open(sources) for folder in left]
+        runs = [folder.runnable.open(sources) for folder in left]
         table = seats(runs)
         if table is None:
             return False
@@ -97,27 +103,32 @@ def _records(folder: RunFolder, run: Run, sharing: int = 1) -> Iterator[Record]:
 
 
 def _session(folder: RunFolder, run: Run, sharing: int = 1) -> Iterator[tuple[State, Record]]:
-    """The rounds that are left, in a process that so many runs share."""
+    """Do the remaining rounds, in a process that several runs share."""
     began, clock = now(), perf_counter()
+    full = False
     try:
         yield from _rounds(folder, run, sharing, clock)
+    except OSError:
+        full = True  # a full disk is told by the file that it was noticed by
+        raise
     finally:
-        folder.note_session(began, (perf_counter() - clock) / sharing)
+        with suppress(OSError) if full else nullcontext():
+            folder.note_session(began, (perf_counter() - clock) / sharing)
 
 
 def _rounds(
     folder: RunFolder, run: Run, sharing: int, clock: float
 ) -> Iterator[tuple[State, Record]]:
     experiment, budget = folder.experiment, folder.budget
-    start = run.start(experiment.rounds)
-    restored, first = folder.restore(start)
+    start, made = run.start(experiment.rounds), origin(experiment, run.federation)
+    restored, first = folder.restore(start, made)
     state = start if restored is None else restored
     stop = folder.stop or _stopped_already(folder, budget)
     last = experiment.rounds if stop is None else stop.rounds
     rounds = run.scored_rounds(experiment.rounds, state, first)
     scores: ClientScores | None = None
-    for after, whole, found in islice(rounds, max(0, last - first)):
-        before, state, scores, record = state, after, found, whole.sharing_time(sharing)
+    for after, whole, evaluated in islice(rounds, max(0, last - first)):
+        before, state, scores, record = state, after, evaluated, whole.sharing_time(sharing)
         done = record.round + 1
         why = budget.reached(record) or budget.spent(perf_counter() - clock)
         stop = Stop(done, why) if why and done < last else stop
@@ -128,7 +139,7 @@ def _rounds(
         folder.append(record)
         folder.evidence.note(run.algorithm, before, state, record.round, ends)
         if done % experiment.checkpoint_every == 0 or ends:
-            folder.save(state, done)
+            folder.save(state, done, made)
         if ends and stop is not None:
             folder.stop_at(stop)
         yield state, record
@@ -148,7 +159,7 @@ def _stopped_already(folder: RunFolder, budget: Budget) -> Stop | None:
 
 
 def _finish(folder: RunFolder, run: Run, state: State, scores: ClientScores | None) -> None:
-    """Write what the run came to; `scores` are of the last round, if it was done here."""
+    """Write the results of the run; `scores` are of the last round, if it was done here."""
     records = folder.records()
     last = len(records) - 1
     if scores is None:
@@ -160,7 +171,7 @@ def _finish(folder: RunFolder, run: Run, state: State, scores: ClientScores | No
 
 
 def load(path: Path | str, net: Net | None = None) -> Result:
-    """A finished run: `load("runs/...").model(cluster=0)` is a module ready to use.
+    """Read a finished run from its folder: `load("runs/...").model(cluster=0)` is ready to use.
 
     A run of a module of your own needs its net again, unless that was made by a function that can
     be imported. Raises `UsageError` if the run is not there or not finished, or the net is another.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any
 
 from umbel.algorithms.base import Algorithm, Known
-from umbel.checks import check
+from umbel.checks import check, is_plain
 from umbel.client.net import Net
-from umbel.client.objectives import OBJECTIVES, Objective, ObjectiveName
+from umbel.client.objectives import ObjectiveName
 from umbel.data.federation import Federation
+from umbel.data.form import Form
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings
@@ -18,42 +19,45 @@ from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Faults
 from umbel.flow import Engine
 from umbel.networks import Model
-from umbel.runs.run import Run
+from umbel.networks.base import check_size
+from umbel.runs.run import Run, check_settings
 from umbel.settings import Settings
 
-
-def objective_for(federation: Federation, name: ObjectiveName) -> Objective:
-    """What models of these clients are trained for."""
-    return federation.objective if name == "auto" else OBJECTIVES[name]
+LONGEST_NAME = 230
+"""Bytes of a name: that of a folder has 255, with the seed."""
 
 
 @dataclass(frozen=True)
 class Experiment(Settings):
-    """Everything needed to make a run again."""
+    """Everything needed to make a run again: the same value as its TOML file.
 
-    scenario: Scenario
-    model: Model
-    algorithm: Algorithm[Any]
-    name: str = "experiment"
-    description: str = ""
-    seed: int = 0
-    rounds: int = 100
-    participation: float = 1.0
-    evaluate_every: int = 1
-    checkpoint_every: int = 1  # rounds
-    engine: EngineSettings = field(default_factory=EngineSettings)
-    limits: Limits = field(default_factory=Limits)
-    faults: Faults = field(default_factory=Faults)
-    privacy: Privacy = field(default_factory=Privacy)
-    objective: ObjectiveName = "auto"  # classification of labels, regression of other y; or say
+    `read` makes one of a file; `Experiment.open` makes its run. Numbers out of range raise
+    `UsageError`, and so do settings that can't work together.
+    """
+
+    scenario: Scenario  #: what makes the federation
+    model: Model  #: what makes the network
+    algorithm: Algorithm[Any]  #: the method
+    _: KW_ONLY
+    name: str = "experiment"  #: of the run's folder
+    description: str = ""  #: a sentence for `umbel list`
+    seed: int = 0  #: of everything random
+    rounds: int = 100  #: communication rounds
+    participation: float = 1.0  #: share of the clients asked in each round, in (0, 1]
+    evaluate_every: int = 1  #: rounds between evaluations; the last round is always evaluated
+    checkpoint_every: int = 1  #: rounds between checkpoints
+    engine: EngineSettings = field(default_factory=EngineSettings)  #: where clients work
+    limits: Limits = field(default_factory=Limits)  #: what the server accepts
+    faults: Faults = field(default_factory=Faults)  #: faults to simulate
+    privacy: Privacy = field(default_factory=Privacy)  #: clipping and noise of updates
+    objective: ObjectiveName = "auto"  #: what models are trained for; auto: by the type of y
 
     def __post_init__(self) -> None:
-        fine = bool(self.name) and not set(self.name) & set("/\\\0") and self.name[0] != "."
+        fine = bool(self.name) and not set(self.name) & set("/\\") and self.name[0] != "."
+        fine = fine and is_plain(self.name) and len(self.name.encode()) <= LONGEST_NAME
         check(fine, "name", self.name, "a name for a folder")
-        check(self.seed >= 0, "seed", self.seed, "0 or more")
+        check_settings(self.seed, self.participation, self.evaluate_every)
         check(self.rounds >= 1, "rounds", self.rounds, "1 or more")
-        check(0 < self.participation <= 1, "participation", self.participation, "in (0, 1]")
-        check(self.evaluate_every >= 1, "evaluate_every", self.evaluate_every, "1 or more")
         check(self.checkpoint_every >= 1, "checkpoint_every", self.checkpoint_every, "1 or more")
         clients: int | None = getattr(self.scenario, "clients", None)
         self.algorithm.check(Known(self.participation, clients))
@@ -63,26 +67,30 @@ class Experiment(Settings):
         return replace(self, seed=seed)
 
     def open(self, sources: Sources) -> Run:
-        """Build the federation and the network: the run, before its first round."""
+        """Build the federation and the network, and return the run, before its first round."""
         return self.run(self.scenario.build(self.seed, sources), self.engine)
 
     def net(self, federation: Federation) -> Net:
         """The network for these clients."""
-        shape, objective = federation.input_shape, objective_for(federation, self.objective)
-        outputs = federation.num_outputs_for(objective)
-        return Net(lambda: self.model.build(shape, outputs), objective)
+        return self.net_of(federation.form(federation.form().objective(self.objective)))
+
+    def net_of(self, form: Form) -> Net:
+        """The network whose models fit this."""
+        shape, outputs = form.input_shape, form.num_outputs
+        check_size(self.model, shape, outputs)
+        return Net(lambda: self.model.build(shape, outputs), form.objective(self.objective))
 
     def run(self, federation: Federation, engine: EngineSettings | Engine) -> Run:
-        """The run on this federation, whose clients work there."""
+        """Make the run on this federation, whose clients work in this engine."""
         return Run(
             self.algorithm,
             federation,
             self.net(federation),
-            self.seed,
-            self.participation,
-            self.evaluate_every,
-            engine,
-            self.limits,
-            self.faults,
-            self.privacy,
+            seed=self.seed,
+            participation=self.participation,
+            evaluate_every=self.evaluate_every,
+            engine=engine,
+            limits=self.limits,
+            faults=self.faults,
+            privacy=self.privacy,
         )

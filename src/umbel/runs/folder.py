@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
@@ -17,14 +15,19 @@ from umbel.algorithms.base import State
 from umbel.checks import InUseError, UsageError, check
 from umbel.runs import checkpoint, config
 from umbel.runs.budget import Budget, Stop
-from umbel.runs.client_rows import read_rows, write_rows
+from umbel.runs.client_rows import Client, read_rows, write_rows
+from umbel.runs.durable import write_text
 from umbel.runs.environment import environment
 from umbel.runs.evidence import EvidenceFolder
 from umbel.runs.experiment import Experiment
+from umbel.runs.experiment_file import ExperimentFile
 from umbel.runs.models_folder import ModelsFolder
+from umbel.runs.origins import Origin, check_origin, check_sizes
+from umbel.runs.record_lines import RecordLines
 from umbel.runs.records import Record
 from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
+from umbel.runs.seals import json_text, json_value
 
 FIRST_FILES = ("experiment.toml", "budget.json", "environment.json", "records.jsonl", ".lock")
 """What the folder of a run holds before its first round."""
@@ -32,17 +35,17 @@ FIRST_FILES = ("experiment.toml", "budget.json", "environment.json", "records.js
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The files of one run."""
+    """The folder of a run: its experiment, checkpoint, records, models and clusters as files."""
 
-    path: Path
+    path: Path  #: where it is
 
     @classmethod
     def create(cls, path: Path | str, experiment: Experiment) -> RunFolder:
-        """A folder for a new run. Raises `UsageError` if a round of another was done there."""
+        """Make a folder for a new run. Raises `UsageError` if a round of another was done there."""
         folder = cls(Path(path))
         if folder.finished:
             raise UsageError(
-                f"{path}: holds a finished run; see what it came to by `umbel show {path}`, "
+                f"{path}: holds a finished run; see its results by `umbel show {path}`, "
                 "or choose another --runs-dir or name"
             )
         if folder.begun:
@@ -54,7 +57,7 @@ class RunFolder:
         with folder.locked():
             for left in ("stopped.json", "budget.json"):
                 folder.file(left).unlink(missing_ok=True)
-            _write_text(folder.file("experiment.toml"), config.write(experiment))
+            folder.settings.write(experiment)
         return folder
 
     @classmethod
@@ -66,7 +69,8 @@ class RunFolder:
         folder = cls.of(runs_dir, experiment)
         if not folder.begun:
             return cls.create(folder.path, experiment)
-        if replace(folder.experiment, description=experiment.description) != experiment:
+        there = replace(folder.experiment, description=experiment.description)
+        if config.plain(there) != config.plain(experiment):
             raise UsageError(f"{folder.path}: holds another experiment; choose another --runs-dir")
         return folder
 
@@ -111,15 +115,38 @@ class RunFolder:
         return EvidenceFolder(self.file("evidence"))
 
     @property
+    def lines(self) -> RecordLines:
+        """The records, as they are on disk."""
+        return RecordLines(self.file("records.jsonl"))
+
+    @property
+    def settings(self) -> ExperimentFile:
+        """The experiment, as it is on disk."""
+        return ExperimentFile(self.file("experiment.toml"))
+
+    @property
     def experiment(self) -> Experiment:
-        """What is run here."""
-        return config.read(self.file("experiment.toml"))
+        """What is run here, to be looked at: nothing is imported that is no part of umbel.
+
+        Raises `UsageError` where the file is not as it was written.
+        """
+        return self.settings.read(looking=True)
+
+    @property
+    def runnable(self) -> Experiment:
+        """What is run here, for which modules that it names are imported, which runs them."""
+        return self.settings.read(looking=False)
+
+    @property
+    def toml(self) -> str:
+        """The experiment as text."""
+        return self.settings.text
 
     @property
     def begun(self) -> bool:
         """Whether any round is done."""
         has_checkpoint = self.file("checkpoint.safetensors").is_file()
-        return self.finished or has_checkpoint or bool(self._whole_records())
+        return self.finished or has_checkpoint or self.lines.begun
 
     @property
     def finished(self) -> bool:
@@ -129,14 +156,12 @@ class RunFolder:
     @property
     def stop(self) -> Stop | None:
         """Where and why the run ended before its last round, if it did."""
-        table = self._json("stopped.json")
-        return None if table is None else Stop(int(table["rounds"]), str(table["why"]))
+        return json_value(self.file("stopped.json"), Stop.from_plain)
 
     @property
     def budget(self) -> Budget:
         """When the run is to stop."""
-        table = self._json("budget.json")
-        return Budget() if table is None else Budget.from_plain(table)
+        return json_value(self.file("budget.json"), Budget.from_plain) or Budget()
 
     @property
     def num_clients(self) -> int:
@@ -151,94 +176,65 @@ class RunFolder:
         Raises `UsageError` if the run is finished and not all of its rounds are there.
         """
         finished = self.finished  # asked first: another process may be writing the last record
-        records = self._whole_records()
+        records = self.lines.read()
         stop = self.stop
         planned = self.experiment.rounds if stop is None else stop.rounds
         rounds = planned if finished else len(records)
         if len(records) != rounds:
-            found = f"{len(records)} whole records instead of {rounds}, as the run is finished"
-            raise UsageError(f"{self.file('records.jsonl')}: damaged: {found}")
+            there = f"{len(records)} whole records instead of {rounds}, as the run is finished"
+            raise UsageError(f"{self.file('records.jsonl')}: damaged: {there}")
         return records
-
-    def _whole_records(self) -> list[Record]:
-        """The records up to the first line that is not one."""
-        try:
-            text = self.file("records.jsonl").read_text(encoding="utf-8", errors="replace")
-        except FileNotFoundError:
-            return []
-        records: list[Record] = []
-        for line in text.splitlines():
-            try:
-                record = Record.from_json(line)
-            except (ValueError, TypeError, KeyError, AttributeError):
-                break  # the line that was being written when the process was killed
-            if record.round != len(records):
-                break
-            records.append(record)
-        return records
-
-    def _json(self, name: str) -> Any:
-        """What a JSON file of the run says, None without it. Raises `UsageError` if damaged."""
-        file = self.file(name)
-        try:
-            return json.loads(file.read_text("utf-8")) if file.is_file() else None
-        except ValueError as error:
-            raise UsageError(f"{file}: damaged: {error}") from None
 
     def write(self, name: str, text: str) -> None:
         """Replace a file, which is whole whenever the process is killed."""
-        _write_text(self.file(name), text)
+        write_text(self.file(name), text)
 
     def append(self, record: Record) -> None:
         """Add a line, on disk when this returns."""
-        with self.file("records.jsonl").open("a", encoding="utf-8") as lines:
-            lines.write(record.to_json() + "\n")
-            lines.flush()
-            os.fsync(lines.fileno())
+        self.lines.append(record)
 
     def replace_last(self, record: Record) -> None:
         """Replace the last line."""
-        lines = [earlier.to_json() + "\n" for earlier in (*self.records()[:-1], record)]
-        self.write("records.jsonl", "".join(lines))
+        self.lines.write([*self.records()[:-1], record])
 
-    def save(self, state: State, next_round: int) -> None:
+    def save(self, state: State, next_round: int, made: Origin) -> None:
         """Replace the checkpoint."""
-        checkpoint.save(self.file("checkpoint.safetensors"), state, next_round)
+        checkpoint.save(self.file("checkpoint.safetensors"), state, next_round, made)
 
-    def restore(self, template: State) -> tuple[State | None, int]:
+    def restore(self, template: State, made: Origin) -> tuple[State | None, int]:
         """The last checkpoint and the round to come; later records are cut off.
 
-        Without a checkpoint the run starts over: (None, 0). Raises `UsageError` for a damaged one.
+        Without a checkpoint the run starts over: (None, 0). Raises `UsageError` for a damaged one,
+        and for one of another experiment or federation.
         """
         file = self.file("checkpoint.safetensors")
         state: State | None = None
         next_round = 0
         if file.is_file():
+            check_origin(file, checkpoint.made(file), made)
             state, next_round = checkpoint.load(file, template)
+            check_sizes(file, state, template)
         records = self.records()
         if len(records) < next_round:
             raise UsageError(
                 f"{self.file('records.jsonl')}: damaged: {len(records)} whole records, "
                 f"and the checkpoint comes after {next_round}"
             )
-        lines = "".join(record.to_json() + "\n" for record in records[:next_round])
-        _write_text(self.file("records.jsonl"), lines)
+        self.lines.write(records[:next_round])
         self.evidence.cut(next_round)
         return state, next_round
 
     def finish(self, run: Run, scores: ClientScores) -> None:
         """Write the models and the clients of every cluster; after this the run is finished."""
         self.models.write(run, scores)
-        beside = self.file("clusters.csv.partial")
-        write_rows(beside, run.federation, scores)
-        checkpoint.replace_durably(beside, self.file("clusters.csv"))
+        write_rows(self.file("clusters.csv"), run.federation, scores)
 
     def stop_at(self, stop: Stop) -> None:
         """Note that the run ends after these rounds, whose checkpoint is there already."""
-        self.write("stopped.json", json.dumps(asdict(stop)) + "\n")
+        self.write("stopped.json", json_text(asdict(stop)))
 
     def replan(self, rounds: int, budget: Budget, turn: bool) -> None:
-        """Have so many rounds altogether, within this budget; a finished run is open again.
+        """Set the total number of rounds and the budget; a finished run is open again.
 
         `turn` says whether the number of models changed in the last round. A kill on the way leaves
         a run that resuming finishes, where it was stopped or by the new plan.
@@ -247,8 +243,7 @@ class RunFolder:
             self.file("clusters.csv").unlink()
             self.evidence.go_on(len(self.records()) - 1, turn)
         if rounds != self.experiment.rounds:
-            text = config.write(replace(self.experiment, rounds=rounds))
-            self.write("experiment.toml", text)
+            self.settings.write(replace(self.experiment, rounds=rounds))
         self.set_budget(budget)
         self.file("stopped.json").unlink(missing_ok=True)
 
@@ -257,9 +252,9 @@ class RunFolder:
         if budget == Budget():
             self.file("budget.json").unlink(missing_ok=True)
         else:
-            self.write("budget.json", json.dumps(budget.plain) + "\n")
+            self.write("budget.json", json_text(budget.plain))
 
-    def clients(self) -> list[dict[str, str]]:
+    def clients(self) -> list[Client]:
         """The rows of `clusters.csv` of a finished run, one a client.
 
         Raises `UsageError` if they are not what `finish` wrote.
@@ -285,14 +280,16 @@ class RunFolder:
         """Add to the environment file what ran here, on what, and for how long."""
         session = {"began": began.isoformat(timespec="seconds"), "seconds": round(seconds, 3)}
         sessions = [*self.sessions(), session | environment()]
-        self.write("environment.json", json.dumps(sessions, indent=2) + "\n")
+        self.write("environment.json", json_text(sessions))
 
     def sessions(self) -> list[dict[str, Any]]:
         """What ran here, on what, and for how long; nothing while the first session goes on."""
-        return self._json("environment.json") or []
+        how = "it is not needed: remove it to do without"
+        return json_value(self.file("environment.json"), _sessions, how) or []
 
 
-def _write_text(file: Path, text: str) -> None:
-    beside = file.with_name(file.name + ".partial")
-    beside.write_text(text, encoding="utf-8")
-    checkpoint.replace_durably(beside, file)
+def _sessions(value: Any) -> list[dict[str, Any]]:
+    """Raise `ValueError` for anything else."""
+    if not all(datetime.fromisoformat(session["began"]) for session in value):
+        raise ValueError("a session without its time")
+    return list(value)

@@ -27,7 +27,7 @@ def shipped_comparisons() -> dict[str, Path]:
 
 
 def find_experiment(name: str) -> Path:
-    """A TOML file, or an experiment of the package by name. Raises `UsageError` for neither."""
+    """Find a TOML file, or an experiment of the package by name. Raises `UsageError` otherwise."""
     if name.endswith(".toml") or Path(name).is_file():
         return Path(name)
     known = shipped_experiments()

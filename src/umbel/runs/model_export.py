@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from umbel.checks import UsageError, check
+from umbel.data.files import check_place
 from umbel.runs.config_errors import nearest
 from umbel.runs.models_folder import MadeFor
 from umbel.runs.result import Result
@@ -68,6 +69,7 @@ def export_model(
     module = result.model(cluster or 0) if client is None else result.model_for(client)
     file = result.folder.file("exported") / (name + SUFFIXES[to]) if out is None else Path(out)
     examples = [_examples(result.made_for[0], size) for size in BATCHES]
+    check_place(file, "out")
     file.parent.mkdir(parents=True, exist_ok=True)
     with _quietly(), torch.no_grad():
         written = WRITERS[to](module, examples[1], file)
@@ -147,9 +149,9 @@ def _examples(fits: MadeFor, size: int) -> Tensor:
     return torch.randn(shape, generator=generator, dtype=kind)
 
 
-def _difference(found: Tensor, expected: Tensor) -> float:
-    check(found.shape == expected.shape, "shape", found.shape, f"that of {expected.shape}")
-    return float((found - expected).abs().max()) if found.numel() else 0.0
+def _difference(outputs: Tensor, expected: Tensor) -> float:
+    check(outputs.shape == expected.shape, "shape", outputs.shape, f"that of {expected.shape}")
+    return float((outputs - expected).abs().max()) if outputs.numel() else 0.0
 
 
 def _first_line(error: Exception) -> str:

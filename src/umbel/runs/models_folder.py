@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 from torch import Tensor
 
 from umbel.checks import UsageError
+from umbel.data.form import Form
 from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
+from umbel.runs.tensor_files import Header, reading, tensors_in, write
 
 OwnModels = Literal["cluster", "personal", "mixture"]
 """What a client uses: its cluster's model, a personal one, or a mixture of several."""
@@ -26,13 +24,10 @@ OwnModels = Literal["cluster", "personal", "mixture"]
 CLIENTS = "clients.safetensors"
 
 
-@dataclass(frozen=True)
-class MadeFor:
-    """What the model of a cluster fits: the header of its file."""
+@dataclass(frozen=True, kw_only=True)
+class MadeFor(Form):
+    """What the model of a cluster fits, and who uses it: the header of its file."""
 
-    input_shape: tuple[int, ...]
-    num_outputs: int
-    num_classes: int | None  # None: regression
     label: int  # the cluster as the method's state calls it
     input_type: str = "float32"
     largest: int | None = None  # input, where inputs are whole numbers
@@ -58,10 +53,10 @@ class ModelsFolder:
             client = int(np.flatnonzero(scores.clusters == cluster)[0])
             theta = scores.models.table[scores.models.index[client]]
             tensors = {n: t.contiguous() for n, t in run.net.layout.tensors(theta).items()}
-            header = _header(made_for(run, int(scores.labels[client]), used))
-            save_file(tensors, self.file(cluster), header)
+            header = asdict(made_for(run, int(scores.labels[client]), used))
+            write(self.file(cluster), tensors, header)
         if own:
-            save_file(own, self.path / CLIENTS)
+            write(self.path / CLIENTS, own, {})
 
     def file(self, cluster: int) -> Path:
         """Where the model of a cluster is."""
@@ -69,41 +64,37 @@ class ModelsFolder:
 
     def made_for(self, cluster: int) -> MadeFor:
         """What the model of a cluster fits, without reading the model itself."""
-        with _opened(self.file(cluster)) as opened:
-            header = json.loads((opened.metadata() or {})["umbel"])
+        with _opened(self.file(cluster)) as (_, header):
             return MadeFor(**{**header, "input_shape": tuple(header["input_shape"])})
 
     def model(self, cluster: int) -> dict[str, Tensor]:
         """The tensors of a cluster's model by name."""
-        with _opened(self.file(cluster)) as opened:
-            return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+        with _opened(self.file(cluster)) as (opened, _):
+            return tensors_in(opened)
 
     def personal(self, client: int) -> Tensor:
         """The personal model (P,) of the client of this number."""
-        with _opened(self.path / CLIENTS) as opened:
+        with _opened(self.path / CLIENTS) as (opened, _):
             row = int(opened.get_slice("index")[client])
-            found: Tensor = opened.get_slice("models")[row]
-            return found
+            model: Tensor = opened.get_slice("models")[row]
+            return model
 
     def mixture(self, client: int) -> tuple[Tensor, Tensor]:
         """The models (K, P) that all clients mix, and this client's weight (K,) of each."""
-        with _opened(self.path / CLIENTS) as opened:
+        with _opened(self.path / CLIENTS) as (opened, _):
             return opened.get_tensor("models"), opened.get_slice("weights")[client]
 
 
 def made_for(run: Run, label: int, used: OwnModels) -> MadeFor:
     """What the models of this run fit."""
-    federation, x = run.federation, run.federation.train.x
+    x = run.federation.train.x
     whole = not x.is_floating_point()
-    kind = x.dtype if whole else run.net.dtype
     return MadeFor(
-        federation.input_shape,
-        federation.num_outputs_for(run.net.objective),
-        federation.num_classes,
-        label,
-        str(kind).removeprefix("torch."),
-        int(x.max()) if whole and x.numel() else None,
-        used,
+        **vars(run.federation.form(run.net.objective)),
+        label=label,
+        input_type=str(x.dtype if whole else run.net.dtype).removeprefix("torch."),
+        largest=int(x.max()) if whole and x.numel() else None,
+        clients_use=used,
     )
 
 
@@ -121,17 +112,8 @@ def _own_models(scores: ClientScores) -> tuple[dict[str, Tensor], OwnModels]:
     return {"models": served.models.table[rows], "index": index}, "personal"
 
 
-def _header(fits: MadeFor) -> dict[str, str]:
-    return {"umbel": json.dumps(asdict(fits))}
-
-
-@contextmanager
-def _opened(file: Path) -> Iterator[Any]:
+def _opened(file: Path) -> AbstractContextManager[tuple[Any, Header]]:
     """The open file. Raises `UsageError` if it is missing, or not what it should be."""
     if not file.is_file():
         raise UsageError(f"{file}: missing")
-    try:
-        with safe_open(file, framework="pt") as opened:
-            yield opened
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise UsageError(f"{file}: not a readable model of this version: {error}") from None
+    return reading(file, "not a readable model of this version")

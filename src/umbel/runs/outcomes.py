@@ -1,62 +1,27 @@
-"""What runs came to, and what the seeds of a method came to together."""
+"""The results of several runs by method, and what its seeds have together."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
 
-from umbel.runs.folder import RunFolder
-from umbel.runs.records import Record
+from umbel.runs.result import Result
 from umbel.runs.sweep import parts_of
 
-MEGABYTE = 1e6
 
-
-@dataclass(frozen=True)
-class Outcome:
-    """What one run came to, or has come to so far."""
-
-    method: str
-    seed: int
-    records: Sequence[Record]
-    megabytes_down: float  # per client of the federation
-    megabytes_up: float
-    seconds: float
-
-    @property
-    def last(self) -> Record:
-        """The record of the last round."""
-        return self.records[-1]
-
-    @classmethod
-    def of(cls, folder: RunFolder) -> Outcome:
-        """Read from the folder of a run that was begun."""
-        experiment, records = folder.experiment, folder.records()
-        num_clients = folder.num_clients
-        return cls(
-            experiment.name,
-            experiment.seed,
-            records,
-            sum(record.bytes_down for record in records) / num_clients / MEGABYTE,
-            sum(record.bytes_up for record in records) / num_clients / MEGABYTE,
-            sum(record.seconds for record in records),
-        )
-
-
-def by_method(outcomes: Sequence[Outcome]) -> list[tuple[str, list[Outcome]]]:
+def by_method(runs: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     """The runs of each method, named without what all names end in; the best last.
 
     The variants of a sweep are named by their values, as in "joint lam=0.1".
     """
-    ordered = sorted(outcomes, key=lambda outcome: (outcome.method, outcome.seed))
-    methods = [list(group) for _, group in groupby(ordered, key=lambda o: o.method)]
+    ordered = sorted(runs, key=lambda run: (run.experiment.name, run.experiment.seed))
+    methods = [list(group) for _, group in groupby(ordered, key=lambda run: run.experiment.name)]
     # Rounded, for rounding errors must not order methods that are equal.
     methods.sort(key=lambda runs: -round(mean([run.last.loss for run in runs]), 9))
     methods.sort(key=lambda runs: round(mean([run.last.accuracy for run in runs]), 9))
-    parts = [parts_of(runs[0].method) for runs in methods]
+    parts = [parts_of(runs[0].experiment.name) for runs in methods]
     bases = _shortened({base for base, _ in parts})
     keys = _shortest({path for _, settings in parts for path in settings})
     names = [
@@ -92,8 +57,8 @@ def mean(values: Sequence[float | None]) -> float:
 
 def average(values: Sequence[float | None], digits: int) -> str:
     """The mean as text, a dash if nothing is known."""
-    found = mean(values)
-    return f"{found:.{digits}f}" if np.isfinite(found) else "-"
+    value = mean(values)
+    return f"{value:.{digits}f}" if np.isfinite(value) else "-"
 
 
 def spread(values: Sequence[float | None], digits: int) -> str:

@@ -5,7 +5,6 @@ They stand in `experiment.toml` where a scenario and a model stand otherwise.
 
 from __future__ import annotations
 
-import importlib
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -26,6 +25,7 @@ from umbel.runs.config import plain
 from umbel.runs.digests import digest, fingerprint, near, split_digest
 from umbel.runs.experiment import Experiment
 from umbel.runs.flat import flat
+from umbel.runs.imports import imported
 from umbel.runs.run import Run
 
 UNREADABLE = {
@@ -38,7 +38,7 @@ UNREADABLE = {
 """Digests, and what it means where they differ."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OwnData(Scenario):
     """A federation made in Python, by its digests."""
 
@@ -61,7 +61,7 @@ class OwnData(Scenario):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class OwnModule(Model):
     """A module made in Python, by its digests, and by where its builder is if others can call it.
 
@@ -110,7 +110,7 @@ class OwnModule(Model):
         check(fits, "net: objective", other.objective, f"that of the run, {self.objective}")
 
     def _builder(self) -> Callable[[], nn.Module]:
-        builder: Callable[[], nn.Module] = _imported("model.source", self.source)
+        builder: Callable[[], nn.Module] = imported("model.source", self.source)
         return builder
 
     def __str__(self) -> str:
@@ -145,9 +145,8 @@ def described(run: Run, name: str, rounds: int, checkpoint_every: int) -> Experi
 
 def find_net(name: str) -> Net:
     """The net called "module:name". Raises `UsageError` where it can't be imported."""
-    found = _imported("net", name)
-    check(isinstance(found, Net), "net", name, f"an umbel.Net, but a {type(found).__name__}")
-    net: Net = found
+    net: Net = imported("net", name)
+    check(isinstance(net, Net), "net", name, f"an umbel.Net, but a {type(net).__name__}")
     return net
 
 
@@ -156,17 +155,17 @@ def own_data(federation: Federation, engine: str = "") -> OwnData:
     train, test, groups = federation.train, federation.test, federation.groups
     names = "\0".join(federation.names).encode()
     return OwnData(
-        federation.num_clients,
-        len(train.x),
-        len(test.x),
-        _kind(train.x),
-        _kind(train.y),
-        federation.num_classes,
-        split_digest(train),
-        split_digest(test),
-        "" if groups is None else digest([groups.tobytes()]),
-        digest([names]),
-        engine,
+        clients=federation.num_clients,
+        examples=len(train.x),
+        test_examples=len(test.x),
+        inputs=_kind(train.x),
+        targets=_kind(train.y),
+        num_classes=federation.num_classes,
+        train=split_digest(train),
+        test=split_digest(test),
+        groups="" if groups is None else digest([groups.tobytes()]),
+        names=digest([names]),
+        engine=engine,
     )
 
 
@@ -181,14 +180,14 @@ def own_module(net: Net) -> OwnModule:
     known = {id(value): name for name, value in vars(objectives).items()}
     objective = known.get(id(net.objective))
     return OwnModule(
-        type(module).__name__,
-        net.layout.num_values,
-        objective or ", ".join(map(_type_name, vars(net.objective).values())),
-        digest(text.encode() for text in built),
-        fingerprint(tensors[entry.name] for entry in entries),
-        fingerprint(tensor for name, tensor in tensors.items() if name not in inside),
-        _source(net.build) if objective else "",
-        net.moving,
+        kind=type(module).__name__,
+        values=net.layout.num_values,
+        objective=objective or ", ".join(map(_type_name, vars(net.objective).values())),
+        structure=digest(text.encode() for text in built),
+        initial=fingerprint(tensors[entry.name] for entry in entries),
+        constants=fingerprint(tensor for name, tensor in tensors.items() if name not in inside),
+        source=_source(net.build) if objective else "",
+        moving=net.moving,
     )
 
 
@@ -220,17 +219,6 @@ def what_only_python_has(experiment: Experiment) -> str:
     return ""
 
 
-def _imported(what: str, source: str) -> Any:
-    module, _, name = source.partition(":")
-    try:
-        found: Any = importlib.import_module(module)
-        for part in name.split("."):
-            found = getattr(found, part)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise UsageError(f"{what}: {source!r} can't be imported: {error}") from None
-    return found
-
-
 def _check_storable(path: str, value: object) -> None:
     """Raise `UsageError` unless a text file can hold this setting, and others can read it."""
     if is_dataclass(value) and not isinstance(value, type):
@@ -257,10 +245,10 @@ def _source(build: Callable[[], nn.Module]) -> str:
     if module is None or module == "__main__" or "<" in name:
         return ""
     try:
-        found = _imported("source", f"{module}:{name}")
+        named = imported("source", f"{module}:{name}")
     except UsageError:
         return ""
-    return f"{module}:{name}" if found is build else ""
+    return f"{module}:{name}" if named is build else ""
 
 
 def _type_name(kind: Any) -> str:

@@ -13,9 +13,13 @@ from umbel.runs.config import structured
 def scenario(
     name: str, *, seed: int = 0, data_dir: Path | str | None = None, **settings: object
 ) -> Federation:
-    """The federation of a named scenario, with some of its settings changed.
+    """Build the federation of a named scenario, with some of its settings changed.
 
-    `umbel.scenario("rotated-mnist", clients=40, data_dir="data")`. Raises `UsageError` for a name
+    >>> umbel.scenario("rotated-digits", clients=8, seed=1).num_clients
+    8
+
+    `umbel list scenarios` names them all. Image data sets come from `data_dir`, as in
+    `Sources.default`. Raises `UsageError` for a name
     or a setting that is not known, and where the data can't be found.
     """
     recipe: Scenario = structured({"name": name, **settings}, Scenario)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.engines.wrappers import Absences, Traffic
 from umbel.notebooks import named
 from umbel.runs.scores import (
     ClientScores,
@@ -19,31 +19,46 @@ from umbel.runs.scores import (
     normalised_mutual_information,
     purity,
 )
-from umbel.words import counted
+from umbel.runs.seals import KEY
+from umbel.summary import counted
+
+MEGABYTE = 1e6
+
+NONE: Mapping[Any, Any] = MappingProxyType({})
+
+OF_CLIENTS = ("missing", "refused", "bounded")
+"""What a record says of clients; all else in it are numbers."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """One round of a run; None for what is not known or was not measured in this round."""
+    """What was measured in one round of a run; None for what is not known or was not measured.
 
-    round: int  # counted from 0
-    loss: float | None = None  # mean over clients of the mean test loss of each
-    accuracy: float | None = None  # mean over clients of each one's test accuracy
-    worst: float | None = None  # the worst client's accuracy
-    accuracy_std: float | None = None  # standard deviation over clients
-    weighted_accuracy: float | None = None  # mean over all test examples
-    num_clusters: int | None = None
-    num_models: int | None = None  # that the method trains; it changes when clients are clustered
-    ari: float | None = None  # against the planted groups, where they are known
-    purity: float | None = None
-    nmi: float | None = None
-    bytes_down: int = 0  # to all clients together, evaluation not counted
-    bytes_up: int = 0
-    seconds: float = 0.0  # without evaluation
-    client_seconds: float = 0.0  # of these, waiting for clients
-    missing: tuple[int, ...] = ()  # clients that were asked and did not answer
-    refused: Mapping[int, str] = field(default_factory=dict)  # client: why its reply was set aside
-    measures: Mapping[str, float | None] = field(default_factory=dict)  # what the method adds
+    It is a line of `records.jsonl` in a run's folder. Accuracies are shares in [0, 1].
+    """
+
+    round: int  #: counted from 0
+    _: KW_ONLY
+    loss: float | None = None  #: mean over clients of the mean test loss of each
+    accuracy: float | None = None  #: mean over clients of each one's test accuracy
+    worst: float | None = None  #: the worst client's accuracy
+    accuracy_std: float | None = None  #: standard deviation over clients
+    weighted_accuracy: float | None = None  #: share of all test examples that were right
+    num_clusters: int | None = None  #: clusters that clients are in
+    #: models that the method trains; it changes when clients are clustered
+    num_models: int | None = None
+    ari: float | None = None  #: adjusted Rand index against the planted groups
+    purity: float | None = None  #: share of clients in the majority group of their cluster
+    nmi: float | None = None  #: normalised mutual information with the planted groups
+    bytes_down: int = 0  #: to all clients together, evaluation not counted
+    bytes_up: int = 0  #: from all clients together
+    seconds: float = 0.0  #: of the round, without evaluation
+    client_seconds: float = 0.0  #: of these, waiting for clients
+    missing: tuple[int, ...] = ()  #: clients that were asked and did not answer
+    refused: Mapping[int, str] = field(default_factory=dict)  #: client: why its reply was set aside
+    #: client: how its weight or step was bounded
+    bounded: Mapping[int, str] = field(default_factory=dict)
+    measures: Mapping[str, float | None] = field(default_factory=dict)  #: what the method adds
 
     def __repr__(self) -> str:
         parts = [f"Record: round {self.round}"]
@@ -61,64 +76,81 @@ class Record:
     def _repr_html_(self) -> str:
         known = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "measures"}
         known |= self.measures
-        known |= {"missing": len(self.missing), "refused": len(self.refused)}
+        for name in ("missing", "refused", "bounded"):
+            known[name] = len(known[name])
         lines = [(name, _said(value)) for name, value in known.items() if value is not None]
         return named(lines, repr(self))._repr_html_()
 
     def untimed(self) -> Record:
-        """Without the times, which alone differ when the same run is made twice."""
+        """The same without the times, which alone differ when the same run is made twice."""
         return replace(self, seconds=0.0, client_seconds=0.0)
 
     def sharing_time(self, runs: int) -> Record:
-        """Of one of so many runs done side by side: its share of the seconds."""
+        """The same with its share of the seconds, where several runs are done side by side."""
         seconds, waiting = self.seconds / runs, self.client_seconds / runs
         return replace(self, seconds=seconds, client_seconds=waiting)
 
     def evaluated(self, scores: ClientScores) -> Record:
-        """With what an evaluation after the round found."""
+        """The same with what an evaluation after the round found."""
         return replace(self, **_quality(scores))
 
     def to_json(self) -> str:
         """One line; what the method adds stands beside the rest."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "measures"}
+        if not self.bounded:  # most records say nothing of it
+            del values["bounded"]
         return json.dumps({**values, **self.measures}, allow_nan=False)
 
     @classmethod
     def from_json(cls, line: str) -> Record:
-        """The inverse of `to_json`. Raises `ValueError` for anything else."""
+        """The inverse of `to_json`, whether the line has a seal or none.
+
+        Raises `ValueError`, or another error of a wrong type or key, for anything else.
+        """
         values: dict[str, Any] = json.loads(line)
         own = {f.name for f in fields(cls)}
-        measures = {name: values[name] for name in values if name not in own}
+        measures = {name: values[name] for name in values if name not in own and name != KEY}
         known = {name: values[name] for name in values if name in own}
         known["missing"] = tuple(known["missing"])
-        known["refused"] = {int(client): why for client, why in known["refused"].items()}
+        for name in ("refused", "bounded"):
+            known[name] = {int(client): why for client, why in known.get(name, {}).items()}
+        lists = [*known["missing"]], [*known["refused"].values(), *known["bounded"].values()]
+        numbers = [*measures.values(), *(known[name] for name in known if name not in OF_CLIENTS)]
+        fine = all(value is None or type(value) in (int, float) for value in numbers)
+        if not fine or {*map(type, lists[0])} - {int} or {*map(type, lists[1])} - {str}:
+            raise TypeError("a value of another type")
         return cls(**known, measures=measures)
 
 
 def make_record(
     number: int,
-    scores: ClientScores | None,
     clusters: NDArray[np.int64],
     groups: NDArray[np.int64] | None,
-    traffic: Traffic,
-    absences: Absences,
-    seconds: float,
-    measures: Mapping[str, float],
+    scores: ClientScores | None,
+    *,
+    traffic: tuple[int, int, float] = (0, 0, 0.0),  # bytes down and up, seconds of waiting
+    missing: Iterable[int] = (),
+    refused: Mapping[int, str] = NONE,
+    bounded: Mapping[int, str] = NONE,
+    seconds: float = 0.0,
+    measures: Mapping[str, float] = NONE,
     num_models: int | None = None,
 ) -> Record:
     """Put together what was measured in a round, whether it was evaluated (`scores`) or not."""
+    bytes_down, bytes_up, client_seconds = traffic
     return Record(
         round=number,
         **({} if scores is None else _quality(scores)),
         num_clusters=len(np.unique(clusters)),
         num_models=num_models,
         **({} if groups is None else _agreement(groups, clusters)),
-        bytes_down=traffic.bytes_down,
-        bytes_up=traffic.bytes_up,
+        bytes_down=bytes_down,
+        bytes_up=bytes_up,
         seconds=seconds,
-        client_seconds=traffic.seconds,
-        missing=tuple(sorted(absences.missing)),
-        refused=dict(sorted(absences.refused.items())),
+        client_seconds=client_seconds,
+        missing=tuple(sorted(missing)),
+        refused=dict(sorted(refused.items())),
+        bounded=dict(sorted(bounded.items())),
         measures={name: _number(value) for name, value in measures.items()},
     )
 
@@ -128,7 +160,11 @@ def _quality(scores: ClientScores) -> dict[str, Any]:
     loss, accuracy = scores.loss[known], scores.accuracy[known]
     if not known.any():
         return {}
-    weighted = np.average(accuracy, weights=scores.num_examples[known])
+    said = ~np.isnan(accuracy)
+    if not said.any():
+        return {"loss": _number(loss.mean())}
+    accuracy, counts = accuracy[said], scores.num_examples[known][said]
+    weighted = np.average(accuracy, weights=counts)
     return {
         "loss": _number(loss.mean()),
         "accuracy": _number(accuracy.mean()),

@@ -15,22 +15,24 @@ from torch import Tensor, nn
 
 from umbel.algorithms import FLACC, IFCA
 from umbel.algorithms.base import Algorithm, State
+from umbel.algorithms.restarts import method_of
 from umbel.checks import UsageError, check
 from umbel.client.mixture import Mixture
 from umbel.client.net import Net
-from umbel.client.objectives import CLASSIFICATION, OBJECTIVES, REGRESSION
 from umbel.data.federation import Federation
 from umbel.notebooks import cut
 from umbel.runs import checkpoint
+from umbel.runs.assignment import Assignment
+from umbel.runs.client_rows import Client
 from umbel.runs.config_errors import nearest
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.models_folder import MadeFor
 from umbel.runs.own import OwnModule
-from umbel.runs.records import Record
+from umbel.runs.records import MEGABYTE, Record
 from umbel.runs.run import Run, first_state
-from umbel.summary import few
-from umbel.words import counted
+from umbel.runs.scores import in_order_of_appearance
+from umbel.summary import counted, few
 
 if TYPE_CHECKING:
     from umbel.runs.model_export import Exported, Format
@@ -41,10 +43,13 @@ CLUSTER_MODELS = (Algorithm.serve, FLACC.serve, IFCA.serve)
 
 @dataclass(frozen=True)
 class Result:
-    """A finished run, read back: its records, its clusters and their models."""
+    """A finished run read back from its folder: records, clusters, and models ready to use.
 
-    folder: RunFolder
-    given: Net | None = None  # the net, where only Python knows how to build it
+    `load` gives one, and so do `Run.save`, `resume` and `finish`. Its data are not needed.
+    """
+
+    folder: RunFolder  #: where the run is
+    given: Net | None = None  #: the net, where only Python knows how to build it
 
     def __repr__(self) -> str:
         try:
@@ -72,15 +77,67 @@ class Result:
         """What was run."""
         return self.folder.experiment
 
-    @property
+    @cached_property
+    def _runnable(self) -> Experiment:
+        """The same, for which modules that it names are imported."""
+        return self.folder.runnable
+
+    @cached_property
+    def finished(self) -> bool:
+        """Whether the run is at its end: `load` gives no other."""
+        return self.folder.finished
+
+    @cached_property
     def records(self) -> list[Record]:
         """One record a round."""
+        _ = self.finished  # asked first: another process may be writing the last record
         return self.folder.records()
+
+    @property
+    def last(self) -> Record:
+        """The record of the last round."""
+        return self.records[-1]
+
+    @cached_property
+    def clients(self) -> list[Client]:
+        """What is known of each client; before the run is finished, its cluster alone."""
+        return self.folder.clients() if self.finished else _clients_so_far(self.folder)
 
     @property
     def clusters(self) -> dict[str, int]:
         """The cluster of each client, by name."""
-        return {row["client"]: int(row["cluster"]) for row in self.folder.clients()}
+        return {client.name: client.cluster for client in self.clients}
+
+    @property
+    def last_evaluated(self) -> Record:
+        """The record of the last round that was evaluated; of the last one if none was."""
+        scored = [record for record in self.records if record.loss is not None]
+        return (scored or self.records)[-1]
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether planted groups are known, against which clusters are scored."""
+        return any(record.ari is not None for record in self.records)
+
+    @property
+    def by_loss(self) -> bool:
+        """Whether there is no accuracy to judge by, as in regression."""
+        return all(record.accuracy is None for record in self.records)
+
+    @property
+    def megabytes_down(self) -> float:
+        """Traffic to each client, in megabytes, over all rounds."""
+        return sum(r.bytes_down for r in self.records) / self.folder.num_clients / MEGABYTE
+
+    @property
+    def megabytes_up(self) -> float:
+        """Traffic from each client, in megabytes, over all rounds."""
+        return sum(r.bytes_up for r in self.records) / self.folder.num_clients / MEGABYTE
+
+    @property
+    def seconds(self) -> float:
+        """How long the rounds took, without evaluation."""
+        return sum(record.seconds for record in self.records)
 
     @cached_property
     def made_for(self) -> tuple[MadeFor, ...]:
@@ -100,7 +157,7 @@ class Result:
         """
         if self.given is not None:
             return self.given
-        recipe, made_for = self.experiment.model, self.made_for[0]
+        recipe = self._runnable.model
         if isinstance(recipe, OwnModule):
             try:
                 return recipe.net()
@@ -108,46 +165,45 @@ class Result:
                 path = self.folder.path
                 how = f'umbel.load("{path}", net) needs it again, and umbel export its --net'
                 raise UsageError(f"{path}: {error}: {how}") from None
-        guessed = REGRESSION if made_for.num_classes is None else CLASSIFICATION
-        objective = OBJECTIVES.get(self.experiment.objective, guessed)
-        shape, outputs = made_for.input_shape, made_for.num_outputs
-        return Net(lambda: recipe.build(shape, outputs), objective)
+        return self._runnable.net_of(self.made_for[0])
 
     @cached_property
     def state(self) -> State:
         """The method's state after the last round. Raises `UsageError` if it is damaged."""
-        experiment, clients = self.experiment, self.folder.clients()
-        groups = [row["group"] for row in clients]
+        experiment, groups = self._runnable, [client.group for client in self.clients]
         template = first_state(
             experiment.algorithm,
             self.net,
-            len(clients),
+            len(groups),
             experiment.rounds,
             experiment.participation,
             experiment.seed,
             None if "" in groups else np.unique(groups, return_inverse=True)[1],
         )
-        return checkpoint.load(self.folder.file("checkpoint.safetensors"), template)[0]
+        state: State = checkpoint.load(self.folder.file("checkpoint.safetensors"), template)[0]
+        return state
 
     @property
     def profile(self) -> Tensor:
         """The vectors (M, D) that the method clusters by. Raises `UsageError` if it keeps none."""
-        algorithm: Any = self.experiment.algorithm
-        found: Tensor | None = algorithm.profile(self.state)
-        kind = type(algorithm).__name__
-        check(found is not None, "run", kind, "of a method that keeps such vectors, as CFL-GP does")
-        assert found is not None
-        return found
+        algorithm: Any = self._runnable.algorithm
+        profile: Tensor | None = algorithm.profile(self.state)
+        kind = type(method_of(algorithm)).__name__
+        check(
+            profile is not None, "run", kind, "of a method that keeps such vectors, as CFL-GP does"
+        )
+        assert profile is not None
+        return profile
 
     def model(self, cluster: int) -> nn.Module:
-        """The module of this cluster, in evaluation mode."""
+        """Build the module of this cluster, in evaluation mode."""
         with self._finding(cluster):
             tensors = self.folder.models.model(cluster)
         entries = self.net.layout.weights + self.net.layout.rest
         return self.net.module(torch.cat([tensors[entry.name].flatten() for entry in entries]))
 
     def model_for(self, client: str | int) -> nn.Module:
-        """The module that this client is served, in evaluation mode.
+        """Build the module that this client, a name or a number, is served, in evaluation mode.
 
         It is the model of its cluster; or, where the method serves such, its personal model, or
         its mixture of several models. Raises `UsageError` for a name that is not known.
@@ -159,7 +215,7 @@ class Result:
             raise UsageError(f"client: {name!r} is not known; {nearest(name, names, few)}")
         number = names.index(name)
         used = self._made_for(clusters[number][1]).clients_use
-        if used is None and type(self.experiment.algorithm).serve in CLUSTER_MODELS:
+        if used is None and type(method_of(self._runnable.algorithm)).serve in CLUSTER_MODELS:
             used = "cluster"
         if used == "cluster":
             return self.model(clusters[number][1])
@@ -180,10 +236,10 @@ class Result:
         cluster: int | None = None,
         out: Path | str | None = None,
     ) -> Exported:
-        """Write the model of a client or a cluster for other programs: "onnx", "torch" (a program
-        of `torch.export`) or "safetensors".
+        """Write the model of a client or a cluster for other programs.
 
-        Into the folder `exported` of the run, unless `out` names a file. Outputs of the file and of
+        `to` is "onnx", "torch" (a program of `torch.export`) or "safetensors". The file goes into
+        the folder `exported` of the run, unless `out` names one. Outputs of the file and of
         the model are compared. Raises `UsageError` where that can't be done.
         """
         from umbel.runs.model_export import export_model
@@ -204,48 +260,34 @@ class Result:
             yield
 
     def assign(self, newcomers: Federation) -> Assignment:
-        """The cluster of each newcomer by the method's own rule.
+        """Find the cluster of each newcomer by the method's own rule.
 
         Clusters that no client of the run is in are left out. Raises `UsageError` where the
         newcomers' examples are not of the run's kind.
         """
-        made_for, experiment = self.made_for[0], self.experiment
+        made_for, experiment = self.made_for[0], self._runnable
         # Newcomers are alike: what does not fit in the first, fits in none.
         first, shape = f"client {newcomers.names[0]}", newcomers.input_shape
         expected = f"{made_for.input_shape}, the run's"
         check(shape == made_for.input_shape, f"{first}: shape of an input", shape, expected)
         kinds = ("whole numbers, as class labels are", "floating-point numbers")
-        found, wanted = (kinds[n is None] for n in (newcomers.num_classes, made_for.num_classes))
-        check(found == wanted, f"{first}: y", found, f"{wanted}, as in the run")
+        given, wanted = (kinds[n is None] for n in (newcomers.num_classes, made_for.num_classes))
+        check(given == wanted, f"{first}: y", given, f"{wanted}, as in the run")
         too_many = (newcomers.num_classes or 0) > (made_for.num_classes or 0)
         expected = f"at most {made_for.num_outputs}, as in the run"
         check(not too_many, "number of classes", newcomers.num_classes, expected)
-        run: Run = Run(experiment.algorithm, newcomers, self.net, experiment.seed)
+        run: Run = Run(experiment.algorithm, newcomers, self.net, seed=experiment.seed)
         assigned = run.assign(self.state)
         labels = torch.tensor([entry.label for entry in self.made_for])
         names = tuple(newcomers.names[client] for client in assigned.clients.tolist())
         return Assignment(names, assigned.scores[:, labels], assigned.meaning)
 
 
-@dataclass(frozen=True)
-class Assignment:
-    """Newcomers, and how well they fit each cluster of a run: the lowest score wins."""
-
-    clients: tuple[str, ...]
-    scores: Tensor  # (N, K) a column a cluster, in the order of `clusters.csv`
-    meaning: str  # what a score is
-
-    def __repr__(self) -> str:
-        found = [f"{name}: {cluster}" for name, cluster in self.clusters.items()]
-        return f"Assignment: {counted(len(found), 'newcomer')}, their clusters: {few(found)}"
-
-    def _repr_html_(self) -> str:
-        best = self.scores.min(1).values.tolist()
-        pairs = zip(self.clusters.items(), best, strict=True)
-        rows = [(name, str(cluster), f"{score:.4g}") for (name, cluster), score in pairs]
-        return cut(("client", "cluster", self.meaning), rows, repr(self), "clients")._repr_html_()
-
-    @property
-    def clusters(self) -> dict[str, int]:
-        """The cluster of each client, by name."""
-        return dict(zip(self.clients, self.scores.argmin(1).tolist(), strict=True))
+def _clients_so_far(folder: RunFolder) -> list[Client]:
+    """The clusters after the last checkpoint, of clients whose names are not known yet."""
+    try:
+        labels = checkpoint.labels(folder.file("checkpoint.safetensors")).numpy()
+    except UsageError:
+        return []
+    clusters = in_order_of_appearance(labels)
+    return [Client(str(number), number, int(k)) for number, k in enumerate(clusters)]

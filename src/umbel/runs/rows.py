@@ -6,11 +6,18 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, printable
+
+FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
+"""What a spreadsheet takes for the beginning of something to compute, or looks behind."""
+
+ACTING = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""What terminals act on, and JSON may yet hold as it is."""
 
 Value = Any
 """What JSON knows: text, a number, true or false, None where nothing is known, or a list."""
@@ -26,9 +33,9 @@ class Table:
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Value]], columns: Iterable[str] = ()) -> Table:
         """A table of rows that may lack columns: these first, and then what the rows have."""
-        found = list(rows)
-        names = tuple(dict.fromkeys([*columns, *(name for row in found for name in row)]))
-        whole = ({name: _plain(row.get(name)) for name in names} for row in found)
+        rows = list(rows)
+        names = tuple(dict.fromkeys([*columns, *(name for row in rows for name in row)]))
+        whole = ({name: _plain(row.get(name)) for name in names} for row in rows)
         return cls(names, tuple(whole))
 
     def __len__(self) -> int:
@@ -53,7 +60,8 @@ class Table:
 
     def to_json(self) -> str:
         """A list of objects, one a row."""
-        return json.dumps(list(self.rows), indent=1, allow_nan=False, ensure_ascii=False)
+        text = json.dumps(list(self.rows), indent=1, allow_nan=False, ensure_ascii=False)
+        return ACTING.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
     def to_csv(self) -> str:
         """A line of names and a line a row; nothing between two commas is a value not known."""
@@ -70,5 +78,17 @@ def _plain(value: Value) -> Value:
 
 
 def _cell(value: Value) -> Value:
-    """Lists, tables and truth values as JSON writes them."""
+    """Lists, tables and truth values as JSON writes them, and a text as no formula."""
+    if isinstance(value, str):
+        return no_formula(printable(value, "\n"))
     return json.dumps(value) if isinstance(value, (list, tuple, dict, bool)) else value
+
+
+def no_formula(text: str) -> str:
+    """A text for a cell of CSV, which no spreadsheet takes for a formula: a quote comes first."""
+    return f"'{text}" if text.lstrip("'")[:1] in FORMULAS else text
+
+
+def formula_again(cell: str) -> str:
+    """The inverse of `no_formula`."""
+    return cell[1:] if cell[:1] == "'" and cell.lstrip("'")[:1] in FORMULAS else cell

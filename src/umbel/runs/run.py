@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from time import perf_counter
@@ -27,6 +27,7 @@ from umbel.flow import Engine, drive
 from umbel.notebooks import named
 from umbel.runs.budget import Budget, Until
 from umbel.runs.counted import Counted
+from umbel.runs.evidence import sample
 from umbel.runs.records import Record, make_record
 from umbel.runs.scores import ClientScores, score
 from umbel.seeds import Stream, generator, seed_of
@@ -40,23 +41,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Run(Settings):
-    """One method on one federation under one seed: `for state, record in run.rounds(60)`."""
+    """One method on one federation under one seed; iterate over its rounds, or save it in a folder.
 
-    algorithm: Algorithm[Any]
-    federation: Federation
-    net: Net
-    seed: int = 0
-    participation: float = 1.0  # share of the clients asked in each round
-    evaluate_every: int = 1  # rounds; the last round is always evaluated
+    >>> import torch
+    >>> federation = umbel.scenario("rotated-digits", clients=8)
+    >>> net = umbel.Net(lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)))
+    >>> run = umbel.Run(umbel.FedAvg(), federation, net, participation=0.5)
+    >>> [record.round for state, record in run.rounds(3)]
+    [0, 1, 2]
+
+    Two runs with the same fields give the same records bit for bit on one machine, but for times.
+    Values out of range, and settings that can't work together, raise `UsageError`.
+    """
+
+    algorithm: Algorithm[Any]  #: the method
+    federation: Federation  #: the clients and their examples
+    net: Net  #: the network that is trained
+    _: KW_ONLY
+    seed: int = 0  #: of everything random
+    participation: float = 1.0  #: share of the clients asked in each round, in (0, 1]
+    evaluate_every: int = 1  #: rounds between evaluations; the last round is always evaluated
+    #: where clients work: settings, or an engine
     engine: EngineSettings | Engine = field(default_factory=EngineSettings)
-    limits: Limits = field(default_factory=Limits)
-    faults: Faults = field(default_factory=Faults)
-    privacy: Privacy = field(default_factory=Privacy)  # of clients in this process
+    limits: Limits = field(default_factory=Limits)  #: what the server accepts
+    faults: Faults = field(default_factory=Faults)  #: faults to simulate
+    #: clipping and noise of the clients in this process
+    privacy: Privacy = field(default_factory=Privacy)
 
     def __post_init__(self) -> None:
-        check(self.seed >= 0, "seed", self.seed, "0 or more")
-        check(0 < self.participation <= 1, "participation", self.participation, "in (0, 1]")
-        check(self.evaluate_every >= 1, "evaluate_every", self.evaluate_every, "1 or more")
+        check_settings(self.seed, self.participation, self.evaluate_every)
         expected = "a Net; write Net(lambda: MyModule(...))"
         check(isinstance(self.net, Net), "net", self.net, expected)
         # How many clients there are is checked before the first round: a run may be of newcomers.
@@ -90,7 +103,7 @@ class Run(Settings):
         return max(1, round(self.participation * self.federation.num_clients))
 
     def start(self, num_rounds: int) -> State:
-        """The state before the first round."""
+        """Return the state before the first round of this many."""
         whole = isinstance(num_rounds, int) and not isinstance(num_rounds, bool)
         check(whole and num_rounds >= 1, "rounds", num_rounds, "a whole number, 1 or more")
         return first_state(
@@ -111,7 +124,7 @@ class Run(Settings):
         *,
         folder: Path | str | None = None,
     ) -> Iterator[tuple[State, Record]]:
-        """The state after each round and what was measured in it.
+        """Do the rounds one by one: yields the state after each, and what was measured in it.
 
         To go on where a run stopped, give its last state and the number of the round to come. With
         a `folder`, every round is on disk before it is yielded, and those that are there already
@@ -119,6 +132,7 @@ class Run(Settings):
         `UsageError` where the folder holds another run or can't hold this one.
         """
         if folder is None:
+            state = self.start(num_rounds) if state is None else state
             scored = self.scored_rounds(num_rounds, state, first)
             return Counted(((after, record) for after, record, _ in scored), num_rounds - first)
         from umbel.runs.saving import rounds_in
@@ -135,7 +149,7 @@ class Run(Settings):
         max_time: float | str | None = None,
         checkpoint_every: int = 1,
     ) -> Result:
-        """Do all rounds in a folder, or those that are left there, and return what they came to.
+        """Do all rounds in a folder, or those that are left there, and return the finished run.
 
         It stops earlier where a goal is reached, such as `until="accuracy=0.9"`, or the time is
         up, as after `max_time="10m"`. Killed, it goes on by the same call. Raises `UsageError`
@@ -146,18 +160,12 @@ class Run(Settings):
         return save(self, folder, rounds, Budget.of(until, max_time), checkpoint_every)
 
     def scored_rounds(
-        self, num_rounds: int, state: State | None = None, first: int = 0
-    ) -> Iterator[tuple[State, Record, ClientScores | None]]:
-        """As `rounds`, with the scores of every client where the round was evaluated."""
-        state = self.start(num_rounds) if state is None else state
-        return self._scored(num_rounds, state, first)
-
-    def _scored(
         self, num_rounds: int, state: State, first: int
     ) -> Iterator[tuple[State, Record, ClientScores | None]]:
+        """Do as `Run.rounds`, with the scores of every client where the round was evaluated."""
         meter = Metered(Faulty(self.clients, self.faults) if self.faults.any else self.clients)
         diverging = None if self.faults.any else partial(advice, self.federation)
-        guard = Guarded(meter, self.limits, diverging)
+        guard, judge = Guarded(meter, self.limits, diverging), Guarded(self.clients, self.limits)
         for number in range(first, num_rounds):
             began = perf_counter()
             context = self.context(number, num_rounds)
@@ -167,49 +175,64 @@ class Run(Settings):
                 raise type(error)(f"round {number}: {error}") from None
             seconds = perf_counter() - began
             due = (number + 1) % self.evaluate_every == 0 or number + 1 == num_rounds
-            scores = self.scores(state, context) if due else None
+            scores = drive(score(self.algorithm, state, context), judge) if due else None
+            missing, refused, bounded = guard.take()
+            _, unusable, _ = judge.take()
+            refused |= {client: f"evaluation: {why}" for client, why in unusable.items()}
             record = make_record(
                 number,
-                scores,
                 state.labels.numpy() if scores is None else scores.clusters,
                 self.federation.groups,
-                meter.take(),
-                guard.take(),
-                seconds,
-                self.algorithm.measure(state),
-                len(state.models),
+                scores,
+                traffic=meter.take(),
+                missing=missing,
+                refused=refused,
+                bounded=bounded,
+                seconds=seconds,
+                measures=self.algorithm.measure(state),
+                num_models=len(state.models),
             )
             yield state, record, scores
 
     def assign(self, state: State) -> Assigned:
-        """How well these clients fit each cluster of a state they had no part in.
+        """Find how well these clients fit each cluster of a state that they had no part in.
 
         The run's federation is one of newcomers: `replace(run, federation=newcomers)`. An engine
         object of your own must hold the newcomers, too.
         """
         everyone = self.context(0, 1).everyone
-        assigned: Assigned = drive(self.algorithm.assign(state, everyone), self.clients)
+        guard = Guarded(self.clients, self.limits)
+        assigned: Assigned = drive(self.algorithm.assign(state, everyone), guard)
         return assigned
 
     def scores(self, state: State, context: Context) -> ClientScores:
-        """How each client is served by this state. Costs no metered traffic."""
-        return drive(score(self.algorithm, state, context), self.clients)
+        """Evaluate how each client is served by this state. It costs no metered traffic."""
+        judge = Guarded(self.clients, self.limits)
+        return drive(score(self.algorithm, state, context), judge)
 
     def context(self, number: int, num_rounds: int) -> Context:
-        """What this round may know, its cohort among it."""
+        """Return what this round may know, its cohort among it."""
         size = self.federation.num_clients
         rng = generator(self.seed, Stream.COHORT, number)
         cohort = torch.from_numpy(np.sort(rng.choice(size, self.cohort_size, replace=False)))
         return Context(
-            number,
-            num_rounds,
-            cohort,
-            size,
-            self.seed,
-            self.net.layout,
-            self.federation.input_shape,
-            self.federation.num_outputs,
+            round=number,
+            num_rounds=num_rounds,
+            cohort=cohort,
+            num_clients=size,
+            seed=self.seed,
+            layout=self.net.layout,
+            input_shape=self.federation.input_shape,
+            num_outputs=self.federation.num_outputs,
+            sample=sample,
         )
+
+
+def check_settings(seed: int, participation: float, evaluate_every: int) -> None:
+    """Raise `UsageError` for what neither a run nor an experiment can have."""
+    check(seed >= 0, "seed", seed, "0 or more")
+    check(0 < participation <= 1, "participation", participation, "in (0, 1]")
+    check(evaluate_every >= 1, "evaluate_every", evaluate_every, "1 or more")
 
 
 def first_state(
@@ -223,13 +246,13 @@ def first_state(
 ) -> State:
     """The state of a method before the first round."""
     setup = Setup(
-        num_clients,
-        num_rounds,
-        participation,
-        net.layout,
-        lambda number: net.new(seed_of(seed, Stream.MODEL, number)),
-        seed_of(seed, Stream.SETUP),
-        None if groups is None else torch.from_numpy(groups),
+        num_clients=num_clients,
+        num_rounds=num_rounds,
+        participation=participation,
+        layout=net.layout,
+        new_model=lambda number: net.new(seed_of(seed, Stream.MODEL, number)),
+        seed=seed_of(seed, Stream.SETUP),
+        groups=None if groups is None else torch.from_numpy(groups),
     )
     state: State = algorithm.init(setup)
     return state

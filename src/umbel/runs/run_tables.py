@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from umbel.checks import check
 from umbel.notebooks import cut
-from umbel.runs.client_rows import COLUMNS
+from umbel.runs.client_rows import COLUMNS, Client
 from umbel.runs.config import plain
 from umbel.runs.flat import flat, measures_of
 from umbel.runs.folder import RunFolder
-from umbel.runs.outcomes import MEGABYTE
 from umbel.runs.records import Record
+from umbel.runs.result import Result
 from umbel.runs.rows import Table, Value
-from umbel.words import counted
+from umbel.summary import counted
 
 OF_A_RUN = ("folder", "name", "algorithm", "seed")
 """What says which run a row is about."""
@@ -36,11 +36,15 @@ COSTS = ("megabytes_down", "megabytes_up", "seconds")
 
 @dataclass(frozen=True)
 class Results:
-    """The runs in a folder, finished or not, as tables; `len`, rows and columns are of the runs."""
+    """The runs of a folder, finished or not, as tables of runs, rounds and clients.
 
-    runs: Table  # a row a run: which it is, its last round, its cost, and settings that differ
-    rounds: Table  # a row a round of a run
-    clients: Table  # a row a client of a finished run
+    `results` gives one. `len`, iteration, rows and columns are of the table of runs.
+    """
+
+    #: a row for each run: which it is, its last round, its cost, and settings that differ
+    runs: Table
+    rounds: Table  #: a row for each round of a run
+    clients: Table  #: a row for each client of a finished run
 
     def __repr__(self) -> str:
         sizes = [counted(len(table), of) for table, of in zip(vars(self).values(), OF, strict=True)]
@@ -76,10 +80,18 @@ class Results:
 
 
 def results(folder: Path | str) -> Results:
-    """The results of one run, or of all runs in a folder or in the comparisons in it.
+    """Read the results of one run, or of all runs in a folder or in the comparisons in it.
 
-    `umbel.results("runs/rotated-digits").column("accuracy")`. Raises `UsageError` where there is no
-    run.
+    >>> import torch
+    >>> federation = umbel.scenario("rotated-digits", clients=4)
+    >>> net = umbel.Net(lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)))
+    >>> for seed in range(2):
+    ...     run = umbel.Run(umbel.FedAvg(), federation, net, seed=seed)
+    ...     result = run.save(f"runs/fedavg-seed{seed}", rounds=2)
+    >>> umbel.results("runs").column("seed")
+    [0, 1]
+
+    Raises `UsageError` where there is no run.
     """
     return results_of(run_folders(Path(folder)))
 
@@ -90,7 +102,7 @@ def run_folders(folder: Path) -> list[RunFolder]:
         return [RunFolder(folder)]
     files = [*folder.glob("*/experiment.toml"), *folder.glob("*/*/experiment.toml")]
     check(bool(files), "folder", str(folder), "the folder of a run, or one with such folders in it")
-    return sorted((RunFolder(file.parent) for file in files), key=lambda found: found.path)
+    return sorted((RunFolder(file.parent) for file in files), key=lambda folder: folder.path)
 
 
 def results_of(folders: Sequence[RunFolder]) -> Results:
@@ -98,11 +110,11 @@ def results_of(folders: Sequence[RunFolder]) -> Results:
     differing = _differing([folder.experiment for folder in folders])
     runs, rounds, clients = [], [], []
     for folder, settings in zip(folders, differing, strict=True):
-        which, records = _which(folder), folder.records()
-        runs.append({**which, **_summary(folder, records), **settings})
-        rounds += [{**which, **_measured(record)} for record in records]
-        if folder.finished:
-            clients += [{**which, **_client(row)} for row in folder.clients()]
+        run, which = Result(folder), _which(folder)
+        runs.append({**which, **_summary(run), **settings})
+        rounds += [{**which, **_measured(record)} for record in run.records]
+        if run.finished:
+            clients += [{**which, **_client(client)} for client in run.clients]
     first = (*OF_A_RUN, "finished", "rounds", "rounds_planned", *RESULTS, *COSTS)
     return Results(
         Table.of(runs, first),
@@ -118,23 +130,18 @@ def _which(folder: RunFolder) -> dict[str, Value]:
     return dict(zip(OF_A_RUN, values, strict=True))
 
 
-def _summary(folder: RunFolder, records: Sequence[Record]) -> dict[str, Value]:
-    last = records[-1] if records else None
-    size = folder.num_clients if folder.finished or _has_checkpoint(folder) else None
-    down, up = sum(r.bytes_down for r in records), sum(r.bytes_up for r in records)
+def _summary(run: Result) -> dict[str, Value]:
+    last = run.records[-1] if run.records else None
+    sized = run.finished or run.folder.file("checkpoint.safetensors").is_file()
     return {
-        "finished": folder.finished,
-        "rounds": len(records),
-        "rounds_planned": folder.experiment.rounds,
+        "finished": run.finished,
+        "rounds": len(run.records),
+        "rounds_planned": run.experiment.rounds,
         **{name: getattr(last, name, None) for name in RESULTS},
-        "megabytes_down": down / size / MEGABYTE if size else None,
-        "megabytes_up": up / size / MEGABYTE if size else None,
-        "seconds": sum(r.seconds for r in records),
+        "megabytes_down": run.megabytes_down if sized else None,
+        "megabytes_up": run.megabytes_up if sized else None,
+        "seconds": run.seconds,
     }
-
-
-def _has_checkpoint(folder: RunFolder) -> bool:
-    return folder.file("checkpoint.safetensors").is_file()
 
 
 def _measured(record: Record) -> dict[str, Value]:
@@ -148,12 +155,11 @@ def _counts(record: Record, name: str) -> bool:
     return name in ("missing", "refused") or isinstance(getattr(record, name, None), int)
 
 
-def _client(row: Mapping[str, str]) -> dict[str, Value]:
-    """A row of `clusters.csv` with numbers where they belong."""
-    whole = {name: int(row[name]) for name in ("cluster", "examples")}
-    group = int(row["group"]) if row["group"].isdecimal() else row["group"] or None
-    real = {name: float(row[name]) if row[name] else None for name in ("accuracy", "loss")}
-    return {"client": row["client"], "group": group, **whole, **real}
+def _client(client: Client) -> dict[str, Value]:
+    """A client, with a group that is a number as such."""
+    group = int(client.group) if client.group.isdecimal() else client.group or None
+    known = {"client": client.name, **vars(client), "group": group}
+    return {name: known[name] for name in COLUMNS}
 
 
 def _differing(experiments: Sequence[Any]) -> list[dict[str, Value]]:

@@ -61,12 +61,21 @@ def resume(
     max_time: float | str | None = None,
     data_dir: Path | str | None = None,
 ) -> Result:
-    """Go on with a run that was stopped, to the same end as if it had not been.
+    """Go on with a run that was stopped, to the same end as if it had not been stopped.
+
+    >>> import torch
+    >>> federation = umbel.scenario("rotated-digits", clients=4)
+    >>> net = umbel.Net(lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)))
+    >>> run = umbel.Run(umbel.FedAvg(), federation, net)
+    >>> for state, record in run.rounds(4, folder="runs/mine"):
+    ...     break  # or the power fails
+    >>> len(umbel.resume("runs/mine", run).records)
+    4
 
     A run that was made in Python needs the same `run` again: its data and module are compared by
-    their digests. `rounds`, a number or such as "+20", sets how many there are altogether, and
-    with `until` and `max_time` opens a finished run again. Raises `UsageError` where the run is
-    another one, saying what differs.
+    their digests. `rounds`, a number such as 80 or an addition such as "+20", sets how many there
+    are altogether, and with `until` and `max_time` opens a finished run again. Raises `UsageError`
+    where the run is another one, saying what differs.
     """
     there = RunFolder.open(folder)
     going = reopened(there, run, data_dir)
@@ -79,7 +88,7 @@ def resume(
 def finish(
     folder: Path | str, run: Run | None = None, *, data_dir: Path | str | None = None
 ) -> Result:
-    """End a run with the rounds that are done: write its models and clusters.
+    """End a run with the rounds that are done: write its models and clusters, and return it.
 
     A run that was made in Python needs the same `run` again. Raises `UsageError` where that is
     another one, or no round is done.
@@ -134,9 +143,10 @@ def replan(
 
 
 def _total(rounds: int | str, done: int) -> int:
-    """How many rounds altogether "+20" or 80 are, after so many."""
+    """Return the total number of rounds that "+20" or 80 means, given those done."""
     text = str(rounds).strip()
-    check(text.removeprefix("+").isdecimal(), "rounds", rounds, "a number such as 80 or +20")
+    fine = text.removeprefix("+").isdecimal() and len(text) < 19
+    check(fine, "rounds", rounds, "a number such as 80 or +20")
     return int(text) + (done if text.startswith("+") else 0)
 
 
@@ -144,9 +154,9 @@ def _check_same(folder: RunFolder, run: Run) -> None:
     """Raise `UsageError` unless the folder holds this very run."""
     there = folder.experiment
     here = described(run, there.name, there.rounds, there.checkpoint_every)
-    found = list(differences(there, here))
-    if found:
-        raise UsageError(f"{folder.path}: holds another run: {'; '.join(found[:3])}")
+    others = list(differences(there, here))
+    if others:
+        raise UsageError(f"{folder.path}: holds another run: {'; '.join(others[:3])}")
 
 
 def _result(folder: RunFolder, run: Run) -> Result:

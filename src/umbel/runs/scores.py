@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from umbel.algorithms.base import Algorithm, S, Served
-from umbel.flow import Flow, Rows
-from umbel.server.ask import Context, evaluate, evaluate_mixture
+from umbel.client.work import Evaluation, MixtureEvaluation
+from umbel.flow import Flow, Request, Rows
+from umbel.server.ask import Context
 from umbel.summary import in_short
 
 
@@ -36,7 +37,7 @@ def normalised_mutual_information(groups: NDArray[np.int64], labels: NDArray[np.
     return float(normalized_mutual_info_score(groups, labels))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ClientScores:
     """What each client gets: its cluster, and how that model does on its test examples."""
 
@@ -53,22 +54,38 @@ class ClientScores:
 
 def score(algorithm: Algorithm[S], state: S, ctx: Context) -> Flow[ClientScores]:
     """Evaluate what every client is served, on its own test examples."""
-    served = yield from algorithm.serve(state, ctx.everyone)
-    if served.weights is None:
-        found = yield from evaluate(served.models, ctx.everyone)
-    else:
-        weights = Rows(served.weights, torch.arange(len(served.weights)))
-        found = yield from evaluate_mixture(served.models.table, weights, ctx.everyone)
-    order = found.clients.numpy()
+    # An evaluation can do without anybody's answer.
+    everyone = replace(ctx.everyone, optional=True)
+    served = yield from algorithm.serve(state, everyone)
+    replies = yield _evaluation(served, everyone)
+    test_examples = replies.columns["num_examples"]
+    order = replies.clients.numpy()
     size = ctx.num_clients
     loss, accuracy = np.full(size, np.nan), np.full(size, np.nan)
     num_examples = np.zeros(size, dtype=np.int64)
-    loss[order], accuracy[order] = found.loss.numpy(), found.accuracy.numpy()
-    num_examples[order] = found.num_examples.numpy()
+    loss[order] = (replies.columns["loss"] / test_examples).numpy()
+    accuracy[order] = (replies.columns["right"] / test_examples).numpy()
+    num_examples[order] = test_examples.numpy()
     clusters = in_order_of_appearance(served.labels.numpy())
     models = served.adapted_from or served.models
     labels = served.labels.numpy()
-    return ClientScores(clusters, models, loss, accuracy, num_examples, labels, served)
+    return ClientScores(
+        clusters=clusters,
+        models=models,
+        loss=loss,
+        accuracy=accuracy,
+        num_examples=num_examples,
+        labels=labels,
+        served=served,
+    )
+
+
+def _evaluation(served: Served, ctx: Context) -> Request:
+    """Ask for the test loss and accuracy of what clients are served: methods can't."""
+    if served.weights is None:
+        return ctx.request(Evaluation(), theta=served.models)
+    weights = Rows(served.weights, torch.arange(len(served.weights)))
+    return ctx.request(MixtureEvaluation(), {"models": served.models.table}, weights=weights)
 
 
 def in_order_of_appearance(labels: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,9 @@ CLOSING = {"[": "]", "{": "}"}
 
 LONGEST = 150
 """Characters of a name, as that of a folder has room for 255 bytes."""
+
+MOST = 1_000
+"""Experiments that one file and several values may make."""
 
 NAMED = re.compile(r",(?=[A-Za-z_][\w.]*=)")
 """What stands before each setting in the name of a variant."""
@@ -61,8 +65,10 @@ def sweep(file: Path, settings: Sequence[str]) -> Sweep:
     experiment says the values: `flacc-digits,algorithm.n_merge=1`. Raises `UsageError` as `read`.
     """
     choices = [values_of(setting) for setting in settings]
+    count = prod(map(len, choices))
+    check(count <= MOST, "--set", f"{count:,} combinations of values", f"{MOST:,} at most")
     several = {_path(values[0]) for values in choices if len(values) > 1}
-    found: dict[str, Experiment] = {}
+    experiments: dict[str, Experiment] = {}
     used: set[str] = set()
     for combination in product(*choices):
         applied: list[str] = []
@@ -73,8 +79,8 @@ def sweep(file: Path, settings: Sequence[str]) -> Sweep:
         used.update(paths)
         experiment = read(file, applied)
         name = _named(experiment, paths)
-        found.setdefault(name, replace(experiment, name=name))
-    return Sweep(tuple(found.values()), tuple(sorted(several - used)))
+        experiments.setdefault(name, replace(experiment, name=name))
+    return Sweep(tuple(experiments.values()), tuple(sorted(several - used)))
 
 
 def parts_of(name: str) -> tuple[str, dict[str, str]]:

@@ -1,1 +1,1 @@
-"""What methods are made of: asking clients, averaging what they answer, clustering them."""
+"""Parts of methods: asking clients, averaging their answers, clustering them."""

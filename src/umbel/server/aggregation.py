@@ -14,16 +14,28 @@ from umbel.settings import Settings
 
 
 def cluster_mean(rows: Tensor, labels: Tensor, weights: Tensor, num_clusters: int) -> Tensor:
-    """Weighted mean of rows (N, P) within each cluster: (K, P), 0 where nobody is."""
+    """Weighted mean of rows (N, P) within each cluster: (K, P), 0 where nobody is.
+
+    >>> import torch
+    >>> from umbel.method import cluster_mean
+    >>> cluster_mean(torch.tensor([[4.0], [0.0]]), torch.tensor([0, 0]), torch.tensor([1, 3]), 2)
+    tensor([[1.],
+            [0.]])
+    """
     return cluster_sums(rows, labels, weights, num_clusters).means()
 
 
 @dataclass(frozen=True)
 class Averaging(Settings):
-    """How updates become steps; an option of every method."""
+    """How updates become steps of models: an option of every method that averages.
 
-    weights: Literal["examples", "equal"] = "examples"  # a client's weight in an average
-    shared: tuple[str, ...] = ()  # parameters averaged over all clients: patterns of their names
+    >>> umbel.FedAvg(averaging=umbel.Averaging("equal", shared=("trunk.*",))).averaging.weights
+    'equal'
+    """
+
+    weights: Literal["examples", "equal"] = "examples"  #: what a client weighs in an average
+    #: patterns of the names of parameters that are averaged over all clients
+    shared: tuple[str, ...] = ()
 
     def step(
         self,
@@ -42,12 +54,12 @@ class Averaging(Settings):
         return self.step_of(cluster_sums(update, labels, weights, num_clusters), layout)
 
     def reduction(self, num_clusters: int, labels: Tensor | None = None) -> Reduction:
-        """What `step_of` needs of updates: labels (M,) of all clients, or None if they choose."""
+        """Say what `step_of` needs; labels (M,) of all clients, or None if they choose."""
         weights = "num_examples" if self.weights == "examples" else None
         return Reduction(num_clusters, labels, weights)
 
     def step_of(self, sums: Sums, layout: Layout) -> Tensor:
-        """As `step`, of updates that are summed already."""
+        """Return the step (K, P) from updates that are summed already."""
         means = sums.means()
         if not self.shared:
             return means

@@ -29,15 +29,18 @@ REFERENCES = 20
 
 @dataclass(frozen=True)
 class ClusterCount:
-    """A verdict and three other estimates, and what they rest on."""
+    """How many clusters there seem to be: a verdict, three other estimates, and what they rest on.
 
-    singular_values: NDArray[np.float64]  # in falling order, LARGEST + 1 at most
-    rank: int  # s: how many come before the largest gap
-    inertia: NDArray[np.float64]  # of k-means with k = 1, 2, ... clusters, in s dimensions
-    elbow: int  # the k at which the inertia bends most
-    gap_statistic: int  # the k by the gap statistic of Tibshirani et al. 2001
-    clusters: int  # the verdict; 1: the clients do not seem to form groups
-    chance: float  # how often clients without groups would look as grouped as these
+    The other estimates are those of Kim et al. 2024, Appendix G.
+    """
+
+    singular_values: NDArray[np.float64]  #: those of the vectors, in falling order, 21 at most
+    rank: int  #: how many come before the largest gap: s
+    inertia: NDArray[np.float64]  #: of k-means with k = 1, 2, ... clusters, in s dimensions
+    elbow: int  #: the k at which the inertia bends most
+    gap_statistic: int  #: the k by the gap statistic of Tibshirani et al. 2001
+    clusters: int  #: the verdict; 1: clients do not seem to form groups
+    chance: float  #: share of federations without groups that look as grouped as these
 
     @property
     def agreeing(self) -> tuple[str, ...]:
@@ -89,7 +92,15 @@ class ClusterCount:
 def count_clusters(profile: Tensor, seed: int = 0) -> ClusterCount:
     """Estimate how many clusters the clients with these vectors (M, D) form.
 
-    Raises `ValueError` for fewer than three clients.
+    >>> import torch
+    >>> middles = torch.tensor([[4.0, 0.0], [0.0, 4.0]]).repeat_interleave(10, 0)
+    >>> noise = torch.randn(20, 2, generator=torch.Generator().manual_seed(0))
+    >>> umbel.count_clusters(middles + 0.3 * noise).clusters
+    2
+
+    Of a finished run they are `umbel.load(folder).profile`. The verdict is a test against clients
+    without groups, as in SigClust (Liu et al. 2008). Raises `ValueError` for fewer than three
+    clients.
     """
     size = len(profile)
     check(size >= 3, "clients", size, "3 or more, to count clusters among them")
@@ -104,7 +115,7 @@ def count_clusters(profile: Tensor, seed: int = 0) -> ClusterCount:
 
 
 def singular_values(profile: Tensor, seed: int = 0) -> NDArray[np.float64]:
-    """Those of the clients' vectors (M, D), in falling order, LARGEST + 1 at most."""
+    """Return the largest singular values of clients' vectors (M, D), in falling order."""
     return _lengths(leading_projection(profile, LARGEST + 1, seed).numpy())
 
 
@@ -115,7 +126,7 @@ def largest_gap(values: NDArray[np.float64]) -> int:
 
 
 def _lengths(projected: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of the columns, which are the singular values."""
+    """Return the lengths of the columns, which are the singular values."""
     lengths: NDArray[np.float64] = np.linalg.norm(projected, axis=0)
     return lengths
 

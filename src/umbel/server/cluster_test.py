@@ -28,7 +28,7 @@ AXES = (1, 2, 3, 4, 5, 6, 8, 10)
 """Numbers of leading axes along which groups are looked for, beside all axes."""
 
 MOST_CLIENTS = 200
-"""Of more clients, a random sample of so many is judged."""
+"""Largest number of clients judged; more are sampled at random."""
 
 TINY = 1e-6
 """Share of the sum of squares that is taken for rounding: equal vectors are no better than that."""
@@ -51,11 +51,11 @@ def judge(profile: Tensor, largest: int, seed: int) -> tuple[int, float]:
     deviation = rows.std(0, ddof=1)
     largest = min(largest, max(2, len(rows) // 2))
     axes = sorted({min(number, rows.shape[1]) for number in (*AXES, rows.shape[1])})
-    found = _curves(rows, largest, axes)
+    curve = _curves(rows, largest, axes)
     drawn = [_principal(rng.standard_normal(rows.shape) * deviation) for _ in range(REFERENCES)]
     without = np.stack([_curves(reference, largest, axes) for reference in drawn])
     mean, spread = without.mean(0), without.std(0) + 1e-9
-    most = (mean - found) / spread
+    most = (mean - curve) / spread
     highest = ((mean - without) / spread).max((1, 2))
     chance = float((1 + (highest >= most.max()).sum()) / (1 + REFERENCES))
     if chance >= LEVEL:
@@ -75,7 +75,7 @@ def _principal(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _curves(rows: NDArray[np.float64], largest: int, axes: Sequence[int]) -> NDArray[np.float64]:
-    """For each number of axes the log of the share that is left within 2, 3, ... clusters."""
+    """Return, for each number of axes, the log of the share left within 2, 3, ... clusters."""
     from scipy.cluster.hierarchy import linkage
 
     tiny = TINY * np.square(rows).sum()

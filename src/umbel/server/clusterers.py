@@ -17,23 +17,23 @@ from umbel.settings import Settings
 Noise = Literal["join", "apart"]
 
 UNTOLD = 2
-"""The number of medoids where nobody says one."""
+"""The number of medoids unless it is given."""
 
 
 @dataclass(frozen=True)
 class Clusterer(Settings, ABC):
-    """Distances (N, N) -> labels (N,), 0 to K-1."""
+    """A way to cluster clients by their distances: called with (N, N), it gives labels (N,)."""
 
     @abstractmethod
     def __call__(self, distance: Tensor, seed: int) -> Tensor:
-        """Cluster."""
+        """Cluster by distances (N, N): labels (N,) in 0 to K-1."""
 
 
 @dataclass(frozen=True)
 class KMedoids(Clusterer):
-    """k-medoids: FasterPAM, the best of ten starts."""
+    """Clustering around medoids: FasterPAM, the best of ten starts."""
 
-    num_clusters: int | None = None  # default: 2
+    num_clusters: int | None = None  #: K; None: 2, or what the method says
 
     def __post_init__(self) -> None:
         number = self.num_clusters
@@ -45,11 +45,11 @@ class KMedoids(Clusterer):
 
 @dataclass(frozen=True)
 class Agglomerative(Clusterer):
-    """Bottom-up merging, cut at a number of clusters or at a distance: give one of the two."""
+    """Hierarchical clustering from the bottom up, cut at a number of clusters or at a distance."""
 
-    linkage: Literal["complete", "average", "single"] = "average"
-    num_clusters: int | None = None
-    threshold: float | None = None
+    linkage: Literal["complete", "average", "single"] = "average"  #: distance between clusters
+    num_clusters: int | None = None  #: K; give either this or `threshold`
+    threshold: float | None = None  #: distance at which clusters are kept apart
 
     def __post_init__(self) -> None:
         if self.num_clusters is not None or self.threshold is not None:
@@ -61,11 +61,11 @@ class Agglomerative(Clusterer):
 
 @dataclass(frozen=True)
 class DBSCAN(Clusterer):
-    """Density-based: clients with enough others within `eps` (Ester et al. 1996)."""
+    """Clustering by density: clients with enough others within `eps` (Ester et al. 1996)."""
 
-    eps: float = 0.5
-    min_samples: int = 2
-    noise: Noise = "join"  # clients in no cluster: to the nearest cluster, or each by itself
+    eps: float = 0.5  #: distance of neighbours
+    min_samples: int = 2  #: neighbours of a dense place, itself included
+    noise: Noise = "join"  #: clients in no cluster: to the nearest cluster, or each by itself
 
     def __post_init__(self) -> None:
         check(self.eps > 0, "eps", self.eps, "more than 0")
@@ -77,16 +77,16 @@ class DBSCAN(Clusterer):
         method = sklearn.cluster.DBSCAN(
             eps=self.eps, min_samples=self.min_samples, metric="precomputed"
         )
-        found = method.fit(distance.double().numpy())
-        return settled(torch.from_numpy(found.labels_).long(), distance, self.noise)
+        fitted = method.fit(distance.double().numpy())
+        return settled(torch.from_numpy(fitted.labels_).long(), distance, self.noise)
 
 
 @dataclass(frozen=True)
 class HDBSCAN(Clusterer):
-    """Density-based, over all scales (Campello et al. 2013)."""
+    """Clustering by density, over all scales (Campello et al. 2013)."""
 
-    min_cluster_size: int = 2
-    noise: Noise = "join"  # clients in no cluster: to the nearest cluster, or each by itself
+    min_cluster_size: int = 2  #: smallest cluster
+    noise: Noise = "join"  #: clients in no cluster: to the nearest cluster, or each by itself
 
     def __post_init__(self) -> None:
         check(self.min_cluster_size >= 2, "min_cluster_size", self.min_cluster_size, "2 or more")
@@ -101,8 +101,8 @@ class HDBSCAN(Clusterer):
             metric="precomputed",
             copy=True,
         )
-        found = method.fit(distance.double().numpy())
-        return settled(torch.from_numpy(found.labels_).long(), distance, self.noise)
+        fitted = method.fit(distance.double().numpy())
+        return settled(torch.from_numpy(fitted.labels_).long(), distance, self.noise)
 
 
 def parted(clusterer: Clusterer, num_clusters: int | None) -> tuple[Clusterer, int | None]:
@@ -157,7 +157,7 @@ def settled(labels: Tensor, distance: Tensor, noise: Noise) -> Tensor:
 
 
 def medoids(distance: Tensor, labels: Tensor) -> Tensor:
-    """(K,) positions of each cluster's member with the smallest sum of distances to the others."""
+    """Find each cluster's member with the smallest sum of distances to the others: (K,) places."""
     within = distance.where(labels[:, None] == labels[None, :], 0).sum(1).numpy()
     order = np.lexsort((np.arange(len(labels)), within, labels.numpy()))
     _, first = np.unique(labels.numpy()[order], return_index=True)

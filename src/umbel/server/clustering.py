@@ -23,14 +23,21 @@ Angles = Literal["smallest", "sum"]
 Linkage = Literal["complete", "average", "single", "ward"]
 
 LARGEST_GRAM = 4000
-"""Above so many clients and so many values each, an SVD is randomised."""
+"""Above this many clients with this many values each, an SVD is randomised."""
 
 SAMPLE = 1000
-"""Above so many clients, the starts of k-medoids compete on a sample of so many."""
+"""Above this many clients, the starts of k-medoids compete on a sample of this size."""
 
 
 def cosine_similarity(rows: Tensor) -> Tensor:
-    """Cosine of every two of the rows (N, P): (N, N), 0 with a row that is zero."""
+    """Cosine of every two of the rows (N, P): (N, N), 0 with a row that is zero.
+
+    >>> import torch
+    >>> from umbel.method import cosine_similarity
+    >>> cosine_similarity(torch.tensor([[1.0, 0.0], [0.0, 2.0]]))
+    tensor([[1., 0.],
+            [0., 1.]], dtype=torch.float64)
+    """
     unit = normalize(rows.double(), dim=1)
     return unit @ unit.T
 
@@ -56,9 +63,9 @@ def leading_projection(rows: Tensor, rank: int, seed: int) -> Tensor:
 
 
 def spectral(rows: Tensor, num_clusters: int, seed: int) -> Tensor:
-    """Spectral clustering of rows (N, D), as Kim et al. 2024, Algorithm 3: labels (N,).
+    """Cluster rows (N, D) as Kim et al. 2024, Algorithm 3, do: labels (N,).
 
-    k-means on the projections to the `num_clusters` leading singular vectors.
+    It is k-means on the projections to the `num_clusters` leading singular vectors.
     """
     return k_means(leading_projection(rows, num_clusters, seed), num_clusters, seed)
 
@@ -86,8 +93,8 @@ def orthonormal_bases(vectors: Tensor) -> Tensor:
     """
     basis, size, _ = torch.linalg.svd(vectors.double(), full_matrices=False)
     independent: Tensor = size > 1e-6 * size[:, :1]
-    found: Tensor = basis * independent[:, None]
-    return found
+    bases: Tensor = basis * independent[:, None]
+    return bases
 
 
 def principal_angles(bases: Tensor, others: Tensor, measure: Angles) -> Tensor:
@@ -105,15 +112,22 @@ def principal_angles(bases: Tensor, others: Tensor, measure: Angles) -> Tensor:
         angles = cosines.acos().rad2deg()
         shared = rank.clamp(max=int((basis != 0).any(0).sum()))  # (L,)
         real = torch.arange(angles.shape[1]) < shared[:, None]
-        found = angles[:, 0] if measure == "smallest" else angles.where(real, 0).sum(1)
-        rows.append(found.where(shared > 0, 90.0))
+        measured = angles[:, 0] if measure == "smallest" else angles.where(real, 0).sum(1)
+        rows.append(measured.where(shared > 0, 90.0))
     return torch.stack(rows)
 
 
 def k_means(rows: Tensor, num_clusters: int, seed: int) -> Tensor:
-    """k-means on rows (N, D), the best of ten starts: labels (N,).
+    """Cluster rows (N, D) by k-means, the best of ten starts: labels (N,).
 
-    Where fewer rows differ, there are fewer clusters.
+    >>> import torch
+    >>> from umbel.method import k_means
+    >>> labels = k_means(torch.tensor([[0.0], [0.1], [5.0]]), num_clusters=2, seed=0)
+    >>> bool(labels[0] == labels[1] != labels[2])
+    True
+
+    If fewer rows differ, there are fewer clusters. Raises `UsageError` unless `num_clusters` is in
+    1 to N.
     """
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
@@ -122,14 +136,15 @@ def k_means(rows: Tensor, num_clusters: int, seed: int) -> Tensor:
     fit = KMeans(num_clusters, n_init=10, random_state=seed % 2**32).fit
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        found = fit(rows.double().numpy())
-    return torch.from_numpy(found.labels_).long()
+        fitted = fit(rows.double().numpy())
+    return torch.from_numpy(fitted.labels_).long()
 
 
 def k_medoids(distance: Tensor, num_clusters: int, seed: int) -> Tensor:
-    """k-medoids (FasterPAM, the best of ten starts) on distances (N, N): labels (N,).
+    """Cluster by distances (N, N) around medoids (FasterPAM, the best of ten starts): labels (N,).
 
-    Above `SAMPLE` rows, the ten compete on a sample, and the best one goes on from there on all.
+    Above 1,000 rows, the ten compete on a sample, and the best one goes on from there on all rows.
+    Raises `UsageError` unless `num_clusters` is in 1 to N.
     """
     import kmedoids
 
@@ -150,8 +165,8 @@ def k_medoids(distance: Tensor, num_clusters: int, seed: int) -> Tensor:
 def _best_medoids(matrix: NDArray[np.float64], num_clusters: int, starts: NDArray[np.int64]) -> Any:
     import kmedoids
 
-    found = [kmedoids.fasterpam(matrix, num_clusters, random_state=int(s)) for s in starts]
-    return min(found, key=lambda result: float(result.loss))
+    results = [kmedoids.fasterpam(matrix, num_clusters, random_state=int(s)) for s in starts]
+    return min(results, key=lambda result: float(result.loss))
 
 
 def agglomerate(
@@ -160,9 +175,10 @@ def agglomerate(
     num_clusters: int | None = None,
     threshold: float | None = None,
 ) -> Tensor:
-    """Hierarchical clustering of distances (N, N), cut at a number or at a distance: labels (N,).
+    """Cluster by distances (N, N) hierarchically, cut at a number or at a distance: labels (N,).
 
     Give exactly one of the two. A single row is one cluster. "ward" is for Euclidean distances.
+    Raises `UsageError` where both or none are given.
     """
     from sklearn.cluster import AgglomerativeClustering
 
@@ -172,13 +188,13 @@ def agglomerate(
         return torch.zeros(len(distance), dtype=torch.long)
     if linkage == "ward":
         return _ward(distance, num_clusters, threshold)
-    found = AgglomerativeClustering(
+    fitted = AgglomerativeClustering(
         metric="precomputed",
         linkage=linkage,
         n_clusters=num_clusters,
         distance_threshold=threshold,
     ).fit(distance.double().numpy())
-    return torch.from_numpy(found.labels_).long()
+    return torch.from_numpy(fitted.labels_).long()
 
 
 def check_cut(num_clusters: int | None, threshold: float | None) -> None:
@@ -202,9 +218,14 @@ def _ward(distance: Tensor, num_clusters: int | None, threshold: float | None) -
 
 
 def match_labels(new: Tensor, old: Tensor, num_clusters: int) -> Tensor:
-    """The new clusters renamed one to one, so that as many as possible stay where they were.
+    """Rename new clusters one to one, so that as many clients as possible stay where they were.
 
-    new (N,), old (N,) in 0 to K-1 -> (N,). By the Hungarian method.
+    `new` (N,) and `old` (N,) are in 0 to K-1; so is what it returns (N,), by the Hungarian method.
+
+    >>> import torch
+    >>> from umbel.method import match_labels
+    >>> match_labels(torch.tensor([1, 1, 0]), torch.tensor([0, 0, 1]), 2)
+    tensor([0, 0, 1])
     """
     from scipy.optimize import linear_sum_assignment
 

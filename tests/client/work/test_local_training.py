@@ -51,7 +51,7 @@ def test_training_is_what_torch_optim_does(
     module = net.module(net.new(seed=0)).train()
     optimizer = make(module.parameters())
     x, y = blobs().train.of(1)
-    for batch in work.plan(len(x), seed=7):
+    for batch in work.batching.plan(len(x), 7):
         rows = batch[batch >= 0]
         optimizer.zero_grad()
         torch.autograd.backward(cross_entropy(module(x[rows].double()), y[rows]))
@@ -67,7 +67,7 @@ def test_the_proximal_term_pulls_back_to_the_received_model() -> None:
     optimizer = torch.optim.SGD(module.parameters(), 0.1)
     work = LocalTraining(lr=0.1, epochs=3, proximal=2.0)
     x, y = blobs().train.of(1)
-    for batch in work.plan(len(x), seed=7):
+    for batch in work.batching.plan(len(x), 7):
         rows = batch[batch >= 0]
         optimizer.zero_grad()
         away = sum(((p - r) ** 2).sum() for p, r in zip(module.parameters(), received, strict=True))
@@ -95,7 +95,7 @@ def test_one_full_batch_step_is_minus_the_learning_rate_times_the_gradient() -> 
 def test_every_epoch_visits_every_example_once(
     size: int, batch_size: int, epochs: int, seed: int
 ) -> None:
-    plan = LocalTraining(batch_size=batch_size, epochs=epochs).plan(size, seed)
+    plan = LocalTraining(batch_size=batch_size, epochs=epochs).batching.plan(size, seed)
     assert plan.shape[1] == min(batch_size, size)
     for epoch in np.split(plan, epochs):
         assert sorted(epoch[epoch >= 0].tolist()) == list(range(size))
@@ -104,15 +104,18 @@ def test_every_epoch_visits_every_example_once(
 
 @given(size=st.integers(1, 40), batch_size=st.integers(1, 50), steps=st.integers(1, 30))
 def test_steps_are_counted_exactly(size: int, batch_size: int, steps: int) -> None:
-    assert len(LocalTraining(batch_size=batch_size, steps=steps).plan(size, seed=0)) == steps
+    assert len(LocalTraining(batch_size=batch_size, steps=steps).batching.plan(size, 0)) == steps
 
 
 def test_a_smaller_last_batch_may_be_left_out_unless_it_is_all_there_is() -> None:
     full = LocalTraining(batch_size=4, epochs=2, drop_last=True)
-    assert full.plan(9, seed=0).shape == (4, 4)
-    assert (full.plan(9, seed=0) >= 0).all()
-    assert full.plan(3, seed=0).shape == (2, 3)
-    assert LocalTraining(batch_size=4, steps=5, drop_last=True).plan(9, seed=0).shape == (5, 4)
+    assert full.batching.plan(9, 0).shape == (4, 4)
+    assert (full.batching.plan(9, 0) >= 0).all()
+    assert full.batching.plan(3, 0).shape == (2, 3)
+    assert LocalTraining(batch_size=4, steps=5, drop_last=True).batching.plan(9, 0).shape == (
+        5,
+        4,
+    )
 
 
 def test_the_learning_rate_decays_once_a_round() -> None:

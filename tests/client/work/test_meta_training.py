@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 
 from tests.federations import blobs, each_its_own, mlp
 from umbel.client.net import Net
+from umbel.client.optimizers import SGD
 from umbel.client.work import LocalTraining, MetaTraining
 from umbel.client.work.meta_training import Variant
 from umbel.engines import Sequential
@@ -54,7 +55,7 @@ def test_the_hessian_is_that_of_one_draw_of_dropout() -> None:
 
 
 def test_every_gradient_has_a_mini_batch_of_its_own() -> None:
-    plan = work("exact", steps=6).plan(17, SEED)
+    plan = work("exact", steps=6).batching.plan(17, SEED)
     assert plan.shape == (18, 4)
     inner, outer, second = plan[0::3], plan[1::3], plan[2::3]
     for drawn in (inner, outer, second):
@@ -63,18 +64,18 @@ def test_every_gradient_has_a_mini_batch_of_its_own() -> None:
         assert sorted(seen) == list(range(17))
     assert not np.array_equal(inner, outer)
     assert not np.array_equal(outer, second)
-    assert len(work("first-order", steps=6).plan(17, SEED)) == 12
+    assert len(work("first-order", steps=6).batching.plan(17, SEED)) == 12
 
 
 def test_first_order_leaves_the_hessian_out() -> None:
-    inner, outer = work("first-order").plan(17, SEED).tolist()
+    inner, outer = work("first-order").batching.plan(17, SEED).tolist()
     expected = -0.1 * slope(THETA - 0.3 * slope(THETA, inner), outer)
     torch.testing.assert_close(do(work("first-order")), expected)
 
 
 @pytest.mark.parametrize(("variant", "tolerance"), [("exact", 1e-10), ("hessian-free", 1e-5)])
 def test_the_hessian_is_of_the_third_mini_batch(variant: Variant, tolerance: float) -> None:
-    inner, outer, second = work(variant).plan(17, SEED).tolist()
+    inner, outer, second = work(variant).batching.plan(17, SEED).tolist()
     vector = slope(THETA - 0.3 * slope(THETA, inner), outer)
 
     def on_third(theta: Tensor) -> Tensor:
@@ -92,3 +93,17 @@ def test_on_all_examples_it_is_the_gradient_of_the_loss_one_step_later() -> None
     (inner,) = torch.autograd.grad(loss(theta, rows), theta, create_graph=True)
     (expected,) = torch.autograd.grad(loss(theta - 0.3 * inner, rows), theta)
     torch.testing.assert_close(do(MetaTraining(local, 0.3, "exact", 1e-3)), -0.1 * expected)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_the_proximal_term_of_its_training_is_not_left_out(momentum: float) -> None:
+    # Without the inner step, on all examples, this is local training.
+    local = LocalTraining(
+        lr=0.1, epochs=4, batch_size="all", proximal=3.0, optimizer=SGD(momentum=momentum)
+    )
+    theta = {"theta": each_its_own(THETA[None])}
+    meta, plain = (
+        Sequential(NET, blobs()).send(Request(work, torch.tensor([1]), [SEED], each=theta))
+        for work in (MetaTraining(local, 1e-12, "first-order", 1e-4), local)
+    )
+    torch.testing.assert_close(meta.columns["update"], plain.columns["update"])

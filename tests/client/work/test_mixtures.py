@@ -129,3 +129,11 @@ def test_a_mixture_for_regression_predicts_the_weighted_mean() -> None:
     reply = Sequential(net, federation).send(request).columns
     assert reply["loss"].tolist() == [5.0]  # the outputs are x: 1 + 4
     assert reply["right"].isnan().all()
+
+
+def test_a_mixture_of_one_model_trains_as_local_training_does() -> None:
+    local = LocalTraining(lr=0.1, epochs=2, batch_size=4, proximal=3.0)
+    mixture = do(MixtureTraining(local), MODELS[:1], torch.ones(1, dtype=torch.float64))
+    theta = {"theta": each_its_own(MODELS[:1])}
+    alone = Sequential(NET, blobs()).send(Request(local, torch.tensor([1]), [3], each=theta))
+    torch.testing.assert_close(mixture["update"], alone.columns["update"])

@@ -76,7 +76,7 @@ def test_mean_loss_is_of_all_training_examples_for_every_model() -> None:
 
 def test_mean_loss_on_some_examples_uses_the_same_ones_for_every_model() -> None:
     work = MeanLoss(max_examples=5)
-    rows = work.plan(17, seed=3)[0].tolist()
+    rows = work.batching.plan(17, 3)[0].tolist()
     expected = torch.stack([loss_of(k, rows) for k in range(4)])
     assert len(set(rows)) == 5
     torch.testing.assert_close(do(work).columns["losses"][0], expected, check_dtype=False)
@@ -85,7 +85,7 @@ def test_mean_loss_on_some_examples_uses_the_same_ones_for_every_model() -> None
 def test_the_gradient_is_of_all_examples_or_of_one_mini_batch() -> None:
     torch.testing.assert_close(do(Gradient()).columns["gradient"][0], gradient_of(0))
     some = Gradient(batch_size=4)
-    rows = some.plan(17, seed=3)[0].tolist()
+    rows = some.batching.plan(17, 3)[0].tolist()
     torch.testing.assert_close(do(some).columns["gradient"][0], gradient_of(0, rows))
 
 
@@ -105,7 +105,7 @@ def test_choosing_by_loss_trains_the_best_model() -> None:
 
 def test_choosing_by_a_mini_batch_judges_by_the_one_that_is_trained_on_first() -> None:
     local = LocalTraining(batch_size=4)
-    rows = local.plan(17, seed=3)[0].tolist()
+    rows = local.batching.plan(17, 3)[0].tolist()
     reply = do(ChooseByLoss(local, "mini-batch")).columns
     losses = torch.stack([loss_of(k, rows) for k in range(4)])
     torch.testing.assert_close(reply["losses"][0], losses, check_dtype=False)
@@ -184,7 +184,7 @@ def test_slices_hold_every_example_once_and_are_bounded() -> None:
 
 
 def test_a_work_that_draws_nothing_plans_nothing() -> None:
-    assert Evaluation().plan(10, seed=0).shape == (0, 1)
+    assert Evaluation().batching.plan(10, 0).shape == (0, 1)
 
 
 def test_settings_out_of_range_are_refused() -> None:

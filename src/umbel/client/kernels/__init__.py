@@ -1,4 +1,4 @@
-"""Ways to the same numbers: one for any module, and faster ones for some."""
+"""Kernels: one for any module, and faster ones for some."""
 
 from umbel.client.kernels.base import Kernel
 from umbel.client.kernels.chain import Chain

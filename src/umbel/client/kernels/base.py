@@ -1,4 +1,4 @@
-"""What a kernel is: a way to the same numbers."""
+"""The three functions that every kernel has."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Chain:
         return gradient, loss, theta[len(gradient) :]
 
     def _sums(self, theta: Tensor, x: Tensor, y: Tensor, factors: Tensor) -> tuple[Tensor, ...]:
-        """Gradient of the sum of losses times factors (B,), and that sum; a chain has no rest."""
+        """Return the gradient of the sum of losses times factors (B,), and that sum."""
         gradient, mean, _ = self.general.gradient(theta, Batch(x, y), factors)
         return gradient * len(x), mean * len(x)
 

@@ -15,18 +15,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from umbel.client.descent import Descent
+from umbel.client.descent import Descent, held
 from umbel.client.kernels.schedule import Schedule
 from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
 from umbel.client.optimizers import SGD
 from umbel.summary import in_short
 
 Slopes: TypeAlias = tuple[Tensor, Tensor]
-"""Of a loss by the outputs of a layer (C, B, out), and what went into the layer (C, B, in)."""
+"""Slope of a loss by the outputs of a layer (C, B, out), and the layer's inputs (C, B, in)."""
 
 
 LARGE = 16_384
-"""From so many values on, the products of several models no longer fit in a cache together."""
+"""Number of values from which on the products of several models outgrow a cache."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Dense:
         return gradient, (losses.view(outputs.shape[:2]) * factors).sum(1)
 
     def _pass(self, theta: Tensor, x: Tensor, y: Tensor, factors: Tensor) -> tuple[Tensor, Tensor]:
-        """That gradient, and the outputs (C, B, out)."""
+        """Return the gradient of that sum and the outputs (C, B, out)."""
         layers = [layer.views(theta) for layer in self.layers]
         *passed, outputs = _forward(layers, x)
         gradient = theta.new_empty(len(outputs), self.layers[-1].end)
@@ -187,7 +187,7 @@ def _is_special(module: nn.Module) -> bool:
 
 
 def _forward(layers: Sequence[Sequence[Tensor]], x: Tensor) -> list[Tensor]:
-    """What goes into each layer, and at the end the outputs: each (C, B, size)."""
+    """Return the inputs of each layer and then the outputs, each (C, B, size)."""
     passed = [x.flatten(2)]
     for number, (weight, *bias) in enumerate(layers):
         out = _product(passed[-1], weight.transpose(1, 2), *bias)
@@ -239,7 +239,7 @@ def _add_to_weight(weight: Tensor, slopes: Slopes, old: float, new: float) -> No
 
 
 def _add_to_bias(bias: Tensor, slopes: Slopes, old: float, new: float) -> None:
-    """As for a weight, a bias (C, 1, out)."""
+    """Make a bias (C, 1, out) `old` times itself plus `new` times its gradient."""
     bias.mul_(old).add_(slopes[0].sum(1, keepdim=True), alpha=new)
 
 
@@ -258,13 +258,13 @@ class _Path:
 
     @classmethod
     def of(cls, received: Sequence[Tensor], descent: Descent) -> _Path:
-        """Before the first step."""
+        """Return the path before its first step."""
         now = [tensor.clone(memory_format=torch.contiguous_format) for tensor in received]
         moving = _sgd(descent).momentum > 0
         return cls(now, received, [torch.zeros_like(t) if moving else None for t in now])
 
     def first(self, clients: int) -> _Path:
-        """Of the first clients only, in the same memory."""
+        """Return the path of the first clients only, in the same memory."""
         return _Path(
             [tensor[:clients] for tensor in self.now],
             [tensor[:clients] for tensor in self.received],
@@ -272,18 +272,20 @@ class _Path:
         )
 
     def step(self, slopes: Slopes, descent: Descent) -> None:
-        """Move them once."""
+        """Take one step."""
         sgd, lr, pull = _sgd(descent), descent.lr, descent.proximal
         parts = zip(self.now, self.received, self.velocity, ADDERS, strict=False)
         for now, received, velocity, add in parts:
             if velocity is not None:
                 add(velocity, slopes, sgd.momentum, 1)
-                velocity.add_(now, alpha=sgd.weight_decay + pull).sub_(received, alpha=pull)
-                now.sub_(velocity, alpha=lr)
+                velocity.add_(now, alpha=held(sgd.weight_decay + pull, now))
+                velocity.sub_(received, alpha=held(pull, now))
+                now.sub_(velocity, alpha=held(lr, now))
             else:
                 if sgd.weight_decay or pull:
-                    now.mul_(1 - lr * (sgd.weight_decay + pull)).add_(received, alpha=lr * pull)
-                add(now, slopes, 1, -lr)
+                    now.mul_(1 - lr * (sgd.weight_decay + pull))
+                    now.add_(received, alpha=held(lr * pull, now))
+                add(now, slopes, 1, held(-lr, now))
 
 
 def _sgd(descent: Descent) -> SGD:

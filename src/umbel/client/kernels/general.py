@@ -73,11 +73,7 @@ def step_by_step(gradient: Gradient, theta: Tensor, shard: Shard, descent: Desce
     received, memory = theta, None
     for batch in shard.batches():
         slope, _, rest = gradient(theta, batch)
-        cut = len(slope)
-        if memory is None:
-            memory = descent.optimizer.start(received[:cut])
-        if descent.proximal:
-            slope = slope + descent.proximal * (theta[:cut] - received[:cut])
+        memory = descent.start(received[: len(slope)]) if memory is None else memory
         theta, memory = descent.step(theta, slope, rest, memory, batch)
     return theta - received
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from umbel.client.batches import Batch, Shard
-from umbel.client.descent import Descent
+from umbel.client.descent import Descent, held
 from umbel.client.kernels.general import General, one_tensor
 from umbel.client.layout import tensors_of
 
@@ -50,17 +50,15 @@ class InPlace:
     def descend(self, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
         """The update (P,) after a step on each of the batches, which have no padding."""
         received = self._load(theta)
-        memory = [descent.optimizer.start(weight.detach()) for weight in self.weights]
+        memory = [descent.start(weight.detach().clone()) for weight in self.weights]
         for batch in shard.batches():
             self._restart()
             gradients = torch.autograd.grad(self._loss(batch), self.weights, materialize_grads=True)
             with torch.no_grad():
                 for n, (weight, gradient) in enumerate(zip(self.weights, gradients, strict=True)):
-                    if descent.proximal:
-                        gradient = gradient + descent.proximal * (weight - received[n])
                     slope = gradient.to_dense()
-                    direction, memory[n] = descent.optimizer.step(slope, weight, memory[n])
-                    weight.sub_(direction, alpha=descent.lr)
+                    direction, memory[n] = descent.direction(slope, weight, memory[n])
+                    weight.sub_(direction, alpha=held(descent.lr, weight))
         update = torch.empty_like(theta)
         for into, new, old in zip(self._views(update), self.tensors, received, strict=True):
             torch.sub(new.detach(), old, out=into)
@@ -89,5 +87,5 @@ class InPlace:
             x = x.contiguous(memory_format=torch.channels_last)
         cast_to, losses = self.general.cast_to, self.general.objective.losses
         with torch.autocast(x.device.type, cast_to, enabled=cast_to is not None):
-            found = losses(one_tensor(self.module(x)), batch.y)
-            return batch.mean(found if factors is None else found * factors)
+            values = losses(one_tensor(self.module(x)), batch.y)
+            return batch.mean(values if factors is None else values * factors)

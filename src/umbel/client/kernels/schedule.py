@@ -21,7 +21,7 @@ class SideBySide:
     __repr__ = in_short
 
     def examples(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the storage x and y the inputs (c, B, D), flat, and the labels (c, B, ...)."""
+        """Return the flat inputs (c, B, D) and the labels (c, B, ...) from the storage x and y."""
         flat, shape = self.rows.flatten(), self.rows.shape
         inputs, labels = x.index_select(0, flat), y.index_select(0, flat)
         return inputs.view(*shape, -1), labels.view(*shape, *y.shape[1:])
@@ -42,7 +42,7 @@ class Schedule:
 
     @classmethod
     def of(cls, rows: Tensor) -> Schedule:
-        """Of rows (C, S, B); a negative one is padding, its complement what stands in for it."""
+        """Build it of rows (C, S, B); for padding, a negative row, ~row stands in."""
         keep, order = rows >= 0, None
         clients, steps, columns = rows.shape
         if keep.all():

@@ -1,4 +1,4 @@
-"""Operations on stacks of models that `vmap` makes higher, instead of taking them apart."""
+"""Operations that `vmap` applies to a whole stack of models at once."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Stacked:
     by_example: bool = False  # whether all but the models are examples (C, B, ...), each by itself
 
     def __call__(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """For one model. Under `vmap`, at any depth, `fast` is called once for the whole stack."""
-        found = _Applied.apply(self, *(tensor[None] for tensor in tensors))  # type: ignore[no-untyped-call]
-        return tuple(tensor[0] for tensor in found)
+        """Apply to one model; under `vmap`, at any depth, `fast` is called once for the stack."""
+        results = _Applied.apply(self, *(tensor[None] for tensor in tensors))  # type: ignore[no-untyped-call]
+        return tuple(tensor[0] for tensor in results)
 
 
 class _Applied(Function):
@@ -61,14 +61,14 @@ class _Applied(Function):
                 (t.expand(copies, *t.shape) if one else t).flatten(0, 2)[None]
                 for one, t in zip(alone[1:], tensors[1:], strict=True)
             ]
-            found = _Applied.apply(operation, tensors[0], *examples)  # type: ignore[no-untyped-call]
-            return tuple(t.unflatten(1, (copies, -1)) for t in found), tuple(1 for _ in found)
+            results = _Applied.apply(operation, tensors[0], *examples)  # type: ignore[no-untyped-call]
+            return tuple(t.unflatten(1, (copies, -1)) for t in results), tuple(1 for _ in results)
         height = max(t.shape[0 if one else 1] for t, one in zip(tensors, alone, strict=True))
         folded = [
             _folded(tensor, one, copies, height) for tensor, one in zip(tensors, alone, strict=True)
         ]
-        found = _Applied.apply(operation, *folded)  # type: ignore[no-untyped-call]
-        return tuple(t.unflatten(0, (copies, -1)) for t in found), tuple(0 for _ in found)
+        results = _Applied.apply(operation, *folded)  # type: ignore[no-untyped-call]
+        return tuple(t.unflatten(0, (copies, -1)) for t in results), tuple(0 for _ in results)
 
 
 def _folded(tensor: Tensor, alone: bool, copies: int, height: int) -> Tensor:
@@ -83,7 +83,7 @@ def _folded(tensor: Tensor, alone: bool, copies: int, height: int) -> Tensor:
 def _slopes(
     general: Computed, tensors: Sequence[Tensor], slopes: tuple[Tensor, ...]
 ) -> list[Tensor | None]:
-    """Of the results' slopes those by the tensors, as far as these are floating-point."""
+    """Return the slopes by the floating-point tensors, given those by the results."""
     height = max(len(tensor) for tensor in tensors)
     smooth = [tensor.is_floating_point() for tensor in tensors]
 
@@ -91,8 +91,8 @@ def _slopes(
         given = iter(floats)
         every = [next(given) if s else t for s, t in zip(smooth, tensors, strict=True)]
         stacks = [tensor.expand(height, *tensor.shape[1:]) for tensor in every]
-        found: tuple[Tensor, ...] = vmap(general)(*stacks)
-        return found
+        results: tuple[Tensor, ...] = vmap(general)(*stacks)
+        return results
 
     _, back, *_ = vjp(of_smooth, *(t for t, s in zip(tensors, smooth, strict=True) if s))
     by_smooth = iter(back(slopes))

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from umbel.client.work.base import MEMORY, Promise, Work
+from umbel.client.work.base import MEMORY, Batching, Footprint, Promise, Work
 from umbel.client.work.choose_by_loss import ChooseByLoss, Judge
 from umbel.client.work.choose_jointly import ChooseJointly, JointScore
 from umbel.client.work.evaluation import Evaluation
@@ -42,10 +42,12 @@ WORKS: Mapping[str, type[Work]] = {
 __all__ = [
     "MEMORY",
     "WORKS",
+    "Batching",
     "ChooseByLoss",
     "ChooseJointly",
     "Evaluation",
     "Feature",
+    "Footprint",
     "Gradient",
     "JointScore",
     "Judge",

@@ -1,10 +1,10 @@
-"""What one client computes: `Work`, and what its reply must look like."""
+"""`Work`: what one client computes, and the form of its reply."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import astuple, dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -18,12 +18,14 @@ from umbel.settings import Settings
 
 @dataclass(frozen=True)
 class Promise:
-    """What one column of a reply must look like to be accepted."""
+    """The form that one column of a reply must have."""
 
-    shape: tuple[int, ...]
-    dtype: torch.dtype | None = None  # None: the floating-point type of the models
-    low: float | None = None
-    high: float | None = None
+    shape: tuple[int, ...]  #: of one client's reply
+    dtype: torch.dtype | None = None  #: None: the floating-point type of the models
+    low: float | None = None  #: smallest value; None: no bound but `Limits`
+    high: float | None = None  #: largest value, likewise
+    per: str | None = None  #: a column of counts: `low` and `high` are for each that it counts
+    may_be_nan: bool = False  #: NaN says that there is no such number
 
 
 MEMORY = "memory"
@@ -38,41 +40,67 @@ COUNT = Promise((), torch.int64, low=1)
 
 
 @dataclass(frozen=True)
-class Work(Settings, ABC):
-    """A pure function of one client's examples, a seed, and the tensors the client was sent.
+class Batching:
+    """How a client's examples are dealt into the mini-batches of a work."""
 
-    The fields of a work are its hyper-parameters. It knows no other client, no server and no
-    engine, and must not branch on the values of tensors: engines run it for many clients at once.
+    plan: Callable[[int, int], Plan]  #: number of examples, seed -> mini-batches
+    draws: bool = True  #: whether the plan depends on the seed; else clients of one size share it
+    #: number of examples -> the plan's shape, found without making it; None: not known
+    shape: Callable[[int], tuple[int, int]] | None = None
+    passes: int = 1  #: gradients that are taken on each mini-batch, at most
+
+
+UNBATCHED = Batching(
+    lambda num_examples, seed: np.zeros((0, 1), dtype=np.int64),  # noqa: ARG005
+    draws=False,
+    shape=lambda num_examples: (0, 1),  # noqa: ARG005
+)
+
+
+@dataclass(frozen=True)
+class Footprint:
+    """Memory that the work of one client needs; engines use it to size chunks of clients."""
+
+    slices: int = 1  #: models that all examples go through, slice by slice
+    batches: int = 0  #: models that each mini-batch goes through
+    models: int = 1  #: models that are trained or compared side by side
+    values: int = 0  #: numbers that are held besides, in examples
+
+    def examples(self, num_examples: int, batch_width: int) -> int:
+        """How many examples, times models, go through the module at once."""
+        in_slices = self.slices * min(SLICE, num_examples)
+        return max(in_slices, self.batches * batch_width, self.values)
+
+    def __or__(self, other: Footprint) -> Footprint:
+        """Combine two works that are done one after the other."""
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return Footprint(*(max(pair) for pair in pairs))
+
+
+@dataclass(frozen=True)
+class Work(Settings, ABC):
+    """What one client computes: a function of its examples, a seed, and the tensors it was sent.
+
+    Extend it for work of your own, and give it to `Context.request`. The fields of a work are its
+    hyper-parameters. It knows no other client, no server and no engine, and must not branch on the
+    values of tensors: engines run it for many clients at once.
     """
 
     split: ClassVar[Literal["train", "test"]] = "train"
 
-    def plan(self, num_examples: int, seed: int) -> Plan:  # noqa: ARG002
-        """Choose the mini-batches; work on all examples at once needs none."""
-        return np.zeros((0, 1), dtype=np.int64)
-
     @property
-    def draws(self) -> bool:
-        """Whether `plan` depends on the seed; if not, clients of one size share a plan."""
-        return type(self).plan is not Work.plan
+    def batching(self) -> Batching:
+        """The mini-batches; work on all examples at once plans none."""
+        return UNBATCHED
 
     @abstractmethod
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Compute the reply, a tensor per column."""
+        """Compute the reply of one client: a tensor for each column."""
 
     @abstractmethod
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
-        """What the reply will look like, given the shapes of what is sent."""
+        """Return the form of the reply, given the shapes of what is sent."""
 
-    def pass_size(
-        self,
-        sent: Mapping[str, torch.Size],  # noqa: ARG002
-        num_examples: int,
-        batch_width: int,  # noqa: ARG002
-    ) -> int:
-        """How many examples, times models, go through the module at once: it sizes chunks."""
-        return min(SLICE, num_examples)
-
-    def num_models(self, sent: Mapping[str, torch.Size]) -> int:  # noqa: ARG002
-        """How many models a client works on side by side: it sizes chunks, too."""
-        return 1
+    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:  # noqa: ARG002
+        """Return the memory needed, given the shapes of what is sent."""
+        return Footprint()

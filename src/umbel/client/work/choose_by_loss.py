@@ -10,9 +10,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from umbel.client.batches import Batch, Plan, Shard
+from umbel.client.batches import Batch, Shard
 from umbel.client.net import Net
-from umbel.client.work.base import Promise, Work
+from umbel.client.work.base import Batching, Footprint, Promise, Work
 from umbel.client.work.mean_loss import MeanLoss, mean_losses
 
 Judge = Literal["all", "mini-batch"]
@@ -30,12 +30,9 @@ class ChooseByLoss(Work):
     then: Work
     judge: Judge = "all"
 
-    def plan(self, num_examples: int, seed: int) -> Plan:
-        return self.then.plan(num_examples, seed)
-
     @property
-    def draws(self) -> bool:
-        return self.then.draws
+    def batching(self) -> Batching:
+        return self.then.batching
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         models = sent["models"]
@@ -55,6 +52,5 @@ class ChooseByLoss(Work):
         chosen = Promise((), torch.int64, low=0, high=num_models - 1)
         return {**then, "chosen": chosen, "losses": Promise((num_models,), torch.float64)}
 
-    def pass_size(self, sent: Mapping[str, torch.Size], num_examples: int, batch_width: int) -> int:
-        losses = MeanLoss().pass_size(sent, num_examples, batch_width)
-        return max(losses, self.then.pass_size(sent, num_examples, batch_width))
+    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
+        return MeanLoss().footprint(sent) | self.then.footprint(sent)

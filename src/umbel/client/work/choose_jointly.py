@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
 from umbel.checks import check
-from umbel.client.batches import Batch, Plan, Shard
+from umbel.client.batches import Batch, Shard
 from umbel.client.net import Net
-from umbel.client.work.base import Promise, Work
+from umbel.client.work.base import Batching, Footprint, Promise, Work
 from umbel.client.work.local_training import LocalTraining
 
 Similarity = Literal["cosine", "euclidean"]
@@ -22,52 +22,48 @@ Reduction = Literal["mean", "sum"]
 
 @dataclass(frozen=True)
 class JointScore(Work):
-    """How well each of `models` (K, P), last moved by `moves` (K, P), fits: `scores` (K,).
+    """Work of a client that scores each of `models` (K, P), last moved by `moves` (K, P).
 
-    lambda S_k - (1 - lambda) L_k (eq. 4) on the first mini-batch that `local` would draw, where
-    L_k is the loss and S_k the similarity of the client's own step with the last move of model k.
-    The similarity with a move of zero is 0. See `Joint` for the options.
+    Sends `scores` (K,): lambda S_k - (1 - lambda) L_k (Lin et al. 2024, eq. 4) on the first
+    mini-batch that `local` would draw, where L_k is the loss and S_k the similarity of the client's
+    own step with the last move of model k. The similarity with a move of zero is 0. See `Joint` for
+    the options.
     """
 
-    local: LocalTraining = field(default_factory=LocalTraining)
-    lam: float = 0.5
-    similarity: Similarity = "cosine"
-    sign: Sign = "descent"
-    reduction: Reduction = "mean"
+    local: LocalTraining = field(default_factory=LocalTraining)  #: whose first mini-batch is used
+    lam: float = 0.5  #: lambda, the weight of agreement
+    similarity: Similarity = "cosine"  #: S: the cosine, or minus the distance
+    sign: Sign = "descent"  #: which way a client's step points
+    reduction: Reduction = "mean"  #: how a mini-batch is summed up
 
     def __post_init__(self) -> None:
         check(0 <= self.lam <= 1, "lam", self.lam, "in [0, 1]")
 
-    def plan(self, num_examples: int, seed: int) -> Plan:
-        return self.local.plan(num_examples, seed)[:1]
+    @property
+    def batching(self) -> Batching:
+        first = replace(self.local, steps=1).batching
+        return replace(first, plan=lambda size, seed: self.local.batching.plan(size, seed)[:1])
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return {"scores": self.scores(net, next(iter(shard.batches())), sent)}
 
     def scores(self, net: Net, batch: Batch, sent: Mapping[str, Tensor]) -> Tensor:
-        """(K,) in double precision."""
+        """Score each model on a mini-batch: (K,) in double precision."""
         pairs = zip(sent["models"], sent["moves"], strict=True)
         return torch.stack([self._score(net, batch, model, move) for model, move in pairs])
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return {"scores": Promise((sent["models"][0],), torch.float64)}
 
-    def pass_size(
-        self,
-        sent: Mapping[str, torch.Size],
-        num_examples: int,  # noqa: ARG002
-        batch_width: int,
-    ) -> int:
-        return batch_width * sent["models"][0]
-
-    def num_models(self, sent: Mapping[str, torch.Size]) -> int:
-        return sent["models"][0]
+    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
+        num_models = sent["models"][0]
+        return Footprint(0, num_models, num_models)
 
     def _score(self, net: Net, batch: Batch, model: Tensor, move: Tensor) -> Tensor:
         gradient, loss = net.gradient_and_loss(model, batch)
         size = batch.size().to(loss.dtype) if self.reduction == "sum" else 1.0
         move = move[: net.layout.num_weights]
-        # Of the client's own step only the direction matters to a cosine: it is -gradient.
+        # A cosine needs only the direction of the client's own step, which is -gradient.
         toward = 1.0 if self.sign == "literal" else -1.0
         if self.similarity == "cosine":
             lengths = gradient.norm().double() * move.norm().double()
@@ -88,8 +84,9 @@ class ChooseJointly(Work):
 
     score: JointScore
 
-    def plan(self, num_examples: int, seed: int) -> Plan:
-        return self.score.local.plan(num_examples, seed)
+    @property
+    def batching(self) -> Batching:
+        return self.score.local.batching
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         scores = self.score.scores(net, next(iter(shard.batches())), sent)
@@ -105,8 +102,5 @@ class ChooseJointly(Work):
         chosen = Promise((), torch.int64, low=0, high=num_models - 1)
         return {**trained, **self.score.promises(sent), "chosen": chosen}
 
-    def pass_size(self, sent: Mapping[str, torch.Size], num_examples: int, batch_width: int) -> int:
-        return self.score.pass_size(sent, num_examples, batch_width)
-
-    def num_models(self, sent: Mapping[str, torch.Size]) -> int:
-        return self.score.num_models(sent)
+    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
+        return self.score.footprint(sent)

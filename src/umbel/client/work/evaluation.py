@@ -14,6 +14,9 @@ from umbel.client.net import Net
 from umbel.client.objectives import Objective
 from umbel.client.work.base import Promise, Work
 
+MAX_LOSS = 1e12
+"""Largest loss of an example that is recorded: targets may be large, unlike what is averaged."""
+
 
 @dataclass(frozen=True)
 class Evaluation(Work):
@@ -25,8 +28,10 @@ class Evaluation(Work):
         return evaluated(net.objective, shard, lambda x: net.outputs(sent["theta"], x))
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:  # noqa: ARG002
-        total = Promise((), torch.float64)
-        return {"loss": total, "right": total, "num_examples": Promise((), torch.int64, low=0)}
+        loss = Promise((), torch.float64, -MAX_LOSS, MAX_LOSS, per="num_examples")
+        # Objectives such as that of regressions have no right answers.
+        right = Promise((), torch.float64, 0, 1, per="num_examples", may_be_nan=True)
+        return {"loss": loss, "right": right, "num_examples": Promise((), torch.int64, low=0)}
 
 
 def evaluated(

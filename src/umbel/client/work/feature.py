@@ -8,26 +8,23 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from umbel.client.batches import Plan, Shard
+from umbel.client.batches import Shard
 from umbel.client.net import Net
-from umbel.client.work.base import Promise, Work
+from umbel.client.work.base import Batching, Footprint, Promise, Work
 
 
 @dataclass(frozen=True)
 class Feature(Work):
-    """Those `coordinates` (J,) of the gradient or update that `of` replies: `feature` (J,).
+    """Reply with some `coordinates` (J,) of the gradient or update of `of`: `feature` (J,).
 
     Kim et al. 2024, eq. 80.
     """
 
     of: Work
 
-    def plan(self, num_examples: int, seed: int) -> Plan:
-        return self.of.plan(num_examples, seed)
-
     @property
-    def draws(self) -> bool:
-        return self.of.draws
+    def batching(self) -> Batching:
+        return self.of.batching
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         reply = self.of(net, shard, sent)
@@ -37,5 +34,5 @@ class Feature(Work):
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return {"feature": Promise(tuple(sent["coordinates"]))}
 
-    def pass_size(self, sent: Mapping[str, torch.Size], num_examples: int, batch_width: int) -> int:
-        return self.of.pass_size(sent, num_examples, batch_width)
+    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
+        return self.of.footprint(sent)

@@ -5,33 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from umbel.client.batches import Batch, Plan, Shard
+from umbel.client.batches import Batch, Shard
 from umbel.client.net import Net
-from umbel.client.work.base import COUNT, Promise, Work
-from umbel.client.work.local_training import Everything, check_batch_size, shuffled
+from umbel.client.work.base import COUNT, UNBATCHED, Batching, Footprint, Promise, Work
+from umbel.client.work.local_training import Everything, check_batch_size, first_batch
 
 
 @dataclass(frozen=True)
 class Gradient(Work):
-    """Gradient of the mean training loss at the received model, on one mini-batch or on all."""
+    """Work of a client that sends the gradient (P,) of its mean training loss at a model."""
 
-    batch_size: int | Everything = "all"
+    batch_size: int | Everything = "all"  #: size of the one mini-batch it is of, or "all"
 
     def __post_init__(self) -> None:
         check_batch_size(self.batch_size)
 
-    def plan(self, num_examples: int, seed: int) -> Plan:
-        if self.batch_size == "all":
-            return super().plan(num_examples, seed)
-        return shuffled(num_examples, self.batch_size, 1, np.random.default_rng(seed))[:1]
-
     @property
-    def draws(self) -> bool:
-        return self.batch_size != "all"
+    def batching(self) -> Batching:
+        return UNBATCHED if self.batch_size == "all" else first_batch(self.batch_size)
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         theta = sent["theta"]
@@ -45,10 +39,8 @@ class Gradient(Work):
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return {"gradient": Promise(tuple(sent["theta"])), "num_examples": COUNT}
 
-    def pass_size(self, sent: Mapping[str, torch.Size], num_examples: int, batch_width: int) -> int:
-        if self.batch_size != "all":
-            return batch_width
-        return super().pass_size(sent, num_examples, batch_width)
+    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:  # noqa: ARG002
+        return Footprint() if self.batch_size == "all" else Footprint(0, 1)
 
 
 def padded_gradient(net: Net, theta: Tensor, batch: Batch) -> Tensor:

@@ -11,31 +11,37 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from umbel.checks import check
+from umbel.checks import check, check_memory
 from umbel.client.batches import Plan, Shard
 from umbel.client.descent import Descent
 from umbel.client.net import Net
 from umbel.client.optimizers import SGD, Optimizer
-from umbel.client.work.base import COUNT, Promise, Work
+from umbel.client.work.base import COUNT, Batching, Footprint, Promise, Work
 
 Everything = Literal["all"]
+
+BYTES_OF_A_PLACE, BYTES_OF_A_STEP = 24, 1_000
+"""Of a plan of mini-batches: of each example in it, on the way to its rows, and of each step."""
 
 
 @dataclass(frozen=True)
 class LocalTraining(Work):
-    """Train the received model on mini-batches; reply with the update, trained minus received.
+    """Train the received model on mini-batches, and send the update (P,): trained minus received.
+
+    >>> umbel.LocalTraining(lr=0.05, steps=20, optimizer=umbel.SGD(momentum=0.9)).lr
+    0.05
 
     Batches are drawn anew in every epoch, without replacement; the last one may be smaller.
     """
 
-    lr: float = 0.1
-    epochs: int = 5
-    batch_size: int | Everything = 32
-    steps: int | None = None  # if given, this many mini-batches instead of `epochs`
-    drop_last: bool = False  # leave out an epoch's last batch if it is smaller, unless it is all
-    lr_decay: float = 1.0  # the learning rate is multiplied by this once a round
-    proximal: float = 0.0  # mu of FedProx: adds mu/2 |theta - received|^2 to the loss
-    optimizer: Optimizer = field(default_factory=SGD)
+    lr: float = 0.1  #: learning rate
+    epochs: int = 5  #: passes through the client's examples
+    batch_size: int | Everything = 32  #: examples in a mini-batch, or "all"
+    steps: int | None = None  #: mini-batches in place of `epochs`
+    drop_last: bool = False  #: leave out an epoch's last batch if it is smaller, unless it is all
+    lr_decay: float = 1.0  #: the learning rate is multiplied by this once a round
+    proximal: float = 0.0  #: mu of FedProx: adds mu/2 |theta - received|^2 to the loss
+    optimizer: Optimizer = field(default_factory=SGD)  #: what makes a step of a gradient
 
     def __post_init__(self) -> None:
         check(0 < self.lr < inf, "lr", self.lr, "more than 0, and finite")
@@ -49,18 +55,9 @@ class LocalTraining(Work):
         """The same with the learning rate of this round, counted from 0."""
         return replace(self, lr=self.lr * self.lr_decay**number, lr_decay=1.0)
 
-    def plan(self, num_examples: int, seed: int) -> Plan:
-        rng = np.random.default_rng(seed)
-        width = batch_width(num_examples, self.batch_size)
-        per_epoch = num_examples // width if self.drop_last else -(-num_examples // width)
-        epochs = self.epochs if self.steps is None else -(-self.steps // per_epoch)
-        plan = shuffled(num_examples, self.batch_size, epochs, rng)
-        plan = plan.reshape(epochs, -1, width)[:, :per_epoch].reshape(-1, width)
-        return plan[: self.steps]
-
     @property
-    def draws(self) -> bool:
-        return self.batch_size != "all"
+    def batching(self) -> Batching:
+        return Batching(self._plan, draws=self.batch_size != "all", shape=self.shape)
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         update = net.descend(sent["theta"], shard, self.descent)
@@ -71,16 +68,29 @@ class LocalTraining(Work):
         """The steps that are taken."""
         return Descent(self.lr, self.proximal, self.optimizer)
 
+    def _plan(self, num_examples: int, seed: int) -> Plan:
+        rng = np.random.default_rng(seed)
+        steps, width = self.shape(num_examples)
+        per_epoch = self._per_epoch(num_examples)
+        epochs = -(-steps // per_epoch)
+        plan = shuffled(num_examples, self.batch_size, epochs, rng)
+        plan = plan.reshape(epochs, -1, width)[:, :per_epoch].reshape(-1, width)
+        return plan[:steps]
+
+    def shape(self, num_examples: int) -> tuple[int, int]:
+        """How many mini-batches there are, and how large they are."""
+        steps = self.epochs * self._per_epoch(num_examples) if self.steps is None else self.steps
+        return steps, batch_width(num_examples, self.batch_size)
+
+    def _per_epoch(self, num_examples: int) -> int:
+        width = batch_width(num_examples, self.batch_size)
+        return num_examples // width if self.drop_last else -(-num_examples // width)
+
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return {"update": Promise(tuple(sent["theta"])), "num_examples": COUNT}
 
-    def pass_size(
-        self,
-        sent: Mapping[str, torch.Size],  # noqa: ARG002
-        num_examples: int,  # noqa: ARG002
-        batch_width: int,
-    ) -> int:
-        return batch_width
+    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:  # noqa: ARG002
+        return Footprint(0, 1)
 
 
 def check_batch_size(batch_size: int | Everything) -> None:
@@ -103,6 +113,8 @@ def shuffled(
     """
     width = batch_width(num_examples, batch_size)
     steps = -(-num_examples // width)
+    said = f"{epochs * steps:,} mini-batches of {width:,} examples at a client"
+    check_memory(epochs * steps * (width * BYTES_OF_A_PLACE + BYTES_OF_A_STEP), said)
     plan = np.full((epochs, steps * width), -1, dtype=np.int64)
     for epoch in plan:
         all_at_once = batch_size == "all"
@@ -110,3 +122,11 @@ def shuffled(
             np.arange(num_examples) if all_at_once else rng.permutation(num_examples)
         )
     return plan.reshape(epochs * steps, width)
+
+
+def first_batch(batch_size: int | Everything) -> Batching:
+    """One mini-batch, drawn by the seed."""
+    return Batching(
+        lambda size, seed: shuffled(size, batch_size, 1, np.random.default_rng(seed))[:1],
+        shape=lambda size: (1, batch_width(size, batch_size)),
+    )

@@ -13,7 +13,7 @@ from torch.func import grad
 
 from umbel.client.batches import Batch, Plan, Shard
 from umbel.client.net import Net
-from umbel.client.work.base import Promise, Work
+from umbel.client.work.base import Batching, Footprint, Promise, Work
 from umbel.client.work.local_training import LocalTraining
 
 Variant: TypeAlias = Literal["first-order", "hessian-free", "exact"]
@@ -21,32 +21,31 @@ Variant: TypeAlias = Literal["first-order", "hessian-free", "exact"]
 
 @dataclass(frozen=True)
 class MetaTraining(Work):
-    """Descend f(w - alpha grad f(w)); its gradient is (I - alpha H(w)) grad f(w - alpha grad f(w)).
+    """Work of Per-FedAvg: train a model to be good after a gradient step (Fallah et al. 2020).
 
-    Each of the three factors comes from a mini-batch of its own, drawn as `local` says: the inner
-    gradient, the outer one v, and the Hessian H. "first-order" leaves H out, "hessian-free" takes
-    (grad f(w + delta v) - grad f(w - delta v)) / 2 delta for H v, "exact" differentiates twice.
+    It descends f(w - alpha grad f(w)), whose gradient is (I - alpha H(w)) grad f(w - alpha grad
+    f(w)). Each of the three factors comes from a mini-batch of its own, drawn as `local` says: the
+    inner gradient, the outer one v, and the Hessian H. "first-order" leaves H out, "hessian-free"
+    takes (grad f(w + delta v) - grad f(w - delta v)) / 2 delta for H v, "exact" differentiates
+    twice.
     """
 
-    local: LocalTraining
-    alpha: float
-    variant: Variant
-    delta: float
+    local: LocalTraining  #: mini-batches, learning rate and optimizer
+    alpha: float  #: learning rate of the inner step
+    variant: Variant  #: how the Hessian's term is found
+    delta: float  #: of "hessian-free": half the distance of the two gradients, over |v|
 
     def at_round(self, number: int) -> MetaTraining:
         """The same with the learning rate of this round, counted from 0."""
         return replace(self, local=self.local.at_round(number))
 
-    def plan(self, num_examples: int, seed: int) -> Plan:
-        """The mini-batches of a step one after another: inner, outer, and the Hessian's."""
-        drawn = 2 if self.variant == "first-order" else 3
-        seeds = np.random.SeedSequence(seed).generate_state(drawn, np.uint64)
-        plans = np.stack([self.local.plan(num_examples, int(s)) for s in seeds], axis=1)
-        return plans.reshape(-1, plans.shape[-1])
+    @property
+    def batching(self) -> Batching:
+        return Batching(self._plan, shape=self._shape)
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         theta = sent["theta"]
-        inside = self.local.optimizer.start(theta[: net.layout.num_weights])
+        inside = self.local.descent.start(theta[: net.layout.num_weights])
         batches = shard.batches()
         for inner in batches:
             gradient, rest = self._outer(net, theta, inner, next(batches))
@@ -56,13 +55,27 @@ class MetaTraining(Work):
             theta, inside = self.local.descent.step(theta, gradient, rest, inside, inner)
         return {"update": theta - sent["theta"], "num_examples": shard.num_examples}
 
+    def _plan(self, num_examples: int, seed: int) -> Plan:
+        """The mini-batches of a step one after another: inner, outer, and the Hessian's."""
+        seeds = np.random.SeedSequence(seed).generate_state(self._drawn, np.uint64)
+        plans = np.stack([self.local.batching.plan(num_examples, int(s)) for s in seeds], axis=1)
+        return plans.reshape(-1, plans.shape[-1])
+
+    def _shape(self, num_examples: int) -> tuple[int, int]:
+        steps, width = self.local.shape(num_examples)
+        return self._drawn * steps, width
+
+    @property
+    def _drawn(self) -> int:
+        return 2 if self.variant == "first-order" else 3
+
     def _outer(self, net: Net, theta: Tensor, inner: Batch, outer: Batch) -> tuple[Tensor, Tensor]:
         """grad f(w - alpha grad f(w)), and the rest of theta after that pass."""
         gradient, rest = net.gradient(theta, inner)
         return net.gradient(_moved(theta, -self.alpha * gradient, rest), outer)
 
     def _hessian_times(self, vector: Tensor, net: Net, theta: Tensor, batch: Batch) -> Tensor:
-        """H v (num_weights,)."""
+        """Return H v (num_weights,)."""
         cut = net.layout.num_weights
         rest = theta[cut:]
         if self.variant == "exact":
@@ -83,11 +96,8 @@ class MetaTraining(Work):
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return self.local.promises(sent)
 
-    def pass_size(self, sent: Mapping[str, torch.Size], num_examples: int, batch_width: int) -> int:
-        return self.local.pass_size(sent, num_examples, batch_width)
-
-    def num_models(self, sent: Mapping[str, torch.Size]) -> int:  # noqa: ARG002
-        return 2
+    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
+        return replace(self.local.footprint(sent), models=2)
 
 
 def _moved(theta: Tensor, by: Tensor, rest: Tensor) -> Tensor:

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from umbel.client.batches import Shard
 from umbel.client.net import Net
-from umbel.client.work.base import Promise, Work
+from umbel.client.work.base import Footprint, Promise, Work
 from umbel.client.work.evaluation import Evaluation, evaluated
-from umbel.client.work.mixture_weights import MixtureWeights
 
 
 @dataclass(frozen=True)
@@ -33,5 +32,5 @@ class MixtureEvaluation(Work):
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return Evaluation().promises(sent)
 
-    def pass_size(self, sent: Mapping[str, torch.Size], num_examples: int, batch_width: int) -> int:
-        return MixtureWeights().pass_size(sent, num_examples, batch_width)
+    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
+        return Footprint(sent["models"][0])

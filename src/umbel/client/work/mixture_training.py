@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from umbel.client.batches import Plan, Shard
+from umbel.client.batches import Shard
 from umbel.client.net import Net
-from umbel.client.work.base import COUNT, MEMORY, Promise, Work
+from umbel.client.work.base import COUNT, MEMORY, Batching, Footprint, Promise, Work
 from umbel.client.work.local_training import LocalTraining
 from umbel.client.work.mixture_weights import MixtureWeights, mean_shares, shares
 
@@ -25,17 +25,14 @@ class MixtureTraining(Work):
 
     local: LocalTraining
 
-    def plan(self, num_examples: int, seed: int) -> Plan:
-        return self.local.plan(num_examples, seed)
-
     @property
-    def draws(self) -> bool:
-        return self.local.draws
+    def batching(self) -> Batching:
+        return self.local.batching
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         received, weights, cut = sent["models"], sent[MEMORY], net.layout.num_weights
         models = list(received)
-        inside = [self.local.optimizer.start(theta[:cut]) for theta in models]
+        inside = [self.local.descent.start(theta[:cut]) for theta in models]
         for batch in shard.batches():
             # The q of an example stays the same all round; to find it again for each batch spares
             # a table of all examples.
@@ -55,9 +52,6 @@ class MixtureTraining(Work):
         update = Promise(tuple(sent["models"]))
         return {"update": update, "num_examples": COUNT, **MixtureWeights().promises(sent)}
 
-    def pass_size(self, sent: Mapping[str, torch.Size], num_examples: int, batch_width: int) -> int:
-        slices = MixtureWeights().pass_size(sent, num_examples, batch_width)
-        return max(slices, batch_width * sent["models"][0])
-
-    def num_models(self, sent: Mapping[str, torch.Size]) -> int:
-        return sent["models"][0]
+    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
+        num_models = sent["models"][0]
+        return Footprint(num_models, num_models, num_models)

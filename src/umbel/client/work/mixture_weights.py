@@ -1,4 +1,4 @@
-"""Which of many models an example belongs to, and how many of a client's belong to each."""
+"""Probabilities that examples belong to each of many models, and their mean at a client."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
-from umbel.client.batches import SLICE, Batch, Shard
+from umbel.client.batches import Batch, Shard
 from umbel.client.net import Net
-from umbel.client.work.base import MEMORY, Promise, Work
+from umbel.client.work.base import MEMORY, Footprint, Promise, Work
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,8 @@ class MixtureWeights(Work):
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return {MEMORY: Promise((sent["models"][0],), low=0, high=1)}
 
-    def pass_size(
-        self,
-        sent: Mapping[str, torch.Size],
-        num_examples: int,
-        batch_width: int,  # noqa: ARG002
-    ) -> int:
-        return min(SLICE, num_examples) * sent["models"][0]
+    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
+        return Footprint(sent["models"][0])
 
 
 def shares(net: Net, models: Tensor, weights: Tensor, batch: Batch) -> Tensor:

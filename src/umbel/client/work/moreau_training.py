@@ -8,42 +8,40 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from umbel.client.batches import Batch, Plan, Shard
+from umbel.client.batches import Batch, Shard
 from umbel.client.net import Net
-from umbel.client.work.base import MEMORY, Promise, Work
+from umbel.client.work.base import MEMORY, Batching, Footprint, Promise, Work
 from umbel.client.work.local_training import LocalTraining
 
 
 @dataclass(frozen=True)
 class MoreauTraining(Work):
-    """Descend the Moreau envelope of the loss, min_theta f(theta) + pull/2 |theta - w|^2.
+    """Work of pFedMe: train a model and a personal one near it (Dinh et al. 2020).
 
-    For each mini-batch of `local`, theta takes `personal_steps` gradient steps towards the minimum,
-    then w a step down the envelope's gradient, pull (w - theta), at the learning rate of `local`.
-    theta starts at the received model and goes on from one mini-batch to the next; the last one
-    is the client's memory (P,).
+    It descends the Moreau envelope of the loss, min_theta f(theta) + pull/2 |theta - w|^2. For each
+    mini-batch of `local`, theta takes `personal_steps` gradient steps towards the minimum, then w a
+    step down the envelope's gradient, pull (w - theta), at the learning rate of `local`. theta
+    starts at the received model and goes on from one mini-batch to the next; the last one is the
+    client's memory (P,).
     """
 
-    local: LocalTraining
-    pull: float  # lambda
-    personal_steps: int  # K
-    personal_lr: float
+    local: LocalTraining  #: mini-batches and learning rate of w
+    pull: float  #: lambda
+    personal_steps: int  #: K, steps of theta on each mini-batch
+    personal_lr: float  #: learning rate of those steps
 
     def at_round(self, number: int) -> MoreauTraining:
         """The same with the learning rate of this round, counted from 0."""
         return replace(self, local=self.local.at_round(number))
 
-    def plan(self, num_examples: int, seed: int) -> Plan:
-        return self.local.plan(num_examples, seed)
-
     @property
-    def draws(self) -> bool:
-        return self.local.draws
+    def batching(self) -> Batching:
+        return replace(self.local.batching, passes=self.personal_steps)
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         received, cut = sent["theta"], net.layout.num_weights
         model = personal = received
-        inside = self.local.optimizer.start(received[:cut])
+        inside = self.local.descent.start(received[:cut])
         for batch in shard.batches():
             personal = self._personal(net, model, personal, batch)
             gradient = self.pull * (model[:cut] - personal[:cut])
@@ -65,8 +63,5 @@ class MoreauTraining(Work):
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return {**self.local.promises(sent), MEMORY: Promise(tuple(sent["theta"]))}
 
-    def pass_size(self, sent: Mapping[str, torch.Size], num_examples: int, batch_width: int) -> int:
-        return self.local.pass_size(sent, num_examples, batch_width)
-
-    def num_models(self, sent: Mapping[str, torch.Size]) -> int:  # noqa: ARG002
-        return 2
+    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
+        return replace(self.local.footprint(sent), models=2)

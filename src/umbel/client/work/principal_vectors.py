@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from umbel.checks import check
-from umbel.client.batches import SLICE, Batch, Shard
+from umbel.client.batches import Batch, Shard
 from umbel.client.net import Net
-from umbel.client.work.base import Promise, Work
+from umbel.client.work.base import Footprint, Promise, Work
 
 NOISE = 1e-10
 """A second moment this small beside the largest is rounding: it has no direction."""
@@ -34,6 +34,7 @@ class PrincipalVectors(Work):
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
         size = prod(shard.x.shape[1:])
+        check(size == self.num_inputs, "num_inputs", self.num_inputs, f"{size}, as in the examples")
         groups = self.num_classes or 1
         moment = torch.zeros(groups, size, size, dtype=torch.float64, device=shard.x.device)
         for batch in shard.everything():
@@ -51,15 +52,9 @@ class PrincipalVectors(Work):
         within = Promise((self.num_inputs, columns), torch.float64, low=-1.001, high=1.001)
         return {"vectors": within}
 
-    def pass_size(
-        self,
-        sent: Mapping[str, torch.Size],  # noqa: ARG002
-        num_examples: int,
-        batch_width: int,  # noqa: ARG002
-    ) -> int:
+    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:  # noqa: ARG002
         # The moments are double, and so are the eigenvectors: more than the examples themselves.
-        moments = 4 * self.num_inputs * (self.num_classes or 1)
-        return max(moments, min(SLICE, num_examples))
+        return Footprint(values=4 * self.num_inputs * (self.num_classes or 1))
 
     def _members(self, batch: Batch) -> Tensor:
         """(B, C) 1 where an example is of this class, 0 for padding."""

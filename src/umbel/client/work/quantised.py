@@ -9,9 +9,12 @@ import torch
 from torch import Tensor
 
 from umbel.checks import check
-from umbel.client.batches import Plan, Shard
+from umbel.client.batches import Shard
 from umbel.client.net import Net
-from umbel.client.work.base import Promise, Work
+from umbel.client.work.base import Batching, Footprint, Promise, Work
+
+MOST = 30
+"""Decimals that single precision can tell from none."""
 
 
 @dataclass(frozen=True)
@@ -25,14 +28,11 @@ class Quantised(Work):
     digits: int
 
     def __post_init__(self) -> None:
-        check(self.digits >= 0, "digits", self.digits, "0 or more")
-
-    def plan(self, num_examples: int, seed: int) -> Plan:
-        return self.of.plan(num_examples, seed)
+        check(0 <= self.digits <= MOST, "digits", self.digits, f"in 0 to {MOST}")
 
     @property
-    def draws(self) -> bool:
-        return self.of.draws
+    def batching(self) -> Batching:
+        return self.of.batching
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         scale = 10.0**self.digits
@@ -43,5 +43,5 @@ class Quantised(Work):
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return self.of.promises(sent)
 
-    def pass_size(self, sent: Mapping[str, torch.Size], num_examples: int, batch_width: int) -> int:
-        return self.of.pass_size(sent, num_examples, batch_width)
+    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
+        return self.of.footprint(sent)

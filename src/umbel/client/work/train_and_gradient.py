@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from umbel.client.batches import Plan, Shard
+from umbel.client.batches import Shard
 from umbel.client.net import Net
-from umbel.client.work.base import Promise, Work
+from umbel.client.work.base import Batching, Promise, Work
 from umbel.client.work.gradient import gradient_of_all
 from umbel.client.work.local_training import LocalTraining
 
@@ -21,12 +21,9 @@ class TrainAndGradient(Work):
 
     local: LocalTraining
 
-    def plan(self, num_examples: int, seed: int) -> Plan:
-        return self.local.plan(num_examples, seed)
-
     @property
-    def draws(self) -> bool:
-        return self.local.draws
+    def batching(self) -> Batching:
+        return self.local.batching
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         gradient = gradient_of_all(net, shard, sent["theta"])

@@ -13,11 +13,14 @@ from umbel.settings import Settings
 
 @dataclass(frozen=True)
 class Scenario(Settings, ABC):
-    """A seeded recipe for a federation."""
+    """A seeded recipe for a federation; a scenario of your own extends it by `build`.
+
+    It is a frozen dataclass whose fields are the keys under `[scenario]` in an experiment.
+    """
 
     @abstractmethod
     def build(self, seed: int, sources: Sources) -> Federation:
-        """The federation of this seed. Raises `ValueError` where it can't be built."""
+        """Build the federation of this seed. Raises `ValueError` where it can't be built."""
 
 
 def check_splits(split: str, test_split: str | None) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from umbel.checks import check
 from umbel.data.bearings import windows
 from umbel.data.federation import Federation
-from umbel.data.partition import apportioned, client_sizes, draw
+from umbel.data.partition import apportioned, check_few, client_sizes, draw
 from umbel.data.scenarios.base import Scenario, check_examples
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
@@ -47,6 +47,7 @@ class BearingFaults(Scenario):
         rng = generator(seed, Stream.DATA)
         arrays = windows(sources, self.window)
         arrays = arrays.standardised(like=arrays)
+        check_few(self.clients, len(arrays.y))
         groups = np.repeat(np.arange(len(PAIRS)), apportioned(self.clients, (1.0,) * len(PAIRS)))
         allowed = np.array([np.isin(np.arange(arrays.num_classes), PAIRS[g]) for g in groups])
         sizes = client_sizes(self.examples, allowed, arrays.y, rng)

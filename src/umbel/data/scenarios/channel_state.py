@@ -8,13 +8,19 @@ from typing import Literal
 
 import numpy as np
 
-from umbel.checks import check, nearest
-from umbel.data.channels import ENVIRONMENTS, Channels, cost2100, generated
+from umbel.checks import check, check_memory, nearest
+from umbel.data.channels import ENVIRONMENTS, SIDE, Channels, cost2100, generated
 from umbel.data.federation import Federation
 from umbel.data.partition import apportioned
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
+
+BYTES = 2 * 4 * 2 * SIDE**2
+"""Of a matrix, here and where all clients' are joined."""
+
+BYTES_ON_THE_WAY = 64 * SIDE**2
+"""Of a matrix while a client's are generated, path by path."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,9 @@ class ChannelState(Scenario):
         check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "in (0, 1)")
 
     def build(self, seed: int, sources: Sources) -> Federation:
+        matrices = self.clients * self.examples
+        needed = matrices * BYTES + self.examples * BYTES_ON_THE_WAY
+        check_memory(needed, f"scenario: {matrices:,} channel matrices")
         counts = apportioned(self.clients, (1.0,) * len(self.environments)).tolist()
         groups = np.repeat(np.arange(len(counts)), counts).tolist()
         x: list[Channels] = []

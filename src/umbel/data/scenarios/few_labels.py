@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from umbel.checks import check
 from umbel.data.federation import Federation
-from umbel.data.partition import Labels, client_sizes, draw
+from umbel.data.partition import Labels, check_few, client_sizes, draw
 from umbel.data.scenarios.base import Scenario, check_examples
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
@@ -38,6 +38,7 @@ class FewLabels(Scenario):
     def build(self, seed: int, sources: Sources) -> Federation:
         rng = generator(seed, Stream.DATA)
         arrays = sources.load(self.source, self.split)
+        check_few(self.clients, self.labels_per_client * len(arrays.y))
         number, classes = self.labels_per_client, arrays.num_classes
         check(number <= classes, "labels_per_client", number, f"at most {classes}")
         allowed = np.zeros((self.clients, classes), dtype=bool)

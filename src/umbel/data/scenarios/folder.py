@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check
 from umbel.data.federation import Federation
+from umbel.data.files import read_text
+from umbel.data.npz import read_arrays
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
-from umbel.words import counted
+from umbel.summary import counted
+
+LARGEST = 2**24
+"""Bytes of a file of groups."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,11 @@ class Folder(Scenario):
     path: str = "clients"
     test_fraction: float = 0.15
     num_classes: int | None = None  # default: the largest label plus one
+
+    def __post_init__(self) -> None:
+        check(0 <= self.test_fraction < 1, "test_fraction", self.test_fraction, "in [0, 1)")
+        classes = self.num_classes
+        check(classes is None or classes >= 1, "num_classes", classes, "1 or more")
 
     def build(self, seed: int, sources: Sources) -> Federation:  # noqa: ARG002
         path, fraction = Path(self.path), self.test_fraction
@@ -77,19 +87,8 @@ def write_clients(federation: Federation, path: Path) -> None:
         (path / "groups.csv").write_text(text, encoding="utf-8")
 
 
-def _load(file: Path) -> dict[str, np.ndarray]:
-    # NumPy's own words are left out: they advise to unpickle what may come from anybody.
-    damaged = UsageError(f"{file}: not a .npz file of plain arrays, as numpy.savez writes them")
-    try:
-        with file.open("rb") as opened:
-            arrays = np.load(opened, allow_pickle=False)
-            if not isinstance(arrays, np.lib.npyio.NpzFile):
-                raise damaged
-            found = dict(arrays)
-    except OSError as error:
-        raise UsageError(f"{file}: can't be read: {error.strerror or 'damaged'}") from None
-    except (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error):
-        raise damaged from None
+def _load(file: Path) -> dict[str, NDArray[Any]]:
+    found = read_arrays(file, ("x", "y", "x_test", "y_test"))
     lacking = " and ".join(name for name in ("x", "y") if name not in found)
     if lacking:
         raise UsageError(f"{file}: lacks {lacking}: arrays x and y are needed")
@@ -98,14 +97,16 @@ def _load(file: Path) -> dict[str, np.ndarray]:
 
 def _groups(file: Path, names: list[str]) -> list[int] | None:
     """Numbers of the groups that the file names, or None without a file."""
-    if not file.is_file():
+    if not file.exists():
         return None
-    group_of = {}
-    for number, line in enumerate(file.read_text().splitlines(), start=1):
+    group_of: dict[str, str] = {}
+    for number, line in enumerate(read_text(file, LARGEST).splitlines(), start=1):
         parts = [part.strip() for part in line.split(",")]
         if line.strip():
             found = counted(len(parts), "value")
             check(len(parts) == 2, f"{file}: line {number}", found, "of the form client,group")
+            once = parts[0] not in group_of
+            check(once, f"{file}: line {number}", parts[0], "a client that is named once")
             group_of[parts[0]] = parts[1]
     for name in names:
         check(name in group_of, str(file), name, "named: it needs a line for every client")

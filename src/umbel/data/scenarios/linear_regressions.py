@@ -7,12 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import check
+from umbel.checks import check, check_memory
 from umbel.data.federation import Federation
 from umbel.data.partition import apportioned
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
+
+BYTES = 32
+"""An example is an x and a y, here and where all clients' are joined."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +36,15 @@ class LinearRegressions(Scenario):
     def __post_init__(self) -> None:
         fine = bool(self.angles) and all(-90 < angle < 90 for angle in self.angles)
         check(fine, "angles", self.angles, "a list of angles in (-90, 90)")
-        check(self.noise >= 0, "noise", self.noise, "0 or more")
+        check(0 <= self.noise <= 1e30, "noise", self.noise, "in 0 to 1e30")
         expected = f"at least one for each of {len(self.angles)} groups"
         check(self.clients >= len(self.angles), "clients", self.clients, expected)
         check(self.examples >= 1, "examples", self.examples, "1 or more")
         check(self.test_examples >= 1, "test_examples", self.test_examples, "1 or more")
 
     def build(self, seed: int, sources: Sources) -> Federation:  # noqa: ARG002
+        points = self.clients * (self.examples + self.test_examples)
+        check_memory(points * BYTES, f"scenario: {points:,} examples")
         counts = apportioned(self.clients, (1.0,) * len(self.angles))
         groups = np.repeat(np.arange(len(self.angles)), counts)
         train, test = [], []

@@ -11,7 +11,7 @@ import numpy as np
 from umbel.checks import check
 from umbel.data.arrays import Arrays
 from umbel.data.federation import Federation
-from umbel.data.partition import Labels, apportioned, deal_alike
+from umbel.data.partition import Labels, apportioned, check_few, deal_alike
 from umbel.data.scenarios.base import Scenario, check_splits
 from umbel.data.shifts import Images
 from umbel.data.sources import Sources
@@ -61,6 +61,7 @@ class OverlappingLabels(Scenario):
     def build(self, seed: int, sources: Sources) -> Federation:
         rng = generator(seed, Stream.DATA)
         arrays = sources.load(self.source, self.split)
+        check_few(self.clients, len(arrays.y))
         expected = f"below {arrays.num_classes}, the number of classes"
         check(max(map(max, self.labels)) < arrays.num_classes, "labels", self.labels, expected)
         held = sorted(set().union(*self.labels))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from umbel.checks import check
 from umbel.data.arrays import Arrays
 from umbel.data.federation import Federation
-from umbel.data.partition import Labels, apportioned, client_sizes, draw
+from umbel.data.partition import Labels, apportioned, check_few, client_sizes, draw
 from umbel.data.scenarios.base import Scenario, check_examples, check_splits
 from umbel.data.shifts import Group, Images, Rotate, Shift
 from umbel.data.sources import Sources
@@ -43,6 +44,8 @@ class Shifted(Scenario):
         check_splits(self.split, self.test_split)
         check(self.clients >= 1, "clients", self.clients, "1 or more")
         check(all(s > 0 for s in self.shares), "shares", self.shares, "positive numbers")
+        small = self.clients * sum(self.shares) < inf
+        check(small, "shares", self.shares, "numbers with a finite sum")
         check_examples(self.examples)
         check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "in (0, 1)")
         alpha = self.label_alpha
@@ -54,6 +57,9 @@ class Shifted(Scenario):
         if self.standardise:
             arrays = arrays.standardised(like=arrays)
         planted = self.shift.make(arrays.num_classes, rng)
+        deals = len(planted) if self.per_group else 1
+        check_few(self.clients, deals * len(arrays.y))
+        arrays.check_room(deals)
         counts = self._counts(len(planted))
         of_clients = [group for group, n in zip(planted, counts, strict=True) for _ in range(n)]
         allowed = np.array([_holds(group, arrays.num_classes) for group in of_clients])

@@ -1,4 +1,4 @@
-"""What runs at every site: `load` is where it reads its own examples."""
+"""Client app of every site; `load` is where it reads its own examples."""
 
 from pathlib import Path
 

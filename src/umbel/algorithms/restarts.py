@@ -1,0 +1,121 @@
+"""Several starts of one method, of which the best goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from umbel.algorithms.base import Algorithm, Assigned, Known, Served, Setup, State
+from umbel.checks import check, check_memory
+from umbel.flow import Flow
+from umbel.server.ask import Context, Sample
+
+MOST = 1_000
+"""Starts that can be made of a method."""
+
+
+@dataclass(frozen=True)
+class RestartsState(State):
+    """`models` holds those of all rivals, one after another; `labels` are the leader's."""
+
+    rivals: tuple[State, ...]
+
+
+@dataclass(frozen=True)
+class Restarts(Algorithm[State]):
+    """Any method whose start is random, from several starts at once.
+
+    That many sets of models are trained side by side for the first `trial_rounds` rounds, at as
+    many times the cost. The one that `keep` prefers goes on alone: the lowest training loss, which
+    only methods that report it can be judged by, or the largest smallest cluster.
+    """
+
+    of: Algorithm[Any]  #: the method
+    restarts: int = 10  #: starts to begin with
+    trial_rounds: int = 10  #: rounds that the starts compete for
+    keep: Literal["lowest-loss", "most-balanced"] = "lowest-loss"  #: which start goes on
+
+    def __post_init__(self) -> None:
+        check(1 <= self.restarts <= MOST, "restarts", self.restarts, f"in 1 to {MOST:,}")
+        check(self.trial_rounds >= 1, "trial_rounds", self.trial_rounds, "1 or more")
+        reports = type(self.of).fit is not Algorithm.fit
+        expected = f'"most-balanced": {type(self.of).__name__} reports no loss to compare by'
+        check(reports or self.keep == "most-balanced", "keep", self.keep, expected)
+
+    def check(self, known: Known) -> None:
+        self.of.check(known)
+
+    def init(self, setup: Setup) -> RestartsState:
+        first = self.of.init(setup)
+        check_memory(self.restarts * first.models.nbytes, f"models of {self.restarts:,} restarts")
+        others = [
+            self.of.init(setup.restarted(number * len(first.models), number))
+            for number in range(1, self.restarts)
+        ]
+        return _together((first, *others), 0)
+
+    def round(self, state: State, ctx: Context) -> Flow[State]:
+        if not isinstance(state, RestartsState):
+            after: State = yield from self.of.round(state, ctx)
+            return after
+        rivals = []
+        for rival in state.rivals:
+            next_of = yield from self.of.round(rival, ctx)
+            rivals.append(next_of)
+        leader = self._leader(rivals)
+        over = ctx.round + 1 == self.trial_rounds
+        return rivals[leader] if over else _together(tuple(rivals), leader)
+
+    def serve(self, state: State, ctx: Context) -> Flow[Served]:
+        return (yield from self.of.serve(self._best(state), ctx))
+
+    def assign(self, state: State, ctx: Context) -> Flow[Assigned]:
+        return (yield from self.of.assign(self._best(state), ctx))
+
+    def fit(self, state: State) -> Tensor | None:
+        return self.of.fit(self._best(state))
+
+    def profile(self, state: State) -> Tensor | None:
+        return self.of.profile(self._best(state))
+
+    def measure(self, state: State) -> Mapping[str, float]:
+        return self.of.measure(self._best(state))
+
+    def evidence(self, state: State, sample: Sample) -> Mapping[str, Tensor]:
+        return self.of.evidence(self._best(state), sample)
+
+    def _best(self, state: State) -> State:
+        if not isinstance(state, RestartsState):
+            return state
+        return state.rivals[self._leader(state.rivals)]
+
+    def _leader(self, rivals: list[State] | tuple[State, ...]) -> int:
+        """The place of the rival that `keep` prefers."""
+        fits = [self.of.fit(rival) for rival in rivals]
+        if self.keep == "lowest-loss":
+            means = torch.stack([fit.nanmean() for fit in fits if fit is not None])
+            return int(means.nan_to_num(torch.inf).argmin())
+        # A client that was never asked is in no cluster yet.
+        joined = [
+            rival.labels if fit is None else rival.labels[~fit.isnan()]
+            for rival, fit in zip(rivals, fits, strict=True)
+        ]
+        sizes = [
+            torch.bincount(labels, minlength=len(rival.models)).min()
+            for rival, labels in zip(rivals, joined, strict=True)
+        ]
+        return int(torch.stack(sizes).argmax())
+
+
+def method_of(algorithm: Algorithm[Any]) -> Algorithm[Any]:
+    """The method itself, where it is wrapped in `Restarts`."""
+    return algorithm.of if isinstance(algorithm, Restarts) else algorithm
+
+
+def _together(rivals: tuple[State, ...], leader: int) -> RestartsState:
+    models = torch.cat([rival.models for rival in rivals])
+    return RestartsState(models, rivals[leader].labels, rivals)

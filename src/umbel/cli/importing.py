@@ -1,0 +1,46 @@
+"""Code that is no part of umbel: it is said what is imported, before it is, unless it is forbidden.
+
+Only then are modules found in the working directory. Commands that look at runs import none.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from umbel.checks import UsageError, shown
+from umbel.cli.printing import say
+
+if TYPE_CHECKING:
+    from umbel.runs.experiment import Experiment
+    from umbel.runs.folder import RunFolder
+
+
+def allow(experiments: Iterable[Experiment], no_import: bool) -> bool:
+    """Say what will be imported for these. Raises `UsageError` where that is forbidden."""
+    from umbel.runs.config import plain
+    from umbel.runs.strangers import strangers_in
+
+    return announce([n for each in experiments for n in strangers_in(plain(each))], no_import)
+
+
+def allow_rounds(folder: RunFolder, no_import: bool) -> None:
+    """As `allow`, to go on with a run; one of Python's own data is refused and imports nothing."""
+    from umbel.runs.own import OwnData
+
+    experiment = folder.experiment
+    if not isinstance(experiment.scenario, OwnData):
+        allow([experiment], no_import)
+
+
+def announce(names: Iterable[str], no_import: bool) -> bool:
+    """Say that these will be imported, if any: names such as "module:Name"."""
+    said = ", ".join(dict.fromkeys(map(shown, names)))
+    if said and no_import:
+        raise UsageError(f"--no-import: {said} would have to be imported")
+    if said:
+        say(f"imports {said}", err=True)
+        sys.path.append(str(Path.cwd()))
+    return bool(said)

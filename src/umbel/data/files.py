@@ -1,0 +1,60 @@
+"""Files of the user's: read where they are files, and no larger than they may be."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from umbel.checks import UsageError, check
+
+
+def check_file(file: Path) -> None:
+    """Raise `UsageError` for what is not there, and for what is no file.
+
+    To open a pipe is to wait for who writes into it, and a device may never end.
+    """
+    try:
+        mode = file.stat().st_mode
+    except (OSError, ValueError) as error:  # a path may hold what no file system takes
+        raise UsageError(f"{file}: can't be read: {_reason(error)}") from None
+    if not stat.S_ISREG(mode):
+        what = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
+        raise UsageError(f"{file}: can't be read: it is {what}, not a file")
+
+
+def read_text(file: Path, most: int) -> str:
+    """The text of a file of at most so many bytes. Raises `UsageError` for any other."""
+    check_file(file)
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(most + 1)
+        if len(content) > most:
+            raise UsageError(f"{file}: can't be read: it has more than {most:,} bytes")
+        return content.decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: can't be read: {_reason(error)}") from None
+
+
+def check_place(file: Path, what: str) -> None:
+    """Raise `UsageError` unless a file can be written there; what is there already stays."""
+    fine = file.is_file() or not file.exists()
+    check(fine, what, str(file), "a file that can be written")
+    check_folder(file.parent, what)
+    new = not file.exists() and file.parent.is_dir()
+    try:
+        if new or file.exists():
+            file.open("ab").close()
+        if new:
+            file.unlink()
+    except OSError as error:
+        raise UsageError(f"{what}: {file}: can't be written: {_reason(error)}") from None
+
+
+def check_folder(folder: Path, what: str) -> None:
+    """Raise `UsageError` unless a folder is there, or can be made."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    check(there.is_dir(), what, str(there), "a folder")
+
+
+def _reason(error: Exception) -> object:
+    return error.strerror if isinstance(error, OSError) and error.strerror else error

@@ -1,0 +1,57 @@
+"""Arrays of a `.npz` file, of which nothing is believed before it is checked."""
+
+from __future__ import annotations
+
+import warnings
+import zipfile
+from collections.abc import Iterable
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.checks import UsageError, check_memory
+from umbel.data.files import check_file
+
+HEADERS = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+"""What reads the header of an array, by the version of its format."""
+
+
+def read_arrays(file: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
+    """Those of the named arrays that the file has.
+
+    No more is read than what the archive says is in it, and that must fit into memory. Raises
+    `UsageError` for any other file; NumPy's own words advise to unpickle what may be anybody's.
+    """
+    check_file(file)
+    try:
+        with zipfile.ZipFile(file) as archive, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of headers as other versions of NumPy write them
+            there = set(archive.namelist())
+            members = {n: archive.getinfo(f"{n}.npy") for n in names if f"{n}.npy" in there}
+            needed = sum(member.file_size for member in members.values())
+            check_memory(2 * needed, f"{file}: its arrays")
+            return {name: _array(archive, member) for name, member in members.items()}
+    except UsageError:
+        raise
+    except OSError as error:
+        raise UsageError(f"{file}: can't be read: {error.strerror or 'damaged'}") from None
+    except Exception:  # parsers of archives, of headers and of types raise what they happen to
+        expected = "a .npz file of plain arrays, as numpy.savez writes them"
+        raise UsageError(f"{file}: not {expected}") from None
+
+
+def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
+    """Raises some `Exception` unless there is as much in it as its header says."""
+    with archive.open(member) as opened:
+        shape, by_columns, kind = HEADERS[np.lib.format.read_magic(opened)](opened)
+        size = prod(shape) * kind.itemsize
+        if kind.hasobject or min(shape, default=0) < 0 or size > member.file_size:
+            raise ValueError("a header that can't be true")
+        flat = np.frombuffer(opened.read(size), dtype=kind, count=prod(shape))
+    return flat.reshape(shape, order="F" if by_columns else "C")

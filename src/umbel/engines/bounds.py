@@ -1,0 +1,102 @@
+"""Bounds on how far one client moves a model: its share of the weight, its step's length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from umbel.engines.validation import Limits
+from umbel.flow import Replies, Request
+from umbel.summary import in_short
+
+STEPS = ("update", "gradient")
+"""Columns whose rows move models."""
+
+
+@dataclass
+class Bounds:
+    """Bounds of one request, whose replies may come in several blocks."""
+
+    request: Request
+    limits: Limits
+    counts: list[Tensor] = field(default_factory=list)  # of the blocks so far
+    norms: dict[str, list[Tensor]] = field(default_factory=dict)  # by column, likewise
+    bounded: dict[int, str] = field(default_factory=dict)  # client: what was bounded
+
+    __repr__ = in_short
+
+    def apply(self, replies: Replies) -> Replies:
+        """Return the replies with bounded numbers of examples and steps."""
+        steps = [name for name in STEPS if name in replies.columns]
+        if not steps or self.request.work.split == "test" or not len(replies.clients):
+            return replies
+        changed: dict[str, Tensor] = {}
+        if "num_examples" in replies.columns:
+            changed |= self._examples(replies)
+        if self.limits.max_norm_ratio is not None:
+            for name in steps:
+                changed |= self._steps(replies, name, self.limits.max_norm_ratio)
+        return replace(replies, columns={**replies.columns, **changed}) if changed else replies
+
+    def _examples(self, replies: Replies) -> Mapping[str, Tensor]:
+        counts = replies.columns["num_examples"]
+        self.counts.append(counts)
+        seen = torch.cat(self.counts)
+        allowed = bounded_weights(seen, self.limits.max_share, len(self.request.clients))
+        allowed = allowed[-len(counts) :]
+        high = allowed < counts
+        if not high.any():
+            return {}
+        for client, claimed, most in zip(
+            replies.clients[high].tolist(),
+            counts[high].tolist(),
+            allowed[high].tolist(),
+            strict=True,
+        ):
+            self.bounded[client] = (
+                f"num_examples: {claimed:,} counted as {most:,}, by limits.max_share = "
+                f"{self.limits.max_share:g}"
+            )
+        return {"num_examples": allowed}
+
+    def _steps(self, replies: Replies, name: str, ratio: float) -> Mapping[str, Tensor]:
+        rows = replies.columns[name]
+        norms = rows.flatten(1).double().norm(dim=1)
+        self.norms.setdefault(name, []).append(norms)
+        longest = ratio * torch.cat(self.norms[name]).median()
+        long = norms > longest
+        if not long.any():
+            return {}
+        for client, norm in zip(replies.clients[long].tolist(), norms[long].tolist(), strict=True):
+            self.bounded[client] = (
+                f"{name}: of norm {norm:.3g}, shortened to {longest:.3g}, by "
+                f"limits.max_norm_ratio = {ratio:g}"
+            )
+        scale = (longest / norms.clamp(min=longest)).to(rows.dtype)
+        return {name: rows * scale.reshape(-1, *[1] * (rows.dim() - 1))}
+
+
+def bounded_weights(counts: Tensor, share: float, num_clients: int) -> Tensor:
+    """Lower numbers of examples (N,) until none is more than this share of all clients' together.
+
+    Clients whose replies are still to come, of `num_clients`, are taken to be like the others. A
+    single client is not bounded: it is alone.
+    """
+    if len(counts) < 2 or share >= 1:
+        return counts
+    unseen = (num_clients - 1) / (len(counts) - 1)
+    least, bounded = counts.double().clamp(max=float(counts.min())), counts.double()
+    for _ in range(ROUNDS):
+        others = (bounded.sum() - bounded) * unseen
+        lower = torch.minimum(bounded, share / (1 - share) * others).floor().maximum(least)
+        if torch.equal(lower, bounded):
+            break
+        bounded = lower
+    return bounded.to(counts.dtype)
+
+
+ROUNDS = 100
+"""Passes in which several clients above their share are lowered; one passes for one client."""

@@ -1,0 +1,87 @@
+"""The fields of messages: each is of the type, and within the bounds, that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from flwr.app import ConfigRecord, RecordDict
+
+from umbel.checks import is_plain
+from umbel.flower.refusals import RefusedError, shown
+
+VERSION = 2
+"""Of the messages: both sides must speak the same."""
+
+MAX_ITEMS = 10**5  # of one list, which has one for each client of a node
+MAX_TEXT = 2**16  # characters
+MAX_NAME = 200
+
+
+def config(content: RecordDict, name: str) -> Mapping[str, Any]:
+    """The record of this name."""
+    found = content.get(name)
+    if not isinstance(found, ConfigRecord):
+        raise RefusedError(f"{name}: missing")
+    return found
+
+
+def versioned(content: RecordDict, name: str) -> Mapping[str, Any]:
+    """The record of this name, if it is of this version."""
+    found = config(content, name)
+    version = found.get("version")
+    if type(version) is not int or version != VERSION:
+        said = f"version {shown(version)} of the messages, and this umbel speaks {VERSION}"
+        raise RefusedError(f"{said}: server and nodes need the same release of umbel")
+    return found
+
+
+def text(config: Mapping[str, Any], name: str) -> str:
+    """A string."""
+    value = config.get(name)
+    if not isinstance(value, str) or len(value) > MAX_TEXT:
+        raise RefusedError(f"{name}: {shown(value)} is not a string, or too long a one")
+    return value
+
+
+def number(config: Mapping[str, Any], name: str, low: int, high: int) -> int:
+    """A whole number."""
+    value = config.get(name)
+    if type(value) is not int or not low <= value <= high:
+        raise RefusedError(f"{name}: {shown(value)} is not a whole number from {low} to {high}")
+    return value
+
+
+def numbers(config: Mapping[str, Any], name: str, low: int, high: int) -> list[int]:
+    """A list of whole numbers."""
+    values: list[int] = _items(config, name, int)
+    if values and not low <= min(values) <= max(values) <= high:
+        raise RefusedError(f"{name}: {shown(values)} are not all from {low} to {high}")
+    return values
+
+
+def texts(config: Mapping[str, Any], name: str) -> list[str]:
+    """A list of names."""
+    values: list[str] = _items(config, name, str)
+    check_names(name, values, MAX_ITEMS)
+    return values
+
+
+def check_names(field: str, names: Sequence[str], most: int) -> None:
+    """Raise `RefusedError` unless these can be shown to people, and are not too many."""
+    if len(names) > most:
+        raise RefusedError(f"{field}: {len(names)} names, more than the {most} allowed")
+    for name in names:
+        if not 0 < len(name) <= MAX_NAME or not is_plain(name):
+            raise RefusedError(
+                f"{field}: {shown(name)} is not a name: 1 to {MAX_NAME} characters of one line"
+            )
+
+
+def _items(config: Mapping[str, Any], name: str, kind: type[Any]) -> list[Any]:
+    value = config.get(name)
+    if not isinstance(value, list) or len(value) > MAX_ITEMS:
+        raise RefusedError(f"{name}: {shown(value)} is not a list, or too long a one")
+    if any(type(item) is not kind for item in value):
+        raise RefusedError(f"{name}: {shown(value)} is not a list of {kind.__name__}")
+    return value

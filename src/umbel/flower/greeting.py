@@ -1,0 +1,94 @@
+"""Greetings: what a node says of its clients before it is asked to work."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from flwr.app import ConfigRecord, RecordDict
+
+from umbel.data.form import Form
+from umbel.flower import fields
+from umbel.flower.fields import VERSION, check_names, number, numbers, text, texts, versioned
+from umbel.flower.messages import raise_refusal
+from umbel.flower.refusals import RefusedError, refusing
+
+MAX_EXAMPLES = 10**9  # of one client
+MAX_GROUP = 2**31
+MAX_INPUT = 2**24  # values of one example
+MAX_OUTPUTS = 10**6
+MAX_DIMENSIONS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class SiteForm(Form):
+    """Form of examples that all sites must share."""
+
+    model: str  # a name for the layout of its tensors
+
+
+@dataclass(frozen=True)
+class Site:
+    """Description that a node gives of itself: no example, only their number and form."""
+
+    clients: Sequence[str]
+    train: Sequence[int]  # examples of each client
+    test: Sequence[int]
+    groups: Sequence[int] | None  # planted, where they are known
+    form: SiteForm
+
+
+def greet() -> RecordDict:
+    """The content of a greeting, which asks a node who its clients are."""
+    return RecordDict({"greeting": ConfigRecord({"version": VERSION})})
+
+
+@refusing
+def check_greeting(content: RecordDict) -> None:
+    """Raise `RefusedError` for the greeting of a server of another version."""
+    versioned(content, "greeting")
+
+
+def introduce(site: Site) -> RecordDict:
+    """As the content of a reply."""
+    form = site.form
+    config: dict[str, Any] = {
+        "version": VERSION,
+        "clients": list(site.clients),
+        "train": list(site.train),
+        "test": list(site.test),
+        "input_shape": list(form.input_shape),
+        "num_outputs": form.num_outputs,
+        "model": form.model,
+    }
+    config |= {} if form.num_classes is None else {"num_classes": form.num_classes}
+    config |= {} if site.groups is None else {"groups": list(site.groups)}
+    return RecordDict({"site": ConfigRecord(config)})
+
+
+@refusing
+def site_in(content: RecordDict) -> Site:
+    """The inverse. Raises `RefusedError` for anything else."""
+    if "answer" in content:
+        raise_refusal(fields.config(content, "answer"))
+    config = versioned(content, "site")
+    clients = texts(config, "clients")
+    train, test = (numbers(config, split, 0, MAX_EXAMPLES) for split in ("train", "test"))
+    groups = numbers(config, "groups", -MAX_GROUP, MAX_GROUP) if "groups" in config else None
+    lists = [train, test, groups or [0] * len(clients)]
+    if len(set(clients)) != len(clients) or any(len(each) != len(clients) for each in lists):
+        raise RefusedError("clients that do not fit their examples")
+    shape = numbers(config, "input_shape", 1, MAX_INPUT)
+    if len(shape) > MAX_DIMENSIONS or math.prod(shape) > MAX_INPUT:
+        raise RefusedError(f"input_shape: {shape[:MAX_DIMENSIONS]} is more than {MAX_INPUT} values")
+    classes = number(config, "num_classes", 1, MAX_OUTPUTS) if "num_classes" in config else None
+    form = SiteForm(
+        input_shape=tuple(shape),
+        num_outputs=number(config, "num_outputs", 1, MAX_OUTPUTS),
+        num_classes=classes,
+        model=text(config, "model"),
+    )
+    check_names("model", [form.model], 1)
+    return Site(clients, train, test, groups, form)

@@ -1,0 +1,86 @@
+"""What a node does for a server at most, found out before anything is done."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import inf, prod
+from types import FrameType
+
+from umbel.checks import check
+from umbel.data.federation import Federation
+from umbel.engines.validation import promises
+from umbel.flow import Request
+from umbel.flower.refusals import RefusedError
+from umbel.settings import Settings
+
+
+@dataclass(frozen=True)
+class NodeLimits(Settings):
+    """Bounds on one request: settings of the SuperNode, as `max-steps`. All clients count."""
+
+    max_bytes: int = 2**32  # of the tensors that come, and of those that go
+    max_steps: int = 10**6  # gradients on a mini-batch, times the models that are trained
+    max_examples: int = 10**8  # examples in all mini-batches
+    max_seconds: float = 3600.0
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            check(value > 0, name.replace("_", "-"), value, "more than 0")
+
+    @classmethod
+    def of(cls, config: Mapping[str, object]) -> NodeLimits:
+        """Read limits from the settings of a node. Raises `UsageError` for what is no number."""
+        given = {name: config.get(name.replace("_", "-")) for name in vars(cls())}
+        return cls(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+
+    def check(self, request: Request, federation: Federation) -> None:
+        """Raise `RefusedError` for a request that would take too much."""
+        split = federation.test if request.work.split == "test" else federation.train
+        shapes = {name: rows.table.shape[1:] for name, rows in request.each.items()}
+        shapes |= {name: tensor.shape for name, tensor in request.shared.items()}
+        footprint, batching = request.work.footprint(shapes), request.work.batching
+        replies = sum(8 * prod(promise.shape) for promise in promises(request).values())
+        inside = 8 * footprint.values * prod(federation.input_shape)
+        self._check("bytes", max(replies * len(request.clients), inside), self.max_bytes)
+        if batching.shape is not None:
+            sizes = [max(1, int(split.sizes[client])) for client in request.clients.tolist()]
+            plans = [batching.shape(size) for size in sizes]
+            passes = batching.passes * max(1, footprint.models)
+            self._check("steps", passes * sum(steps for steps, _ in plans), self.max_steps)
+            self._check("examples", sum(map(prod, plans)), self.max_examples)
+
+    @contextmanager
+    def in_time(self) -> Iterator[None]:
+        """Raise `RefusedError` inside when the time is over.
+
+        Only the main thread, where Flower runs apps on real nodes, of a system that has alarms can
+        be interrupted; elsewhere the time is not bounded.
+        """
+        main = threading.current_thread() is threading.main_thread()
+        if not main or not hasattr(signal, "setitimer") or self.max_seconds == inf:
+            yield
+            return
+
+        def over(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+            raise RefusedError(f"not done within the {self.max_seconds:g} seconds allowed here")
+
+        before = signal.signal(signal.SIGALRM, over)
+        signal.setitimer(signal.ITIMER_REAL, self.max_seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    @staticmethod
+    def _check(what: str, found: int, most: int) -> None:
+        if found > most:
+            said = f"{found}" if found < 10**18 else "far"
+            raise RefusedError(
+                f"the work takes {said} {what}, more than the {most} that this node allows "
+                f"(its setting max-{what})"
+            )

@@ -1,0 +1,97 @@
+"""Owners: a client's name belongs to the node that first brought it."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from flwr.serverapp import Grid
+
+from umbel.runs.durable import write_text
+from umbel.runs.seals import json_text, json_value
+
+MOST_NOTED = 1000
+"""Largest number of nodes whose refusals are kept."""
+
+
+def connected(grid: Grid) -> dict[int, str]:
+    """The nodes that are connected, and who each is: the key that it signs its requests with.
+
+    Simulated nodes have no keys, and are who their numbers say.
+    """
+    return {node.node_id: identity(node.node_id, node.public_key) for node in grid.get_nodes()}
+
+
+def identity(node: int, public_key: bytes) -> str:
+    """A name for the public key of a node, or for one without a key its number."""
+    return f"key {hashlib.sha256(public_key).hexdigest()}" if public_key else f"node {node}"
+
+
+FIELDS = ("clients", "refused")
+"""What the file holds."""
+
+
+@dataclass
+class Owners:
+    """Who brought which client, and what was refused to whom; kept in a file of the run."""
+
+    file: Path | None = None
+    release_after: float = 60.0  # seconds that an owner must be gone to lose its clients to another
+    clients: dict[str, str] = field(default_factory=dict)  # the owner of each
+    refused: dict[str, str] = field(default_factory=dict)  # why, by node
+    gone: dict[str, float] = field(default_factory=dict)  # owners, and since when
+    written: str = ""
+
+    @classmethod
+    def read(cls, file: Path, release_after: float) -> Owners:
+        """Raises `UsageError` for a damaged file; without one nobody owns anything."""
+        clients, refused = json_value(file, lambda table: [*_noted(table)]) or ({}, {})
+        return cls(file, release_after, clients, refused)
+
+    def write(self) -> None:
+        """Write what `read` reads, if it is not there already."""
+        text = json_text({name: getattr(self, name) for name in FIELDS})
+        if self.file is not None and text != self.written:
+            write_text(self.file, text)
+            self.written = text
+
+    def copy(self) -> Owners:
+        """The same without a file, to see what would be if names were claimed."""
+        return replace(self, file=None, clients=dict(self.clients), gone=dict(self.gone))
+
+    def see(self, here: Collection[str]) -> None:
+        """Note who is connected, and since when others are not."""
+        now = time.monotonic()
+        away = set(self.clients.values()) - set(here)
+        self.gone = {owner: self.gone.get(owner, now) for owner in away}
+
+    def claim(self, who: str, clients: Iterable[str]) -> list[str]:
+        """Give a node those of these clients that are free or its own; return the others."""
+        now = time.monotonic()
+        taken = []
+        for client in clients:
+            owner = self.clients.get(client, who)
+            if owner == who or now - self.gone.get(owner, inf) >= self.release_after:
+                self.clients[client] = who
+            else:
+                taken.append(client)
+        return taken
+
+    def refuse(self, who: str, why: str) -> bool:
+        """Note what was refused to a node. False where the same was noted already."""
+        if self.refused.get(who) == why:
+            return False
+        if len(self.refused) < MOST_NOTED or who in self.refused:
+            self.refused[who] = why
+        return True
+
+
+def _noted(table: Mapping[str, Any]) -> Iterator[dict[str, str]]:
+    """What a file holds, by `FIELDS`."""
+    for name in FIELDS:
+        yield {str(key): str(value) for key, value in table[name].items()}

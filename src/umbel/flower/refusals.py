@@ -1,0 +1,58 @@
+"""Refusals: the only thing that a message can raise where it is read, whatever is in it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from reprlib import Repr
+from typing import ParamSpec, TypeVar
+
+from umbel.checks import is_plain
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+LONGEST_REASON = 500
+
+
+class RefusedError(ValueError):
+    """Raised for a message that can't be used; the text says why."""
+
+
+class ForgottenError(RefusedError):
+    """A node does not keep what its clients should remember: it is to be sent."""
+
+
+def refusing(read: Callable[P, T]) -> Callable[P, T]:
+    """Turn whatever reading a message raises into a refusal."""
+
+    @wraps(read)
+    def guarded(*given: P.args, **named: P.kwargs) -> T:
+        try:
+            return read(*given, **named)
+        except RefusedError:
+            raise
+        except Exception as error:
+            raise RefusedError(reason(error)) from error
+
+    return guarded
+
+
+def reason(error: Exception) -> str:
+    """Why something is refused, in a line that can be sent, logged and kept."""
+    expected = isinstance(error, RefusedError)
+    return printable(str(error) if expected else f"{type(error).__name__}: {error}")
+
+
+def printable(text: str) -> str:
+    """The beginning of a text from elsewhere, without what moves a terminal's cursor."""
+    return "".join(c if is_plain(c) else " " for c in text[:LONGEST_REASON])
+
+
+def shown(value: object) -> str:
+    """A value from elsewhere in a few words, however large it is."""
+    return _SHORT.repr(value)
+
+
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = 60

@@ -1,0 +1,68 @@
+"""What is known of each reproduction: the sections of the papers' `findings.md`.
+
+Neither they nor the names of kept results need PyTorch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from umbel.papers.published import ANY, Published, printed
+
+PAPERS = tuple(
+    Path(__file__).parent / paper for paper in ("mehta2023", "kim2024", "gu2024", "lin2024")
+)
+"""A folder each, in the order in which they are listed."""
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the paper has, what is done, and what was found."""
+
+    name: str
+    source: str  # such as "Kim et al. 2024, Table 10"
+    title: str
+    setting: str  # what is done, at full size
+    reduced: str = ""  # what the reduced size changes
+    absent: str = ""  # why no result is kept, where none is
+    remarks: str = ""  # where ours differs from the paper's, and why
+    published: Mapping[tuple[str, str, str], Published] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, text: str) -> Findings:
+        """A section: a heading of name and source, the title, paragraphs and tables."""
+        heading, title, *parts = (part.strip() for part in text.strip().split("\n\n"))
+        name, _, source = heading.removeprefix("## ").partition(": ")
+        numbers = (printed(part) for part in parts if part.startswith("|"))
+        paragraphs = (" ".join(part.split()) for part in parts if part.startswith("*"))
+        said = dict(paragraph[1:].split(".* ", 1) for paragraph in paragraphs)
+        return cls(
+            name,
+            source,
+            " ".join(title.split()).removesuffix("."),
+            published={place: number for table in numbers for place, number in table.items()},
+            **{kind.lower(): sentences for kind, sentences in said.items()},
+        )
+
+    def of_paper(self, row: str, column: str, measure: str) -> Published | None:
+        """The paper's number for a cell, if it has one."""
+        known = self.published
+        return known.get((row, column, measure), known.get((row, ANY, measure)))
+
+
+@cache
+def findings() -> Mapping[str, Findings]:
+    """All sections by name, in their order."""
+    texts = ((paper / "findings.md").read_text(encoding="utf-8") for paper in PAPERS)
+    sections = (Findings.of(part) for text in texts for part in text.split("\n## ")[1:])
+    return {section.name: section for section in sections}
+
+
+def kept_files(name: str) -> Iterator[Path]:
+    """The results of a reproduction that come with the package, the largest size first."""
+    for size in ("full", "reduced"):
+        for paper in PAPERS:
+            yield from paper.glob(f"kept/{name}-{size}.json")

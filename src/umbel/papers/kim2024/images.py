@@ -1,0 +1,199 @@
+"""Turned images, F.5: Tables 3, 7, 9, 10 and 11, Figs. 3, 4 and 19."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from umbel.algorithms import FedEM
+from umbel.client.work import LocalTraining
+from umbel.data.scenarios import MIXTURE_MNIST, MNIST_AND_FASHION, ROTATED_MNIST_4, ROTATED_MNIST_8
+from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.shifted import Shifted
+from umbel.data.shifts import MixedTurns
+from umbel.papers.base import (
+    Cell,
+    ColumnsPlot,
+    Reproduction,
+    RoundsPlot,
+    Size,
+    SpectrumPlot,
+    cells,
+    number_of,
+    pick,
+    shipped,
+    slug,
+)
+from umbel.papers.findings import findings
+from umbel.papers.kim2024.methods import by_gradients
+from umbel.runs.experiment import Experiment
+
+
+def _experiment(size: Size, scenario: Scenario, full: int = 200, smoke: int = 3) -> Experiment:
+    """The package's experiment on this federation; at smoke size a few images a client."""
+    if size == "smoke" and isinstance(scenario, Shifted):
+        scenario = replace(scenario, examples=(20,))
+    return replace(
+        shipped("cfl-gp-mnist8"),
+        scenario=scenario,
+        description="Kim et al. 2024, F.5",
+        rounds=pick(size, smoke=smoke, reduced=full, full=full),
+        evaluate_every=50,
+        checkpoint_every=100,
+    )
+
+
+def _eight(size: Size, row: str, clients: int, batch: int, column: str) -> Cell:
+    """A method on eight angles; its row says K, if it has any."""
+    name, _, rest = row.partition(" (K=")
+    method = by_gradients(int(rest[:-1]) if rest else 4, batch)[name]
+    experiment = _experiment(size, replace(ROTATED_MNIST_8, clients=clients))
+    (cell,) = cells(experiment, {row: method}, column, slug("mnist8", f"c{clients}", f"b{batch}"))
+    return cell
+
+
+def _table_10(size: Size) -> Iterator[Cell]:
+    columns = pick(size, smoke=(8,), reduced=(8, 32, 128), full=(8, 16, 32, 64, 128))
+    k = ("K=4", "K=8")
+    for row in (*(f"CFL-GP ({n})" for n in k), *(f"IFCA ({n})" for n in k), "MADMO", "Global"):
+        for clients in columns:
+            yield _eight(size, row, clients, 64, f"C = {clients}")
+
+
+def _table_3(size: Size) -> Iterator[Cell]:
+    every = (*((c, 64) for c in (8, 16, 32, 64, 128)), *((32, b) for b in (32, 128, 256)))
+    for row in ("CFL-GP (K=4)", "IFCA (K=4)", "MADMO"):
+        for clients, batch in pick(size, smoke=every[:1], reduced=every, full=every):
+            yield _eight(size, row, clients, batch, f"C = {clients}, b = {batch}")
+
+
+def _fig_19(size: Size) -> Iterator[Cell]:
+    """Singular values of what CFL-GP clusters by, after more and more rounds."""
+    for rounds in pick(size, smoke=(4,), reduced=(10, 40), full=(10, 20, 40)):
+        method = by_gradients(4, 64, patience=rounds)["CFL-GP"]
+        for c in pick(size, smoke=(16,), reduced=(16, 32, 64, 128), full=(16, 32, 64, 128)):
+            experiment = replace(
+                _experiment(size, replace(ROTATED_MNIST_8, clients=c)),
+                algorithm=method,
+                name=slug("mnist8", f"c{c}", "b64", "cfl-gp", f"t{rounds}"),
+                rounds=rounds,
+            )
+            yield Cell(f"t = {rounds}", f"C = {c}", experiment)
+
+
+BATCH = 100  # of the experiments with four angles
+
+
+def _four(size: Size, clients: int, smoke: int = 3, full: int = 200) -> Experiment:
+    return _experiment(size, replace(ROTATED_MNIST_4, clients=clients), full, smoke)
+
+
+def _table_7(size: Size) -> Iterator[Cell]:
+    clients = pick(size, smoke=8, reduced=40, full=80)
+    prefix = slug("mnist4", f"c{clients}")
+    for digits in range(5):
+        method = by_gradients(4, BATCH, digits=digits)["CFL-GP"]
+        name = slug(prefix, "cfl-gp", f"nd{digits}")
+        experiment = replace(_four(size, clients), algorithm=method, name=name)
+        yield Cell("CFL-GP", f"n_d = {digits}", experiment)
+    methods = dict(by_gradients(4, BATCH))
+    del methods["CFL-GP"]
+    yield from cells(_four(size, clients), methods, "all digits", prefix)
+
+
+def _table_9(size: Size) -> Iterator[Cell]:
+    usual: Any = shipped("ifca-mnist8").algorithm
+    one_step: LocalTraining = replace(usual.local, batch_size=BATCH)
+    methods = {**by_gradients(4, BATCH), "FedEM": FedEM(4, one_step)}
+    for clients in pick(size, smoke=(8,), reduced=(20, 80), full=(20, 40, 80, 160)):
+        prefix = slug("mnist4", f"c{clients}")
+        yield from cells(_four(size, clients), methods, f"C = {clients}", prefix)
+
+
+def _fig_4(size: Size) -> Iterator[Cell]:
+    """Running means after 1, 10 and 20 rounds, of evenly spaced values of each gradient."""
+    clients = pick(size, smoke=8, reduced=80, full=80)
+    rounds = pick(size, smoke=3, reduced=21, full=21)
+    ratios = (1, 10, 100, 1000, 10_000, 100_000)
+    for ratio in pick(size, smoke=(1, 1000), reduced=ratios, full=ratios):
+        method = by_gradients(4, BATCH, patience=rounds, compression=ratio)["CFL-GP"]
+        name = slug("mnist4", f"c{clients}", "cfl-gp", f"t{rounds}", f"ratio{ratio}")
+        experiment = replace(_four(size, clients, full=21), algorithm=method, name=name)
+        yield Cell("CFL-GP", f"ratio = {ratio}", experiment)
+
+
+def _fig_3(size: Size) -> Iterator[Cell]:
+    """Clients that mix the distributions of others (F.5.2)."""
+    every = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+    for kappa in pick(size, smoke=(0.5,), reduced=every[::2], full=every):
+        scenario = replace(MIXTURE_MNIST, shift=MixedTurns(kappa=kappa))
+        experiment = _experiment(size, scenario, full=400, smoke=6)
+        methods = by_gradients(3, 64, patience=experiment.rounds)
+        yield from cells(experiment, methods, f"κ = {kappa}", slug("mixture", f"kappa{kappa}"))
+
+
+def _table_11(size: Size) -> Iterator[Cell]:
+    """Two data sets in one federation (F.5.3)."""
+    batch = pick(size, smoke=16, reduced=256, full=256)
+    whole = MNIST_AND_FASHION.parts
+    few = tuple(replace(part, examples=(20,)) for part in whole)
+    for clients in pick(size, smoke=(32,), reduced=(32,), full=(32, 64, 128)):
+        parts = pick(size, smoke=few, reduced=whole, full=whole)
+        scenario = replace(MNIST_AND_FASHION, clients=clients, parts=parts)
+        prefix = slug("mnist-fashion", f"c{clients}")
+        experiment = _experiment(size, scenario)
+        yield from cells(experiment, by_gradients(5, batch), f"C = {clients}", prefix)
+
+
+def _against(x_title: str, *measures: str, log_x: bool = True) -> tuple[ColumnsPlot, ...]:
+    return tuple(ColumnsPlot(measure, x_title, log_x, number_of) for measure in measures)
+
+
+SAID = findings()
+QUALITY = ("accuracy", "ari")
+BY_CLIENTS = _against("clients C", *QUALITY)
+DECIMALS = tuple(ColumnsPlot(measure, "decimals sent") for measure in ("ari", "accuracy"))
+AFTER = ("ari@2", "ari@11", "ari@21")
+TEN: dict[Size, int] = {"smoke": 1, "reduced": 2, "full": 10}
+MNIST = ("mnist",)
+
+REPRODUCTIONS = (
+    Reproduction(SAID["cflgp-table10"], _table_10, QUALITY, BY_CLIENTS, TEN, needs=MNIST),
+    Reproduction(
+        SAID["cflgp-table3"],
+        _table_3,
+        ("peak_round", "optimal_round", "ari"),
+        (RoundsPlot("ari"),),
+        TEN,
+        needs=MNIST,
+    ),
+    Reproduction(
+        SAID["cflgp-fig19"],
+        _fig_19,
+        ("rank",),
+        (SpectrumPlot(),),
+        {"smoke": 1, "reduced": 1, "full": 10},
+        needs=MNIST,
+    ),
+    Reproduction(SAID["cflgp-table7"], _table_7, ("ari", "accuracy"), DECIMALS, needs=MNIST),
+    Reproduction(SAID["cflgp-table9"], _table_9, QUALITY, BY_CLIENTS, needs=MNIST),
+    Reproduction(
+        SAID["cflgp-fig4"],
+        _fig_4,
+        AFTER,
+        _against("compression ratio", *AFTER),
+        {"smoke": 1, "reduced": 3, "full": 5},
+        needs=MNIST,
+    ),
+    Reproduction(
+        SAID["cflgp-fig3"],
+        _fig_3,
+        ("ari@6", "ari@200", "ari", "accuracy@200", "accuracy"),
+        _against("mixture ratio κ", "ari@6", "ari@200", "ari", "accuracy", log_x=False),
+        needs=MNIST,
+    ),
+    Reproduction(
+        SAID["cflgp-table11"], _table_11, QUALITY, BY_CLIENTS, needs=("mnist", "fashion_mnist")
+    ),
+)

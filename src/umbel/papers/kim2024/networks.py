@@ -1,0 +1,123 @@
+"""Larger networks, other data, and model averaging: Table 1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from umbel.algorithms import CFLGP, IFCA, FedAvg, Sattler
+from umbel.algorithms.base import Algorithm
+from umbel.client.optimizers import Adam
+from umbel.client.work import LocalTraining
+from umbel.data.scenarios import EMNIST_DIRICHLET, PERMUTED_CIFAR10, ChannelState
+from umbel.data.scenarios.base import Scenario
+from umbel.networks import CSIAutoencoder, LeNet, Model, ResNet18
+from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size, cells, pick, slug
+from umbel.papers.findings import findings
+from umbel.runs.experiment import Experiment
+from umbel.server.aggregation import Averaging
+
+
+def _column(
+    prefix: str, clients: int, scenario: Scenario, model: Model, rounds: int, cfl_gp: CFLGP
+) -> list[Cell]:
+    """The methods where clients train for an epoch a round (Algorithm 4), as CFL-GP's do."""
+    local, shared = cfl_gp.local, cfl_gp.averaging.shared
+    methods: dict[str, Algorithm[Any]] = {
+        "CFL-GP": cfl_gp,
+        "IFCA": IFCA(cfl_gp.num_clusters, local, cfl_gp.averaging),
+        "MADMO": Sattler(local, averaging=Averaging(shared=shared)),
+        "FedAvg": FedAvg(local),
+    }
+    experiment = Experiment(
+        scenario,
+        model,
+        cfl_gp,
+        description="Kim et al. 2024, Table 1",
+        rounds=rounds,
+        evaluate_every=5,
+        checkpoint_every=25,
+    )
+    column = f"C = {clients}"
+    return cells(experiment, methods, column, slug(prefix, column))
+
+
+def _emnist(size: Size) -> Iterator[Cell]:
+    for clients in pick(size, smoke=(10,), reduced=(10, 80), full=(10, 80, 160)):
+        few = pick(size, smoke=(20,), reduced=(8_000 // clients,), full=())
+        batch = pick(size, smoke=10, reduced=50, full=200)
+        local = LocalTraining(lr=0.1, epochs=1, batch_size=batch)
+        yield from _column(
+            "emnist-dirichlet",
+            clients,
+            replace(EMNIST_DIRICHLET, clients=clients, examples=few),
+            LeNet(),
+            pick(size, smoke=2, reduced=40, full=100),
+            CFLGP(2, "update", local=local, averaging=Averaging("equal"), period=2),
+        )
+
+
+def _resnet(size: Size) -> Iterator[Cell]:
+    model = pick(size, smoke=LeNet(), reduced=LeNet(), full=ResNet18())
+    rate = pick(size, smoke=0.001, reduced=0.001, full=0.01)
+    names = [name for name, _ in model.build((3, 32, 32), 10).named_parameters()]
+    *trunk, last = dict.fromkeys(f"{name.partition('.')[0]}.*" for name in names)  # layers
+    cfl_gp = CFLGP(
+        2,
+        "update",
+        local=LocalTraining(lr=rate, epochs=1, batch_size=100, optimizer=Adam()),
+        averaging=Averaging("equal", tuple(trunk)),
+        period=2,
+        parameters=(last,),
+    )
+    for clients in pick(size, smoke=(20,), reduced=(20,), full=(20, 40, 80)):
+        few = pick(size, smoke=(12,), reduced=(600,), full=())
+        scenario = replace(PERMUTED_CIFAR10, clients=clients, examples=few)
+        rounds = pick(size, smoke=2, reduced=60, full=300)
+        yield from _column("cifar10-permuted", clients, scenario, model, rounds, cfl_gp)
+
+
+def _channels(size: Size) -> list[Cell]:
+    batch = pick(size, smoke=8, reduced=20, full=200)
+    return _column(
+        "channels",
+        16,
+        ChannelState(
+            clients=pick(size, smoke=4, reduced=8, full=16),
+            examples=pick(size, smoke=8, reduced=200, full=12_500),
+        ),
+        CSIAutoencoder(
+            code=pick(size, smoke=16, reduced=64, full=1024),
+            norm=pick(size, smoke="group", reduced="group", full="batch"),
+        ),
+        pick(size, smoke=2, reduced=40, full=2000),
+        CFLGP(
+            2,
+            "update",
+            local=LocalTraining(lr=0.002, epochs=1, batch_size=batch, optimizer=Adam()),
+            averaging=Averaging("equal", ("encoder.*",)),
+            period=5,
+            compression=100.0,
+        ),
+    )
+
+
+def _reproduction(
+    name: str, make: Callable[[Size], Iterable[Cell]], measure: str, *needs: str
+) -> Reproduction:
+    return Reproduction(
+        findings()[f"cflgp-table1-{name}"],
+        make,
+        (measure, "ari"),
+        (RoundsPlot(measure), RoundsPlot("ari")),
+        {"smoke": 1, "reduced": 1, "full": 5},
+        needs=needs,
+    )
+
+
+REPRODUCTIONS = (
+    _reproduction("csi", _channels, "nmse"),
+    _reproduction("resnet", _resnet, "accuracy", "cifar10"),
+    _reproduction("emnist", _emnist, "accuracy", "emnist"),
+)

@@ -1,0 +1,1 @@
+"""Lin et al., Joint gradient and loss based clustered federated learning, 2024."""

@@ -1,0 +1,1 @@
+"""Mehta & Shao, A greedy agglomerative framework for clustered federated learning (FLACC), 2023."""

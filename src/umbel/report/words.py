@@ -1,0 +1,20 @@
+"""Words of others, such as clients' names, in figures: nothing of them is a formula, or hidden."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+from umbel.checks import printable
+
+
+def in_figures(value: Any) -> Any:
+    """A figure whose every text is drawn as it is: the library knows signs of its own."""
+    if isinstance(value, str):
+        text = printable(value, "\n").replace("$", r"\$")
+        return f" {text}" if text.startswith("_") else text  # such a line has no place in a legend
+    if isinstance(value, tuple):
+        return tuple(map(in_figures, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{f.name: in_figures(getattr(value, f.name)) for f in fields(value)})
+    return value

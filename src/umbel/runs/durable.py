@@ -1,0 +1,61 @@
+"""Files that are whole whenever the process is killed, and on disk once they are written."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What the disk says where there is no room on it, or where it fails."""
+
+
+@contextmanager
+def replacing(file: Path) -> Iterator[Path]:
+    """A new file beside this one to write to, which takes its place at the end of the block."""
+    beside = file.with_suffix(".partial")
+    try:
+        with naming(file):
+            yield beside
+            _sync(beside)
+            beside.replace(file)
+            if os.name == "posix":  # elsewhere a folder can't be opened
+                _sync(file.parent)
+    except BaseException:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+        raise
+
+
+def write_text(file: Path, text: str) -> None:
+    """Replace a file by this text."""
+    with replacing(file) as beside:
+        beside.write_text(text, encoding="utf-8")
+
+
+def append_text(file: Path, text: str) -> None:
+    """Add to a file, on disk when this returns."""
+    with naming(file), file.open("a", encoding="utf-8") as opened:
+        opened.write(text)
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+@contextmanager
+def naming(file: Path) -> Iterator[None]:
+    """Say the name of the file where the disk refuses, as a full one does, to write it."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror or str(error), str(file)) from None
+
+
+def _sync(path: Path) -> None:
+    """Have on disk what was written to a file, or which files a folder holds."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -1,0 +1,53 @@
+"""The file `experiment.toml` of a run, whose first line, a comment, is its seal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from umbel.checks import UsageError
+from umbel.runs import checkpoint, config
+from umbel.runs.durable import write_text
+from umbel.runs.experiment import Experiment
+from umbel.runs.origins import experiment_changes
+from umbel.runs.seals import BLANK, KEY, intact, sealed
+
+HEAD = f"# {KEY}: {BLANK}\n"
+"""What stands above the settings."""
+
+
+@dataclass(frozen=True)
+class ExperimentFile:
+    """What is run in one folder."""
+
+    file: Path
+
+    def write(self, experiment: Experiment) -> None:
+        """Replace the file."""
+        write_text(self.file, sealed(HEAD + config.write(experiment)))
+
+    def read(self, looking: bool) -> Experiment:
+        """The experiment. Raises `UsageError` where it is not as it was written."""
+        whole = intact(self.file.read_bytes()) if self.file.is_file() else None
+        if not whole and (changes := self._changes()):
+            raise UsageError(f"{self.file}: changed after it was written: {changes}; put it back")
+        if whole is False:
+            how = "put it back, or, where that is meant, remove its first line, the seal"
+            raise UsageError(f"{self.file}: changed after it was written; {how}")
+        return config.read(self.file, looking=looking)
+
+    @property
+    def text(self) -> str:
+        """The settings as TOML, without the seal."""
+        text = self.file.read_text(encoding="utf-8")
+        return text if intact(text.encode()) is None else text[len(HEAD) :]
+
+    def _changes(self) -> str:
+        """What of it is other than the last checkpoint knows, if it knows any."""
+        file = self.file.with_name("checkpoint.safetensors")
+        try:
+            was = checkpoint.made(file) if file.is_file() else {}
+            now = config.plain(config.read(self.file, looking=True))
+        except UsageError:  # whoever reads that file is told
+            return ""
+        return "; ".join(list(experiment_changes(was, now))[:3]) if was else ""

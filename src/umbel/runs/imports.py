@@ -1,0 +1,22 @@
+"""What a name such as "module:Name" stands for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from umbel.checks import UsageError, shown
+
+
+def imported(field: str, name: str) -> Any:
+    """Import what the name says. Raises `UsageError` whatever the module does on the way."""
+    module, _, path = name.partition(":")
+    try:
+        named: Any = importlib.import_module(module)
+        for part in path.split("."):
+            named = getattr(named, part)
+    except (Exception, SystemExit) as error:
+        known = isinstance(error, ImportError | AttributeError | ValueError)
+        reason = str(error) if known else f"{type(error).__name__}: {error}"
+        raise UsageError(f"{field}: {shown(name)} can't be imported: {reason}") from None
+    return named

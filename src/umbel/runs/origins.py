@@ -1,0 +1,97 @@
+"""What a checkpoint was made of: it goes on with the same experiment and the same clients only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from umbel.algorithms.base import State
+from umbel.checks import UsageError
+from umbel.data.federation import Federation
+from umbel.runs.config import plain, structured
+from umbel.runs.digests import digest, fingerprint, near
+from umbel.runs.experiment import Experiment
+from umbel.runs.flat import flat
+
+FREE = ("name", "description", "rounds", "evaluate_every", "checkpoint_every")
+"""Settings that may change on the way: they change no model, or say how long it goes on."""
+
+SAMPLED = 64
+"""Examples of each split whose values tell other data; last digits may differ by machine."""
+
+Origin = Mapping[str, Any]
+"""As JSON has it: the experiment, and what tells its federation from others."""
+
+
+def origin(experiment: Experiment, federation: Federation) -> Origin:
+    """What a run is made of."""
+    return {"experiment": _settled(plain(experiment)), "federation": _traits(federation)}
+
+
+def check_origin(file: Path, was: Origin, now: Origin) -> None:
+    """Raise `UsageError` that says what has changed since the checkpoint of this file."""
+    if not was:  # of an earlier version
+        return
+    changes = [*experiment_changes(was, now["experiment"])]
+    there, here = was["federation"], now["federation"]
+    changes += [
+        f"{name}: others" if isinstance(value, str) else f"{name} was {there[name]} and is {value}"
+        for name, value in here.items()
+        if name != "values" and there.get(name, value) != value
+    ]
+    if not changes and not near(there.get("values", here["values"]), here["values"]):
+        changes.append("examples: other values")
+    if changes:
+        how = "put it back, or make another run under another name"
+        raise UsageError(f"{file}: of another run: {'; '.join(changes[:3])}; {how}")
+
+
+def experiment_changes(was: Origin, now: Mapping[str, Any]) -> Iterator[str]:
+    """What tells the settings of this table from those that the run was made with."""
+    # Read again, so that settings which a later version has added have their defaults.
+    old, new = (
+        plain(structured(table, Experiment, looking=True)) for table in (was["experiment"], now)
+    )
+    before, after = (dict(flat(_settled(table))) for table in (old, new))
+    for name in dict.fromkeys([*before, *after]):
+        one, other = (table.get(name, "not set") for table in (before, after))
+        if one != other and str(one) != str(other):  # NaN is not equal to itself
+            yield f"{name} was {one} and is {other}"
+
+
+def _settled(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that may not change: clients may work elsewhere, but not less precisely."""
+    kept = {name: value for name, value in table.items() if name not in FREE}
+    return {**kept, "engine": {"precision": table["engine"]["precision"]}}
+
+
+def check_sizes(file: Path, state: State, start: State) -> None:
+    """Raise `UsageError` where a state is of other models or clients than the first of the run."""
+    for what, there, here in (
+        ("values of a model", state.models.shape[1:], start.models.shape[1:]),
+        ("clients", state.labels.shape, start.labels.shape),
+    ):
+        if there != here:
+            raise UsageError(f"{file}: of another run: {what} was {[*there]} and is {[*here]}")
+
+
+def _traits(federation: Federation) -> dict[str, Any]:
+    """What tells these clients and examples from others."""
+    train, test, groups = federation.train, federation.test, federation.groups
+    some = [
+        values[:: max(1, len(values) // SAMPLED)]
+        for split in (train, test)
+        for values in (split.x, split.y)
+    ]
+    return {
+        "clients": federation.num_clients,
+        "examples": len(train.x),
+        "test examples": len(test.x),
+        "inputs": list(federation.input_shape),
+        "outputs": federation.num_outputs,
+        "names of clients": digest(["\0".join(federation.names).encode()]),
+        "sizes of clients": digest([train.offsets.tobytes(), test.offsets.tobytes()]),
+        "planted groups": None if groups is None else digest([groups.tobytes()]),
+        "values": list(fingerprint(some)),
+    }

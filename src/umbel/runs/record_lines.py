@@ -1,0 +1,89 @@
+"""The file `records.jsonl`: a line a round, each sealed after the one before it.
+
+So a line that was changed, removed, repeated or put elsewhere is noticed. A last line without an
+end is what was being written when a process was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from umbel.checks import UsageError
+from umbel.runs.durable import append_text, write_text
+from umbel.runs.records import Record
+from umbel.runs.seals import AGAIN, BLANK, KEY, intact, sealed
+
+END = len(f'{BLANK}"}}\n')
+"""Length of the end of a line, which is its seal and what closes it."""
+
+
+@dataclass(frozen=True)
+class RecordLines:
+    """The records of one run on disk."""
+
+    file: Path
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is a whole line."""
+        return self.file.is_file() and b"\n" in self.file.read_bytes()
+
+    def read(self) -> list[Record]:
+        """The records of all whole rounds. Raises `UsageError` for a damaged line.
+
+        A file of an earlier version has no seals: there, the first line that is none ends it.
+        """
+        raw = self.file.read_bytes() if self.file.is_file() else b""
+        *lines, last = raw.split(b"\n")
+        with_seals = any(intact(line) is not None for line in lines)
+        records: list[Record] = []
+        before = ""
+        for line in lines + [last] * bool(last):
+            record = _read(line, before if with_seals else None, len(records))
+            if record is None and with_seals and line is not last:
+                what = f"damaged: line {len(records) + 1} is not the one that was written there"
+                raise UsageError(f"{self.file}: {what}; {AGAIN}")
+            if record is None:
+                break
+            before = _seal(line)
+            records.append(record)
+        return records
+
+    def append(self, record: Record) -> None:
+        """Add a line, on disk when this returns."""
+        before = ""
+        if self.file.is_file():
+            with self.file.open("rb") as lines:
+                lines.seek(max(0, self.file.stat().st_size - END))
+                before = _seal(lines.read().rstrip(b"\n"))
+        append_text(self.file, _line(record, before))
+
+    def write(self, records: Sequence[Record]) -> None:
+        """Replace all lines."""
+        lines, before = [], ""
+        for record in records:
+            lines.append(_line(record, before))
+            before = _seal(lines[-1].rstrip("\n").encode())
+        write_text(self.file, "".join(lines))
+
+
+def _line(record: Record, before: str) -> str:
+    return sealed(f'{record.to_json()[:-1]}, "{KEY}": "{BLANK}"}}', before) + "\n"
+
+
+def _seal(line: bytes) -> str:
+    """The seal that a line ends in."""
+    return line[1 - END : -2].decode(errors="replace")
+
+
+def _read(line: bytes, before: str | None, number: int) -> Record | None:
+    """The record of a line, None where it is not the one of this round; `before` with seals."""
+    if before is not None and not intact(line, before):
+        return None
+    try:
+        record = Record.from_json(line.decode(errors="replace"))
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    return record if record.round == number else None

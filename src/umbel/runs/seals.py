@@ -1,0 +1,117 @@
+"""A digest of all of a file inside the file itself, so that damage anywhere in it is noticed.
+
+The digest stands where zeros stood when it was taken. It is in the file, as a rename replaces
+exactly one. It tells damage and mistakes: whoever changes a file on purpose can seal it again.
+Files of earlier versions have none, and are read as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import mmap
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from umbel.checks import UsageError
+
+KEY, BLANK = "seal", "0" * 32
+
+AGAIN = "bring back a copy of the file, or make the run again"
+
+# The names of the members are left open: a seal whose name is damaged is one that is not right.
+IN_TENSORS = re.compile(
+    rb'.{8}\{"__metadata__":\{".{5}":"\{\\".{4}\\": \\"([0-9a-f]{32})', re.DOTALL
+)
+IN_TEXT = re.compile(
+    rb'".{4}": "([0-9a-f]{32})"[\s}\]]*\Z'  # JSON
+    rb"|\A# .{4}: (.{32}).",  # TOML
+    re.DOTALL,
+)
+
+Data = bytes | mmap.mmap
+
+T = TypeVar("T")
+
+
+def seal(data: Data, after: str = "") -> tuple[int, str] | None:
+    """Where the seal of a file or line stands, and what it is to be; None if it has no place.
+
+    A line is sealed `after` the line before it, by that line's seal.
+    """
+    in_text = isinstance(data, bytes)
+    found = IN_TEXT.search(data) if in_text else IN_TENSORS.match(data)
+    if found is None:
+        return None
+    start, end = found.span(found.lastindex or 0)
+    total = hashlib.sha256(after.encode())
+    with memoryview(data) as view, view[:start] as before, view[end:] as behind:
+        for part in (before, BLANK.encode(), behind):
+            total.update(part)
+    return start, total.hexdigest()[: len(BLANK)]
+
+
+def sealed(text: str, after: str = "") -> str:
+    """The same text with the seal where its zeros are."""
+    place = seal(text.encode(), after)
+    assert place is not None, "no place for a seal"
+    start, whole = place
+    raw = text.encode()
+    return (raw[:start] + whole.encode() + raw[start + len(BLANK) :]).decode()
+
+
+def intact(data: Data, after: str = "") -> bool | None:
+    """Whether data are as they were sealed; None where they were not."""
+    place = seal(data, after)
+    if place is None:
+        return None
+    start, whole = place
+    return data[start : start + len(BLANK)] == whole.encode()
+
+
+def seal_file(file: Path) -> None:
+    """Put its seal into a file of tensors that was written with zeros in its place."""
+    with file.open("r+b") as opened:
+        with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            place = seal(data)
+        assert place is not None, "no place for a seal"
+        opened.seek(place[0])
+        opened.write(place[1].encode())
+
+
+def file_intact(file: Path) -> bool | None:
+    """As `intact` of all that is in a file, of which nothing is kept in memory."""
+    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        return intact(data)
+
+
+def json_text(value: Any) -> str:
+    """A table as JSON, or a list of tables, with a seal in the last of them."""
+    if isinstance(value, list):
+        text = json.dumps([*value[:-1], {**value[-1], KEY: BLANK}], indent=2)
+    else:
+        text = json.dumps({**value, KEY: BLANK})
+    return sealed(text + "\n")
+
+
+def json_value(file: Path, make: Callable[[Any], T], advice: str = AGAIN) -> T | None:
+    """What is made of the value that `json_text` wrote, None without the file.
+
+    Raises `UsageError` where the file is damaged.
+    """
+    try:
+        raw = file.read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        value = json.loads(raw)
+        table = value[-1] if isinstance(value, list) and value else value
+        whole = intact(raw)
+        named = isinstance(table, dict) and table.pop(KEY, None) is not None
+        if whole is False or (named and not whole):
+            raise ValueError("its seal does not match")
+        return make(value)
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+        raise UsageError(f"{file}: damaged: {error}; {advice}") from None

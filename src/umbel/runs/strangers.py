@@ -1,0 +1,51 @@
+"""What is no part of umbel: named by an experiment as "module:Name", and code that somebody wrote.
+
+Whoever looks at a run does not import it: a stranger stands for it, with its settings as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from types import new_class
+from typing import Any
+
+OURS = "umbel.runs.own:"
+"""Names of this module stand for what is made in Python, and belong to umbel."""
+
+
+class Stranger:
+    """Stands for a value that would have to be imported."""
+
+    table: Mapping[str, Any]  # what the experiment says of it
+
+    def __repr__(self) -> str:
+        return f"{self.table!r}, not imported"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stranger) and self.table == other.table
+
+    def __hash__(self) -> int:
+        return hash(repr(self.table))
+
+
+def stranger(table: Mapping[str, Any], kind: type) -> Any:
+    """A value that passes for one of this kind as long as nothing is done with it."""
+    made: Any = new_class(str(table["name"]), (Stranger, kind))
+    made.__abstractmethods__ = frozenset()
+    value = object.__new__(made)
+    object.__setattr__(value, "table", dict(table))
+    return value
+
+
+def strangers_in(value: Any, within: bool = False) -> Iterator[str]:
+    """What would be imported for an experiment, a table of plain values."""
+    if isinstance(value, Mapping):
+        name, source = str(value.get("name", "")), value.get("source", "")
+        if within and ":" in name and not name.startswith(OURS):
+            yield name
+        if name == f"{OURS}OwnModule" and source:
+            yield str(source)
+        value = [*value.values()]
+    if isinstance(value, list):
+        for member in value:
+            yield from strangers_in(member, within=True)

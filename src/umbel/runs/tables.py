@@ -1,0 +1,110 @@
+"""Tables of settings: TOML files, those that they extend, and single settings over them."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from umbel.algorithms import ALGORITHMS
+from umbel.checks import UsageError, check
+from umbel.data.files import read_text
+
+LARGEST = 2**18
+"""Bytes of a file, or of a setting: those of more take too long to read."""
+
+LONGEST_CHAIN = 50
+"""Files that extend one another."""
+
+
+def load_table(file: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
+    """The plain values of a TOML file and of those it extends."""
+    try:
+        table = parsed(read_text(file, LARGEST))
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"{file}: not TOML: {error}") from None
+    except UsageError as error:
+        needed_by = f", and {extended_by[-1]} extends it" if extended_by else ""
+        raise UsageError(f"{error}{needed_by}") from None
+    if file.resolve() in extended_by:
+        raise UsageError(f"{file}: extends itself")
+    if len(extended_by) == LONGEST_CHAIN:
+        raise UsageError(f"{file}: the last of {LONGEST_CHAIN} files that extend one another")
+    base = table.pop("extends", None)
+    if base is None:
+        return table
+    check(isinstance(base, str), f"{file}: extends", base, "the path of a TOML file")
+    return merged(load_table(file.parent / base, (*extended_by, file.resolve())), table)
+
+
+def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables one over the other; one named otherwise than the table below replaces it whole."""
+    result = dict(base)
+    for key, value in over.items():
+        below = result.get(key)
+        if isinstance(below, Mapping) and isinstance(value, Mapping) and _same_name(below, value):
+            result[key] = merged(_without_former(below, value), value)
+        else:
+            result[key] = value
+    return result
+
+
+def _same_name(below: Mapping[str, Any], over: Mapping[str, Any]) -> bool:
+    return "name" not in over or "name" not in below or over["name"] == below["name"]
+
+
+def _without_former(below: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The lower table without what the upper one says by a former or a present name."""
+    kind = ALGORITHMS.get(str(over.get("name", below.get("name"))))
+    for names in kind.former.items() if kind else ():
+        if any(_says(over, name.split(".")) for name in names):
+            for name in names:
+                below = _without(below, name.split("."))
+    return below
+
+
+def _says(table: Any, path: Sequence[str]) -> bool:
+    for name in path:
+        if not isinstance(table, Mapping) or name not in table:
+            return False
+        table = table[name]
+    return True
+
+
+def _without(table: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
+    if not _says(table, path):
+        return table
+    name, *rest = path
+    if rest:
+        return {**table, name: _without(table[name], rest)}
+    return {key: value for key, value in table.items() if key != name}
+
+
+def parse_setting(text: str) -> dict[str, Any]:
+    """`"a.b=3"` -> {"a": {"b": 3}}; what is not a TOML value is a string."""
+    path, equals, value = text.partition("=")
+    names = path.strip().split(".")
+    check(bool(equals) and all(names), "--set", text, "of the form algorithm.num_clusters=6")
+    try:
+        table: Any = parsed(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        table = value
+    for name in reversed(names):
+        table = {name: table}
+    result: dict[str, Any] = table
+    return result
+
+
+def parsed(text: str) -> dict[str, Any]:
+    """The table of a text. Raises `TOMLDecodeError` for whatever the parser can't take."""
+    if len(text) > LARGEST:
+        raise tomllib.TOMLDecodeError(f"more than {LARGEST:,} characters")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        raise
+    except ValueError:
+        raise tomllib.TOMLDecodeError("a number of too many digits") from None
+    except RecursionError:
+        raise tomllib.TOMLDecodeError("brackets in brackets, too deep to be read") from None

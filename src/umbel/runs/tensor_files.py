@@ -1,0 +1,58 @@
+"""Files of tensors: written whole and sealed; what is wrong with one is said with its name."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from umbel.checks import UsageError
+from umbel.runs.durable import replacing
+from umbel.runs.seals import BLANK, KEY, file_intact, seal_file
+
+Header = dict[str, Any]
+"""What a file of tensors says beside them."""
+
+
+def write(file: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
+    """Replace a file, which is whole whenever the process is killed."""
+    text = json.dumps({KEY: BLANK, **header})
+    with replacing(file) as beside:
+        try:
+            save_file(dict(tensors), beside, {"umbel": text})
+        except SafetensorError as error:  # it says the number of what the system refused in words
+            number = re.search(r"os error (\d+)", str(error))
+            reason = str(error).split("I/O error: ")[-1].partition(" (os error")[0]
+            raise OSError(int(number[1]) if number else None, reason) from None
+        seal_file(beside)
+
+
+@contextmanager
+def reading(file: Path, otherwise: str, advice: str = "") -> Iterator[tuple[Any, Header]]:
+    """The open file, none of whose bits is damaged, and its header.
+
+    Raises `UsageError` where it is not what it should be, and says what to do.
+    """
+    try:
+        with safe_open(file, framework="pt") as opened:
+            header: Header = json.loads((opened.metadata() or {}).get("umbel", "{}"))
+            named, whole = header.pop(KEY, None) is not None, file_intact(file)
+            if whole is False or (named and not whole):
+                raise ValueError("its seal does not match")
+            yield opened, header
+    except (OSError, SafetensorError, LookupError, TypeError, ValueError) as error:
+        raise UsageError(f"{file}: {otherwise}: {error}{advice}") from None
+    except (AttributeError, ArithmeticError, RuntimeError) as error:
+        raise UsageError(f"{file}: {otherwise}: {error}{advice}") from None
+
+
+def tensors_in(opened: Any) -> dict[str, Tensor]:
+    """All tensors of an open file by name."""
+    return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118

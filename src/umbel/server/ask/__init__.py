@@ -1,0 +1,72 @@
+"""What algorithms can ask of clients: each verb is a typed flow of one request."""
+
+from umbel.server.ask.choosing import (
+    BestGradients,
+    Scores,
+    SummedBest,
+    TrainedBest,
+    TrainedJointly,
+    best_gradients,
+    joint_scores,
+    train_best,
+    train_best_summed,
+    train_jointly,
+)
+from umbel.server.ask.comparing import (
+    Features,
+    Gradients,
+    Losses,
+    Principal,
+    features,
+    gradients,
+    losses,
+    own_loss,
+    principal_vectors,
+)
+from umbel.server.ask.context import Context, Sample
+from umbel.server.ask.mixtures import Memories, mixture_weights, train_mixture
+from umbel.server.ask.training import (
+    Summed,
+    Trained,
+    TrainedWithGradient,
+    TrainedWithMemory,
+    train,
+    train_personal,
+    train_summed,
+    train_with_gradient,
+)
+
+__all__ = [
+    "BestGradients",
+    "Context",
+    "Features",
+    "Gradients",
+    "Losses",
+    "Memories",
+    "Principal",
+    "Sample",
+    "Scores",
+    "Summed",
+    "SummedBest",
+    "Trained",
+    "TrainedBest",
+    "TrainedJointly",
+    "TrainedWithGradient",
+    "TrainedWithMemory",
+    "best_gradients",
+    "features",
+    "gradients",
+    "joint_scores",
+    "losses",
+    "mixture_weights",
+    "own_loss",
+    "principal_vectors",
+    "train",
+    "train_best",
+    "train_best_summed",
+    "train_jointly",
+    "train_mixture",
+    "train_personal",
+    "train_summed",
+    "train_with_gradient",
+]

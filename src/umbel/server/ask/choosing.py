@@ -1,0 +1,122 @@
+"""Ask clients to pick a model, and to work with that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from umbel.client.work import (
+    ChooseByLoss,
+    ChooseJointly,
+    Gradient,
+    JointScore,
+    Judge,
+    LocalTraining,
+)
+from umbel.flow import Flow, Rows
+from umbel.reduction import Reduction
+from umbel.server.ask.comparing import Gradients
+from umbel.server.ask.context import Context
+from umbel.server.ask.training import Summed, Trained, summed
+from umbel.summary import in_short
+
+
+@dataclass(frozen=True)
+class TrainedBest(Trained):
+    chosen: Tensor  # (N,) the model that the client picked and trained
+    losses: Tensor  # (N, K) training loss of every model before training
+
+    __repr__ = in_short
+
+
+@dataclass(frozen=True)
+class SummedBest(Summed):
+    chosen: Tensor  # (N,) the model that the client picked and trained
+    losses: Tensor  # (N, K) training loss of every model before training
+
+    __repr__ = in_short
+
+
+@dataclass(frozen=True)
+class BestGradients(Gradients):
+    chosen: Tensor  # (N,) the model that the gradient belongs to
+    losses: Tensor  # (N, K)
+
+    __repr__ = in_short
+
+
+@dataclass(frozen=True)
+class TrainedJointly(Trained):
+    chosen: Tensor  # (N,)
+    scores: Tensor  # (N, K) of every model, the highest is best
+
+    __repr__ = in_short
+
+
+@dataclass(frozen=True)
+class Scores:
+    clients: Tensor  # (N,)
+    scores: Tensor  # (N, K) the highest is best
+
+    __repr__ = in_short
+
+
+def train_best(
+    models: Tensor, ctx: Context, local: LocalTraining, judge: Judge = "all"
+) -> Flow[TrainedBest]:
+    """Have each client train the one of `models` (K, P) that has the lowest loss on its data.
+
+    Gives `update` (N, P), `num_examples` (N,), `chosen` (N,), and `losses` (N, K) before training.
+    """
+    work = ChooseByLoss(local.at_round(ctx.round), judge)
+    replies = yield ctx.request(work, {"models": models})
+    return TrainedBest(replies.clients, **replies.columns)
+
+
+def train_best_summed(
+    models: Tensor,
+    ctx: Context,
+    local: LocalTraining,
+    reduction: Reduction,
+    judge: Judge = "all",
+) -> Flow[SummedBest]:
+    """Train as `train_best` does, and return sums over the clients that chose alike.
+
+    `reduction` is `Averaging.reduction(K)`. Gives `sums`, `chosen` (N,) and `losses` (N, K).
+    """
+    work = ChooseByLoss(local.at_round(ctx.round), judge)
+    replies = yield ctx.request(work, {"models": models}, reduction)
+    sums, rest = summed(reduction, replies)
+    return SummedBest(replies.clients, sums, rest["chosen"], rest["losses"])
+
+
+def best_gradients(
+    models: Tensor, ctx: Context, work: Gradient, judge: Judge = "all"
+) -> Flow[BestGradients]:
+    """Get each client's gradient at the one of `models` (K, P) that has the lowest loss.
+
+    Gives `gradient` (N, P), `num_examples` (N,), `chosen` (N,) and `losses` (N, K).
+    """
+    replies = yield ctx.request(ChooseByLoss(work, judge), {"models": models})
+    return BestGradients(replies.clients, **replies.columns)
+
+
+def train_jointly(
+    models: Tensor, moves: Tensor, given: Rows, ctx: Context, score: JointScore
+) -> Flow[TrainedJointly]:
+    """Have each client train the one of `models` (K, P) with the best score, or the one given (N,).
+
+    Gives `update` (N, P), `num_examples` (N,), `chosen` (N,) and `scores` (N, K). It is the round
+    of `Joint`: `moves` (K, P) are the models' last changes, and -1 in `given` leaves the choice
+    free.
+    """
+    shared = {"models": models, "moves": moves}
+    replies = yield ctx.request(ChooseJointly(score), shared, given=given)
+    return TrainedJointly(replies.clients, **replies.columns)
+
+
+def joint_scores(models: Tensor, moves: Tensor, ctx: Context, score: JointScore) -> Flow[Scores]:
+    """Get each client's score of each of `models` (K, P): `scores` (N, K), the highest is best."""
+    replies = yield ctx.request(score, {"models": models, "moves": moves})
+    return Scores(replies.clients, **replies.columns)

@@ -1,0 +1,96 @@
+"""Ask clients for what tells them apart: losses, gradients, features, principal vectors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from torch import Tensor
+
+from umbel.client.work import Feature, Gradient, MeanLoss, PrincipalVectors, Work
+from umbel.flow import Flow, Rows
+from umbel.server.ask.context import Context
+from umbel.server.ask.training import cut
+from umbel.summary import in_short
+
+
+@dataclass(frozen=True)
+class Losses:
+    clients: Tensor  # (N,)
+    losses: Tensor  # (N, K)
+
+    __repr__ = in_short
+
+
+@dataclass(frozen=True)
+class Gradients:
+    clients: Tensor  # (N,)
+    gradient: Tensor  # (N, P)
+    num_examples: Tensor  # (N,)
+
+    __repr__ = in_short
+
+
+@dataclass(frozen=True)
+class Features:
+    clients: Tensor  # (N,)
+    feature: Tensor  # (N, J)
+
+    __repr__ = in_short
+
+
+@dataclass(frozen=True)
+class Principal:
+    clients: Tensor  # (N,)
+    vectors: Tensor  # (N, D, Q) double; a column is of length 1, or zero where there is none
+
+    __repr__ = in_short
+
+
+def losses(models: Tensor, ctx: Context, work: MeanLoss | None = None) -> Flow[Losses]:
+    """Get the mean training loss of each of `models` (K, P) on each client: `losses` (N, K)."""
+    replies = yield ctx.request(work or MeanLoss(), {"models": models})
+    return Losses(replies.clients, **replies.columns)
+
+
+def own_loss(theta: Rows, ctx: Context, work: MeanLoss | None = None) -> Flow[Losses]:
+    """Get the mean training loss of each client's own row of theta (N, P): `losses` (N, 1)."""
+    models = Rows(theta.table[:, None], theta.index)
+    replies = yield ctx.request(work or MeanLoss(), models=models)
+    return Losses(replies.clients, **replies.columns)
+
+
+def gradients(
+    theta: Rows, ctx: Context, work: Gradient, digits: int | None = None
+) -> Flow[Gradients]:
+    """Get each client's gradient at its row of theta (N, P), cut to `digits` decimals if given.
+
+    Gives `gradient` (N, P) and `num_examples` (N,).
+    """
+    replies = yield ctx.request(cut(work, digits), theta=theta)
+    return Gradients(replies.clients, **replies.columns)
+
+
+def features(
+    theta: Tensor, coordinates: Tensor, ctx: Context, of: Work, digits: int | None = None
+) -> Flow[Features]:
+    """Get some coordinates (J,) of each client's gradient or update at one theta (P,).
+
+    `of` is the work that makes it, such as `Gradient`. Gives `feature` (N, J).
+    """
+    work = Feature(cut(of, digits))
+    replies = yield ctx.request(work, {"theta": theta, "coordinates": coordinates})
+    return Features(replies.clients, **replies.columns)
+
+
+def principal_vectors(ctx: Context, num_vectors: int, per_class: bool = False) -> Flow[Principal]:
+    """Get the leading left singular vectors of each client's training inputs, or of each class.
+
+    Gives `vectors` (N, D, Q) in double precision, for D values in an input; a column is of length
+    1, or zero where there is none. Q is `num_vectors`, with `per_class` times the classes.
+    """
+    work = PrincipalVectors(
+        num_vectors, prod(ctx.input_shape), ctx.num_outputs if per_class else None
+    )
+    replies = yield ctx.request(work)
+    return Principal(replies.clients, **replies.columns)

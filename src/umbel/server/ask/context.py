@@ -1,0 +1,85 @@
+"""The context of a round, and how a round asks its cohort."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from umbel.checks import check
+from umbel.client.layout import Layout
+from umbel.client.work import Work
+from umbel.flow import Request, Rows
+from umbel.reduction import Reduction
+from umbel.seeds import Stream, client_seeds, seed_of
+from umbel.summary import in_short
+
+Sample: TypeAlias = Callable[[int], Tensor]
+"""Takes a number of clients, and returns the places (N,) of those that evidence is about."""
+
+
+def all_places(count: int) -> Tensor:
+    """(count,) the places of all clients."""
+    return torch.arange(count)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What a round may know besides its state, and how it asks its cohort.
+
+    >>> import torch
+    >>> from umbel.method import Context, Layout
+    >>> ctx = Context(round=0, num_rounds=9, cohort=torch.tensor([0, 2]), num_clients=3, seed=0,
+    ...               layout=Layout((), ()))
+    >>> ctx.everyone.cohort
+    tensor([0, 1, 2])
+    """
+
+    round: int  #: counted from 0
+    num_rounds: int  #: rounds that the run is to have
+    cohort: Tensor  #: (N,) the clients asked to take part, in increasing order
+    num_clients: int  #: M
+    seed: int  #: of the run
+    layout: Layout  #: the names and shapes of a model's values
+    input_shape: tuple[int, ...] = ()  #: of one example's input
+    num_outputs: int = 0  #: outputs of a model: the number of classes
+    optional: bool = False  #: whether the round can do without any reply of the cohort
+    sample: Sample = all_places  #: which clients evidence is about; by default all
+
+    __repr__ = in_short
+
+    @property
+    def everyone(self) -> Context:
+        """The same round with all clients asked."""
+        return self.asking(torch.arange(self.num_clients))
+
+    def asking(self, clients: Tensor, optional: bool = False) -> Context:
+        """The same round with these clients asked."""
+        return replace(self, cohort=clients.sort().values, optional=optional)
+
+    @property
+    def clustering_seed(self) -> int:
+        """Seed of the random starts of a clustering in this round."""
+        return seed_of(self.seed, Stream.CLUSTERING, self.round)
+
+    def request(
+        self,
+        work: Work,
+        shared: dict[str, Tensor] | None = None,
+        reduction: Reduction | None = None,
+        **each: Rows,
+    ) -> Request:
+        """Make the request that asks the cohort to do this work, with the seeds of this round.
+
+        All clients get `shared`, and each client its row of what else is given by name.
+
+        Raises `UsageError` where what each client gets is not `Rows`.
+        """
+        for name, rows in each.items():
+            expected = "Rows(table, index), which say the row of each client"
+            check(isinstance(rows, Rows), name, type(rows).__name__, expected)
+        seeds = client_seeds(self.seed, Stream.CLIENT, self.round, self.cohort.numpy())
+        return Request(work, self.cohort, seeds, shared or {}, each, self.optional, reduction)

@@ -1,0 +1,106 @@
+"""Ask clients to train the models they are sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from umbel.client.work import (
+    LocalTraining,
+    MetaTraining,
+    MoreauTraining,
+    Quantised,
+    TrainAndGradient,
+    Work,
+)
+from umbel.flow import Flow, Replies, Rows
+from umbel.reduction import Reduction, Sums
+from umbel.server.ask.context import Context
+from umbel.summary import in_short
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Results of local training, one row a client."""
+
+    clients: Tensor  # (N,)
+    update: Tensor  # (N, P) trained minus received
+    num_examples: Tensor  # (N,)
+
+    __repr__ = in_short
+
+
+@dataclass(frozen=True)
+class TrainedWithGradient(Trained):
+    gradient: Tensor  # (N, P) of all training data, at the received model
+
+    __repr__ = in_short
+
+
+@dataclass(frozen=True)
+class TrainedWithMemory(Trained):
+    memory: Tensor  # (N, ...) what each client keeps
+
+    __repr__ = in_short
+
+
+@dataclass(frozen=True)
+class Summed:
+    """Results of local training as sums over clusters."""
+
+    clients: Tensor  # (N,)
+    sums: Sums  # of the updates, in each cluster
+
+    __repr__ = in_short
+
+
+def train(
+    theta: Rows, ctx: Context, local: LocalTraining | MetaTraining, digits: int | None = None
+) -> Flow[Trained]:
+    """Have each client of the cohort train its row of theta (N, P).
+
+    Gives `update` (N, P), trained minus received, and `num_examples` (N,). With `digits`, clients
+    send that many decimals.
+    """
+    replies = yield ctx.request(cut(local.at_round(ctx.round), digits), theta=theta)
+    return Trained(replies.clients, **replies.columns)
+
+
+def train_with_gradient(
+    theta: Rows, ctx: Context, local: LocalTraining
+) -> Flow[TrainedWithGradient]:
+    """Train as `train` does; each client also sends `gradient` (N, P) of all its data at theta."""
+    replies = yield ctx.request(TrainAndGradient(local.at_round(ctx.round)), theta=theta)
+    return TrainedWithGradient(replies.clients, **replies.columns)
+
+
+def train_summed(
+    theta: Rows, ctx: Context, local: LocalTraining | MetaTraining, reduction: Reduction
+) -> Flow[Summed]:
+    """Train as `train` does, and return sums over clusters instead of a row for each client.
+
+    `reduction` is `Averaging.reduction(K, labels)`. Gives `sums`, for `Averaging.step_of`.
+    """
+    request = ctx.request(local.at_round(ctx.round), reduction=reduction, theta=theta)
+    replies = yield request
+    return Summed(replies.clients, summed(reduction, replies)[0])
+
+
+def train_personal(theta: Rows, ctx: Context, work: MoreauTraining) -> Flow[TrainedWithMemory]:
+    """Train as `train` does; `memory` (N, P) of each client is its personal model."""
+    replies = yield ctx.request(work.at_round(ctx.round), theta=theta)
+    return TrainedWithMemory(replies.clients, **replies.columns)
+
+
+def summed(reduction: Reduction, replies: Replies) -> tuple[Sums, Mapping[str, Tensor]]:
+    """The sums, whether or not somebody made them on the way, and the other columns."""
+    if replies.sums is not None:
+        return replies.sums, replies.columns
+    return reduction.of(replies.clients, replies.columns)
+
+
+def cut(work: Work, digits: int | None) -> Work:
+    """The work, with replies of this many decimals if a number is given."""
+    return work if digits is None else Quantised(work, digits)

@@ -1,0 +1,51 @@
+"""Where results can't be written: it is said before any work, in one line, and nothing is left."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.shell import Shell
+
+RUN = "runs/fedavg-seed0"
+
+
+@pytest.fixture
+def made(umbel: Shell) -> Shell:
+    """A finished run, and places that are no files or no folders."""
+    umbel("run", "both/fedavg.toml", "--set", "rounds=1")
+    (umbel.folder / "folder.png").mkdir()
+    os.mkfifo(umbel.folder / "pipe.png")
+    (umbel.folder / "file").touch()
+    return umbel
+
+
+def test_a_model_goes_into_a_file_that_can_be_written(made: Shell) -> None:
+    export = ("export", RUN, "--to", "safetensors", "--out")
+    for place, said in {
+        "folder.png": "out: 'folder.png' is not a file that can be written",
+        "pipe.png": "out: 'pipe.png' is not a file that can be written",
+        "file/model": "out: 'file' is not a folder",
+        300 * "a": "File name too long",
+    }.items():
+        assert said in made.refused(*export, place)
+    made(*export, "new/model.safetensors")
+    assert sorted(path.name for path in (made.folder / "new").iterdir()) == ["model.safetensors"]
+
+
+def test_pages_and_figures_go_where_they_can_be_written(made: Shell) -> None:
+    assert "--out: 'pipe.png' is not a file" in made.refused("report", RUN, "--out", "pipe.png")
+    figures = ("report", RUN, "--figures", "file/figures")
+    assert "--figures: 'file' is not a folder" in made.refused(*figures).replace(
+        str(made.folder) + "/", ""
+    )
+    assert not (made.folder / RUN / "report.html").exists()
+    plot = ("estimate-clusters", RUN, "--plot", "folder.png")
+    assert "--plot: 'folder.png' is not a file that can be written" in made.refused(*plot)
+
+
+def test_a_reproduction_asks_for_its_folder_before_it_begins(made: Shell) -> None:
+    keep = ("reproduce", "cflgp-fig1", "--size", "smoke", "--keep", "file")
+    assert "--keep: 'file' is not a folder" in made.refused(*keep)
+    assert not (made.folder / "runs" / "reproduce-smoke").exists()

@@ -1,0 +1,58 @@
+"""Processes that tests start and kill: copies of one process that has imported umbel already."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+from umbel import cli
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload([__name__, "umbel.runs.execution", "umbel.report"])
+
+PATIENCE = 600  # seconds, after which something is broken
+
+
+def start(function: Callable[..., object], *arguments: object) -> ForkServerProcess:
+    """Call a function of a test module in a process of its own."""
+    process = CONTEXT.Process(target=function, args=arguments, daemon=True)
+    process.start()
+    return process
+
+
+def start_umbel(folder: Path, *words: str) -> ForkServerProcess:
+    """Start `umbel WORDS` in a folder; what it prints is in the files `out` and `err` there."""
+    return start(_umbel, folder, words)
+
+
+def ended(process: ForkServerProcess) -> int:
+    """The exit status of a process, once it has ended."""
+    process.join(PATIENCE)
+    assert process.exitcode is not None, "the process does not end"
+    return process.exitcode
+
+
+def wait_for_lines(process: ForkServerProcess, file: Path, count: int) -> None:
+    """Wait until a process has written as many whole lines to a file."""
+    deadline = time.monotonic() + PATIENCE
+    while not file.is_file() or file.read_bytes().count(b"\n") < count:
+        process.join(0.001)
+        assert process.is_alive(), "the process ended by itself"
+        assert time.monotonic() < deadline, f"{file} does not grow"
+
+
+def _umbel(folder: Path, words: tuple[str, ...]) -> None:
+    os.chdir(folder)
+    for stream, name in enumerate(("out", "err"), 1):
+        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), stream)
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # ignored where tests run behind others
+    sys.argv = ["umbel", *words]
+    cli.main()

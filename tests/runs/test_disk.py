@@ -1,0 +1,99 @@
+"""Killed, or without room, at any change of a file, a run goes on to the same end."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+import umbel as package
+from tests.disk import Disk, Fault
+from tests.processes import ended, start
+from tests.shell import SMALL
+from umbel.data.sources import Sources
+from umbel.runs.execution import advance, execute, opened
+from umbel.runs.folder import RunFolder
+from umbel.runs.records import Record
+from umbel.runs.run import Run
+
+FILES = ("clusters.csv", "clusters.seal", "checkpoint.safetensors", "models/cluster-0.safetensors")
+
+
+def attempts(begun: Path, to: Path, fault: Fault) -> None:
+    """Go on with copies of a run, of which the n-th fails at its n-th change; the first, never.
+
+    Each in a process of its own, forked off this one, which has loaded all that is needed.
+    """
+    run = opened(RunFolder(begun), Sources.default())
+    list(run.rounds(1))  # what is loaded late is loaded
+    at = 0
+    while at == 0 or at <= len(json.loads((to / "0.json").read_text())[0]):
+        folder = RunFolder(Path(shutil.copytree(begun, to / f"{at}")))
+        process = os.fork()
+        if process == 0:
+            noted = attempt(folder, run, Disk(at or None, fault))
+            (to / f"{at}.json").write_text(json.dumps(noted))
+            os._exit(0)
+        _, status = os.waitpid(process, 0)
+        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        assert killed if fault == "kill" and at else status == 0, at
+        at += 1
+
+
+def attempt(folder: RunFolder, run: Run, disk: Disk) -> tuple[list[str], list[object] | None]:
+    """What was changed, and why not more."""
+    disk.install()
+    try:
+        list(advance(folder, run))
+        return disk.calls, None
+    except OSError as error:
+        return disk.calls, [error.errno, error.filename]
+    finally:
+        disk.at = None
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of which one round is left."""
+    path = tmp_path_factory.mktemp("begun")
+    (path / "ifca.toml").write_text(SMALL.format(name="ifca"))
+    experiment = package.read(path / "ifca.toml", ["rounds=2", "algorithm.num_clusters=2"])
+    folder = RunFolder.create(path / "run", experiment)
+    rounds = execute(folder, Sources.default())
+    list(islice(rounds, 1))
+    rounds.close()  # type: ignore[attr-defined]
+    return folder.path
+
+
+def end_of(folder: RunFolder) -> tuple[list[Record], list[bytes], list[str]]:
+    """What a finished run came to, and its files."""
+    files = (str(file.relative_to(folder.path)) for file in folder.path.rglob("*"))
+    names = sorted(name for name in files if not name.endswith(".partial"))
+    contents = [folder.file(name).read_bytes() for name in FILES]
+    return [record.untimed() for record in folder.records()], contents, names
+
+
+@pytest.mark.parametrize("fault", ["kill", "full"])
+def test_a_run_goes_on_from_every_change_of_its_last_round(
+    fault: Fault, begun: Path, tmp_path: Path
+) -> None:
+    assert ended(start(attempts, begun, tmp_path, fault)) == 0
+    run, whole = opened(RunFolder(begun), Sources.default()), RunFolder(tmp_path / "0")
+    expected = end_of(whole)
+    calls, _ = json.loads((tmp_path / "0.json").read_text())
+    assert {*calls} >= {"open", "write", "save_file", "fsync", "replace", "mkdir"}
+    for at, call in enumerate(calls, 1):
+        folder = RunFolder(tmp_path / f"{at}")
+        if fault == "full":
+            _, said = json.loads((tmp_path / f"{at}.json").read_text())
+            assert said is None or (said[0] == errno.ENOSPC and str(folder.path) in said[1])
+            assert list(folder.path.rglob("*.partial")) == []
+        folder.records()  # whoever looks finds no damage
+        list(advance(folder, run))
+        assert end_of(folder) == expected, (at, call)
