@@ -139,7 +139,7 @@ def _theta(message: Message) -> Tensor:
 
 
 def cpu_seconds() -> float:
-    """Of all processes that carry the mark of this one, Ray's workers among them."""
+    """The processor time of all processes with the mark of this one, Ray's workers among them."""
     total, mark = 0, f"{MARK}={os.environ[MARK]}".encode()
     for folder in Path("/proc").glob("[0-9]*"):
         try:

@@ -116,7 +116,7 @@ def server_table(short: bool, console: Console) -> list[Row]:
 
 
 def _slope(before: Row, after: Row) -> float:
-    """Of the cost in a picture with logarithmic axes."""
+    """The slope of the cost in a picture with logarithmic axes."""
     cost = math.log(number(after, "seconds") / number(before, "seconds"))
     return cost / math.log(number(after, "clients") / number(before, "clients"))
 

@@ -221,7 +221,7 @@ def training(
 
 
 def settings(label: str, device: str) -> EngineSettings:
-    """Of the engine under this label."""
+    """The settings of the engine under this label."""
     return EngineSettings(device=device, precision="bf16" if label == BF16 else "full")
 
 

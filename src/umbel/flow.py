@@ -13,7 +13,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from torch import Tensor
+from torch import Size, Tensor
 
 from umbel.checks import check
 from umbel.client.work.base import Work
@@ -60,6 +60,12 @@ class Request:
     reduction: Reduction | None = None  #: what may come in place of the rows of a column
 
     __repr__ = in_short
+
+    @property
+    def shapes(self) -> dict[str, Size]:
+        """The shape of each tensor that a client receives."""
+        each = {name: rows.table.shape[1:] for name, rows in self.each.items()}
+        return {**each, **{name: tensor.shape for name, tensor in self.shared.items()}}
 
     def sent_to(self, position: int) -> dict[str, Tensor]:
         """What the client at this position receives."""

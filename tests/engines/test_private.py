@@ -36,7 +36,7 @@ def test_the_noise_has_the_spread_that_is_asked_for() -> None:
 
 
 def exact_delta(epsilon: float, mu: float) -> float:
-    """Of a Gaussian mechanism with sensitivity / standard deviation mu (Balle & Wang 2018)."""
+    """The delta of a Gaussian mechanism, mu = sensitivity / deviation (Balle & Wang 2018)."""
     return float(
         norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
     )

@@ -139,7 +139,7 @@ class Deployment:
 
     @property
     def address(self) -> str:
-        """Of the SuperLink."""
+        """Where the SuperLink listens."""
         return f"127.0.0.1:{self.port}"
 
     def environment(self, name: str) -> Mapping[str, str]:

@@ -29,6 +29,7 @@ from umbel.data.sources import Sources
 from umbel.engines import EngineSettings
 from umbel.engines.validation import Limits
 from umbel.flow import Engine, Replies, Request
+from umbel.flower.engine import TAKEN
 from umbel.networks import MLP
 from umbel.runs import checkpoint
 from umbel.runs.config import write
@@ -247,8 +248,11 @@ def test_a_node_that_dies_in_a_round_is_missing_until_it_comes_back(
         return absences(run, -1) == [()]
 
     deployed.wait_for(back)
-    assert {record.missing for record in run.records()[done:]} == {(), THERE}
-    assert not any(record.refused for record in run.records()[done:])
+    since = run.records()[done:]
+    assert {*absences(run, done)} == {(), THERE}
+    assert any(record.missing == THERE for record in since)
+    # Without a key of its own, it is a stranger until its predecessor is gone for long enough.
+    assert all(TAKEN in why for record in since for why in record.refused.values())
 
 
 def test_after_all_that_nothing_is_lost_or_counted_twice(

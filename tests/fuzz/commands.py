@@ -28,7 +28,7 @@ from tests.fuzz.words import WORDS
 from umbel import cli
 
 SECONDS, PATIENCE = 1.0, 30
-"""Of work on one input; and of time, after which it is stopped."""
+"""Most work on one input; and the time after which it is stopped."""
 
 LONGEST = 1_010
 """Characters of the line that is said."""
@@ -91,7 +91,7 @@ def corpus() -> list[Wrong]:
 
 
 def of_settings(count: int, seed: int) -> Iterator[Wrong]:
-    """So many settings drawn at random, each with a value that it hardly takes."""
+    """Settings drawn at random, each with a value that it hardly takes."""
     drawn, paths = random.Random(seed), list(settings())
     for _ in range(count):
         chosen, path = drawn.choice(paths)

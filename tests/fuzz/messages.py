@@ -49,7 +49,7 @@ from umbel.runs.config import write
 from umbel.runs.experiment import Experiment
 
 SECONDS = 1.0
-"""Of processor time for one message."""
+"""Most processor time for one message."""
 
 GROWTH = 200
 """MiB by which all messages together may make the process larger."""

@@ -167,10 +167,10 @@ class Page(HTMLParser):
 
     @property
     def headings(self) -> list[str]:
-        """Of the sections."""
+        """What the sections are called."""
         return re.findall(r"<h2[^>]*>([^<]*)</h2>", self.text)
 
     @property
     def titles(self) -> list[str]:
-        """Of the figures."""
+        """What the figures are called."""
         return re.findall(r"<figcaption><h3>([^<]*)</h3>", self.text)

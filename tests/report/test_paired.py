@@ -17,7 +17,7 @@ def gain(client: str, seed: int, value: float) -> Gain:
 
 
 def gains(table: NDArray[np.float64], shared: bool = True) -> list[Gain]:
-    """Of values (seeds, clients); clients of other seeds are the same ones or others."""
+    """The gains of values (seeds, clients); clients of other seeds are the same ones or others."""
     return [
         gain(str(client) if shared else f"{seed}/{client}", seed, float(value))
         for (seed, client), value in np.ndenumerate(table)

@@ -37,8 +37,7 @@ class Limits(Settings):
 
 def promises(request: Request) -> dict[str, Promise]:
     """What each column of the replies must look like."""
-    shapes = {name: rows.table.shape[1:] for name, rows in request.each.items()}
-    return request.work.promises({**shapes, **{n: t.shape for n, t in request.shared.items()}})
+    return request.work.promises(request.shapes)
 
 
 def assemble(request: Request, answers: Iterable[tuple[int, Mapping[str, Tensor]]]) -> Replies:

@@ -21,7 +21,7 @@ from umbel.engines.storage import store
 from umbel.flow import Replies, Request
 
 BYTES_OF_A_PLACE = 64
-"""Of an example in the plans of a chunk, which are copied on the way to their kernel."""
+"""What an example takes in the plans of a chunk, which are copied on the way to their kernel."""
 
 CACHE_MB, MEMORY_MB = 48, {"cpu": 512, "cuda": 4096}
 """The working set of a chunk must fit in memory, and should stay in a CPU's cache during training,
@@ -79,9 +79,7 @@ class Vectorised:
         default = MEMORY_MB.get(self.device.type, MEMORY_MB["cuda"])
         if self.device.type == "cpu" and steps > 1:
             default = CACHE_MB
-        shapes = {name: rows.table.shape[1:] for name, rows in request.each.items()}
-        shapes |= {name: tensor.shape for name, tensor in request.shared.items()}
-        footprint = request.work.footprint(shapes)
+        footprint = request.work.footprint(request.shapes)
         # Received model, trained model, gradient and the step between them; and what one pass
         # forward and back keeps.
         values = 4 * self.net.layout.num_values * footprint.models

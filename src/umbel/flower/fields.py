@@ -11,7 +11,7 @@ from umbel.checks import is_plain
 from umbel.flower.refusals import RefusedError, shown
 
 VERSION = 2
-"""Of the messages: both sides must speak the same."""
+"""The version of the messages, which both sides must speak."""
 
 MAX_ITEMS = 10**5  # of one list, which has one for each client of a node
 MAX_TEXT = 2**16  # characters

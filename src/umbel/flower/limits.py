@@ -40,9 +40,7 @@ class NodeLimits(Settings):
     def check(self, request: Request, federation: Federation) -> None:
         """Raise `RefusedError` for a request that would take too much."""
         split = federation.test if request.work.split == "test" else federation.train
-        shapes = {name: rows.table.shape[1:] for name, rows in request.each.items()}
-        shapes |= {name: tensor.shape for name, tensor in request.shared.items()}
-        footprint, batching = request.work.footprint(shapes), request.work.batching
+        footprint, batching = request.work.footprint(request.shapes), request.work.batching
         replies = sum(8 * prod(promise.shape) for promise in promises(request).values())
         inside = 8 * footprint.values * prod(federation.input_shape)
         self._check("bytes", max(replies * len(request.clients), inside), self.max_bytes)

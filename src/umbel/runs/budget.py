@@ -36,7 +36,7 @@ class Stop:
 
     @classmethod
     def from_plain(cls, table: Mapping[str, Any]) -> Stop:
-        """Of what `asdict` makes of one."""
+        """The inverse of `asdict`."""
         return cls(int(table["rounds"]), str(table["why"]))
 
 

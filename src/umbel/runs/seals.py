@@ -71,6 +71,12 @@ def intact(data: Data, after: str = "") -> bool | None:
     return data[start : start + len(BLANK)] == whole.encode()
 
 
+def check_seal(named: bool, whole: bool | None) -> None:
+    """Raise `ValueError` for a seal that does not match, or that is named where none is found."""
+    if whole is False or (named and whole is None):
+        raise ValueError("its seal does not match")
+
+
 def seal_file(file: Path) -> None:
     """Put its seal into a file of tensors that was written with zeros in its place."""
     with file.open("r+b") as opened:
@@ -108,10 +114,8 @@ def json_value(file: Path, make: Callable[[Any], T], advice: str = AGAIN) -> T |
     try:
         value = json.loads(raw)
         table = value[-1] if isinstance(value, list) and value else value
-        whole = intact(raw)
         named = isinstance(table, dict) and table.pop(KEY, None) is not None
-        if whole is False or (named and not whole):
-            raise ValueError("its seal does not match")
+        check_seal(named, intact(raw))
         return make(value)
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise UsageError(f"{file}: damaged: {error}; {advice}") from None

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from umbel.checks import UsageError
 from umbel.runs.durable import replacing
-from umbel.runs.seals import BLANK, KEY, file_intact, seal_file
+from umbel.runs.seals import BLANK, KEY, check_seal, file_intact, seal_file
 
 Header = dict[str, Any]
 """What a file of tensors says beside them."""
@@ -34,6 +34,13 @@ def write(file: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) 
         seal_file(beside)
 
 
+DAMAGED = (
+    *(OSError, SafetensorError, LookupError, TypeError, ValueError),
+    *(AttributeError, ArithmeticError, RuntimeError),
+)
+"""What reading a file that is not as it was written may raise."""
+
+
 @contextmanager
 def reading(file: Path, otherwise: str, advice: str = "") -> Iterator[tuple[Any, Header]]:
     """The open file, none of whose bits is damaged, and its header.
@@ -43,13 +50,9 @@ def reading(file: Path, otherwise: str, advice: str = "") -> Iterator[tuple[Any,
     try:
         with safe_open(file, framework="pt") as opened:
             header: Header = json.loads((opened.metadata() or {}).get("umbel", "{}"))
-            named, whole = header.pop(KEY, None) is not None, file_intact(file)
-            if whole is False or (named and not whole):
-                raise ValueError("its seal does not match")
+            check_seal(header.pop(KEY, None) is not None, file_intact(file))
             yield opened, header
-    except (OSError, SafetensorError, LookupError, TypeError, ValueError) as error:
-        raise UsageError(f"{file}: {otherwise}: {error}{advice}") from None
-    except (AttributeError, ArithmeticError, RuntimeError) as error:
+    except DAMAGED as error:
         raise UsageError(f"{file}: {otherwise}: {error}{advice}") from None
 
 

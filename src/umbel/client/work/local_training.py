@@ -21,7 +21,7 @@ from umbel.client.work.base import COUNT, Batching, Footprint, Promise, Work
 Everything = Literal["all"]
 
 BYTES_OF_A_PLACE, BYTES_OF_A_STEP = 24, 1_000
-"""Of a plan of mini-batches: of each example in it, on the way to its rows, and of each step."""
+"""What a plan of mini-batches takes: each example in it, on the way to its rows; each step."""
 
 
 @dataclass(frozen=True)

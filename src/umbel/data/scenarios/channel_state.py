@@ -17,10 +17,10 @@ from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
 
 BYTES = 2 * 4 * 2 * SIDE**2
-"""Of a matrix, here and where all clients' are joined."""
+"""What a matrix takes, here and where all clients' are joined."""
 
 BYTES_ON_THE_WAY = 64 * SIDE**2
-"""Of a matrix while a client's are generated, path by path."""
+"""What a matrix takes while a client's are generated, path by path."""
 
 
 @dataclass(frozen=True)
