@@ -190,7 +190,8 @@ def run(deployed: Deployment) -> RunFolder:
 
 
 def again(deployed: Deployment, time_limit: int = 40) -> None:
-    deployed.run(deployed.folder / "app", clients=5, patience=120, time_limit=time_limit)
+    settings = {"patience": 120, "time_limit": time_limit, "release_after": 5}
+    deployed.run(deployed.folder / "app", clients=5, **settings)
 
 
 def rounds(run: RunFolder) -> int:
