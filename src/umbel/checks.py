@@ -39,6 +39,10 @@ class QuorumError(RuntimeError):
     """Raised where too few clients gave a usable reply for the round to go on; see `Limits`."""
 
 
+class WorkersDiedError(QuorumError):
+    """Processes that worked for some clients were killed again and again."""
+
+
 class DivergedError(QuorumError):
     """Too few replies can be used because training diverged; other settings are needed."""
 

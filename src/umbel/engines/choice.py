@@ -20,6 +20,7 @@ from umbel.data.federation import Federation, Split
 from umbel.engines.fit import check_fit, sample
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
+from umbel.engines.workers import Workers, can_fork
 from umbel.flow import Engine, Request, Rows
 from umbel.settings import Settings
 
@@ -46,10 +47,14 @@ class EngineSettings(Settings):
     #: how models are computed; auto: the fastest that fits
     kernel: Literal["auto", "general", "dense", "in-place"] = "auto"
     precision: Precision = "full"  #: "bf16": passes through the module in bfloat16 autocast
+    #: processes of this machine that clients are spread over; auto: where it pays
+    workers: int | Literal["auto"] = "auto"
 
     def __post_init__(self) -> None:
         limit = self.memory_mb
         check(limit is None or limit > 0, "memory_mb", limit, "more than 0")
+        count = self.workers
+        check(count == "auto" or count >= 1, "workers", count, '1 or more, or "auto"')
         in_place = self.kernel == "in-place" and self.name == "vectorised"
         check(not in_place, "kernel", self.kernel, "of the sequential engine, not the vectorised")
         cut = self.kernel == "dense" and self.precision != "full"
@@ -80,11 +85,33 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
     kernel = settings.kernel
     if obstacle is not None:
         kernel = "in-place" if kernel == "auto" else kernel
-        return Sequential(net.using(kernel, settings.precision), federation, device)
+        return _spread(
+            Sequential(net.using(kernel, settings.precision), federation, device), net, settings
+        )
     if kernel == "auto":
         kernel = "dense" if net.is_dense and settings.precision == "full" else "general"
     fast = net.using(kernel, settings.precision)
-    return Vectorised(fast, federation, device, settings.memory_mb)
+    return _spread(Vectorised(fast, federation, device, settings.memory_mb), net, settings)
+
+
+def _spread(engine: Sequential | Vectorised, net: Net, settings: EngineSettings) -> Engine:
+    """The engine, with its chunks computed by as many processes as the settings ask for.
+
+    The rule of "auto": one a core, of a thread each, as small products do not feed many threads;
+    but the threads of this process for batched chains of linear layers, which are over in no time.
+    """
+    wanted, cpu = settings.workers, engine.device.type == "cpu"
+    if wanted != "auto":
+        here = cpu and can_fork()
+        expected = 'on this system, which can\'t fork processes: "auto", or engine.name = "ray"'
+        expected = expected if cpu else f"1 on {engine.device}, which all would share"
+        check(wanted == 1 or here, "engine.workers", wanted, expected)
+        return Workers(engine, wanted) if cpu else engine
+    cores = torch.get_num_threads()
+    batched = isinstance(engine, Vectorised) and net.is_dense
+    if batched or not cpu or cores == 1 or not can_fork():
+        return engine
+    return Workers(engine, cores)
 
 
 def _why_sequential(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from umbel.client.batches import Plan, Shard, Step, Steps, in_order
 from umbel.client.net import Net
 from umbel.client.work import Work
 from umbel.data.federation import Federation
-from umbel.engines.columns import Columns
+from umbel.engines.chunked import answer_all
 from umbel.engines.storage import store
 from umbel.flow import Replies, Request
 
@@ -33,16 +34,22 @@ class Sequential:
         self.storage = store(federation, net.dtype, self.device)
 
     def send(self, request: Request) -> Replies:
-        columns = Columns(request)
+        # Moved once; each client's own tensors follow when it is its turn.
         shared = {name: tensor.to(self.device) for name, tensor in request.shared.items()}
-        for n, client in enumerate(request.clients.tolist()):
-            shard = self.shard(request.work, client, request.seeds[n])
-            own = {name: rows.row(n).to(self.device) for name, rows in request.each.items()}
-            with seeded(request.seeds[n], self.device):
-                reply = request.work(self.net, shard, {**shared, **own})
-            rows = {name: value[None].detach() for name, value in reply.items()}
-            columns.put(torch.tensor([n]), rows)
-        return columns.replies()
+        return answer_all(self, replace(request, shared=shared))
+
+    def chunks(self, request: Request) -> Iterator[Tensor]:
+        """Positions in the request, each by itself, clients with most examples first."""
+        return (position[None] for position in self.storage.by_size(request))
+
+    def answer(self, request: Request, positions: Tensor) -> dict[str, Tensor]:
+        """The reply of the client at the one position, as rows (1, ...)."""
+        (n,) = positions.tolist()
+        shard = self.shard(request.work, int(request.clients[n]), request.seeds[n])
+        sent = {name: value.to(self.device) for name, value in request.sent_to(n).items()}
+        with seeded(request.seeds[n], self.device):
+            reply = request.work(self.net, shard, sent)
+        return {name: value[None].detach() for name, value in reply.items()}
 
     def shard(self, work: Work, client: int, seed: int) -> Shard:
         """Return the client's examples in exact batches, without padding."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from umbel.client.work import Work
 from umbel.data.federation import Federation, Split
+from umbel.flow import Request
 from umbel.summary import in_short
 
 
@@ -24,6 +26,11 @@ class Storage:
     def split(self, work: Work) -> Split:
         """The examples that this work is about."""
         return self.train if work.split == "train" else self.test
+
+    def by_size(self, request: Request) -> Tensor:
+        """Positions in the request, clients with most examples first."""
+        sizes = self.split(request.work).sizes[request.clients.numpy()]
+        return torch.from_numpy(np.argsort(-sizes, kind="stable"))
 
 
 def store(federation: Federation, dtype: torch.dtype, device: torch.device) -> Storage:

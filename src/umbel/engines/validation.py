@@ -60,8 +60,7 @@ def assemble(request: Request, answers: Iterable[tuple[int, Mapping[str, Tensor]
             rows.append(answer)
         else:
             refused[client] = fault
-    tensors = [*request.shared.values(), *(each.table for each in request.each.values())]
-    of_models = next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
+    of_models = models_type(request)
     columns = {}
     for name, promise in expected.items():
         column = torch.empty(len(rows), *promise.shape, dtype=promise.dtype or of_models)
@@ -69,6 +68,12 @@ def assemble(request: Request, answers: Iterable[tuple[int, Mapping[str, Tensor]
             column[n] = row[name]
         columns[name] = column
     return Replies(torch.tensor(clients, dtype=torch.long), columns, refused)
+
+
+def models_type(request: Request) -> torch.dtype:
+    """The floating-point type of the models that a request is about."""
+    tensors = [*request.shared.values(), *(each.table for each in request.each.values())]
+    return next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
 
 
 def _wrong_form(answer: Mapping[str, Tensor], expected: Mapping[str, Promise]) -> str | None:

@@ -16,7 +16,7 @@ from umbel.checks import check_memory
 from umbel.client.batches import Plan, Shard, Step, Steps, in_order
 from umbel.client.net import Net
 from umbel.data.federation import Federation
-from umbel.engines.columns import Columns
+from umbel.engines.chunked import answer_all
 from umbel.engines.storage import store
 from umbel.flow import Replies, Request
 
@@ -52,23 +52,17 @@ class Vectorised:
         self.values_per_example = example.numel() + self.net.modules.count_activations(example)
 
     def send(self, request: Request) -> Replies:
-        columns = Columns(request)
-        # vmap takes the other forms of attention apart, and warns of what it has no fast way for.
-        with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "There is a performance drop")
-            for positions in self.chunks(request):
-                columns.put(positions, self._work(request, positions))
-        return columns.replies()
+        return answer_all(self, request)
 
     def chunks(self, request: Request) -> Iterator[Tensor]:
         """Positions in the request, clients of similar size together."""
-        sizes = self.storage.split(request.work).sizes[request.clients.numpy()]
-        if not len(sizes):
+        positions = self.storage.by_size(request)
+        if not len(positions):
             return
-        positions = torch.from_numpy(np.argsort(-sizes, kind="stable"))
         largest = int(positions[0])
-        plan = request.work.batching.plan(int(sizes[largest]), request.seeds[largest])
-        count = self.chunk_size(request, plan, int(sizes.max()))
+        size = int(self.storage.split(request.work).sizes[request.clients[largest]])
+        plan = request.work.batching.plan(size, request.seeds[largest])
+        count = self.chunk_size(request, plan, size)
         said = f"{plan.shape[0]:,} mini-batches of each of {count:,} clients"
         check_memory(count * plan.size * BYTES_OF_A_PLACE, said)
         yield from torch.split(positions, count)
@@ -89,7 +83,8 @@ class Vectorised:
         fitting = int(bound / (values * self.net.dtype.itemsize))
         return max(1, min(fitting, len(request.clients)))
 
-    def _work(self, request: Request, positions: Tensor) -> dict[str, Tensor]:
+    def answer(self, request: Request, positions: Tensor) -> dict[str, Tensor]:
+        """The replies of the clients at these positions, computed together."""
         work, split = request.work, self.storage.split(request.work)
         clients = request.clients[positions].numpy()
         sizes = split.sizes[clients]
@@ -118,7 +113,11 @@ class Vectorised:
             )
             return work(self.net, shard, {**shared, **mine})
 
-        reply = vmap(one)(planned.rows, ordered.rows, torch.from_numpy(sizes).to(self.device), own)
+        counts = torch.from_numpy(sizes).to(self.device)
+        # vmap takes the other forms of attention apart, and warns of what it has no fast way for.
+        with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "There is a performance drop")
+            reply = vmap(one)(planned.rows, ordered.rows, counts, own)
         return {name: column.detach() for name, column in reply.items()}
 
 

@@ -59,7 +59,7 @@ def seats(runs: Sequence[Run]) -> Table | None:
         and run.federation.num_classes == first.federation.num_classes
         for run in runs
     )
-    if not alike or not isinstance(settings, EngineSettings):
+    if not alike or not isinstance(settings, EngineSettings) or settings.workers != "auto":
         return None
     engine = make_engine(first.net, joined([run.federation for run in runs]), settings)
     if not isinstance(engine, Vectorised):

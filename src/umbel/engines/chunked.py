@@ -1,0 +1,31 @@
+"""Engines that answer a request in chunks, none of which depends on another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from torch import Tensor
+
+from umbel.engines.columns import Columns
+from umbel.flow import Replies, Request
+
+
+class Chunked(Protocol):
+    """What computes chunks of clients; who computes which, and when, is left to others."""
+
+    def chunks(self, request: Request) -> Iterator[Tensor]:
+        """Positions in the request of the clients that are computed together, most work first."""
+        ...
+
+    def answer(self, request: Request, positions: Tensor) -> dict[str, Tensor]:
+        """The rows (len(positions), ...) of every column for the clients of a chunk."""
+        ...
+
+
+def answer_all(engine: Chunked, request: Request) -> Replies:
+    """Compute one chunk after another."""
+    columns = Columns(request)
+    for positions in engine.chunks(request):
+        columns.put(positions, engine.answer(request, positions))
+    return columns.replies()

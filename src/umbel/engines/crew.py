@@ -1,0 +1,167 @@
+"""A crew: forked processes that work through numbered tasks, and may die at it.
+
+Whoever is free takes the next number out of one pipe. Results are left in memory that all share,
+so that nothing is sent back. A worker that dies is replaced, and what it had begun is done again.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import mmap
+import os
+import select
+import signal
+import struct
+import threading
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NoReturn
+
+log = logging.getLogger(__name__)
+
+NUMBER = struct.Struct("i")
+"""A task in the pipe; what is this small is read and written whole or not at all."""
+
+MOST = 4096
+"""Tasks that any system's pipe has room for."""
+
+ATTEMPTS = 3
+"""How many workers a task may end."""
+
+DONE, FAILED = 1, 2
+
+
+class DeathsError(Exception):
+    """Raised for a task at which too many workers died."""
+
+    def __init__(self, task: int) -> None:
+        super().__init__(f"task {task}")
+        self.task = task
+
+
+class Crew:
+    """This process and others forked from it, each of which calls `do` for the tasks it takes."""
+
+    def __init__(self, do: Callable[[int], None], tasks: int, processes: int) -> None:
+        self.do, self.tasks, self.processes, self.parent = do, tasks, processes, os.getpid()
+        self.states = mmap.mmap(-1, max(1, tasks))  # of each task, in memory that all share
+        self.attempts = [0] * tasks
+        self.todo, self.put = os.pipe()
+        os.set_blocking(self.todo, False)
+        self.alive, self.stay = os.pipe()  # closed by the system when this process ends
+        self.workers: dict[int, int] = {}  # processes, by the pipe that closes when they end
+
+    def run(self) -> None:
+        """Do all tasks. Raises `DeathsError`, or what `do` raises."""
+        try:
+            while left := self._left():
+                for task in left[:MOST]:
+                    os.write(self.put, NUMBER.pack(task))
+                # What ended a worker is not done here: it may end this process, too.
+                takes_part = not any(self.attempts)
+                self._fill(min(len(left), self.processes) - takes_part)
+                self._work_and_watch(takes_part)
+                for task in self._left():
+                    self.attempts[task] += 1
+                    if self.attempts[task] >= ATTEMPTS:
+                        raise DeathsError(task)
+        finally:
+            self._end()
+
+    def _left(self) -> list[int]:
+        return [task for task in range(self.tasks) if self.states[task] != DONE]
+
+    def _work_and_watch(self, takes_part: bool) -> None:
+        """Go on until nothing is left to take and nobody is at work."""
+        while True:
+            self._failures()
+            task = self._take() if takes_part or not self.workers else None
+            if task is not None:
+                self.do(task)
+                self.states[task] = DONE
+            elif not self.workers:
+                return
+            self._bury(wait=task is None)
+
+    def _failures(self) -> None:
+        """Do here what raised an error in a worker, so that it is raised here."""
+        task = self.states.find(bytes([FAILED]))
+        if task >= 0:
+            self.do(task)
+            self.states[task] = DONE
+
+    def _take(self) -> int | None:
+        with suppress(BlockingIOError):
+            return int(NUMBER.unpack(os.read(self.todo, NUMBER.size))[0])
+        return None
+
+    def _fill(self, wanted: int) -> None:
+        """Fork workers until there are so many, or as many as the system allows."""
+        while len(self.workers) < wanted:
+            ended, stays = os.pipe()
+            try:
+                with warnings.catch_warnings():
+                    # Python warns of threads: they are PyTorch's own, which a worker does not use.
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    process = os.fork()
+            except OSError as error:
+                log.warning("no more than %d workers: %s", len(self.workers), error)
+                os.close(ended)
+                os.close(stays)
+                self.processes = 1 + len(self.workers)
+                break
+            if process == 0:
+                self._be_a_worker()
+            os.close(stays)
+            self.workers[ended] = process
+
+    def _be_a_worker(self) -> NoReturn:
+        """In the new process: do tasks, and end without running what its parent left to run."""
+        task = None
+        try:
+            gc.freeze()
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            os.close(self.stay)
+            threading.Thread(target=self._end_with_the_parent, daemon=True).start()
+            while os.getppid() == self.parent and (task := self._take()) is not None:
+                self.do(task)
+                self.states[task] = DONE
+        except BaseException:
+            if task is not None:
+                self.states[task] = FAILED
+        finally:
+            os._exit(0)
+
+    def _end_with_the_parent(self) -> None:
+        os.read(self.alive, 1)  # returns when the parent has ended, however that came
+        os._exit(1)
+
+    def _bury(self, wait: bool) -> None:
+        """Take leave of workers that have ended, and replace those that died at work."""
+        if not self.workers:
+            return
+        ends = select.poll()
+        for pipe in self.workers:
+            ends.register(pipe)
+        for pipe, _ in ends.poll(None if wait else 0):
+            process = self.workers.pop(pipe)
+            os.close(pipe)
+            _, status = os.waitpid(process, 0)
+            if status:
+                code = os.waitstatus_to_exitcode(status)
+                how = f"signal {-code}" if code < 0 else f"status {code}"
+                log.warning("worker %d died (%s): what it had begun is done again", process, how)
+                self._fill(len(self.workers) + 1)
+
+    def _end(self) -> None:
+        """Leave no process and no pipe behind."""
+        for process in self.workers.values():
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+        for pipe in (*self.workers, self.todo, self.put, self.alive, self.stay):
+            os.close(pipe)
+        self.workers.clear()

@@ -1,0 +1,112 @@
+"""Chunks of clients, computed by several processes of this machine."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import ceil, inf
+from time import perf_counter
+
+import torch
+from torch import Tensor
+
+from umbel.checks import WorkersDiedError
+from umbel.engines.chunked import Chunked
+from umbel.engines.columns import Columns, shared
+from umbel.engines.crew import MOST, Crew, DeathsError
+from umbel.flow import Replies, Request
+from umbel.summary import counted
+
+PAYS = 0.1
+"""Seconds of work for which a process is forked; to fork one takes about a tenth of it."""
+
+
+def can_fork() -> bool:
+    """Whether this system forks processes that may go on computing."""
+    return hasattr(os, "fork") and sys.platform != "darwin"
+
+
+@dataclass
+class Workers:
+    """An engine whose chunks are computed by several processes, with a thread each.
+
+    The engine within decides on the chunks, so that the replies are the same, bit for bit, however
+    many processes there are. They are forked for a request, and end with it: the examples, the
+    network and the request are in their memory already and are never copied, and rows are written
+    to where all see them. For little work nobody is forked.
+    """
+
+    engine: Chunked
+    count: int  # processes, this one among them
+    seconds: dict[str, float] = field(default_factory=dict)  # of one client, by kind of work
+
+    def send(self, request: Request) -> Replies:
+        chunks = list(self.engine.chunks(request))
+        if not chunks:
+            return Columns(request).replies()
+        expected = self.seconds.get(_kind(request), inf) * len(request.clients)
+        processes = min(self.count, len(chunks), max(1, ceil(min(expected / PAYS, self.count))))
+        with one_thread():
+            if processes > 1:
+                columns, seconds = self._together(request, chunks, processes)
+            else:
+                columns, seconds = self._alone(request, chunks)
+        self.seconds[_kind(request)] = seconds / len(request.clients)
+        return columns.replies()
+
+    def _alone(self, request: Request, chunks: list[Tensor]) -> tuple[Columns, float]:
+        columns, began = Columns(request), perf_counter()
+        for positions in chunks:
+            columns.put(positions, self.engine.answer(request, positions))
+        return columns, perf_counter() - began
+
+    def _together(
+        self, request: Request, chunks: list[Tensor], processes: int
+    ) -> tuple[Columns, float]:
+        columns, tasks = Columns.shared(request), list(_dealt(chunks))
+        spent = shared((len(tasks),), torch.float64)
+
+        def do(task: int) -> None:
+            began = perf_counter()
+            for positions in tasks[task]:
+                columns.put(positions, self.engine.answer(request, positions))
+            spent[task] = perf_counter() - began
+
+        try:
+            Crew(do, len(tasks), processes).run()
+        except DeathsError as error:
+            clients = [int(request.clients[n]) for part in tasks[error.task] for n in part]
+            raise WorkersDiedError(
+                f"{counted(len(clients), 'client')} from number {clients[0]} on: each process that "
+                "worked for them was killed, as the system does when memory is short; set "
+                "engine.workers = 1, or a smaller engine.memory_mb or batch_size"
+            ) from None
+        return columns, float(spent.sum())
+
+
+def _kind(request: Request) -> str:
+    return repr(request.work)
+
+
+def _dealt(chunks: list[Tensor]) -> Iterator[list[Tensor]]:
+    """The chunks, or so many at a time that a pipe has room for all."""
+    size = -(-len(chunks) // MOST)
+    for first in range(0, len(chunks), size):
+        yield chunks[first : first + size]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute with one thread inside: sums come out the same however many cores there are."""
+    before = torch.get_num_threads()
+    if before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

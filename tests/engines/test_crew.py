@@ -1,0 +1,157 @@
+"""A crew does every task, whoever dies at it, and leaves no process behind."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from tests.processes import PATIENCE
+from umbel.engines import crew
+from umbel.engines.columns import shared
+from umbel.engines.crew import Crew, DeathsError
+from umbel.engines.workers import can_fork
+
+pytestmark = pytest.mark.skipif(not can_fork(), reason="this system does not fork processes")
+
+
+def children(parent: int) -> set[int]:
+    """Processes whose parent is this one."""
+    return {int(p) for p in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()}
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_left() -> Iterator[None]:
+    before = children(os.getpid())
+    yield
+    assert children(os.getpid()) <= before
+
+
+def squares(count: int) -> Tensor:
+    return shared((count,), torch.float64)
+
+
+@pytest.mark.parametrize("processes", [1, 2, 3, 7])
+@pytest.mark.parametrize("tasks", [1, 2, 40])
+def test_every_task_is_done_once(processes: int, tasks: int) -> None:
+    done = squares(tasks)
+
+    def do(task: int) -> None:
+        done[task] += task**2 + 1
+
+    Crew(do, tasks, processes).run()
+    assert done.tolist() == [task**2 + 1 for task in range(tasks)]
+
+
+def test_several_processes_take_part() -> None:
+    who = squares(2)
+
+    def do(task: int) -> None:
+        who[task] = os.getpid()
+        while not who.all():  # the other task is somebody else's
+            time.sleep(0.001)
+
+    Crew(do, 2, 2).run()
+    assert os.getpid() in who.tolist()
+    assert who[0] != who[1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_workers_killed_at_random_moments_are_replaced(
+    seed: int,
+) -> None:
+    draw, done, parent = random.Random(seed), squares(30), os.getpid()
+    before = children(parent)
+
+    def do(task: int) -> None:
+        x = torch.randn(60, 60, generator=torch.Generator().manual_seed(task))
+        for _ in range(20):
+            x = torch.tanh(x @ x / 8)
+        done[task] = float(x.sum())
+
+    def kill() -> None:
+        while not (there := children(parent) - before):
+            time.sleep(0.0005)
+        time.sleep(draw.random() / 200)
+        os.kill(draw.choice(sorted(there)), signal.SIGKILL)
+
+    Crew(do, 30, 1).run()
+    expected = done.clone()
+    done.zero_()
+    killer = threading.Thread(target=kill)
+    killer.start()
+    Crew(do, 30, 3).run()
+    killer.join()
+    assert torch.equal(done, expected)
+
+
+def test_what_a_worker_had_begun_is_done_again(caplog: pytest.LogCaptureFixture) -> None:
+    done, deaths, parent = squares(6), squares(1), os.getpid()
+
+    def do(task: int) -> None:
+        if os.getpid() != parent and not deaths[0]:
+            deaths[0] += 1
+            os.kill(os.getpid(), signal.SIGKILL)
+        while os.getpid() == parent and not deaths[0]:
+            time.sleep(0.001)
+        done[task] = 1
+
+    Crew(do, 6, 2).run()
+    assert done.all()
+    assert "died (signal 9): what it had begun is done again" in caplog.text
+
+
+def test_a_task_that_ends_all_who_take_it_is_given_up() -> None:
+    parent, taken = os.getpid(), squares(1)
+
+    def do(_: int) -> None:
+        if os.getpid() != parent:
+            taken[0] += 1
+            os.kill(os.getpid(), signal.SIGKILL)
+        while not taken[0]:
+            time.sleep(0.001)
+
+    with pytest.raises(DeathsError) as raised:
+        Crew(do, 2, 2).run()
+    assert raised.value.task in (0, 1)
+    assert taken[0] == crew.ATTEMPTS
+
+
+def test_an_error_in_a_worker_is_raised_here_and_all_others_end() -> None:
+    parent, met = os.getpid(), squares(1)
+
+    def do(task: int) -> None:
+        if os.getpid() != parent:
+            met[0] = 1
+            raise ValueError("a fault of this task")
+        while not met[0]:
+            time.sleep(0.001)
+        if task == 1:
+            raise ValueError("a fault of this task")
+
+    with pytest.raises(ValueError, match="a fault of this task"):
+        Crew(do, 2, 2).run()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_whoever_interrupts_it_leaves_nobody_behind(error: type[BaseException]) -> None:
+    parent, there = os.getpid(), squares(1)
+
+    def do(_: int) -> None:
+        if os.getpid() != parent:
+            there[0] = 1
+            time.sleep(PATIENCE)
+        while not there[0]:
+            time.sleep(0.001)
+        raise error
+
+    with pytest.raises(error):
+        Crew(do, 3, 3).run()

@@ -1,0 +1,226 @@
+"""However many processes compute, the replies are the same, bit for bit."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import umbel
+from tests.algorithms.test_contract import CASES, last_state, make_run
+from tests.engines.test_equality import WORKS, request
+from tests.processes import PATIENCE, ended, start
+from umbel.checks import WorkersDiedError
+from umbel.client.batches import Shard
+from umbel.client.net import Net
+from umbel.client.work import LocalTraining, MeanLoss, Promise, Work
+from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine, workers
+from umbel.engines.crew import Crew
+from umbel.engines.workers import Workers, can_fork
+from umbel.flow import Replies, Request
+from umbel.testing import assert_same_state, blobs, mlp
+
+pytestmark = pytest.mark.skipif(not can_fork(), reason="this system does not fork processes")
+
+
+@pytest.fixture(autouse=True)
+def any_work_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "PAYS", 1e-9)
+
+
+def assert_identical(found: Replies, expected: Replies) -> None:
+    assert found.clients.tolist() == expected.clients.tolist()
+    assert set(found.columns) == set(expected.columns)
+    for name, column in expected.columns.items():
+        assert found.columns[name].dtype == column.dtype, name
+        torch.testing.assert_close(
+            found.columns[name], column, rtol=0, atol=0, equal_nan=True, msg=name
+        )
+
+
+@pytest.mark.parametrize("work", WORKS, ids=str)
+def test_replies_do_not_depend_on_the_number_of_workers(work: Work) -> None:
+    net, federation = mlp(dtype=torch.float32), blobs()
+    asked = request(work, net, [0, 1, 2, 3, 5])
+    engines: list[Sequential | Vectorised] = [
+        Sequential(net.using("in-place"), federation),
+        Vectorised(net.using("dense"), federation, memory_mb=1e-6),
+    ]
+    for engine in engines:
+        expected = engine.send(asked)
+        for count in (1, 2, 3):
+            assert_identical(Workers(engine, count).send(asked), expected)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_states_do_not_depend_on_the_number_of_workers(name: str) -> None:
+    def state(count: int) -> object:
+        return last_state(make_run(CASES[name], engine=EngineSettings(workers=count)), 3)
+
+    assert_same_state(state(3), state(1))
+
+
+@dataclass(frozen=True)
+class Dies(Work):
+    """Ends the process that works for client 2 unless it is this one, as long as told to."""
+
+    parent: int
+    folder: str
+    times: int
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
+        size = int(shard.num_examples)
+        at_it = os.getpid() != self.parent
+        before = len(list(Path(self.folder).iterdir()))
+        if at_it and before < self.times:
+            (Path(self.folder) / str(before)).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        while not at_it and before < min(self.times, 1):
+            before = len(list(Path(self.folder).iterdir()))
+        return {"size": torch.tensor(size)}
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:  # noqa: ARG002
+        return {"size": Promise((), torch.int64)}
+
+
+def test_clients_of_a_worker_that_dies_are_asked_again(tmp_path: Path) -> None:
+    net, federation = mlp(), blobs()
+    engine = Workers(Sequential(net, federation), 2)
+    work = Dies(os.getpid(), str(tmp_path), times=1)
+    replies = engine.send(Request(work, torch.arange(4), [0] * 4))
+    assert replies.columns["size"].tolist() == federation.train.sizes[:4].tolist()
+
+
+def test_clients_that_end_every_worker_are_named(tmp_path: Path) -> None:
+    engine = Workers(Sequential(mlp(), blobs()), 2)
+    work = Dies(os.getpid(), str(tmp_path), times=1000)
+    with pytest.raises(WorkersDiedError, match=r"1 client from number \d on: each process that "):
+        engine.send(Request(work, torch.arange(4), [0] * 4))
+
+
+@dataclass(frozen=True)
+class Private(Work):
+    """Touch all examples of all clients, and say how much memory is this process's own (bytes)."""
+
+    parent: int
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
+        total = shard.x.sum()
+        lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+        own = sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))
+        own = own if os.getpid() != self.parent else 0
+        return {"own": torch.tensor(own * 1024), "total": total}
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:  # noqa: ARG002
+        any_number = Promise(())
+        return {"own": Promise((), torch.int64), "total": any_number}
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs /proc")
+def test_examples_are_not_copied_for_a_worker() -> None:
+    size = 2**26  # bytes of the examples
+    x = torch.ones(64, 2**14 * 16)
+    assert x.nbytes == size
+    data = [(part.numpy(), torch.zeros(8, dtype=torch.long).numpy()) for part in torch.split(x, 8)]
+    federation = umbel.Federation.from_arrays(data, test_fraction=0.0, num_classes=2)
+    net = Net(lambda: nn.Linear(x.shape[1], 2))
+    engine = Workers(Sequential(net, federation), 3)
+    own = engine.send(Request(Private(os.getpid()), torch.arange(8), [0] * 8)).columns["own"]
+    assert 0 < own.max() < size / 2
+
+
+def test_little_work_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "PAYS", 1e9)
+    engine = Workers(Sequential(mlp(), blobs()), 3)
+    asked = request(MeanLoss(), mlp(), [0, 1, 2])
+    engine.send(asked)  # nobody knows how long this takes
+    monkeypatch.setattr(workers.Workers, "_together", None)
+    engine.send(asked)
+
+
+@dataclass
+class Settings:
+    """A network, and whether "auto" spreads its clients over processes."""
+
+    module: nn.Module
+    spread: bool
+    shape: tuple[int, ...] = field(default=(6,))
+
+
+KINDS = {
+    "dense": Settings(nn.Linear(6, 3), False),
+    "convolution": Settings(
+        nn.Sequential(nn.Unflatten(1, (1, 6)), nn.Conv1d(1, 3, 6), nn.Flatten()), True
+    ),
+    "normalised": Settings(nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.Linear(4, 3)), True),
+}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_auto_takes_a_process_a_core_but_for_batched_dense_chains(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 5)
+    kind = KINDS[name]
+    net = Net(lambda: kind.module)
+    engine = make_engine(net, blobs(), EngineSettings(device="cpu"))
+    assert isinstance(engine, Workers) == kind.spread
+    if isinstance(engine, Workers):
+        assert engine.count == 5
+    explicit = make_engine(net, blobs(), EngineSettings(device="cpu", workers=2))
+    assert isinstance(explicit, Workers)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, "many"])
+def test_a_number_of_workers_is_whole_and_positive(count: object) -> None:
+    with pytest.raises(umbel.UsageError, match=r"workers: .* is not"):
+        EngineSettings(workers=count)  # type: ignore[arg-type]
+
+
+def test_a_request_to_nobody_has_no_replies() -> None:
+    engine = Workers(Sequential(mlp(), blobs()), 2)
+    asked = request(LocalTraining(), mlp(), [0]).pick(torch.arange(0))
+    assert engine.send(asked).columns["update"].shape == (0, mlp().layout.num_values)
+
+
+def busy(folder: Path) -> None:
+    """A crew that is never done, in a process that tests kill; notes who is at work."""
+
+    def do(_: int) -> None:
+        (folder / str(os.getpid())).touch()
+        x = torch.randn(200, 200)
+        while True:
+            x = torch.tanh(x @ x)
+
+    torch.set_num_threads(1)
+    Crew(do, 3, 3).run()
+
+
+@pytest.mark.parametrize("killed_by", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_workers_end_with_the_process_that_forked_them(tmp_path: Path, killed_by: int) -> None:
+    process = start(busy, tmp_path)
+    assert process.pid is not None
+    while len(at_work := [int(file.name) for file in tmp_path.iterdir()]) < 3:
+        assert process.is_alive()
+        time.sleep(0.001)
+    os.kill(process.pid, killed_by)
+    ended(process)
+    deadline = time.monotonic() + PATIENCE
+    while any(map(running, at_work)):
+        assert time.monotonic() < deadline, "a worker outlived its parent"
+        time.sleep(0.001)
+
+
+def running(process: int) -> bool:
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"  # a zombie has ended; whoever adopted it will bury it
