@@ -43,8 +43,8 @@ ELSEWHERE: Mapping[str, str] = {
 EXCERPT = "def round(self"
 """How an excerpt of a class begins: `tests/test_docs.py` runs those."""
 
-ON_FLOWER = "flower.md"
-"""Its commands start servers: `tests/flower` runs them."""
+WITH_SERVERS = ("flower.md", "ray.md")
+"""Their commands start servers: `tests/flower` and `tests/engines/test_ray.py` run them."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def run_page(page: Path, folder: Path, short: bool = False) -> None:
                 if block.language == "python":
                     if not block.text.startswith(EXCERPT):
                         exec(compile(block.text, page.name, "exec"), {})
-                elif page.name != ON_FLOWER:
+                elif page.name not in WITH_SERVERS:
                     for command in commands(block):
                         run_command(command, short)
             except Exception as error:

@@ -101,7 +101,7 @@ class Net:
     def _said(self) -> str:
         held = self.layout.num_values - self.layout.num_weights
         kinds = [(objective, name) for name, objective in OBJECTIVES.items()]
-        for_what = [name for objective, name in kinds if objective is self.objective]
+        for_what = [name for objective, name in kinds if objective == self.objective]
         trained = counted(self.layout.num_weights, "trained value")
         return f"{trained}{f' and {held:,} others' if held else ''}, " + (
             for_what[0] if for_what else "an objective of its own"

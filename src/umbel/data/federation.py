@@ -111,7 +111,7 @@ class Federation:
 
     def form(self, objective: Objective | None = None) -> Form:
         """What a model for these clients fits, given what it is trained for."""
-        classes = None if objective is BINARY else self.num_classes
+        classes = None if objective == BINARY else self.num_classes
         return Form(
             input_shape=self.input_shape,
             num_outputs=classes or int(self.train.y[0].numel()),

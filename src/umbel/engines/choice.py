@@ -39,8 +39,8 @@ class EngineSettings(Settings):
     In full precision results are the same to rounding, whatever is chosen.
     """
 
-    #: batch clients or not; auto: where the module allows it and it pays
-    name: Literal["auto", "sequential", "vectorised"] = "auto"
+    #: batch clients or not; auto: where the module allows it and it pays; ray: so, in a cluster
+    name: Literal["auto", "sequential", "vectorised", "ray"] = "auto"
     device: str = "auto"  #: "cpu", "cuda", "cuda:1", ...; auto: CUDA where there is one
     #: bound on the working set of the vectorised engine, in MiB; None: by device
     memory_mb: float | None = None
@@ -49,6 +49,9 @@ class EngineSettings(Settings):
     precision: Precision = "full"  #: "bf16": passes through the module in bfloat16 autocast
     #: processes of this machine that clients are spread over; auto: where it pays
     workers: int | Literal["auto"] = "auto"
+    address: str = (
+        ""  #: of the Ray cluster to join, or "auto" for that of this machine; "": start one
+    )
 
     def __post_init__(self) -> None:
         limit = self.memory_mb
@@ -75,8 +78,26 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
     not exist.
     """
     settings = settings or EngineSettings()
-    device = torch.device(_device(settings.device))
     check_fit(net, federation)
+    on_ray = settings.name == "ray"
+    engine = _in_process(net, federation, replace(settings, name="auto") if on_ray else settings)
+    if not on_ray:
+        return _spread(engine, settings)
+    check(engine.device.type == "cpu", "engine.device", str(engine.device), '"cpu" with Ray')
+    try:
+        from umbel.engines.ray_cluster import RayCluster
+    except ModuleNotFoundError as error:
+        if error.name != "ray":
+            raise
+        raise UsageError('engine.name = "ray" needs Ray: pip install "umbel[ray]"') from None
+    workers = None if settings.workers == "auto" else settings.workers
+    return RayCluster.join(engine, federation, settings.address, workers)
+
+
+def _in_process(
+    net: Net, federation: Federation, settings: EngineSettings
+) -> Sequential | Vectorised:
+    device = torch.device(_device(settings.device))
     obstacle = _why_sequential(net, federation, settings, device)
     if settings.name == "vectorised":
         check(obstacle is None, "engine.name", "vectorised", f"possible: {obstacle}")
@@ -85,16 +106,14 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
     kernel = settings.kernel
     if obstacle is not None:
         kernel = "in-place" if kernel == "auto" else kernel
-        return _spread(
-            Sequential(net.using(kernel, settings.precision), federation, device), net, settings
-        )
+        return Sequential(net.using(kernel, settings.precision), federation, device)
     if kernel == "auto":
         kernel = "dense" if net.is_dense and settings.precision == "full" else "general"
     fast = net.using(kernel, settings.precision)
-    return _spread(Vectorised(fast, federation, device, settings.memory_mb), net, settings)
+    return Vectorised(fast, federation, device, settings.memory_mb)
 
 
-def _spread(engine: Sequential | Vectorised, net: Net, settings: EngineSettings) -> Engine:
+def _spread(engine: Sequential | Vectorised, settings: EngineSettings) -> Engine:
     """The engine, with its chunks computed by as many processes as the settings ask for.
 
     The rule of "auto": one a core, of a thread each, as small products do not feed many threads;
@@ -102,13 +121,12 @@ def _spread(engine: Sequential | Vectorised, net: Net, settings: EngineSettings)
     """
     wanted, cpu = settings.workers, engine.device.type == "cpu"
     if wanted != "auto":
-        here = cpu and can_fork()
         expected = 'on this system, which can\'t fork processes: "auto", or engine.name = "ray"'
         expected = expected if cpu else f"1 on {engine.device}, which all would share"
-        check(wanted == 1 or here, "engine.workers", wanted, expected)
+        check(wanted == 1 or (cpu and can_fork()), "engine.workers", wanted, expected)
         return Workers(engine, wanted) if cpu else engine
     cores = torch.get_num_threads()
-    batched = isinstance(engine, Vectorised) and net.is_dense
+    batched = isinstance(engine, Vectorised) and engine.net.is_dense
     if batched or not cpu or cores == 1 or not can_fork():
         return engine
     return Workers(engine, cores)

@@ -36,9 +36,9 @@ def check_fit(net: Net, federation: Federation) -> None:
         expected = f"a value or more for each of {len(batch.x)} examples"
         fits = outputs.dim() > 0 and len(outputs) == len(batch.x)
         check(fits, "the network's outputs", tuple(outputs.shape), expected)
-        if net.objective is CLASSIFICATION and not batch.y.is_floating_point():
+        if net.objective == CLASSIFICATION and not batch.y.is_floating_point():
             _check_classes(outputs, batch.y, federation)
-        if net.objective is BINARY:
+        if net.objective == BINARY:
             _check_answers(federation)
         _check_objective(net.objective, outputs, batch.y)
         _check_constants(net.modules.moved_constants(batch.x))

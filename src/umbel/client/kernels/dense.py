@@ -63,9 +63,9 @@ class Dense:
         fine = x.dim() == 2 or (self.flattens and x.dim() > 2)
         if y is None or not fine:
             return fine
-        if self.objective is CLASSIFICATION:
+        if self.objective == CLASSIFICATION:
             return y.dim() == 1 and not y.is_floating_point()
-        if self.objective is REGRESSION and not y.is_floating_point():
+        if self.objective == REGRESSION and not y.is_floating_point():
             return False
         size_out = self.layers[-1].size_out
         return y.shape[1:] == (size_out,) or (size_out == 1 and y.dim() == 1)
@@ -136,13 +136,13 @@ class Dense:
 
     def _slope(self, outputs: Tensor, y: Tensor, factors: Tensor) -> Tensor:
         """Slope (C, B, out), by the outputs, of the sum of losses times factors (C, B)."""
-        if self.objective is CLASSIFICATION:
+        if self.objective == CLASSIFICATION:
             slope = outputs.softmax(2)
             minus = slope.new_full((), -1).expand(*y.shape, 1)
             return slope.scatter_add_(2, y[..., None], minus).mul_(factors[..., None])
         targets = y if y.dim() == 3 else y[..., None]
         scale = factors[..., None] / outputs.shape[2]
-        if self.objective is BINARY:
+        if self.objective == BINARY:
             return (outputs.sigmoid() - targets) * scale
         return (outputs - targets) * (2 * scale)
 
@@ -160,7 +160,7 @@ def recognise(module: nn.Module, objective: Objective) -> Dense | None:
         start = layers[-1].end if layers else 0
         layers.append(Layer(part.in_features, part.out_features, part.bias is not None, start))
     known = (
-        any(objective is one for one in (CLASSIFICATION, REGRESSION, BINARY))
+        objective in (CLASSIFICATION, REGRESSION, BINARY)
         and len(linear) == len(between) + 1
         and all(type(part) is nn.ReLU for part in between)
         and all(one.size_out == other.size_in for one, other in pairwise(layers))

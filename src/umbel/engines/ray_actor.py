@@ -1,0 +1,177 @@
+"""A process of a Ray cluster: it answers chunks of requests for the clients of its machine."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import ray
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from umbel.client.net import Net, Way
+from umbel.client.objectives import Objective
+from umbel.client.work import Work
+from umbel.data.federation import Federation, Split
+from umbel.engines.sequential import Sequential
+from umbel.engines.storage import Storage
+from umbel.engines.vectorised import Vectorised
+from umbel.flow import Request, Rows
+
+ALIGNED = 64
+"""Bytes of which the address of a tensor of PyTorch's own is a multiple."""
+
+Arrays: TypeAlias = "tuple[NDArray[Any], NDArray[Any]]"
+"""One client's inputs and targets."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to make the engine of an actor; the network is built again there."""
+
+    build: Callable[[], nn.Module]
+    objective: Objective
+    moving: tuple[str, ...]
+    way: Way
+    kind: type[Sequential] | type[Vectorised]
+    example: Federation  # of one client, for the engine to begin with
+
+    @classmethod
+    def of(cls, engine: Sequential | Vectorised, federation: Federation) -> Recipe:
+        """How to make an engine that computes as this one."""
+        net = engine.net
+        example = federation.pick([0])
+        return cls(net.build, net.objective, net.moving, net.way, type(engine), example)
+
+    def make(self) -> Sequential | Vectorised:
+        """An engine with hardly any clients."""
+        net = Net(self.build, self.objective, moving=self.moving, way=self.way)
+        return self.kind(net, self.example)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Some clients that follow each other, as a machine has them in memory that its actors share.
+
+    Arrays are read where they are: only what PyTorch joins for a chunk is copied.
+    """
+
+    first: int
+    train: tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]  # x, y, offsets
+    test: tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]
+
+    @classmethod
+    def of(cls, storage: Storage, clients: range) -> Slice:
+        """These clients of a storage."""
+        return cls(clients.start, *(_cut(each, clients) for each in (storage.train, storage.test)))
+
+    def client(self, work: Work, client: int) -> Arrays:
+        """One client's examples for this work."""
+        x, y, offsets = self.train if work.split == "train" else self.test
+        start, end = offsets[client - self.first : client - self.first + 2]
+        return x[start:end], y[start:end]
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A request without tensors: those are arrays, which Ray keeps once a machine."""
+
+    work: Work
+    clients: NDArray[np.int64]
+    seeds: Sequence[int]
+    shared: Mapping[str, NDArray[Any]]
+    each: Mapping[str, tuple[NDArray[Any], NDArray[np.int64]]]
+
+    @classmethod
+    def of(cls, request: Request) -> Sent:
+        """All but what matters to the server alone."""
+        shared = {name: tensor.numpy() for name, tensor in request.shared.items()}
+        each = {name: (r.table.numpy(), r.index.numpy()) for name, r in request.each.items()}
+        return cls(request.work, request.clients.numpy(), request.seeds, shared, each)
+
+    def request(self) -> Request:
+        """The inverse of `of`; its tensors must not be written to."""
+        shared = {name: tensor_of(array) for name, array in self.shared.items()}
+        each = {n: Rows(tensor_of(t), tensor_of(index)) for n, (t, index) in self.each.items()}
+        return Request(self.work, tensor_of(self.clients), self.seeds, shared, each)
+
+
+class Actor:
+    """Holds an engine, and looks for clients in the slices of its machine."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        torch.set_num_threads(1)
+        self.engine = recipe.make()
+        self.slices: dict[int, Slice] = {}
+        self.latest: tuple[int, Request] | None = None
+
+    def machine(self) -> str:
+        """Where this is."""
+        return str(ray.get_runtime_context().get_node_id())
+
+    def answer(
+        self,
+        number: int,
+        sent: Sequence[Any],
+        chunks: Sequence[NDArray[np.int64]],
+        slices: Mapping[int, tuple[int, Any]],
+        others: Mapping[int, Arrays],
+    ) -> list[dict[str, NDArray[Any]]]:
+        """The rows for each chunk of the request of this number, which `sent` refers to.
+
+        `slices` says in which slice a client is, and where that is; `others` are examples of
+        clients that are not this machine's.
+        """
+        if self.latest is None or self.latest[0] != number:
+            self.latest = number, ray.get(sent[0]).request()
+        request = self.latest[1]
+        rows = []
+        for chunk in chunks:
+            part = request.pick(torch.from_numpy(chunk.copy()))
+            arrays = [
+                self._slice(*slices[client]).client(request.work, client)
+                if client in slices
+                else others[client]
+                for client in part.clients.tolist()
+            ]
+            split = _joined(arrays)
+            self.engine.storage = Storage(split, split)
+            part = replace(part, clients=torch.arange(len(arrays)))
+            reply = self.engine.answer(part, torch.arange(len(arrays)))
+            rows.append({name: column.numpy() for name, column in reply.items()})
+        return rows
+
+    def _slice(self, number: int, where: Any) -> Slice:
+        if number not in self.slices:
+            self.slices[number] = ray.get(where)
+        return self.slices[number]
+
+
+def _cut(split: Split, clients: range) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
+    offsets = split.offsets[clients.start : clients.stop + 1]
+    rows = slice(int(offsets[0]), int(offsets[-1]))
+    return split.x[rows].numpy(), split.y[rows].numpy(), offsets - offsets[0]
+
+
+def _joined(arrays: Sequence[Arrays]) -> Split:
+    pairs = [(tensor_of(x), tensor_of(y)) for x, y in arrays]
+    offsets = np.cumsum([0, *(len(x) for x, _ in pairs)]).astype(np.int64)
+    if len(pairs) == 1:
+        return Split(*pairs[0], offsets)
+    return Split(torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs]), offsets)
+
+
+def tensor_of(array: NDArray[Any]) -> Tensor:
+    """The same values as a tensor, which is not to be written to.
+
+    They are where Ray has them, or moved to where tensors begin: the place in memory decides how
+    products are summed, and so the last bit.
+    """
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+        tensor = torch.from_numpy(array)
+    return tensor.clone() if tensor.data_ptr() % ALIGNED else tensor

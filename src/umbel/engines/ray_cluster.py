@@ -1,0 +1,215 @@
+"""Chunks of clients, computed by actors of a Ray cluster, on one machine or on many."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import ray
+import torch
+from ray.exceptions import RayError, RayTaskError
+from torch import Tensor
+
+from umbel.checks import UsageError, WorkersDiedError
+from umbel.data.federation import Federation
+from umbel.engines.columns import Columns
+from umbel.engines.ray_actor import Actor, Recipe, Sent, Slice, tensor_of
+from umbel.engines.sequential import Sequential
+from umbel.engines.vectorised import Vectorised
+from umbel.flow import Replies, Request
+from umbel.summary import counted
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS = 3
+"""How many actors a task may end."""
+
+ROUNDS = 8
+"""Tasks for each actor in a request: few enough to cost little, many enough to end together."""
+
+WARN_SECONDS = 30.0
+"""How long nothing may happen before the log says so."""
+
+AGAIN_SECONDS = 1.0
+"""How often an actor that can't be started is tried."""
+
+
+@dataclass
+class Task:
+    """Chunks that one actor computes, all of clients of one machine where there are enough."""
+
+    chunks: list[Tensor]
+    home: int  # the slice of its first client
+    attempts: int = 0
+
+
+@dataclass
+class Member:
+    """An actor and where it is; None while it waits for a core, or is lost."""
+
+    actor: Any
+    machine: str | None = None
+    asked: Any = None  # where the answer to what it was last asked will be
+
+
+@dataclass
+class RayCluster:
+    """An engine whose chunks are computed by actors, with a thread each.
+
+    The engine within decides on the chunks, so that the replies are the same wherever they are
+    computed, if the processors are alike. Each machine is sent its slice of the clients once, and
+    others' clients only when it has nothing of its own to do. An actor takes part as soon as a core
+    of the cluster is free for it. Ray starts lost actors again, elsewhere if their machine is gone,
+    and their clients are asked again.
+    """
+
+    engine: Sequential | Vectorised
+    members: list[Member]
+    slices: list[tuple[range, Any]]  # clients, and where Ray has them
+    homes: list[str]  # the machine of each slice
+    requests: int = 0
+
+    @classmethod
+    def join(
+        cls,
+        engine: Sequential | Vectorised,
+        federation: Federation,
+        address: str,
+        workers: int | None,
+    ) -> RayCluster:
+        """Join the cluster at an address, or start one here; by default with an actor a core.
+
+        Raises `UsageError` where nobody answers there.
+        """
+        if not ray.is_initialized():
+            try:
+                ray.init(address=address or "local", log_to_driver=False, include_dashboard=False)
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                said = str(error).splitlines()[0]
+                raise UsageError(f"engine.address: {address!r}: no Ray cluster: {said}") from None
+        machines = alive()
+        homes = sorted(machine for machine, cores in machines.items() if cores) or sorted(machines)
+        cores = [machines[home] or 1 for home in homes]
+        remote = ray.remote(num_cpus=1, max_restarts=-1, scheduling_strategy="SPREAD")(Actor)
+        recipe = ray.put(Recipe.of(engine, federation))
+        count = workers or max(1, int(sum(cores)))
+        members = [Member(remote.remote(recipe)) for _ in range(count)]
+        sizes = np.cumsum([0, *(engine.storage.train.sizes + 1)])
+        cuts = np.searchsorted(sizes, np.cumsum([0, *cores]) / sum(cores) * sizes[-1])
+        parts = [range(a, b) for a, b in pairwise(cuts.tolist())]
+        slices = [(part, ray.put(Slice.of(engine.storage, part))) for part in parts]
+        return cls(engine, members, slices, homes)
+
+    def send(self, request: Request) -> Replies:
+        columns = Columns(request)
+        self.requests += 1
+        sent = ray.put(Sent.of(request))
+        todo = self._tasks(request)
+        busy: dict[Any, tuple[Member, Task | None]] = {}
+        free = [member for member in self.members if member.machine is not None]
+        while todo or any(task for _, task in busy.values()):
+            while free and todo:
+                member = free.pop()
+                chosen = self._next(todo, member)
+                busy[self._ask(member, sent, chosen, request)] = member, chosen
+            for member in self.members:
+                if member.machine is None:
+                    member.asked = member.asked or member.actor.machine.remote()
+                    busy[member.asked] = member, None
+            ready, _ = ray.wait(list(busy), timeout=WARN_SECONDS)
+            if not ready and not any(member.machine for member in self.members):
+                log.warning("waiting for a free core of the Ray cluster")
+            for reference in ready:
+                member, task = busy.pop(reference)
+                member.asked = None
+                try:
+                    value = ray.get(reference)
+                except RayTaskError as error:
+                    raise error.cause from None
+                except RayError as error:
+                    self._lose(member, task, todo, request, error)
+                    continue
+                if task is None:
+                    member.machine = str(value)
+                else:
+                    for positions, rows in zip(task.chunks, value, strict=True):
+                        got = {name: tensor_of(row) for name, row in rows.items()}
+                        columns.put(positions, got)
+                free.append(member)
+        return columns.replies()
+
+    def _tasks(self, request: Request) -> list[Task]:
+        """The chunks of the engine, in tasks of clients of one slice, most work first."""
+        chunks = list(self.engine.chunks(request))
+        size = -(-len(chunks) // (ROUNDS * len(self.members)))
+        waiting: dict[int, list[Tensor]] = {}
+        tasks = []
+        for chunk in chunks:
+            home = self._slice_of(int(request.clients[chunk[0]]))
+            waiting.setdefault(home, []).append(chunk)
+            if len(waiting[home]) == size:
+                tasks.append(Task(waiting.pop(home), home))
+        return tasks + [Task(left, home) for home, left in waiting.items()]
+
+    def _slice_of(self, client: int) -> int:
+        return next(n for n, (clients, _) in enumerate(self.slices) if client in clients)
+
+    def _next(self, todo: list[Task], member: Member) -> Task:
+        """Take the first task of the member's own machine, or else the first of all."""
+        own = (n for n, task in enumerate(todo) if self.homes[task.home] == member.machine)
+        return todo.pop(next(own, 0))
+
+    def _ask(self, member: Member, sent: Any, task: Task, request: Request) -> Any:
+        here, others = {}, {}
+        split = self.engine.storage.split(request.work)
+        for client in request.clients[torch.cat(task.chunks)].tolist():
+            number = self._slice_of(client)
+            if self.homes[number] == member.machine:
+                here[client] = number, self.slices[number][1]
+            else:
+                others[client] = tuple(part.numpy() for part in split.of(client))
+        chunks = [chunk.numpy() for chunk in task.chunks]
+        return member.actor.answer.remote(self.requests, [sent], chunks, here, others)
+
+    def _lose(
+        self,
+        member: Member,
+        task: Task | None,
+        todo: list[Task],
+        request: Request,
+        error: RayError,
+    ) -> None:
+        """Note that an actor is lost, and put its task back. Raises `WorkersDiedError`.
+
+        The slices of machines that are gone are sent to others.
+        """
+        machines = sorted(alive())
+        for n, home in enumerate(self.homes):
+            if home not in machines:
+                self.homes[n] = machines[n % len(machines)]
+        if member.machine is None:
+            time.sleep(AGAIN_SECONDS)  # it is not there yet
+            return
+        said = str(error).strip().splitlines()[0]
+        log.warning("an actor is lost (%s): Ray starts it again", said)
+        member.machine = None
+        if task is None:
+            return
+        task.attempts += 1
+        clients = request.clients[torch.cat(task.chunks)].tolist()
+        if task.attempts >= ATTEMPTS:
+            raise WorkersDiedError(
+                f"{counted(len(clients), 'client')} from number {clients[0]} on: each actor that "
+                "worked for them was lost"
+            )
+        todo.insert(0, task)
+
+
+def alive() -> dict[str, float]:
+    """The machines of the cluster, and how many cores each lends."""
+    nodes = ray.nodes()  # type: ignore[no-untyped-call]
+    return {node["NodeID"]: node["Resources"].get("CPU", 0.0) for node in nodes if node["Alive"]}

@@ -1,0 +1,170 @@
+"""A Ray cluster of two machines, made on this one: the same replies, whatever of it dies."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import umbel
+from tests.algorithms.test_contract import CASES, last_state, make_run
+from tests.engines.test_equality import WORKS, request
+from tests.engines.test_workers import assert_identical
+from tests.shell import Shell
+from umbel.client.batches import Shard
+from umbel.client.net import Net
+from umbel.client.work import LocalTraining, Promise, Work
+from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine
+from umbel.engines.workers import Workers
+from umbel.flow import Request
+from umbel.testing import assert_same_state, blobs, mlp
+
+ray = pytest.importorskip("ray", reason="the extra umbel[ray] is not installed")
+
+from umbel.engines.ray_cluster import RayCluster  # noqa: E402
+
+pytestmark = pytest.mark.deployment
+
+ON_RAY = EngineSettings("ray", device="cpu", address="auto")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two machines with a core each, the first of which this process is on."""
+    from ray.cluster_utils import Cluster
+
+    made: Any = Cluster(
+        initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False}
+    )
+    try:
+        made.add_node(num_cpus=1)
+        os.environ["RAY_ADDRESS"] = made.address
+        ray.init(address=made.address, log_to_driver=False)
+        yield made
+    finally:
+        os.environ.pop("RAY_ADDRESS", None)
+        ray.shutdown()
+        made.shutdown()
+
+
+@pytest.fixture(scope="module")
+def engines(cluster: Any) -> dict[str, RayCluster]:
+    """An engine that batches, and one that does not."""
+    assert cluster.address
+    net, federation = mlp(dtype=torch.float32), blobs()
+    kinds: dict[str, Sequential | Vectorised] = {
+        "sequential": Sequential(net.using("in-place"), federation),
+        "vectorised": Vectorised(net.using("dense"), federation, memory_mb=1e-6),
+    }
+    return {name: RayCluster.join(e, federation, "", 1) for name, e in kinds.items()}
+
+
+@pytest.mark.parametrize("kind", ["sequential", "vectorised"])
+@pytest.mark.parametrize("work", WORKS, ids=str)
+def test_replies_are_those_of_workers(
+    work: Work, kind: str, engines: dict[str, RayCluster]
+) -> None:
+    asked = request(work, mlp(dtype=torch.float32), [0, 1, 2, 3, 5])
+    assert_identical(engines[kind].send(asked), Workers(engines[kind].engine, 1).send(asked))
+
+
+def test_errors_of_an_actor_are_raised_here(engines: dict[str, RayCluster]) -> None:
+    net = mlp()
+    asked = request(LocalTraining(), net, [0, 1])
+    short = {name: tensor[..., :-1] for name, tensor in asked.shared.items()}
+    asked = replace(asked, shared=short, each={"theta": asked.each["given"]})
+    with pytest.raises((RuntimeError, IndexError, TypeError, ValueError)) as raised:
+        engines["sequential"].send(asked)
+    assert not isinstance(raised.value, ray.exceptions.RayError)
+
+
+def test_a_run_on_ray_is_that_of_workers(engines: dict[str, RayCluster]) -> None:
+    engines.clear()  # their actors leave the cores to others
+    expected = last_state(make_run(CASES["ifca"], engine=EngineSettings(workers=1)), 3)
+    assert_same_state(last_state(make_run(CASES["ifca"], engine=ON_RAY), 3), expected)
+
+
+def test_the_command_of_the_page_runs(cluster: Any, umbel: Shell) -> None:
+    assert cluster.address
+    page = (Path(__file__).parents[2] / "docs" / "ray.md").read_text()
+    (command,) = re.findall(r"^umbel (run .*engine.name=ray.*)$", page, re.MULTILINE)
+    umbel(*shlex.split(command), "--set", "rounds=2")
+    umbel("run", "flacc-digits", "--set", "rounds=2", "--set", "name=here")
+    with_ray, here = (Path(f"runs/{name}-seed0") for name in ("flacc-digits", "here"))
+    assert (with_ray / "clusters.csv").read_text() == (here / "clusters.csv").read_text()
+
+
+@dataclass(frozen=True)
+class Noted(Work):
+    """Says who works, and waits for a file."""
+
+    folder: str
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
+        folder = Path(self.folder)
+        (folder / f"{os.getpid()}.pid").touch()
+        while not (folder / "go").exists():
+            time.sleep(0.01)
+        return {"size": shard.num_examples.clone()}
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:  # noqa: ARG002
+        return {"size": Promise((), torch.int64)}
+
+
+def kill_an_actor(folder: Path, cluster: Any) -> None:  # noqa: ARG001
+    os.kill(int(next(folder.glob("*.pid")).stem), signal.SIGKILL)
+
+
+def kill_a_machine(folder: Path, cluster: Any) -> None:  # noqa: ARG001
+    cluster.remove_node(cluster.worker_nodes.copy().pop(), allow_graceful=False)
+
+
+@pytest.mark.parametrize("strike", [kill_an_actor, kill_a_machine])
+def test_clients_of_what_is_lost_in_a_round_are_asked_again(
+    strike: Any, cluster: Any, tmp_path: Path
+) -> None:
+    from threading import Thread
+
+    federation = blobs()
+    net = Net(lambda: nn.Sequential(nn.Linear(6, 4), nn.Dropout(0.0), nn.Linear(4, 3)))
+    engine = RayCluster.join(Sequential(net.using("in-place"), federation), federation, "", 2)
+
+    def struck() -> None:
+        while len(list(tmp_path.glob("*.pid"))) < 2:
+            time.sleep(0.01)
+        strike(tmp_path, cluster)
+        (tmp_path / "go").touch()
+
+    thread = Thread(target=struck)
+    thread.start()
+    clients = torch.arange(federation.num_clients)
+    replies = engine.send(Request(Noted(str(tmp_path)), clients, [0] * len(clients)))
+    thread.join()
+    assert replies.columns["size"].tolist() == federation.train.sizes.tolist()
+    again = engine.send(request(LocalTraining(), net, [0, 1, 2, 3, 5]))
+    here = Workers(engine.engine, 1).send(request(LocalTraining(), net, [0, 1, 2, 3, 5]))
+    assert_identical(again, here)
+
+
+def test_an_address_where_nobody_answers_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+
+    def init(**_: object) -> None:
+        raise ConnectionError("Could not find any running Ray instance.\nMore lines")
+
+    monkeypatch.setattr(ray, "init", init)
+    settings = EngineSettings("ray", device="cpu", address="nowhere:1")
+    with pytest.raises(
+        umbel.UsageError, match=r"engine.address: 'nowhere:1': no Ray cluster: Could"
+    ):
+        make_engine(mlp(), blobs(), settings)
