@@ -134,6 +134,7 @@ def work(pipe: Connection, threads: int, level: int) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         signal.signal(signal.SIGTERM, _stop)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent says when to end
         _serve(Line(pipe), threads, level)
     except (Stopped, EOFError):
         pass

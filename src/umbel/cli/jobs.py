@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -28,8 +29,10 @@ AGAIN = 3
 GRACE = 10.0
 """Seconds in which a job is to end once it is told to; then it is killed."""
 
-# A job must not have what its parent opened, such as the locks of runs or a GPU.
-CONTEXT = multiprocessing.get_context("spawn")
+# A job must not have what its parent opened, such as the locks of runs or a GPU. Where processes
+# can be copied from one that has imported all there is, and has done nothing, PyTorch loads once.
+CONTEXT = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+LOADED = ("umbel.cli.comparing", "umbel.cli.reproducing")
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,11 @@ class Job:
         self.pipe, theirs = CONTEXT.Pipe()
         level = logging.getLogger("umbel").getEffectiveLevel()
         self.process = CONTEXT.Process(target=work, args=(theirs, threads, level))
+        copied = CONTEXT.get_start_method() == "forkserver"
         with _deaf_to_ctrl_c():
-            self.process.start()
+            (_load if copied else self.process.start)()
+        if copied:
+            self.process.start()  # waits until everything is loaded
         theirs.close()  # so that the pipe ends when the job does
 
     def give(self, unit: Unit) -> None:
@@ -171,6 +177,14 @@ class Desk(Generic[U]):
                 job.process.kill()
             job.process.join()
             job.pipe.close()
+
+
+def _load() -> None:
+    """Start the process that jobs are copied from, unless it is there."""
+    from multiprocessing import forkserver  # not on every system
+
+    CONTEXT.set_forkserver_preload([*LOADED])
+    forkserver.ensure_running()
 
 
 @contextmanager

@@ -99,6 +99,7 @@ def _one_of(bars: Any, title: str, total: int) -> Iterator[Tell]:
     finally:
         last = [task for task in bars.tasks if task.id == number and task.completed]
         bars.remove_task(number)
+        bars.refresh()  # what is printed comes above what is shown by then
         if last:
             bars.console.print(bars.make_tasks_table(last))
 
