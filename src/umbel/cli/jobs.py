@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 import click
 
@@ -23,6 +23,9 @@ from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen
 from umbel.report.watching import Begin, Tell, watched_together
 
+if TYPE_CHECKING:  # not every system has both
+    from multiprocessing.context import ForkServerContext, SpawnContext
+
 AGAIN = 3
 """How often a unit is made again whose process was killed."""
 
@@ -31,8 +34,13 @@ GRACE = 10.0
 
 # A job must not have what its parent opened, such as the locks of runs or a GPU. Where processes
 # can be copied from one that has imported all there is, and has done nothing, PyTorch loads once.
-CONTEXT = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
-LOADED = ("umbel.cli.comparing", "umbel.cli.reproducing")
+CONTEXT: ForkServerContext | SpawnContext = (
+    multiprocessing.get_context("forkserver")
+    if sys.platform == "linux"
+    else multiprocessing.get_context("spawn")
+)
+LOADED = ("umbel.cli.comparing", "umbel.cli.reproducing", "sklearn.cluster", "sklearn.datasets")
+"""What every run loads sooner or later, and takes its time."""
 
 
 @dataclass(frozen=True)
