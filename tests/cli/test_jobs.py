@@ -284,6 +284,13 @@ def test_a_defect_shows_where_it_is(mine: Shell) -> None:
     assert "methods_of_jobs.py" in str(error.value)
 
 
+def test_what_a_job_notes_is_noted_here(umbel: Shell, caplog: pytest.LogCaptureFixture) -> None:
+    umbel("compare", "both", "--seeds", "1", "--jobs", "2", "--set", "privacy.clip=1.0", *IN_TURN)
+    noted = [record for record in caplog.records if record.name == "umbel.engines.private"]
+    assert noted
+    assert "little can be learned" in noted[0].getMessage()
+
+
 def test_what_can_not_be_imported_is_refused_in_jobs_too(mine: Shell) -> None:
     name = experiments(mine.folder, "Fatal")
     message = mine.refused("compare", name, "--jobs", "2", "--no-import")
