@@ -11,7 +11,7 @@ import click
 from umbel.checks import DivergedError, InUseError, QuorumError, UsageError
 from umbel.cli.looking import how_far
 from umbel.cli.printing import say
-from umbel.cli.progress import progress
+from umbel.cli.screen import OwnScreen, Screen
 from umbel.data.sources import Sources
 from umbel.runs.durable import FULL
 from umbel.runs.execution import execute, execute_together
@@ -20,26 +20,22 @@ from umbel.runs.folder import RunFolder
 INTERRUPTED = 130
 
 
-def advance(
-    folder: RunFolder, sources: Sources, lines: int = 1000, to_stderr: bool = False
-) -> None:
+def advance(folder: RunFolder, sources: Sources, screen: Screen = OwnScreen()) -> None:  # noqa: B008
     """Do the rounds that are left, showing how it goes."""
     experiment, path = folder.experiment, folder.path
     if folder.finished:
-        say(f"{path}: finished already: {how_far(folder)}", err=to_stderr)
+        screen.say(f"{path}: finished already: {how_far(folder)}")
         return
     title = f"{experiment.name} seed {experiment.seed}"
     with (
         resumable(f"umbel resume {path}", [folder]),
-        progress(title, experiment.rounds, lines, to_stderr) as report,
+        screen.progress(title, experiment.rounds) as report,
     ):
         for record in execute(folder, sources):
             report(record)
 
 
-def advance_together(
-    folders: Sequence[RunFolder], sources: Sources, lines: int, to_stderr: bool = False
-) -> bool:
+def advance_together(folders: Sequence[RunFolder], sources: Sources, screen: Screen) -> bool:
     """Do what is left of runs that differ in their seed side by side, where that is faster.
 
     Otherwise nothing is done: False.
@@ -51,7 +47,7 @@ def advance_together(
     title = f"{experiment.name} seeds {seeds}"
     with (
         resumable("the same command", folders),
-        progress(title, experiment.rounds, lines, to_stderr) as report,
+        screen.progress(title, experiment.rounds) as report,
     ):
         return execute_together(folders, sources, report)
 
@@ -60,10 +56,8 @@ def advance_together(
 def resumable(command: str, folders: Sequence[RunFolder] = ()) -> Iterator[None]:
     """Say how to go on where something ends the runs."""
     try:
-        yield
-    except KeyboardInterrupt:
-        say(f"stopped; go on with: {command}", err=True)
-        raise click.exceptions.Exit(INTERRUPTED) from None
+        with interruptible(command):
+            yield
     except DivergedError as error:
         how = "run it again with another --set algorithm.local.lr=..."
         raise DivergedError(f"{error}; {how} and, if rounds were done, another name") from None
@@ -75,6 +69,16 @@ def resumable(command: str, folders: Sequence[RunFolder] = ()) -> Iterator[None]
             raise
         how = f"{error.strerror}; make room, and go on with: {command}"
         raise OSError(error.errno, how, error.filename) from None
+
+
+@contextmanager
+def interruptible(command: str) -> Iterator[None]:
+    """Say how to go on where Ctrl-C ends the runs."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"stopped; go on with: {command}", err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 @contextmanager

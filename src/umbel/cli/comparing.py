@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from umbel.checks import InUseError, UsageError
 from umbel.cli.advancing import (
     advance,
     advance_together,
+    interruptible,
     nothing_left_of,
     resumable,
     writing_to,
 )
+from umbel.cli.job import Made
+from umbel.cli.jobs import make_in_jobs
 from umbel.cli.printing import say
+from umbel.cli.screen import OwnScreen, Screen
 from umbel.data.sources import Sources
+from umbel.runs.config import plain, structured
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import experiments_in
@@ -52,55 +61,121 @@ def strangers_named(source: Path, settings: Sequence[str]) -> Iterator[str]:
 
 
 def make_all(
-    groups: Sequence[Sequence[Experiment]], runs_dir: Path, sources: Sources, quiet: bool
+    groups: Sequence[Sequence[Experiment]],
+    runs_dir: Path,
+    sources: Sources,
+    quiet: bool,
+    jobs: int = 1,
 ) -> list[RunFolder]:
     """The finished runs of experiments, grouped by all but the seed.
 
     A run that another process is making is left to it, and looked at again at the end.
     """
-    busy = [left for group in groups if (left := _make(group, runs_dir, sources, quiet))]
+    make = partial(_make, jobs=jobs, screen=OwnScreen(LINES, quiet))
+    busy = make([Seeds.of(group, runs_dir, sources) for group in groups])
     while busy:
-        count = counted(sum(map(len, busy)), "run")
-        first = RunFolder.of(runs_dir, busy[0][0])
+        count = counted(sum(len(group.seeds) for group in busy), "run")
+        first = RunFolder.of(runs_dir, busy[0].experiments()[0])
         say(f"waiting for {count} of another process: {first.path}", err=True)
         with resumable("the same command"), first.locked(patiently=True):
             pass
-        busy = [left for group in busy if (left := _make(group, runs_dir, sources, quiet))]
+        busy = make(busy)
     # Another command may have made a run of this name, with other settings, in the meantime.
     return [RunFolder.begin(runs_dir, seeded) for group in groups for seeded in group]
 
 
-def _make(
-    group: Sequence[Experiment], runs_dir: Path, sources: Sources, quiet: bool
-) -> list[Experiment]:
-    """Make the runs of experiments that differ in their seed, except those of other processes."""
-    with nothing_left_of([RunFolder.of(runs_dir, seeded) for seeded in group]):
-        return _made(group, runs_dir, sources, quiet)
+@dataclass(frozen=True)
+class Seeds:
+    """Runs that differ in their seed: a unit of work for any process."""
+
+    table: Mapping[str, Any]  # the experiment: what it names is imported where it is run
+    seeds: tuple[int, ...]
+    runs_dir: Path
+    sources: Sources
+
+    @classmethod
+    def of(cls, group: Sequence[Experiment], runs_dir: Path, sources: Sources) -> Seeds:
+        """The runs of these experiments."""
+        seeds = tuple(seeded.seed for seeded in group)
+        return cls(plain(group[0]), seeds, runs_dir, sources)
+
+    @property
+    def title(self) -> str:
+        """What messages call it."""
+        which = "seed" if len(self.seeds) == 1 else "seeds"
+        return f"{self.table['name']} {which} {', '.join(map(str, self.seeds))}"
+
+    def experiments(self) -> list[Experiment]:
+        """What is run."""
+        experiment: Experiment = structured(self.table, Experiment)
+        return [experiment.with_seed(seed) for seed in self.seeds]
+
+    @property
+    def folders(self) -> list[RunFolder]:
+        """Where they are made."""
+        return [RunFolder.of(self.runs_dir, seeded) for seeded in self.experiments()]
+
+    def make(self, screen: Screen) -> Made[Seeds]:
+        """Make the runs together where that is faster, except those of other processes.
+
+        Where it is not, each of several is a part.
+        """
+        folders: list[RunFolder] = []
+        taken: list[int] = []
+        for seeded in self.experiments():
+            try:
+                with writing_to(self.runs_dir.parent):
+                    folder = RunFolder.begin(self.runs_dir, seeded)
+                with folder.locked():
+                    folders.append(folder)
+            except InUseError:
+                taken.append(seeded.seed)
+        made = False
+        with suppress(InUseError):  # one of them was taken just now: the others are made
+            left = [folder for folder in folders if not folder.finished]
+            made = advance_together(left, self.sources, screen)
+        if not made and len(folders) > 1:
+            parts = [replace(self, seeds=(folder.experiment.seed,)) for folder in folders]
+            return Made(parts, self._busy(taken))
+        for folder in () if made else folders:
+            try:
+                advance(folder, self.sources, screen)
+            except InUseError:
+                taken.append(folder.experiment.seed)
+        return Made((), self._busy(taken))
+
+    def _busy(self, taken: Sequence[int]) -> Sequence[Seeds]:
+        return [replace(self, seeds=tuple(taken))] if taken else []
 
 
-def _made(
-    group: Sequence[Experiment], runs_dir: Path, sources: Sources, quiet: bool
-) -> list[Experiment]:
-    """Make them, and return those that other processes are making."""
-    folders: list[RunFolder] = []
-    busy: list[Experiment] = []
-    for seeded in group:
-        try:
-            with writing_to(runs_dir.parent):
-                folder = RunFolder.begin(runs_dir, seeded)
-            with folder.locked():
-                folders.append(folder)
-        except InUseError:
-            busy.append(seeded)
-    left = [folder for folder in folders if not folder.finished]
-    try:
-        if advance_together(left, sources, LINES, quiet):
-            return busy
-    except InUseError:
-        pass  # one of them was taken just now: the others are made one by one
-    for folder in folders:
-        try:
-            advance(folder, sources, LINES, quiet)
-        except InUseError:
-            busy.append(folder.runnable)
-    return busy
+def _make(groups: Sequence[Seeds], screen: OwnScreen, jobs: int) -> list[Seeds]:
+    """Make what is left of these, and return what other processes are making."""
+    if jobs > 1:
+        busy = _in_jobs(groups, screen, jobs)
+    else:
+        busy = [left for group in groups for left in _here(group, screen)]
+    seeds: dict[str, list[int]] = {}  # those of a method together, as they were
+    for left in busy:
+        seeds.setdefault(left.table["name"], []).extend(left.seeds)
+    first = {left.table["name"]: left for left in reversed(busy)}
+    return [replace(first[name], seeds=tuple(sorted(taken))) for name, taken in seeds.items()]
+
+
+def _here(group: Seeds, screen: OwnScreen) -> list[Seeds]:
+    """Make it in this process."""
+    with nothing_left_of(group.folders):
+        made = group.make(screen)
+        further = [busy for part in made.parts for busy in part.make(screen).busy]
+    return [*made.busy, *further]
+
+
+def _in_jobs(groups: Sequence[Seeds], screen: OwnScreen, jobs: int) -> list[Seeds]:
+    """Make it in as many processes, if any of it is left."""
+    left = [group for group in groups if not all(folder.finished for folder in group.folders)]
+    for group in groups:
+        if group not in left:
+            _here(group, screen)  # which says that it is finished
+    folders = [folder for group in left for folder in group.folders]
+    runs = sum(not folder.finished for folder in folders)
+    with interruptible("the same command"), nothing_left_of(folders):
+        return make_in_jobs(left, runs, jobs, screen)

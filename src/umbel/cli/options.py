@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import click
+
+from umbel.cli.completing import offering
 
 SEEDS = click.IntRange(1, 10_000)
 """How many seeds."""
@@ -15,6 +18,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 RowFormat = Literal["json", "csv"]
 """How a program is to be answered."""
+
+MOST_JOBS = 1_000
+"""Processes of one command."""
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def job_count(_: click.Context, __: click.Parameter, value: str) -> int:
+    """The number that a text such as "2" or "auto" says."""
+    if value == "auto":
+        return min(cores(), MOST_JOBS)
+    if not value.isdecimal() or len(value) > 9 or not 1 <= int(value) <= MOST_JOBS:
+        raise click.BadParameter(f"{value!r} is not 1 to {MOST_JOBS:,}, or auto")
+    return int(value)
+
 
 runs_dir_option = click.option(
     "--runs-dir",
@@ -34,6 +57,15 @@ set_option = click.option(
     multiple=True,
     metavar="PATH=VALUE",
     help="Change a setting of the experiment, such as algorithm.num_clusters=6.",
+)
+jobs_option = click.option(
+    "--jobs",
+    metavar="N|auto",
+    default="1",
+    show_default=True,
+    callback=job_count,
+    shell_complete=offering(lambda: ["auto"]),
+    help="Processes that make runs side by side, each with its share of the cores.",
 )
 no_import_option = click.option(
     "--no-import",

@@ -9,14 +9,11 @@ import click
 
 from umbel.checks import UsageError
 from umbel.cli.completing import complete_papers
-from umbel.cli.options import SEEDS, data_dir_option, runs_dir_option
+from umbel.cli.options import SEEDS, data_dir_option, jobs_option, runs_dir_option
 from umbel.runs.config_errors import nearest
 
 if TYPE_CHECKING:
     from umbel.papers.base import Reproduction, Size
-
-LINES = 2
-"""Progress lines for a run where output is not a terminal."""
 
 
 @click.command()
@@ -29,6 +26,7 @@ LINES = 2
 )
 @click.option("--seeds", type=SEEDS, help="How many; default: as listed.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Folder for the results and figure.")
+@jobs_option
 @runs_dir_option
 @data_dir_option
 def reproduce(
@@ -36,32 +34,31 @@ def reproduce(
     size: Size,
     seeds: int | None,
     keep: Path | None,
+    jobs: int,
     runs_dir: Path,
     data_dir: Path | None,
 ) -> None:
     """Make the table or figure NAME of a paper again, and print the paper's numbers beside ours.
 
     `umbel list papers` shows the names. Runs that are done are not done again: what was stopped
-    goes on by the same command.
+    goes on by the same command. With --jobs several are made at once.
     """
     from rich.console import Console
 
-    from umbel.cli.progress import progress
+    from umbel.cli.reproducing import make_all
     from umbel.data.files import check_folder
     from umbel.data.sources import Sources
     from umbel.papers.comparing import summary
     from umbel.papers.figures import charts
     from umbel.papers.page import tables
-    from umbel.papers.runner import pieces, results
+    from umbel.papers.runner import results
     from umbel.report.plots import draw
 
     wanted = _find(name)
     check_folder(keep or runs_dir, "--keep" if keep else "--runs-dir")
     count = seeds or wanted.seeds[size]
     place = runs_dir / f"reproduce-{size}"
-    for piece in pieces(wanted, size, range(count), place, Sources.default(data_dir)):
-        with progress(piece.title, piece.rounds, LINES) as report:
-            piece.go(report)
+    make_all(wanted, size, range(count), place, Sources.default(data_dir), jobs)
     command = f"umbel reproduce {name} --size {size}" + (f" --seeds {seeds}" if seeds else "")
     saved = results(wanted, size, range(count), place, command)
     Console().print(*tables(wanted, saved), sep="\n")

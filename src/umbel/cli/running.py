@@ -13,6 +13,7 @@ from umbel.cli.options import (
     RowFormat,
     data_dir_option,
     form_options,
+    jobs_option,
     no_import_option,
     runs_dir_option,
     set_option,
@@ -100,6 +101,7 @@ def resume(
 @click.argument("folder", shell_complete=complete_comparisons)
 @click.option("--seeds", type=SEEDS, default=3, show_default=True)
 @click.option("--first-seed", type=click.IntRange(min=0), default=0, show_default=True)
+@jobs_option
 @runs_dir_option
 @data_dir_option
 @set_option
@@ -109,6 +111,7 @@ def compare(
     folder: str,
     seeds: int,
     first_seed: int,
+    jobs: int,
     runs_dir: Path,
     data_dir: Path | None,
     settings: tuple[str, ...],
@@ -118,8 +121,9 @@ def compare(
     """Run every experiment of a FOLDER under several seeds, and print one table.
 
     FOLDER holds TOML files, or is the name of a comparison that `umbel list` shows. Runs that are
-    finished already are not made again, and runs that were stopped go on. Several processes may
-    work on one comparison: each makes runs that no other is making.
+    finished already are not made again, and runs that were stopped go on. With --jobs several are
+    made at once. Several commands may work on one comparison, too: each makes runs that no other is
+    making.
 
     A setting may have several values, as in --set algorithm.lam=0.1,0.2,0.5: then there is a row
     for each. An experiment without that setting runs without it.
@@ -140,7 +144,8 @@ def compare(
     experiments = sweeps_in(source, settings)
     place, numbers = runs_dir / source.resolve().name, range(first_seed, first_seed + seeds)
     groups = [[experiment.with_seed(n) for n in numbers] for experiment in experiments]
-    folders = make_all(groups, place, Sources.default(data_dir), quiet=form is not None)
+    sources = Sources.default(data_dir)
+    folders = make_all(groups, place, sources, quiet=form is not None, jobs=jobs)
     if form is not None:
         print_rows(results_of(folders).runs, form)
     else:

@@ -44,15 +44,21 @@ def pieces(
     share an experiment, which is then done once. Raises `UsageError` where a folder of that name
     holds another experiment.
     """
-    cells = wanted.cells(size)
-    distinct = list({cell.experiment.name: cell.experiment for cell in cells}.values())
-    distinct.sort(key=lambda experiment: repr(experiment.scenario))  # stable: order is kept within
+    distinct = distinct_experiments(wanted, size)
     for _, group in groupby(distinct, key=lambda experiment: experiment.scenario):
         alike = list(group)
         for experiment in alike if wanted.lockstep else ():
             yield from _side_by_side(experiment, seeds, runs_dir, sources)
         for seed in seeds:
             yield from _one_by_one(alike, seed, runs_dir, sources)
+
+
+def distinct_experiments(wanted: Reproduction, size: Size) -> list[Experiment]:
+    """Each that is run, those of one scenario together."""
+    cells = wanted.cells(size)
+    distinct = {cell.experiment.name: cell.experiment for cell in cells}.values()
+    # Stable: the order is kept within a scenario.
+    return sorted(distinct, key=lambda experiment: repr(experiment.scenario))
 
 
 def _side_by_side(

@@ -25,6 +25,9 @@ T = TypeVar("T")
 Tell: TypeAlias = "Callable[[int, str], None]"
 """Takes how many rounds are done, and what is to be said of the last of them."""
 
+Begin: TypeAlias = "Callable[[str, int], AbstractContextManager[Tell]]"
+"""Takes the title of a run and its number of rounds: its line is there while the run goes on."""
+
 
 def progress(rounds: Iterable[T], total: int | None = None, title: str = "") -> Iterator[T]:
     """Show rounds as they are done: `for state, record in umbel.progress(run.rounds(60))`.
@@ -54,6 +57,19 @@ def watched(
     return _in_lines(console, title, total, lines)
 
 
+@contextmanager
+def watched_together(lines: int, to_stderr: bool) -> Iterator[Begin]:
+    """As `watched`, for runs that go on at once: each has a line of its own."""
+    from rich.console import Console
+
+    console = Console(stderr=to_stderr)
+    if console.is_terminal and not console.is_jupyter:
+        with _bars(console) as bars:
+            yield lambda title, rounds: _one_of(bars, title, rounds)
+    else:
+        yield lambda title, rounds: _in_lines(console, title, rounds, lines)
+
+
 def _said(item: object, done: int, total: int | None) -> str:
     from umbel.report.terminal import one_line
 
@@ -67,16 +83,34 @@ def _said(item: object, done: int, total: int | None) -> str:
 
 @contextmanager
 def _on_terminal(console: Any, title: str, total: int | None) -> Iterator[Tell]:
-    from rich.markup import escape as plain
+    ahead = _clock(total)
+    with _bars(console, bool(title)) as bar:
+        task = bar.add_task(printable(title), total=total, status="starting", ahead="")
+        yield lambda done, text: bar.update(task, completed=done, status=text, ahead=ahead(done))
+
+
+@contextmanager
+def _one_of(bars: Any, title: str, total: int) -> Iterator[Tell]:
+    """The line of a run that is over moves above those that go on."""
+    ahead = _clock(total)
+    number = bars.add_task(printable(title), total=total, status="starting", ahead="")
+    try:
+        yield lambda done, text: bars.update(number, completed=done, status=text, ahead=ahead(done))
+    finally:
+        last = [task for task in bars.tasks if task.id == number and task.completed]
+        bars.remove_task(number)
+        bars.refresh()  # what is printed comes above what is shown by then
+        if last:
+            bars.console.print(bars.make_tasks_table(last))
+
+
+def _bars(console: Any, named: bool = True) -> Any:
     from rich.progress import BarColumn, Progress, TextColumn
 
+    titles = [TextColumn("{task.description}", markup=False)] if named else []
     status = TextColumn("{task.fields[status]}", markup=False)
-    columns = [BarColumn(bar_width=20), status, TextColumn("{task.fields[ahead]}")]
-    named = [TextColumn(plain(printable(title)))] if title else []
-    ahead = _clock(total)
-    with Progress(*named, *columns, console=console) as bar:
-        task = bar.add_task("", total=total, status="starting", ahead="")
-        yield lambda done, text: bar.update(task, completed=done, status=text, ahead=ahead(done))
+    ahead = TextColumn("{task.fields[ahead]}")
+    return Progress(*titles, BarColumn(bar_width=20), status, ahead, console=console)
 
 
 @contextmanager

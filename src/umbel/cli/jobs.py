@@ -1,0 +1,208 @@
+"""Units of work made side by side, each in a process of its own: `--jobs`."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import signal
+import sys
+import threading
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, Generic
+
+import click
+
+from umbel.checks import printable
+from umbel.cli.job import Begun, Ended, Failed, Made, News, Said, Told, U, Unit, work
+from umbel.cli.options import cores
+from umbel.cli.printing import say
+from umbel.cli.screen import OwnScreen
+from umbel.report.watching import Begin, Tell, watched_together
+
+if TYPE_CHECKING:  # not every system has both
+    from multiprocessing.context import ForkServerContext, SpawnContext
+
+AGAIN = 3
+"""How often a unit is made again whose process was killed."""
+
+GRACE = 10.0
+"""Seconds in which a job is to end once it is told to; then it is killed."""
+
+# A job must not have what its parent opened, such as the locks of runs or a GPU. Where processes
+# can be copied from one that has imported all there is, and has done nothing, PyTorch loads once.
+CONTEXT: ForkServerContext | SpawnContext = (
+    multiprocessing.get_context("forkserver")
+    if sys.platform == "linux"
+    else multiprocessing.get_context("spawn")
+)
+LOADED = ("umbel.cli.comparing", "umbel.cli.reproducing", "sklearn.cluster", "sklearn.datasets")
+"""What every run loads sooner or later, and takes its time."""
+
+
+@dataclass(frozen=True)
+class Attempt(Generic[U]):
+    """A unit that waits, or is being made."""
+
+    unit: U
+    kills: int = 0
+
+
+class Job:
+    """A process that makes one unit at a time, as its parent sees it."""
+
+    def __init__(self, threads: int) -> None:
+        self.pipe, theirs = CONTEXT.Pipe()
+        level = logging.getLogger("umbel").getEffectiveLevel()
+        self.process = CONTEXT.Process(target=work, args=(theirs, threads, level))
+        copied = CONTEXT.get_start_method() == "forkserver"
+        with _deaf_to_ctrl_c():
+            (_load if copied else self.process.start)()
+        if copied:
+            self.process.start()  # waits until everything is loaded
+        theirs.close()  # so that the pipe ends when the job does
+
+    def give(self, unit: Unit) -> None:
+        with suppress(BrokenPipeError):  # it was killed while it was idle: its pipe has ended
+            self.pipe.send(unit)
+
+    def news(self) -> News | None:
+        """What it sent; None: it has ended, and holds no lock any more."""
+        try:
+            news: News = self.pipe.recv()
+        except (EOFError, OSError):
+            self.process.join()
+            return None
+        return news
+
+    @property
+    def end(self) -> str:
+        """How it ended."""
+        code = self.process.exitcode or 0
+        with suppress(ValueError):
+            return f"was killed ({signal.Signals(-code).name})"
+        return f"ended with status {code}"
+
+
+def make_in_jobs(units: Sequence[U], runs: int, count: int, screen: OwnScreen) -> list[U]:
+    """Make units, which hold so many runs, in so many jobs; return what others are making.
+
+    Raises the error of the first unit that has one; then, and on Ctrl-C, the others are stopped,
+    and can go on.
+    """
+    threads = max(1, cores() // count)
+    with watched_together(screen.lines, screen.to_stderr) as begin:
+        desk = Desk(units, threads, begin, screen)
+        try:
+            desk.start(min(count, runs))
+            return desk.run()
+        finally:
+            desk.close()
+
+
+class Desk(Generic[U]):
+    """What waits, which job makes what, and the lines that show it."""
+
+    def __init__(self, units: Sequence[U], threads: int, begin: Begin, screen: OwnScreen) -> None:
+        self.waiting = deque(Attempt(unit) for unit in units)
+        self.threads, self.begin, self.screen = threads, begin, screen
+        self.idle: list[Job] = []
+        self.making: dict[Job, Attempt[U]] = {}
+        self.shown: dict[Job, tuple[ExitStack, Tell]] = {}
+        self.busy: list[U] = []
+
+    def start(self, count: int) -> None:
+        """Start so many more jobs."""
+        for _ in range(count):
+            self.idle.append(Job(self.threads))
+
+    def run(self) -> list[U]:
+        """Make all there is."""
+        while self.waiting or self.making:
+            while self.waiting and self.idle:
+                job, attempt = self.idle.pop(), self.waiting.popleft()
+                self.making[job] = attempt
+                job.give(attempt.unit)
+            for pipe in wait([job.pipe for job in self.making]):
+                job = next(job for job in self.making if job.pipe is pipe)
+                self._hear(job, job.news())
+        return self.busy
+
+    def _hear(self, job: Job, news: News | None) -> None:
+        match news:
+            case Begun(title, rounds):
+                self._end_line(job)
+                stack = ExitStack()
+                self.shown[job] = stack, stack.enter_context(self.begin(title, rounds))
+            case Told(done, text):
+                self.shown[job][1](done, text)
+            case Ended():
+                self._end_line(job)
+            case Said(text):
+                self.screen.say(text)
+            case logging.LogRecord():
+                logging.getLogger(news.name).handle(news)
+            case Failed(error):
+                raise error
+            case Made(parts, busy):
+                del self.making[job]
+                self.idle.append(job)
+                self.waiting.extendleft(Attempt(part) for part in reversed(parts))
+                self.busy += busy
+            case None:
+                self._lost(job)
+
+    def _end_line(self, job: Job) -> None:
+        if job in self.shown:
+            self.shown.pop(job)[0].close()
+
+    def _lost(self, job: Job) -> None:
+        """Have another job make what this one was making."""
+        attempt = self.making.pop(job)
+        self._end_line(job)
+        kills, title = attempt.kills + 1, attempt.unit.title
+        if kills > AGAIN:
+            why = f"the process that made it {job.end}, {kills} times by now"
+            how = "with fewer --jobs there is more memory for each; go on with: the same command"
+            raise click.ClickException(printable(f"{title}: {why}; {how}"))
+        say(f"{title}: the process that made it {job.end}; another goes on with it", err=True)
+        self.waiting.appendleft(replace(attempt, kills=kills))
+        self.start(1)
+
+    def close(self) -> None:
+        """End all jobs, and wait for them."""
+        jobs = [*self.idle, *self.making]
+        for job in jobs:
+            job.process.terminate()
+        for job in list(self.shown):
+            self._end_line(job)
+        for job in jobs:
+            job.process.join(GRACE)
+            if job.process.is_alive():
+                job.process.kill()
+            job.process.join()
+            job.pipe.close()
+
+
+def _load() -> None:
+    """Start the process that jobs are copied from, unless it is there."""
+    from multiprocessing import forkserver  # not on every system
+
+    CONTEXT.set_forkserver_preload([*LOADED])
+    forkserver.ensure_running()
+
+
+@contextmanager
+def _deaf_to_ctrl_c() -> Iterator[None]:
+    """A process that is started meanwhile ignores Ctrl-C for good: its parent tells it to end."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

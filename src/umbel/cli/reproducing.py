@@ -1,0 +1,87 @@
+"""Making the runs of a reproduction, here or in several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from umbel.cli.job import Made
+from umbel.cli.jobs import make_in_jobs
+from umbel.cli.screen import OwnScreen, Screen
+from umbel.data.sources import Sources
+from umbel.papers.base import Reproduction, Size
+from umbel.papers.runner import distinct_experiments, pieces
+from umbel.runs.config import plain, structured
+from umbel.runs.execution import execute, execute_together
+from umbel.runs.experiment import Experiment
+from umbel.runs.folder import RunFolder
+
+SCREEN = OwnScreen(lines=2)
+"""Where it is told how the runs go."""
+
+
+def make_all(
+    wanted: Reproduction,
+    size: Size,
+    seeds: Sequence[int],
+    runs_dir: Path,
+    sources: Sources,
+    jobs: int,
+) -> None:
+    """Do the rounds that are left of all runs."""
+    if jobs == 1:
+        for piece in pieces(wanted, size, seeds, runs_dir, sources):
+            with SCREEN.progress(piece.title, piece.rounds) as report:
+                piece.go(report)
+        return
+    units = [
+        CellRuns(plain(experiment), group, runs_dir, sources)
+        for experiment in distinct_experiments(wanted, size)
+        for group in _groups(_left(experiment, seeds, runs_dir), wanted.lockstep)
+    ]
+    make_in_jobs(units, sum(len(unit.seeds) for unit in units), jobs, SCREEN)
+
+
+def _left(experiment: Experiment, seeds: Sequence[int], runs_dir: Path) -> list[int]:
+    """Those seeds whose runs are not finished."""
+    all_of_them = [experiment.with_seed(seed) for seed in seeds]
+    left = [seeded for seeded in all_of_them if not RunFolder.of(runs_dir, seeded).finished]
+    for seeded in all_of_them:
+        if seeded not in left:
+            RunFolder.begin(runs_dir, seeded)  # refuses what was another experiment
+    return [seeded.seed for seeded in left]
+
+
+def _groups(seeds: Sequence[int], together: bool) -> list[tuple[int, ...]]:
+    return [tuple(seeds)] if together and seeds else [(seed,) for seed in seeds]
+
+
+@dataclass(frozen=True)
+class CellRuns:
+    """Runs of a cell that differ in their seed: a unit of work for any process."""
+
+    table: Mapping[str, Any]  # the experiment
+    seeds: tuple[int, ...]
+    runs_dir: Path
+    sources: Sources
+
+    @property
+    def title(self) -> str:
+        """What messages and the progress line call it."""
+        alone = len(self.seeds) == 1
+        which = f" seed {self.seeds[0]}" if alone else f", {len(self.seeds)} seeds"
+        return f"{self.table['name']}{which}"
+
+    def make(self, screen: Screen) -> Made[CellRuns]:
+        """Make several together if that is faster; otherwise each is a part."""
+        experiment: Experiment = structured(self.table, Experiment)
+        folders = [RunFolder.begin(self.runs_dir, experiment.with_seed(n)) for n in self.seeds]
+        with screen.progress(self.title, experiment.rounds) as report:
+            if len(folders) == 1:
+                for record in execute(folders[0], self.sources):
+                    report(record)
+            elif not execute_together(folders, self.sources, report):
+                return Made([replace(self, seeds=(seed,)) for seed in self.seeds])
+        return Made()

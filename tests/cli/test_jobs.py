@@ -1,0 +1,334 @@
+"""Runs made side by side in processes: the same results, whatever is killed on the way."""
+
+from __future__ import annotations
+
+import errno
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.processes import PATIENCE
+from tests.shell import SMALL, Shell
+from umbel.checks import DivergedError, InUseError, UsageError
+from umbel.cli import jobs
+from umbel.cli.job import JobError, sendable
+from umbel.cli.options import cores
+from umbel.runs.folder import RunFolder
+
+IN_TURN = ("--set", "engine.name=sequential", "--set", "rounds=3")
+"""So that the seeds of a method are units of their own."""
+
+METHODS = """
+import os, signal, time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from umbel import FedAvg
+
+
+@dataclass(frozen=True)
+class Fatal(FedAvg):
+    \"\"\"Its process is killed in round 1 as often as the file `fuses` has letters.\"\"\"
+
+    def round(self, state, ctx):
+        fuses = Path("fuses")
+        if ctx.round == 1 and fuses.is_file() and fuses.read_text():
+            fuses.write_text(fuses.read_text()[1:])
+            os.kill(os.getpid(), signal.SIGKILL)
+        return (yield from super().round(state, ctx))
+
+
+@dataclass(frozen=True)
+class Waiting(FedAvg):
+    \"\"\"Says who it is, and waits in round 1 until there is a file `go`.\"\"\"
+
+    def round(self, state, ctx):
+        if ctx.round == 1:
+            Path(f"there-{os.getpid()}").write_text(str(torch.get_num_threads()))
+            while not Path("go").exists():
+                time.sleep(0.001)
+        return (yield from super().round(state, ctx))
+
+
+@dataclass(frozen=True)
+class Broken(FedAvg):
+    \"\"\"Has a defect.\"\"\"
+
+    def round(self, state, ctx):
+        if ctx.round == 1:
+            raise ZeroDivisionError("of mine")
+        return (yield from super().round(state, ctx))
+"""
+
+
+@pytest.fixture
+def mine(umbel: Shell) -> Shell:
+    """A folder with methods of somebody's own, which experiments can name."""
+    (umbel.folder / "methods_of_jobs.py").write_text(METHODS)
+    umbel.monkeypatch.delitem(sys.modules, "methods_of_jobs", raising=False)
+    return umbel
+
+
+def experiments(folder: Path, *methods: str) -> str:
+    """A comparison of these methods; its name."""
+    place = folder / "-".join(methods)
+    place.mkdir()
+    for name in methods:
+        method = name if name.islower() else f"methods_of_jobs:{name}"
+        (place / f"{name.lower()}.toml").write_text(SMALL.format(name=method))
+    return place.name
+
+
+def start(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """`umbel WORDS` in a process that may have children, in a group of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "umbel", *words],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env={**os.environ, "OMP_NUM_THREADS": "64"},
+    )
+
+
+def wait_for(folder: Path, pattern: str, count: int, process: subprocess.Popen[str]) -> list[Path]:
+    """The files of this name, once there are so many."""
+    deadline = time.monotonic() + PATIENCE
+    while len(found := list(folder.glob(pattern))) < count:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline, pattern
+        time.sleep(0.001)
+    return found
+
+
+def assert_same(place: Path, other: Path, names: Sequence[str], seeds: int = 2) -> None:
+    """Bit for bit, but for the seconds."""
+    for name in (f"{name}-seed{seed}" for name in names for seed in range(seeds)):
+        found, expected = RunFolder(place / name), RunFolder(other / name)
+        assert found.finished
+        untimed = [[r.untimed() for r in folder.records()] for folder in (found, expected)]
+        assert untimed[0] == untimed[1]
+        files = [path.relative_to(other / name) for path in (other / name).rglob("*.safetensors")]
+        assert len(files) >= 2
+        for file in [*files, Path("clusters.csv"), Path("experiment.toml")]:
+            assert (place / name / file).read_bytes() == (other / name / file).read_bytes(), file
+
+
+def test_any_number_of_jobs_comes_to_the_same(umbel: Shell) -> None:
+    for settings in ((), IN_TURN):  # the seeds of a method as one unit, and each by itself
+        for count in ("1", "2", "3"):
+            place = ("--runs-dir", f"{count}{len(settings)}", "--jobs", count)
+            printed, errors = umbel("compare", "both", "--seeds", "2", *settings, *place)
+            assert errors == ""
+            which = ("seeds 0, 1",) if not settings else ("seed 0", "seed 1")
+            for title in (f"{name} {seeds}" for name in ("fedavg", "flacc") for seeds in which):
+                assert any(line.startswith(f"{title}  round 3/") for line in printed.splitlines())
+            here = umbel.folder / f"{count}{len(settings)}" / "both"
+            one = umbel.folder / f"1{len(settings)}" / "both"
+            assert_same(here, one, ("fedavg", "flacc"))
+    printed, _ = umbel("compare", "both", "--seeds", "2", *place, *settings, "--json")
+    assert len(json.loads(printed)) == 4
+    printed, _ = umbel("compare", "both", "--seeds", "3", *place, *settings)
+    assert printed.count("finished already") == 4
+    assert_same(here, umbel.folder / "14" / "both", ("fedavg", "flacc"))
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "two", "1.5", "1001", "9" * 5000])
+def test_a_number_of_jobs_is_one_or_more(count: str, umbel: Shell) -> None:
+    for command in (("compare", "both"), ("reproduce", "lcfl-fig2")):
+        message = umbel.refused(*command, f"--jobs={count}")
+        assert "Invalid value for '--jobs'" in message
+        assert not Path("runs").exists()
+
+
+def test_jobs_can_be_started_as_all_systems_can(umbel: Shell) -> None:
+    """Elsewhere than on Linux a job loads everything by itself."""
+    umbel.monkeypatch.setattr(jobs, "CONTEXT", multiprocessing.get_context("spawn"))
+    umbel("compare", "both", "--seeds", "1", "--jobs", "2", "--set", "rounds=1")
+    assert RunFolder(umbel.folder / "runs/both/flacc-seed0").finished
+
+
+def test_as_many_jobs_as_cores_can_be_asked_for(umbel: Shell) -> None:
+    umbel("compare", "both", "--seeds", "1", "--jobs", "auto", "--set", "rounds=1")
+    assert RunFolder(umbel.folder / "runs/both/flacc-seed0").finished
+
+
+def test_what_a_killed_job_was_making_is_made_again(mine: Shell) -> None:
+    name = experiments(mine.folder, "Fatal", "fedavg")
+    words = ("compare", name, "--seeds", "2", *IN_TURN)
+    mine(*words, "--runs-dir", "whole")
+    Path("fuses").write_text("x")
+    _, errors = mine(*words, "--jobs", "2")
+    first, line = errors.splitlines()
+    assert first == "imports 'methods_of_jobs:Fatal'"
+    assert line.startswith("fatal seed ")
+    assert line.endswith(": the process that made it was killed (SIGKILL); another goes on with it")
+    assert_same(mine.folder / "runs" / name, mine.folder / "whole" / name, ("fatal", "fedavg"))
+
+
+def test_what_kills_every_job_ends_the_command(mine: Shell) -> None:
+    name = experiments(mine.folder, "Fatal")
+    words = ("compare", name, "--seeds", "1", "--set", "rounds=3")
+    mine(*words, "--runs-dir", "whole")
+    Path("fuses").write_text("xxxxxx")
+    _, errors = mine(*words, "--jobs", "2", status=1)
+    lines = errors.splitlines()
+    assert [line.endswith("another goes on with it") for line in lines] == [
+        False,
+        *[True] * 3,
+        False,
+    ]
+    assert lines[-1] == (
+        "umbel: fatal seed 0: the process that made it was killed (SIGKILL), 4 times by now; with "
+        "fewer --jobs there is more memory for each; go on with: the same command"
+    )
+    assert Path("fuses").read_text() == "xx"
+    Path("fuses").unlink()
+    mine(*words, "--jobs", "2")
+    assert_same(mine.folder / "runs" / name, mine.folder / "whole" / name, ("fatal",), 1)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_no_job_outlives_its_parent(how: signal.Signals, mine: Shell) -> None:
+    name = experiments(mine.folder, "Waiting")
+    words = ("compare", name, "--seeds", "2", "--jobs", "2", *IN_TURN)
+    process = start(mine.folder, *words)
+    there = wait_for(mine.folder, "there-*", 2, process)
+    share = max(1, cores() // 2)
+    assert [file.read_text() for file in wait_written(there)] == [str(share)] * 2
+    if how is signal.SIGINT:
+        os.killpg(process.pid, how)  # as a terminal does
+    else:
+        process.send_signal(how)
+    _, errors = process.communicate(timeout=PATIENCE)
+    said = "imports 'methods_of_jobs:Waiting'\n"
+    if how is signal.SIGINT:
+        assert process.returncode == 130
+        assert errors == f"{said}stopped; go on with: the same command\n"
+    else:
+        assert process.returncode == -how
+        assert errors == said
+    for seed in (0, 1):  # a job holds the lock of its run until its end
+        folder = RunFolder(mine.folder / "runs" / name / f"waiting-seed{seed}")
+        with folder.locked(patiently=True):
+            assert len(folder.records()) == 1
+    while living(process.pid):
+        time.sleep(0.001)
+    Path("go").touch()
+    mine(*words)
+    mine(*words[:4], *IN_TURN, "--runs-dir", "whole")
+    assert_same(mine.folder / "runs" / name, mine.folder / "whole" / name, ("waiting",))
+
+
+def living(group: int) -> bool:
+    """Whether a process of this group is left, where the system tells."""
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):  # it has just ended
+            state, _, of = file.read_text().rpartition(")")[2].split()[:3]
+            if int(of) == group and state != "Z":
+                return True
+    return False
+
+
+def wait_written(files: Sequence[Path]) -> Sequence[Path]:
+    """The files, once something is in them."""
+    while not all(file.read_text() for file in files):
+        time.sleep(0.001)
+    return files
+
+
+def test_an_error_in_one_run_is_said_once_and_the_others_go_on_later(umbel: Shell) -> None:
+    broken = umbel.folder / "both" / "broken.toml"
+    alone = SMALL.format(name="fedavg").replace("rounds", "limits.quorum = 1.0\nrounds", 1)
+    broken.write_text(f"faults.drop = 0.9\n{alone}")
+    words = ("compare", "both", "--seeds", "2", *IN_TURN)
+    said = []
+    for count in ("1", "2"):
+        _, errors = umbel(*words, "--jobs", count, "--runs-dir", count, status=1)
+        (line,) = errors.splitlines()
+        said.append(line)
+    assert said[1].split("; ")[-3:-1] == said[0].split("; ")[-3:-1]
+    assert "quorum" in said[1]
+    broken.unlink()
+    for count in ("1", "2"):
+        umbel(*words, "--jobs", count, "--runs-dir", count)
+    assert_same(umbel.folder / "2" / "both", umbel.folder / "1" / "both", ("fedavg", "flacc"))
+
+
+def test_what_is_refused_before_its_first_round_leaves_nothing(umbel: Shell) -> None:
+    for file in Path("both").iterdir():
+        file.write_text(file.read_text().replace("examples = [40]", "examples = [4000]"))
+    message = umbel.refused("compare", "both", "--jobs", "2")
+    assert message == umbel.refused("compare", "both", "--jobs", "1")
+    assert not Path("runs").exists()
+
+
+def test_a_defect_shows_where_it_is(mine: Shell) -> None:
+    name = experiments(mine.folder, "Broken")
+    mine.monkeypatch.setattr(sys, "argv", ["umbel", "compare", name, "--jobs", "2", *IN_TURN])
+    from umbel import cli
+
+    with pytest.raises(JobError, match="ZeroDivisionError: of mine") as error:
+        cli.main()
+    assert "methods_of_jobs.py" in str(error.value)
+
+
+def test_what_a_job_notes_is_noted_here(umbel: Shell, caplog: pytest.LogCaptureFixture) -> None:
+    umbel("compare", "both", "--seeds", "1", "--jobs", "2", "--set", "privacy.clip=1.0", *IN_TURN)
+    noted = [record for record in caplog.records if record.name == "umbel.engines.private"]
+    assert noted
+    assert "little can be learned" in noted[0].getMessage()
+
+
+def test_what_can_not_be_imported_is_refused_in_jobs_too(mine: Shell) -> None:
+    name = experiments(mine.folder, "Fatal")
+    message = mine.refused("compare", name, "--jobs", "2", "--no-import")
+    assert message.endswith("'methods_of_jobs:Fatal' would have to be imported")
+
+
+class OwnError(UsageError):
+    """An error of a library, which another process may not know."""
+
+    def __init__(self, one: str, two: str) -> None:
+        super().__init__(f"{one}{two}")
+
+
+def test_errors_say_the_same_in_another_process() -> None:
+    for error, expected in (
+        (OwnError("a", "b"), UsageError("ab")),
+        (InUseError("a"), InUseError("a")),
+        (DivergedError("a"), DivergedError("a")),
+        (MemoryError("a"), MemoryError("a")),
+        (ConnectionError("a"), OSError("a")),
+    ):
+        sent = sendable(error)
+        assert (type(sent), str(sent)) == (type(expected), str(expected))
+    full = sendable(OSError(errno.ENOSPC, "full", "file"))
+    assert isinstance(full, OSError)
+    assert (full.errno, full.strerror, full.filename) == (errno.ENOSPC, "full", "file")
+
+
+def test_a_reproduction_can_have_jobs(umbel: Shell) -> None:
+    for name in ("lcfl-fig2", "cflgp-fig1"):  # runs by themselves, and seeds side by side
+        words = ("reproduce", name, "--size", "smoke", "--seeds", "2")
+        values = []
+        for count in ("1", "2"):
+            printed, errors = umbel(*words, "--jobs", count, "--runs-dir", count)
+            assert "Traceback" not in errors
+            assert "kept: " in printed
+            kept = umbel.folder / count / "reproduce-smoke" / f"{name}-smoke.json"
+            values.append({k: v for k, v in json.loads(kept.read_text()).items() if k != "made"})
+        assert values[0] == values[1]
+        printed, _ = umbel(*words, "--jobs", "2", "--runs-dir", "2")
+        assert "round" not in printed.split("Setting")[0]
