@@ -24,7 +24,8 @@ def state(**changes: Any) -> CFLGPState:
         CFLGPState(
             models=torch.tensor([[1.0, 1.0], [2.0, 2.0]]),
             labels=torch.tensor([0, 0, 1, 1]),
-            features=torch.zeros(4, 2, 2),
+            features=(torch.zeros(4, 2), torch.zeros(4, 2)),
+            products=torch.zeros(2, 0, 0).double(),
             counts=torch.zeros(4, 2, dtype=torch.long),
             coordinates=torch.tensor([0, 1]),
             anchors=torch.zeros(2, 2),
@@ -61,8 +62,8 @@ def test_a_round_steps_by_the_mean_gradient_and_then_clusters_by_the_features() 
     assert asked.shared["theta"].tolist() == [1.0, 1.0]
     after = answered(flow, [0, 1, 2, 3], feature=[[1.0, 0.0], [-1.0, 0.0], [1.0, 0.5], [-1.0, 0.5]])
     assert after.models.tolist() == [[0.5, 0.5], [1.0, 1.0]]
-    assert after.features[:, 0].tolist() == [[1.0, 0.0], [-1.0, 0.0], [1.0, 0.5], [-1.0, 0.5]]
-    assert after.features[:, 1].abs().sum() == 0
+    assert after.features[0].tolist() == [[1.0, 0.0], [-1.0, 0.0], [1.0, 0.5], [-1.0, 0.5]]
+    assert after.features[1].abs().sum() == 0
     # Clients 0 and 2 agree, and so do 1 and 3: two of four can stay where they were.
     assert after.labels[0] == after.labels[2] != after.labels[1] == after.labels[3]
     assert (after.labels == torch.tensor([0, 0, 1, 1])).sum() == 2
@@ -119,8 +120,8 @@ def test_features_are_running_means_model_by_model_unless_only_the_latest_counts
         for number, feature in enumerate((first, second, third)):
             now = query(method, now, number, feature)
         expected = (first + third) / 2 if beta == "running-mean" else third
-        torch.testing.assert_close(now.features[:, 0], expected)
-        torch.testing.assert_close(now.features[:, 1], second)
+        torch.testing.assert_close(now.features[0], expected)
+        torch.testing.assert_close(now.features[1], second)
         assert now.counts.tolist() == [[2, 1]] * 4
 
 
@@ -162,7 +163,7 @@ def test_features_are_of_some_coordinates_the_same_for_all() -> None:
     assert every.coordinates.tolist() == list(range(40))
     few = CFLGP(2, compression=10.0).init(setup(10, 40))
     assert len(few.coordinates) == 4
-    assert few.features.shape == (10, 2, 4)
+    assert [tuple(block.shape) for block in few.features] == [(10, 4)] * 2
     assert (
         few.coordinates.tolist()
         == CFLGP(2, compression=10.0).init(setup(10, 40)).coordinates.tolist()
