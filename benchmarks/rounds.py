@@ -17,7 +17,6 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -277,7 +276,7 @@ def main() -> None:
     parser.add_argument("--short", action="store_true", help="smaller workloads, fewer rounds")
     parser.add_argument("--only", nargs="*", default=[], help="such as W1 W3")
     parser.add_argument("--methods", nargs="*", default=list(ALGORITHMS), help="such as fedavg")
-    parser.add_argument("--rounds", type=int, help="default: 12, of W3 5, in the short form 4")
+    parser.add_argument("--rounds", type=int, help="default: 12 of W1, else 4")
     parser.add_argument("--json", type=Path, help="write the results here")
     given = parser.parse_args()
     logging.getLogger("umbel").setLevel(logging.ERROR)  # of modules that no file describes
@@ -287,7 +286,7 @@ def main() -> None:
         if not wanted(workload, given.only):
             continue
         warm_up(size, given.methods)
-        rounds = given.rounds or (4 if given.short else 5 if workload == "W3" else 12)
+        rounds = given.rounds or (12 if workload == "W1" and not given.short else 4)
         found = [row_of(workload, size, name, rounds, peak) for name in given.methods]
         console.print(table(found))
         rows += found

@@ -47,7 +47,7 @@ They take a quarter of the features' memory at most, and spare going through all
 
 @dataclass(frozen=True)
 class CFLGPState(State):
-    # K of (M, J): mean of what each client sent for each model, 0 before. One is replaced at a time.
+    # K of (M, J): mean of what each client sent for each model, 0 before; a round replaces one
     features: tuple[Tensor, ...]
     # (K, M, M) double: inner products of the features, by model; (K, 0, 0) where that is too much
     products: Tensor
