@@ -6,7 +6,6 @@ import argparse
 import json
 import logging
 import statistics
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -28,6 +27,7 @@ from umbel.algorithms.base import Algorithm
 from umbel.client.work import Gradient, LocalTraining
 from umbel.data.federation import Federation
 from umbel.engines import bounds, wrappers
+from umbel.flow import drive
 from umbel.networks import CNN, MLP
 from umbel.reduction import Reduction
 from umbel.runs import run as runs
@@ -102,7 +102,6 @@ class Watched:
 @contextmanager
 def watching(watch: Stopwatch) -> Iterator[None]:
     """Tell apart the parts of all rounds inside."""
-    drive = runs.drive
 
     def driven(flow: Any, engine: Any) -> Any:
         with watch.part("evaluation" if flow.gi_code.co_name == "score" else "server"):
@@ -197,16 +196,16 @@ def sizes(short: bool) -> dict[str, Size]:
 
 def method(name: str, local: LocalTraining) -> Algorithm[Any]:
     """The method with four clusters, if it takes their number, and this training."""
-    changes: dict[str, Any] = {
+    changes: dict[str, dict[str, Any]] = {
         "cfl-gp": {"num_clusters": GROUPS, "gradient": Gradient(64), "patience": 1000},
         "fl-hc": {"num_clusters": GROUPS, "cluster_round": 2},
         "lcfl": {"num_clusters": GROUPS},
         "pacfl": {"num_clusters": GROUPS},
         "sattler": {"from_round": 2},
         **{one: {"num_clusters": GROUPS} for one in ("ifca", "joint", "fedem")},
-    }.get(name, {})
+    }
     kind: Any = ALGORITHMS[name]
-    return kind(local=local, **changes)  # type: ignore[no-any-return]
+    return kind(local=local, **changes.get(name, {}))  # type: ignore[no-any-return]
 
 
 def measured(size: Size, name: str, rounds: int) -> list[dict[str, float]]:
@@ -230,7 +229,6 @@ def row_of(workload: str, size: Size, name: str, rounds: int, peak: float) -> Ro
     others.sort(key=lambda taken: taken["whole"])
     typical = {part: statistics.median(t[part] for t in others) for part in (*PARTS, "whole")}
     operations = trained(size) * 3 * forward_flops(*_net_and_shape(size))
-    plain = name in PLAIN
     return {
         "name": workload,
         "method": name,
@@ -240,8 +238,8 @@ def row_of(workload: str, size: Size, name: str, rounds: int, peak: float) -> Ro
         "seconds": typical["whole"],
         "first": first["whole"],
         "slowest": others[-1]["whole"],
-        "share_of_peak": operations / (typical["whole"] * peak) if plain else None,
-        "round_share_of_peak": operations / (_without(typical) * peak) if plain else None,
+        "peak_gflops": peak / 1e9,
+        "share_of_peak": operations / (_without(typical) * peak) if name in PLAIN else None,
     }
 
 
@@ -291,8 +289,20 @@ def main() -> None:
         console.print(table(found))
         rows += found
     if given.json:
-        about = {"machine": machine(), "peak_gflops": peak / 1e9}
-        given.json.write_text(json.dumps({**about, "rounds": rows}, indent=1) + "\n")
+        write(given.json, rows)
+
+
+def write(file: Path, rows: list[Row]) -> None:
+    """Write the results; those of other workloads that the file holds already stay there."""
+    before: Row = {"machine": machine(), "rounds": []}
+    if file.exists():
+        before = json.loads(file.read_text())
+    if before["machine"] != machine():
+        raise SystemExit(f"{file}: from another machine: {before['machine']}")
+    new = {row["name"] for row in rows}
+    kept = [row for row in before["rounds"] if row["name"] not in new]
+    every = sorted([*kept, *rows], key=lambda row: str(row["name"]))
+    file.write_text(json.dumps({**before, "rounds": every}, indent=1) + "\n")
 
 
 def table(rows: list[Row]) -> Table:
@@ -302,11 +312,11 @@ def table(rows: list[Row]) -> Table:
     for header in ("", "round", *PARTS, "first", "slowest", "peak"):
         lines.add_column(header, justify="right")
     for row in rows:
-        share = row["round_share_of_peak"]
+        share = row["share_of_peak"]
         times = [f"{1000 * row[part]:.3g}" for part in ("seconds", *PARTS, "first", "slowest")]
         lines.add_row(row["method"], *times, "" if share is None else f"{share:.0%}")
     return lines
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
