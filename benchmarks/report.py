@@ -1,4 +1,7 @@
-"""A result file as Markdown: `python -m benchmarks.report benchmarks/results/cpu.json`."""
+"""A result file as Markdown: `python -m benchmarks.report benchmarks/results/cpu.json`.
+
+That of whole rounds, `rounds.json`, is one table.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,36 @@ def markdown(results: dict[str, Any]) -> str:
     )
     lines = [f"Machine: {results['machine']}, {peak}.", "", *clients, "", *server, ""]
     return "\n".join(lines)
+
+
+PARTS = ("engine", "checks", "averages", "server", "evaluation", "record", "checkpoint")
+
+
+def rounds_markdown(results: dict[str, Any]) -> str:
+    """One table a workload, of milliseconds.
+
+    Shares are of the best matrix product of all commands that the file is of: on a machine that
+    does other things, a slow one would make rounds look fast.
+    """
+    every = results["rounds"]
+    peaks = sorted({row["peak_gflops"] for row in every})
+    said = ", ".join(f"{peak:.0f}" for peak in peaks)
+    lines = [f"Machine: {results['machine']}; best matrix products of {said} GFLOP/s.", ""]
+    for name in dict.fromkeys(row["name"] for row in every):
+        rows = [row for row in every if row["name"] == name]
+        timed = rows[0]["rounds"] - 1
+        lines += [f"**{name}** {rows[0]['what']}; {timed} rounds timed:", ""]
+        header = f"method|round|{'|'.join(PARTS)}|slowest|share of peak"
+        lines += [*_table(header, [_round_row(row, peaks[-1]) for row in rows]), ""]
+    return "\n".join(lines)
+
+
+def _round_row(row: dict[str, Any], best: float) -> list[str]:
+    times = [row["seconds"], *(row[part] for part in PARTS), row["slowest"]]
+    said = [f"{1000 * seconds:,.1f}" for seconds in times]
+    share = row["share_of_peak"]
+    shown = "" if share is None else f"{share * row['peak_gflops'] / best:.0%}"
+    return [row["method"], f"**{said[0]}**", *said[1:], shown]
 
 
 def _client_row(row: dict[str, Any]) -> list[str]:
@@ -57,4 +90,5 @@ def _table(header: str, rows: list[list[str]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(markdown(json.loads(Path(sys.argv[1]).read_text())))
+    read = json.loads(Path(sys.argv[1]).read_text())
+    sys.stdout.write((rounds_markdown if "rounds" in read else markdown)(read))

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from benchmarks.measure import difference
-from benchmarks.report import markdown
+from benchmarks.report import markdown, rounds_markdown
+from benchmarks.rounds import PARTS, measured, sizes
 from benchmarks.server import STEPS
 from benchmarks.workloads import contests
 
@@ -34,3 +35,20 @@ def test_the_page_shows_the_kept_results() -> None:
     shown = page.split("<!-- results -->\n")[1].split("<!-- end -->")[0]
     kept = json.loads((ROOT / "benchmarks" / "results" / "cpu.json").read_text())
     assert shown == markdown(kept)
+
+
+@pytest.mark.parametrize("name", ["fedavg", "ifca", "cfl-gp"])
+def test_the_parts_of_a_round_add_up_to_it(name: str) -> None:
+    for taken in measured(sizes(short=True)["W1"], name, rounds=2):
+        parts = [taken[part] for part in PARTS]
+        assert min(parts) >= 0
+        assert taken["engine"] > 0
+        assert taken["evaluation"] > 0
+        assert sum(parts) <= 1.01 * taken["whole"] + 0.001
+
+
+def test_the_page_shows_the_kept_rounds() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    shown = page.split("<!-- rounds -->\n")[1].split("<!-- end of rounds -->")[0]
+    kept = json.loads((ROOT / "benchmarks" / "results" / "rounds.json").read_text())
+    assert shown == rounds_markdown(kept)

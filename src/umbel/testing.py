@@ -92,15 +92,20 @@ def assert_same_state(found: Any, expected: Any, tolerance: float = 0.0) -> None
     """Raise `AssertionError` unless two states hold the same numbers, to this tolerance."""
     for member in fields(expected):
         a, b = getattr(found, member.name), getattr(expected, member.name)
-        if isinstance(b, Tensor):
-            torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
-        elif isinstance(b, tuple):
-            for one, other in zip(a, b, strict=True):
-                assert_same_state(one, other, tolerance)
-        elif isinstance(b, float):
-            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
-        else:
-            assert a == b, f"{member.name}: {a} instead of {b}"
+        several = isinstance(b, tuple)
+        for one, other in zip(a, b, strict=True) if several else [(a, b)]:
+            _assert_same(one, other, tolerance, member.name)
+
+
+def _assert_same(a: Any, b: Any, tolerance: float, name: str) -> None:
+    if isinstance(b, Tensor):
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
+    elif isinstance(b, State):
+        assert_same_state(a, b, tolerance)
+    elif isinstance(b, float):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+    else:
+        assert a == b, f"{name}: {a} instead of {b}"
 
 
 def engines_agree(algorithm: Algorithm[Any]) -> None:
@@ -264,4 +269,10 @@ def _last_state(run: Run, **resumed: Any) -> State:
 
 def _copy(state: State) -> State:
     values = {member.name: getattr(state, member.name) for member in fields(state)}
-    return replace(state, **{n: v.clone() for n, v in values.items() if isinstance(v, Tensor)})
+    return replace(state, **{name: _cloned(value) for name, value in values.items()})
+
+
+def _cloned(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_cloned, value))
+    return value.clone() if isinstance(value, Tensor) else value

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from safetensors import safe_open
 from torch import Tensor
 
 from tests.federations import answered, blobs, context, mlp, requested, setup
-from umbel.algorithms import CFLGP
-from umbel.algorithms.cfl_gp import CFLGPState
+from umbel.algorithms import CFLGP, Restarts
+from umbel.algorithms.cfl_gp import CFLGPState, products_of
 from umbel.checks import UsageError
 from umbel.client.work import Feature, Gradient, LocalTraining, Quantised
 from umbel.flow import Replies, Request
+from umbel.runs import checkpoint
 from umbel.runs.run import Run
+from umbel.runs.seals import KEY
+from umbel.runs.tensor_files import write
+from umbel.testing import assert_same_state
 
 
 def state(**changes: Any) -> CFLGPState:
@@ -24,7 +31,8 @@ def state(**changes: Any) -> CFLGPState:
         CFLGPState(
             models=torch.tensor([[1.0, 1.0], [2.0, 2.0]]),
             labels=torch.tensor([0, 0, 1, 1]),
-            features=torch.zeros(4, 2, 2),
+            features=(torch.zeros(4, 2), torch.zeros(4, 2)),
+            products=torch.zeros(2, 0, 0).double(),
             counts=torch.zeros(4, 2, dtype=torch.long),
             coordinates=torch.tensor([0, 1]),
             anchors=torch.zeros(2, 2),
@@ -61,8 +69,8 @@ def test_a_round_steps_by_the_mean_gradient_and_then_clusters_by_the_features() 
     assert asked.shared["theta"].tolist() == [1.0, 1.0]
     after = answered(flow, [0, 1, 2, 3], feature=[[1.0, 0.0], [-1.0, 0.0], [1.0, 0.5], [-1.0, 0.5]])
     assert after.models.tolist() == [[0.5, 0.5], [1.0, 1.0]]
-    assert after.features[:, 0].tolist() == [[1.0, 0.0], [-1.0, 0.0], [1.0, 0.5], [-1.0, 0.5]]
-    assert after.features[:, 1].abs().sum() == 0
+    assert after.features[0].tolist() == [[1.0, 0.0], [-1.0, 0.0], [1.0, 0.5], [-1.0, 0.5]]
+    assert after.features[1].abs().sum() == 0
     # Clients 0 and 2 agree, and so do 1 and 3: two of four can stay where they were.
     assert after.labels[0] == after.labels[2] != after.labels[1] == after.labels[3]
     assert (after.labels == torch.tensor([0, 0, 1, 1])).sum() == 2
@@ -101,12 +109,14 @@ def test_with_a_period_the_models_go_to_all_in_rounds_one_of_every_so_many() -> 
     assert all("Feature" in kinds for kinds in asked_in(CFLGP(2), rounds=4))
 
 
-def query(method: CFLGP, before: CFLGPState, number: int, feature: Tensor) -> CFLGPState:
+def query(
+    method: CFLGP, before: CFLGPState, number: int, feature: Tensor, num_weights: int = 2
+) -> CFLGPState:
     """The state after a round in which no model moves, and all answer with this feature."""
     size = len(before.labels)
-    flow = method.round(before, context(range(size), size, 2, number=number))
+    flow = method.round(before, context(range(size), size, num_weights, number=number))
     requested(flow)
-    nothing = {"gradient": torch.zeros(size, 2), "num_examples": torch.ones(size).long()}
+    nothing = {"gradient": torch.zeros(size, num_weights), "num_examples": torch.ones(size).long()}
     flow.send(Replies(torch.arange(size), nothing))
     return answered(flow, range(size), feature=feature)
 
@@ -119,8 +129,8 @@ def test_features_are_running_means_model_by_model_unless_only_the_latest_counts
         for number, feature in enumerate((first, second, third)):
             now = query(method, now, number, feature)
         expected = (first + third) / 2 if beta == "running-mean" else third
-        torch.testing.assert_close(now.features[:, 0], expected)
-        torch.testing.assert_close(now.features[:, 1], second)
+        torch.testing.assert_close(now.features[0], expected)
+        torch.testing.assert_close(now.features[1], second)
         assert now.counts.tolist() == [[2, 1]] * 4
 
 
@@ -162,7 +172,7 @@ def test_features_are_of_some_coordinates_the_same_for_all() -> None:
     assert every.coordinates.tolist() == list(range(40))
     few = CFLGP(2, compression=10.0).init(setup(10, 40))
     assert len(few.coordinates) == 4
-    assert few.features.shape == (10, 2, 4)
+    assert [tuple(block.shape) for block in few.features] == [(10, 4)] * 2
     assert (
         few.coordinates.tolist()
         == CFLGP(2, compression=10.0).init(setup(10, 40)).coordinates.tolist()
@@ -186,3 +196,75 @@ def test_with_one_cluster_it_is_one_model_and_clusters_nothing() -> None:
     *_, (last, record) = run.rounds(4)
     assert last.labels.tolist() == [0, 0, 0, 0]
     assert record.measures["queries"] == 0
+
+
+def wide(products: bool) -> CFLGPState:
+    """Four clients whose features have so many values that inner products are kept, or are not."""
+    now = state(
+        models=torch.zeros(2, 64),
+        features=(torch.zeros(4, 64), torch.zeros(4, 64)),
+        coordinates=torch.arange(64),
+        anchors=torch.zeros(2, 64),
+    )
+    return replace(now, products=products_of(now.features)) if products else now
+
+
+def test_kept_inner_products_are_those_of_the_features_and_change_nothing() -> None:
+    method, (kept, fresh) = CFLGP(2), (wide(True), wide(False))
+    assert kept.products.shape == (2, 4, 4)
+    assert not fresh.products.numel()
+    for number in range(4):
+        feature = torch.randn(4, 64, generator=torch.manual_seed(number))
+        kept, fresh = (
+            query(method, before, number, feature, num_weights=64) for before in (kept, fresh)
+        )
+        for block, found in zip(kept.features, kept.products, strict=True):
+            whole = block.double().numpy()
+            torch.testing.assert_close(found, torch.from_numpy(whole @ whole.T))
+        assert torch.equal(kept.products, products_of(kept.features))
+        assert torch.equal(kept.labels, fresh.labels)
+        values = (method.evidence(each, torch.arange)["singular_values"] for each in (kept, fresh))
+        torch.testing.assert_close(*values)
+
+
+def test_inner_products_are_not_kept_of_many_clients_with_few_values() -> None:
+    few, many = (CFLGP(2).init(setup(clients, 64)) for clients in (8, 9))
+    assert few.products.shape == (2, 8, 8)
+    assert many.products.shape == (2, 0, 0)
+
+
+def test_who_does_not_answer_keeps_its_feature() -> None:
+    before = wide(True)
+    feature = torch.randn(4, 64, generator=torch.manual_seed(0))
+    before = query(CFLGP(2, period=1), before, 0, feature, num_weights=64)
+    before = query(CFLGP(2, period=1), before, 1, feature, num_weights=64)
+    flow = CFLGP(2).round(before, context(range(4), 4, 64, number=2))
+    requested(flow)
+    nothing = {"gradient": torch.zeros(4, 64), "num_examples": torch.ones(4).long()}
+    flow.send(Replies(torch.arange(4), nothing))
+    after = answered(flow, [1, 3], feature=feature[[1, 3]] + 1)
+    assert torch.equal(after.features[0][[0, 2]], before.features[0][[0, 2]])
+    torch.testing.assert_close(after.features[0][[1, 3]], feature[[1, 3]] + 0.5)
+    assert after.features[1] is before.features[1]
+    assert torch.equal(after.products, products_of(after.features))
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_checkpoint_of_an_earlier_version_goes_on(wrapped: bool, tmp_path: Path) -> None:
+    method = Restarts(CFLGP(2), 2, keep="most-balanced") if wrapped else CFLGP(2)
+    run = Run(method, blobs(), mlp())
+    (first, _), (second, _) = run.rounds(2)
+    file, template = tmp_path / "checkpoint.safetensors", run.start(2)
+    checkpoint.save(file, first, 1)
+    with safe_open(file, framework="pt") as opened:
+        header = opened.metadata()
+        tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    for name in [name for name in tensors if name.endswith("features.0")]:
+        whole = name.removesuffix(".0")
+        tensors[whole] = torch.stack([tensors.pop(f"{whole}.{k}") for k in range(2)], dim=1)
+        del tensors[whole.replace("features", "products")]
+    write(file, tensors, {n: v for n, v in json.loads(header["umbel"]).items() if n != KEY})
+    restored, number = checkpoint.load(file, template)
+    assert_same_state(restored, first)
+    ((again, _),) = run.rounds(2, restored, number)
+    assert_same_state(again, second)

@@ -20,12 +20,14 @@ from umbel.server.clustering import (
     agglomerate,
     cosine_similarity,
     distances,
+    inner_products,
     k_means,
     k_medoids,
     leading_projection,
     match_labels,
     orthonormal_bases,
     principal_angles,
+    projection_by,
     spectral,
 )
 
@@ -46,6 +48,40 @@ def test_cosine_similarity_is_of_directions_and_zero_for_a_zero_row() -> None:
     half = 0.5**0.5
     expected = [[1, half, 0, 0], [half, 1, -half, 0], [0, -half, 1, 0], [0, 0, 0, 0]]
     torch.testing.assert_close(cosine_similarity(rows), torch.tensor(expected).double())
+
+
+@pytest.mark.parametrize("shape", [(3, 1), (7, 40_000), (300, 5_001), (1, 200_000)])
+def test_inner_products_are_those_of_a_copy_in_double_precision(shape: tuple[int, int]) -> None:
+    rows = random(*shape).float()
+    whole = rows.double().numpy()
+    torch.testing.assert_close(inner_products(rows), torch.from_numpy(whole @ whole.T))
+    others = random(2, shape[1]).float()
+    expected = whole @ others.double().numpy().T
+    torch.testing.assert_close(inner_products(rows, others), torch.from_numpy(expected))
+    assert inner_products(rows[:0]).shape == (0, 0)
+
+
+def test_cosines_of_rows_longer_than_a_block_are_those_of_numpy() -> None:
+    rows = random(6, 70_000).float()
+    rows[2] = 0
+    rows[3] *= 1e-20
+    unit = rows.double().numpy()
+    unit = unit / np.maximum(np.linalg.norm(unit, axis=1, keepdims=True), 1e-12)
+    torch.testing.assert_close(cosine_similarity(rows), torch.from_numpy(unit @ unit.T))
+    torch.testing.assert_close(
+        distances(rows, rows[:2], "cosine"), torch.from_numpy(1 - unit @ unit[:2].T)
+    )
+
+
+@pytest.mark.parametrize("shape", [(9, 70_000), (2_000, 12)])
+def test_projections_are_those_of_a_singular_value_decomposition(shape: tuple[int, int]) -> None:
+    rows = random(*shape).float()
+    u, sigma, _ = np.linalg.svd(rows.double().numpy(), full_matrices=False)
+    found = leading_projection(rows, 4, seed=0)
+    if shape[0] < shape[1]:
+        assert torch.equal(found, projection_by(inner_products(rows), 4))
+    signs = np.sign((found.numpy() * u[:, :4]).sum(0))
+    np.testing.assert_allclose(found, u[:, :4] * sigma[:4] * signs, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -23,7 +23,7 @@ from umbel.summary import in_short
 
 @dataclass(frozen=True)
 class State:
-    """All that a run carries from one round to the next: tensors and numbers, nothing else.
+    """All that a run carries from one round to the next: tensors, tuples of them, and numbers.
 
     It is what a checkpoint holds. A method that must remember more extends it by fields of its own.
     """

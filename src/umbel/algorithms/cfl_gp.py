@@ -3,7 +3,7 @@ Algorithms 1 to 5."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Literal
@@ -26,15 +26,31 @@ from umbel.client.work import Gradient, LocalTraining, Quantised
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Features, Sample, features, gradients, train
-from umbel.server.clustering import leading_projection, match_labels, spectral
+from umbel.server.clustering import (
+    LARGEST_GRAM,
+    inner_products,
+    k_means,
+    leading_projection,
+    match_labels,
+    projection_by,
+)
 
 SHOWN_VALUES = 20
 """Number of singular values saved as evidence."""
 
+KEPT_SHARE = 8
+"""Inner products are kept where features have this many times as many values as there are clients.
+
+They take a quarter of the features' memory at most, and spare going through all of these again.
+"""
+
 
 @dataclass(frozen=True)
 class CFLGPState(State):
-    features: Tensor  # (M, K, J) mean of what each client sent for each model, 0 before
+    # K of (M, J): mean of what each client sent for each model, 0 before; a round replaces one
+    features: tuple[Tensor, ...]
+    # (K, M, M) double: inner products of the features, by model; (K, 0, 0) where that is too much
+    products: Tensor
     counts: Tensor  # (M, K) int64: how often it did
     coordinates: Tensor  # (J,) int64: which values of a gradient are sent to cluster by
     anchors: Tensor  # (K, P) mean of each model over the rounds in which it was sent to all
@@ -100,12 +116,13 @@ class CFLGP(Algorithm[CFLGPState]):
         rng = np.random.default_rng(setup.seed)
         clients, models = setup.num_clients, setup.new_models(self.num_clusters)
         coordinates = self._coordinates(setup.layout, rng)
-        sent = (clients, self.num_clusters)
+        count, size = self.num_clusters, len(coordinates)
         return CFLGPState(
             models=models,
             labels=torch.from_numpy(rng.permutation(np.arange(clients) % self.num_clusters)),
-            features=models.new_zeros(*sent, len(coordinates)),
-            counts=torch.zeros(sent, dtype=torch.long),
+            features=tuple(models.new_zeros(clients, size) for _ in range(count)),
+            products=_no_products(count, clients, size),
+            counts=torch.zeros(clients, count, dtype=torch.long),
             coordinates=coordinates,
             anchors=torch.zeros_like(models),
             queries=0,
@@ -128,7 +145,7 @@ class CFLGP(Algorithm[CFLGPState]):
         clients = sorted(set.intersection(*(set(row) for row in rows)))
         mine = torch.stack([torch.cat([row[client] for row in rows]) for client in clients])
         known = torch.nonzero(_complete(state))[:, 0]
-        theirs = state.features[known].flatten(1)
+        theirs = torch.cat([block[known] for block in state.features], dim=1)
         centres = torch.stack(
             [theirs[state.labels[known] == k].mean(0) for k in range(self.num_clusters)]
         )
@@ -136,7 +153,7 @@ class CFLGP(Algorithm[CFLGPState]):
         return Assigned(torch.tensor(clients), distance, "distance to the mean gradient feature")
 
     def profile(self, state: CFLGPState) -> Tensor:
-        return state.features.flatten(1)
+        return torch.cat(state.features, dim=1)
 
     def evidence(self, state: CFLGPState, sample: Sample) -> Mapping[str, Tensor]:
         """The clients' projections that Algorithm 3 runs k-means on, and more singular values."""
@@ -144,7 +161,7 @@ class CFLGP(Algorithm[CFLGPState]):
         clients = whole[sample(len(whole))]
         if not len(clients):
             return {}
-        projected = leading_projection(state.features[clients].flatten(1), SHOWN_VALUES, seed=0)
+        projected = _projection(state, clients, SHOWN_VALUES, seed=0)
         return {
             "clients": clients,
             "features": projected[:, : self.num_clusters].float(),
@@ -163,10 +180,11 @@ class CFLGP(Algorithm[CFLGPState]):
             count = trained.num_examples
         else:
             sent = yield from gradients(theta, ctx, self.gradient, self.digits)
-            moves, answer = -self.local.at_round(ctx.round).lr * sent.gradient, sent.clients
-            count = sent.num_examples
+            moves, answer, count = sent.gradient, sent.clients, sent.num_examples
         labels = state.labels[answer]
         step = self.averaging.step(moves, labels, count, self.num_clusters, ctx.layout)
+        if self.send == "gradient":
+            step = -self.local.at_round(ctx.round).lr * step
         if self.reduction == "sum" and self.send == "gradient":
             step = step * torch.bincount(labels, minlength=self.num_clusters)[:, None]
         return step
@@ -179,15 +197,19 @@ class CFLGP(Algorithm[CFLGPState]):
         counts[answer.clients, turn] += 1
         rate = 1 / counts[answer.clients, turn].to(answer.feature.dtype)
         rate = rate if self.beta == "running-mean" else torch.ones_like(rate)
-        table = state.features.clone()
-        old = table[answer.clients, turn]
-        table[answer.clients, turn] = old + rate[:, None] * (answer.feature - old)
+        features = list(state.features)
+        features[turn] = _moved(features[turn], answer, rate)
         anchors = state.anchors.clone()
         sent = 1 + state.queries // self.num_clusters
         weight = 1 / sent if self.beta == "running-mean" else 1.0
         anchors[turn] += weight * (state.models[turn] - anchors[turn])
         state = replace(
-            state, features=table, counts=counts, anchors=anchors, queries=state.queries + 1
+            state,
+            features=tuple(features),
+            products=_products_after(state.products, features[turn], turn),
+            counts=counts,
+            anchors=anchors,
+            queries=state.queries + 1,
         )
         return self._clustered(state, answer.clients, ctx)
 
@@ -196,8 +218,8 @@ class CFLGP(Algorithm[CFLGPState]):
         whole = torch.nonzero(_complete(state))[:, 0]
         if len(whole) < self.num_clusters:
             return state
-        rows = state.features[whole].flatten(1)
-        clusters = spectral(rows, self.num_clusters, ctx.clustering_seed)
+        projected = _projection(state, whole, self.num_clusters, ctx.clustering_seed)
+        clusters = k_means(projected, self.num_clusters, ctx.clustering_seed)
         labels = state.labels.clone()
         labels[whole] = match_labels(clusters, labels[whole], self.num_clusters)
         silent = torch.ones_like(labels, dtype=torch.bool).index_fill_(0, answered, False)
@@ -229,3 +251,43 @@ class CFLGP(Algorithm[CFLGPState]):
 def _complete(state: CFLGPState) -> Tensor:
     """(M,) whether a client has answered for every model that was sent to all."""
     return (state.counts > 0)[:, : max(1, state.queries)].all(1)
+
+
+def products_of(features: Sequence[Tensor]) -> Tensor:
+    """The inner products that a state keeps beside these features, K of (M, J)."""
+    clients, size = features[0].shape
+    products = _no_products(len(features), clients, size)
+    for k in range(len(features) if products.numel() else 0):
+        products[k] = inner_products(features[k])
+    return products
+
+
+def _no_products(models: int, clients: int, size: int) -> Tensor:
+    """Those of features that are all zero: (K, M, M), or (K, 0, 0) where none are kept."""
+    kept = clients if clients * KEPT_SHARE <= size and clients <= LARGEST_GRAM else 0
+    return torch.zeros(models, kept, kept, dtype=torch.double)
+
+
+def _products_after(products: Tensor, block: Tensor, turn: int) -> Tensor:
+    """The products, if any are kept, after the features (M, J) for one model have changed."""
+    if not products.numel():
+        return products
+    products = products.clone()
+    products[turn] = inner_products(block)
+    return products
+
+
+def _projection(state: CFLGPState, clients: Tensor, rank: int, seed: int) -> Tensor:
+    """The features of these clients on their leading singular vectors: (N, R)."""
+    if state.products.numel():
+        return projection_by(state.products.sum(0)[clients][:, clients], rank)
+    rows = torch.cat([block[clients] for block in state.features], dim=1)
+    return leading_projection(rows, rank, seed)
+
+
+def _moved(block: Tensor, answer: Features, rate: Tensor) -> Tensor:
+    """The features (M, J), those of who answered nearer to the answer by its rate (N,)."""
+    if torch.equal(answer.clients, torch.arange(len(block))):  # one pass, and one table written
+        return block.lerp(answer.feature, rate[:, None])
+    near = block[answer.clients].lerp(answer.feature, rate[:, None])
+    return block.index_copy(0, answer.clients, near)

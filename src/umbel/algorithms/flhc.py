@@ -17,6 +17,7 @@ from umbel.algorithms.base import (
     Setup,
     State,
     check_num_clusters,
+    federate,
     one_model,
 )
 from umbel.checks import check
@@ -129,6 +130,8 @@ class FLHC(Algorithm[FLHCState]):
 
     def _train(self, state: FLHCState, ctx: Context) -> Flow[FLHCState]:
         """A round of FedAvg in each cluster, while clients without one train the joint model."""
+        if state.placed[ctx.cohort].all():
+            return (yield from federate(state, ctx, self.local, self.averaging))
         num_clusters = len(state.models)
         start = torch.where(state.placed, state.labels, num_clusters)[ctx.cohort]
         table = torch.cat([state.models, state.joint])

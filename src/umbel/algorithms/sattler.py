@@ -103,8 +103,10 @@ class Sattler(Algorithm[SattlerState]):
         labels = state.labels[clients]
         step = self.averaging.step(rows, labels, counts, len(state.models), ctx.layout)
         # A cluster settles by its own mean, whatever parameters it shares with others.
-        alone = replace(self.averaging, shared=())
-        mean = alone.step(rows, labels, counts, len(state.models), ctx.layout)
+        mean = step
+        if self.averaging.shared:
+            alone = replace(self.averaging, shared=())
+            mean = alone.step(rows, labels, counts, len(state.models), ctx.layout)
         # Buffers such as running statistics say nothing about where a client wants to go.
         rows, mean = rows[:, : ctx.layout.num_weights], mean[:, : ctx.layout.num_weights]
         state = replace(state, models=state.models + scale * step)

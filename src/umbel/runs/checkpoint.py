@@ -76,10 +76,15 @@ def _rivals(state: State) -> tuple[State, ...]:
 
 
 def _members(state: State, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The fields of a state by name, those of its rivals as "rivals.0.models" and so on."""
+    """The fields of a state by name: of tensors in a tuple as "features.0" and so on, and of its
+    rivals as "rivals.0.models".
+    """
     for f in fields(state):
-        if f.name != "rivals":
-            yield prefix + f.name, getattr(state, f.name)
+        value = getattr(state, f.name)
+        if _holds_tensors(value):
+            yield from ((f"{prefix}{f.name}.{place}", tensor) for place, tensor in enumerate(value))
+        elif f.name != "rivals":
+            yield prefix + f.name, value
     for number, rival in enumerate(_rivals(state)):
         yield from _members(rival, f"{prefix}rivals.{number}.")
 
@@ -87,12 +92,21 @@ def _members(state: State, prefix: str = "") -> Iterator[tuple[str, Any]]:
 def _filled(template: Any, values: Mapping[str, Any]) -> Any:
     """A state like the template with these values."""
     own = {name: value for name, value in values.items() if "." not in name}
+    for f in fields(template):
+        held = getattr(template, f.name)
+        if _holds_tensors(held):
+            own[f.name] = tuple(values[f"{f.name}.{place}"] for place in range(len(held)))
     rivals = []
     for number, rival in enumerate(_rivals(template)):
         start = f"rivals.{number}."
         of = {n.removeprefix(start): v for n, v in values.items() if n.startswith(start)}
         rivals.append(_filled(rival, of))
     return replace(template, **own, **({"rivals": tuple(rivals)} if rivals else {}))
+
+
+def _holds_tensors(value: Any) -> bool:
+    some = isinstance(value, tuple) and len(value) > 0
+    return some and all(isinstance(entry, Tensor) for entry in value)
 
 
 def labels(file: Path) -> Tensor:

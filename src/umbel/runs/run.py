@@ -21,6 +21,7 @@ from umbel.engines.choice import EngineSettings, make_engine
 from umbel.engines.fit import advice, check_batches
 from umbel.engines.privacy import Privacy
 from umbel.engines.private import Private
+from umbel.engines.remembering import Remembering
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Faults, Faulty, Guarded, Metered, QuorumError
 from umbel.flow import Engine, drive
@@ -163,9 +164,10 @@ class Run(Settings):
         self, num_rounds: int, state: State, first: int
     ) -> Iterator[tuple[State, Record, ClientScores | None]]:
         """Do as `Run.rounds`, with the scores of every client where the round was evaluated."""
-        meter = Metered(Faulty(self.clients, self.faults) if self.faults.any else self.clients)
+        clients = self._remembering()
+        meter = Metered(Faulty(clients, self.faults) if self.faults.any else clients)
         diverging = None if self.faults.any else partial(advice, self.federation)
-        guard, judge = Guarded(meter, self.limits, diverging), Guarded(self.clients, self.limits)
+        guard, judge = Guarded(meter, self.limits, diverging), Guarded(clients, self.limits)
         for number in range(first, num_rounds):
             began = perf_counter()
             context = self.context(number, num_rounds)
@@ -173,7 +175,10 @@ class Run(Settings):
                 state = drive(self.algorithm.round(state, context), guard)
             except QuorumError as error:
                 raise type(error)(f"round {number}: {error}") from None
-            seconds = perf_counter() - began
+            # What an evaluation has done for a round is the round's.
+            spared = clients.take() if isinstance(clients, Remembering) else 0.0
+            meter.seconds += spared
+            seconds = perf_counter() - began + spared
             due = (number + 1) % self.evaluate_every == 0 or number + 1 == num_rounds
             scores = drive(score(self.algorithm, state, context), judge) if due else None
             missing, refused, bounded = guard.take()
@@ -194,6 +199,18 @@ class Run(Settings):
             )
             yield state, record, scores
 
+    def _remembering(self) -> Engine:
+        """The clients; where all of them take part in every round, what they judged is kept.
+
+        It would not be theirs to keep where they are elsewhere, and where they fail or are few, a
+        round does not begin with what an evaluation asks.
+        """
+        here = isinstance(self.engine, EngineSettings) and self.privacy.clip is None
+        whole = self.cohort_size == self.federation.num_clients
+        if not here or not whole or self.faults.any:
+            return self.clients
+        return Remembering(self.clients, self.federation.num_clients)
+
     def assign(self, state: State) -> Assigned:
         """Find how well these clients fit each cluster of a state that they had no part in.
 
@@ -207,7 +224,7 @@ class Run(Settings):
 
     def scores(self, state: State, context: Context) -> ClientScores:
         """Evaluate how each client is served by this state. It costs no metered traffic."""
-        judge = Guarded(self.clients, self.limits)
+        judge = Guarded(self._remembering(), self.limits)
         return drive(score(self.algorithm, state, context), judge)
 
     def context(self, number: int, num_rounds: int) -> Context:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import normalize, one_hot
+from torch.nn.functional import one_hot
 
 from umbel.checks import check
 from umbel.settings import check_type
@@ -25,8 +25,30 @@ Linkage = Literal["complete", "average", "single", "ward"]
 LARGEST_GRAM = 4000
 """Above this many clients with this many values each, an SVD is randomised."""
 
+BLOCK_VALUES = 2**17
+"""Values of rows that are held in double precision at a time, where inner products are summed."""
+
+TINY = 1e-12
+"""Rows that are shorter have no direction."""
+
 SAMPLE = 1000
 """Above this many clients, the starts of k-medoids compete on a sample of this size."""
+
+
+def inner_products(rows: Tensor, others: Tensor | None = None) -> Tensor:
+    """Inner product of each of the rows (N, P) with each of the others (L, P): (N, L), in double.
+
+    Without others, of every two of the rows. No copy of the rows in double precision is made: the
+    sums go through them block by block.
+    """
+    columns = max(1, BLOCK_VALUES // max(1, len(rows) + (0 if others is None else len(others))))
+    size = len(rows) if others is None else len(others)
+    total = torch.zeros(len(rows), size, dtype=torch.double, device=rows.device)
+    for start in range(0, rows.shape[1], columns):
+        block = rows[:, start : start + columns].double()
+        against = block if others is None else others[:, start : start + columns].double()
+        total.addmm_(block, against.T)
+    return total
 
 
 def cosine_similarity(rows: Tensor) -> Tensor:
@@ -38,8 +60,9 @@ def cosine_similarity(rows: Tensor) -> Tensor:
     tensor([[1., 0.],
             [0., 1.]], dtype=torch.float64)
     """
-    unit = normalize(rows.double(), dim=1)
-    return unit @ unit.T
+    products = inner_products(rows)
+    length = products.diagonal().sqrt().clamp(min=TINY)
+    return products / length[:, None] / length
 
 
 def leading_projection(rows: Tensor, rank: int, seed: int) -> Tensor:
@@ -54,12 +77,20 @@ def leading_projection(rows: Tensor, rank: int, seed: int) -> Tensor:
 
         u, sigma, _ = randomized_svd(rows.numpy(), rank, n_iter=7, random_state=seed % 2**32)
         return torch.from_numpy(u * sigma).double()
-    values = rows.double()
-    wide = rows.shape[0] <= rows.shape[1]
-    spectrum, vectors = torch.linalg.eigh(values @ values.T if wide else values.T @ values)
+    if rows.shape[0] <= rows.shape[1]:
+        return projection_by(inner_products(rows), rank)
+    _, vectors = torch.linalg.eigh(inner_products(rows.T))
     leading: Tensor = vectors[:, -rank:].flip(1)
-    lengths: Tensor = spectrum[-rank:].flip(0).clamp(min=0).sqrt()
-    return leading * lengths if wide else values.matmul(leading)
+    return rows.double() @ leading
+
+
+def projection_by(products: Tensor, rank: int) -> Tensor:
+    """What `leading_projection` gives for rows with these inner products (N, N): (N, R)."""
+    rank = min(rank, len(products))
+    spectrum, vectors = torch.linalg.eigh(products)
+    lengths = spectrum[-rank:].flip(0).clamp(min=0).sqrt()
+    projected: Tensor = vectors[:, -rank:].flip(1) * lengths
+    return projected
 
 
 def spectral(rows: Tensor, num_clusters: int, seed: int) -> Tensor:
@@ -76,14 +107,21 @@ def distances(rows: Tensor, others: Tensor, metric: Metric) -> Tensor:
     The cosine distance is 1 minus the cosine, so 1 from a row that is zero.
     """
     check_type("metric", metric, Metric)
-    rows, others = rows.double(), others.double()
     if metric == "cosine":
-        return 1 - normalize(rows, dim=1) @ normalize(others, dim=1).T
+        lengths, other_lengths = _lengths(rows), _lengths(others)
+        return 1 - inner_products(rows, others) / lengths[:, None] / other_lengths
+    rows, others = rows.double(), others.double()
     # The faster way through inner products loses the small distances to rounding.
     exact = "donot_use_mm_for_euclid_dist"
     power = 1.0 if metric == "l1" else 2.0
     apart: Tensor = torch.cdist(rows, others, p=power, compute_mode=exact)
     return apart
+
+
+def _lengths(rows: Tensor) -> Tensor:
+    """(N,) the length of each row, in double precision, and no less than what counts as zero."""
+    lengths = [torch.linalg.vector_norm(row, dtype=torch.double) for row in rows]
+    return torch.stack(lengths).clamp(min=TINY) if lengths else rows.new_zeros(0).double()
 
 
 def orthonormal_bases(vectors: Tensor) -> Tensor:

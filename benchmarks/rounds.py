@@ -1,0 +1,322 @@
+"""Whole rounds of every method, by where their time goes: `python -m benchmarks.rounds`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from time import process_time
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.__main__ import machine, wanted
+from benchmarks.measure import matmul_peak, pin
+from benchmarks.workloads import classifier, forward_flops
+from umbel.algorithms import ALGORITHMS
+from umbel.algorithms.base import Algorithm
+from umbel.client.work import Gradient, LocalTraining
+from umbel.data.federation import Federation
+from umbel.engines import bounds, wrappers
+from umbel.flow import drive
+from umbel.networks import CNN, MLP
+from umbel.reduction import Reduction
+from umbel.runs import run as runs
+from umbel.runs.evidence import EvidenceFolder
+from umbel.runs.folder import RunFolder
+from umbel.runs.run import Run
+
+Row = dict[str, Any]
+
+PARTS = ("engine", "checks", "averages", "server", "evaluation", "record", "checkpoint")
+"""Where the time of a round goes; the server's is what is left of the round: the method's own."""
+
+WHOLE = {"evaluation", "record", "checkpoint"}
+"""Parts that count what happens inside them as theirs."""
+
+GROUPS = 4
+
+
+@dataclass
+class Stopwatch:
+    """CPU seconds by part; what a part asks another for is the other's."""
+
+    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
+    open: list[str] = field(default_factory=list)
+    since: float = field(default_factory=process_time)
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Count what happens inside as this part's."""
+        swallowed = bool(WHOLE & set(self.open))
+        self._switch()
+        self.open.append(self.open[-1] if swallowed else name)
+        try:
+            yield
+        finally:
+            self._switch()
+            self.open.pop()
+
+    def take(self) -> dict[str, float]:
+        """The seconds since the last call."""
+        taken, self.seconds = self.seconds, dict.fromkeys(PARTS, 0.0)
+        return taken
+
+    def _switch(self) -> None:
+        now = process_time()
+        if self.open:
+            self.seconds[self.open[-1]] += now - self.since
+        self.since = now
+
+    def timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, as part of this."""
+
+        def inside(*args: Any, **given: Any) -> Any:
+            with self.part(name):
+                return function(*args, **given)
+
+        return inside
+
+
+@dataclass(frozen=True)
+class Watched:
+    """An engine whose time is told apart."""
+
+    engine: Any
+    watch: Stopwatch
+
+    def send(self, request: Any) -> Any:
+        with self.watch.part("engine"):
+            return self.engine.send(request)
+
+
+@contextmanager
+def watching(watch: Stopwatch) -> Iterator[None]:
+    """Tell apart the parts of all rounds inside."""
+
+    def driven(flow: Any, engine: Any) -> Any:
+        with watch.part("evaluation" if flow.gi_code.co_name == "score" else "server"):
+            return drive(flow, engine)
+
+    functions = [
+        (wrappers, "bad_values", "checks"),
+        (bounds.Bounds, "apply", "checks"),
+        (Reduction, "of", "averages"),
+        (runs, "make_record", "record"),
+        (RunFolder, "append", "record"),
+        (EvidenceFolder, "note", "record"),
+        (RunFolder, "save", "checkpoint"),
+    ]
+    with ExitStack() as all_of_them:
+        all_of_them.enter_context(patch.object(runs, "drive", driven))
+        for owner, name, part in functions:
+            timed = watch.timed(part, getattr(owner, name))
+            kept = timed if not isinstance(owner, type) else _method(timed)
+            all_of_them.enter_context(patch.object(owner, name, kept))
+        all_of_them.enter_context(patch.object(Run, "clients", _watched_clients(watch)))
+        yield
+
+
+def _method(timed: Callable[..., Any]) -> Any:
+    def inside(self: Any, *args: Any, **given: Any) -> Any:
+        return timed(self, *args, **given)
+
+    return inside
+
+
+def _watched_clients(watch: Stopwatch) -> Any:
+    """`Run.clients`, whose time is told apart."""
+    made: dict[int, Watched] = {}
+    build = vars(Run)["clients"].func
+
+    def clients(run: Run) -> Watched:
+        if id(run) not in made:
+            made[id(run)] = Watched(build(run), watch)
+        return made[id(run)]
+
+    return property(clients)
+
+
+@dataclass(frozen=True)
+class Size:
+    """How many clients there are, what they hold and how they train."""
+
+    what: str
+    examples: tuple[int, ...]  # for training, by client
+    shape: tuple[int, ...]
+    model: MLP | CNN
+    local: LocalTraining
+
+    def federation(self) -> Federation:
+        """Random images of ten classes, with a sixth as many test examples, in four groups."""
+        rng = np.random.default_rng(0)
+
+        def images(count: int) -> tuple[Any, Any]:
+            return rng.random((count, *self.shape), dtype=np.float32), rng.integers(0, 10, count)
+
+        return Federation.from_arrays(
+            [images(count) for count in self.examples],
+            [images(max(1, count // 6)) for count in self.examples],
+            groups=[n % GROUPS for n in range(len(self.examples))],
+            num_classes=10,
+        )
+
+
+def sizes(short: bool) -> dict[str, Size]:
+    """W1 as it is; W2 with a fifth of its clients; W3 with a fifth of them and of its epochs."""
+    few = (100,) * 8
+    one, ten = LocalTraining(0.1, steps=1, batch_size=64), LocalTraining(0.02, 10, batch_size=20)
+    third = LocalTraining(0.05, 1, batch_size=32)
+    forty, four = (200,) * 40, (200, 400, 600, 800)
+    flat, image = (784,), (1, 28, 28)
+    return {
+        "W1": Size(
+            "MLP 784-200-10, 32 clients x 500 examples, one step on 64",
+            few if short else (500,) * 32, flat, MLP(), one,
+        ),
+        "W2": Size(
+            "MLP 784-200-10, 40 clients x 200 examples, 10 epochs of batches of 20",
+            few if short else forty, flat, MLP(), replace(ten, epochs=1) if short else ten,
+        ),
+        "W3": Size(
+            "CNN 5x5 32/64, 512, 4 clients of 200 to 800 examples, one epoch of batches of 32",
+            (32,) * 4 if short else four, image, CNN(), third,
+        ),
+    }  # fmt: skip
+
+
+def method(name: str, local: LocalTraining) -> Algorithm[Any]:
+    """The method with four clusters, if it takes their number, and this training."""
+    changes: dict[str, dict[str, Any]] = {
+        "cfl-gp": {"num_clusters": GROUPS, "gradient": Gradient(64), "patience": 1000},
+        "fl-hc": {"num_clusters": GROUPS, "cluster_round": 2},
+        "lcfl": {"num_clusters": GROUPS},
+        "pacfl": {"num_clusters": GROUPS},
+        "sattler": {"from_round": 2},
+        **{one: {"num_clusters": GROUPS} for one in ("ifca", "joint", "fedem")},
+    }
+    kind: Any = ALGORITHMS[name]
+    return kind(local=local, **changes.get(name, {}))  # type: ignore[no-any-return]
+
+
+def measured(size: Size, name: str, rounds: int) -> list[dict[str, float]]:
+    """CPU seconds of each round by part, all on disk, as by `Run.rounds(..., folder=...)`."""
+    net, _ = classifier(size.model, size.shape)
+    run, watch = Run(method(name, size.local), size.federation(), net), Stopwatch()
+    taken: list[dict[str, float]] = []
+    with tempfile.TemporaryDirectory() as place, watching(watch):
+        began = process_time()
+        for _ in run.rounds(rounds, folder=Path(place) / "run"):
+            now = process_time()
+            parts = watch.take()
+            taken.append({**parts, "whole": now - began})
+            began = now
+    return taken
+
+
+def row_of(workload: str, size: Size, name: str, rounds: int, peak: float) -> Row:
+    """The median of all rounds but the first, and the first and the slowest besides."""
+    first, *others = measured(size, name, rounds)
+    others.sort(key=lambda taken: taken["whole"])
+    typical = {part: statistics.median(t[part] for t in others) for part in (*PARTS, "whole")}
+    operations = trained(size) * 3 * forward_flops(*_net_and_shape(size))
+    return {
+        "name": workload,
+        "method": name,
+        "what": size.what,
+        "rounds": rounds,
+        **{part: typical[part] for part in PARTS},
+        "seconds": typical["whole"],
+        "first": first["whole"],
+        "slowest": others[-1]["whole"],
+        "peak_gflops": peak / 1e9,
+        "share_of_peak": operations / (_without(typical) * peak) if name in PLAIN else None,
+    }
+
+
+PLAIN = ("local-only", "fedavg", "fedprox", "oracle", "flacc", "sattler", "fl-hc", "pacfl", "lcfl")
+"""Methods whose usual round is one local training of each client, and nothing else of weight."""
+
+
+def _without(taken: Mapping[str, float]) -> float:
+    return taken["whole"] - taken["evaluation"] - taken["record"] - taken["checkpoint"]
+
+
+def _net_and_shape(size: Size) -> tuple[Any, tuple[int, ...]]:
+    return classifier(size.model, size.shape)[0], size.shape
+
+
+def trained(size: Size) -> int:
+    """Examples that go forward and back in one local training of all clients."""
+    plans = [size.local.batching.plan(count, 0) for count in size.examples]
+    return int(sum((plan >= 0).sum() for plan in plans))
+
+
+def warm_up(size: Size, names: list[str]) -> None:
+    """Load what methods load when it is first needed."""
+    few = replace(size, examples=(10,) * 8, local=replace(size.local, epochs=1))
+    for name in names:
+        measured(few, name, 4)
+
+
+def main() -> None:
+    """Time every method at every size, print, and write the result file."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.rounds", description=__doc__)
+    parser.add_argument("--short", action="store_true", help="smaller workloads, fewer rounds")
+    parser.add_argument("--only", nargs="*", default=[], help="such as W1 W3")
+    parser.add_argument("--methods", nargs="*", default=list(ALGORITHMS), help="such as fedavg")
+    parser.add_argument("--rounds", type=int, help="default: 12 of W1, else 4")
+    parser.add_argument("--json", type=Path, help="write the results here")
+    given = parser.parse_args()
+    logging.getLogger("umbel").setLevel(logging.ERROR)  # of modules that no file describes
+    pin()
+    peak, rows, console = matmul_peak("cpu"), list[Row](), Console()
+    for workload, size in sizes(given.short).items():
+        if not wanted(workload, given.only):
+            continue
+        warm_up(size, given.methods)
+        rounds = given.rounds or (12 if workload == "W1" and not given.short else 4)
+        found = [row_of(workload, size, name, rounds, peak) for name in given.methods]
+        console.print(table(found))
+        rows += found
+    if given.json:
+        write(given.json, rows)
+
+
+def write(file: Path, rows: list[Row]) -> None:
+    """Write the results; those of other workloads that the file holds already stay there."""
+    before: Row = {"machine": machine(), "rounds": []}
+    if file.exists():
+        before = json.loads(file.read_text())
+    if before["machine"] != machine():
+        raise SystemExit(f"{file}: from another machine: {before['machine']}")
+    new = {row["name"] for row in rows}
+    kept = [row for row in before["rounds"] if row["name"] not in new]
+    every = sorted([*kept, *rows], key=lambda row: str(row["name"]))
+    file.write_text(json.dumps({**before, "rounds": every}, indent=1) + "\n")
+
+
+def table(rows: list[Row]) -> Table:
+    """One line a method, in milliseconds."""
+    title = f"{rows[0]['name']} {rows[0]['what']}: CPU milliseconds a round"
+    lines = Table(box=None, title=title, title_justify="left")
+    for header in ("", "round", *PARTS, "first", "slowest", "peak"):
+        lines.add_column(header, justify="right")
+    for row in rows:
+        share = row["share_of_peak"]
+        times = [f"{1000 * row[part]:.3g}" for part in ("seconds", *PARTS, "first", "slowest")]
+        lines.add_row(row["method"], *times, "" if share is None else f"{share:.0%}")
+    return lines
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""What all clients have judged once is not asked of them again while the models are the same."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+import torch
+from torch import Tensor
+
+from umbel.client.work import ChooseByLoss, MeanLoss
+from umbel.flow import Engine, Replies, Request, Rows
+from umbel.summary import in_short
+
+
+@dataclass
+class Remembering:
+    """An engine that keeps the last losses of all clients, for the next request that needs them.
+
+    Where clients are served the model with the lowest training loss, an evaluation has them judge
+    all models, and the round after it begins with the same. `ChooseByLoss` is done in two steps:
+    the losses of all clients, known or not, and then the work. Nothing but the time depends on
+    what is known, so that a run that is resumed, and knows nothing, comes to the same bits.
+    """
+
+    engine: Engine
+    num_clients: int
+    models: Tensor | None = None  # (K, P) those that were judged last
+    losses: Tensor | None = None  # (M, K)
+    seconds: float = 0.0  # that this took
+    spared: float = 0.0  # seconds that would have been spent on judging again
+
+    __repr__ = in_short
+
+    def send(self, request: Request) -> Replies:
+        work = request.work
+        if isinstance(work, ChooseByLoss) and work.judge == "all":
+            return self._chosen(request, work)
+        if work == MeanLoss() and "models" in request.shared and self._asks_all(request):
+            losses = self._judged(request.shared["models"])[request.clients]
+            return Replies(request.clients, {"losses": losses})
+        return self.engine.send(request)
+
+    def take(self) -> float:
+        """The seconds that were spared since the last call."""
+        taken, self.spared = self.spared, 0.0
+        return taken
+
+    def _chosen(self, request: Request, work: ChooseByLoss) -> Replies:
+        models = request.shared["models"]
+        losses = self._judged(models, again=True)[request.clients]
+        chosen = losses.argmin(1)
+        theta = {**request.each, "theta": Rows(models, chosen)}
+        replies = self.engine.send(replace(request, work=work.then, each=theta))
+        return replace(replies, columns={**replies.columns, "chosen": chosen, "losses": losses})
+
+    def _judged(self, models: Tensor, again: bool = False) -> Tensor:
+        """The mean training loss (M, K) of each of the models (K, P) on each client."""
+        if self.models is not None and self.losses is not None and torch.equal(models, self.models):
+            if again:  # of the blocks of one round, the first alone is spared anything
+                self.spared, self.seconds = self.spared + self.seconds, 0.0
+            return self.losses
+        began = perf_counter()
+        everyone = torch.arange(self.num_clients)
+        # Seeds that say nothing: what is remembered must not depend on the round that asked.
+        request = Request(MeanLoss(), everyone, [0] * len(everyone), {"models": models})
+        self.models, self.losses = models.clone(), self.engine.send(request).columns["losses"]
+        self.seconds = 0.0 if again else perf_counter() - began
+        return self.losses
+
+    def _asks_all(self, request: Request) -> bool:
+        return torch.equal(request.clients, torch.arange(self.num_clients))

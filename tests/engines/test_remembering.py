@@ -1,0 +1,128 @@
+"""What an evaluation asked is not asked again by the round after it, and changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import pytest
+import torch
+
+from tests.federations import blobs, mlp
+from umbel.algorithms import IFCA, Restarts
+from umbel.client.work import ChooseByLoss, Gradient, LocalTraining, MeanLoss
+from umbel.engines import EngineSettings, Sequential, make_engine
+from umbel.engines.remembering import Remembering
+from umbel.flow import Engine, Replies, Request
+from umbel.runs.run import Run
+from umbel.testing import assert_same_state
+
+LOCAL = LocalTraining(lr=0.1, epochs=2, batch_size=4)
+MODELS = torch.stack([mlp().new(seed) for seed in range(3)])
+
+
+@dataclass
+class Listening:
+    """An engine that keeps what it was asked."""
+
+    engine: Engine
+    asked: list[Request] = field(default_factory=list)
+
+    def send(self, request: Request) -> Replies:
+        self.asked.append(request)
+        return self.engine.send(request)
+
+
+def remembering(name: str = "vectorised") -> tuple[Remembering, Listening]:
+    settings = EngineSettings(name, "cpu")  # type: ignore[arg-type]
+    inner = Listening(make_engine(mlp(), blobs(), settings))
+    return Remembering(inner, 6), inner
+
+
+def choosing(clients: list[int], models: torch.Tensor = MODELS) -> Request:
+    seeds = [10 + client for client in clients]
+    return Request(ChooseByLoss(LOCAL), torch.tensor(clients), seeds, {"models": models})
+
+
+def judging(models: torch.Tensor = MODELS) -> Request:
+    return Request(MeanLoss(), torch.arange(6), range(6), {"models": models})
+
+
+@pytest.mark.parametrize("name", ["sequential", "vectorised"])
+@pytest.mark.parametrize("then", [LOCAL, Gradient(4)])
+def test_clients_choose_and_work_as_they_do_in_one_step(
+    name: str, then: LocalTraining | Gradient
+) -> None:
+    engine, inner = remembering(name)
+    request = replace(choosing([0, 2, 5]), work=ChooseByLoss(then))
+    found, expected = engine.send(request), inner.engine.send(request)
+    assert torch.equal(found.clients, expected.clients)
+    assert set(found.columns) == set(expected.columns)
+    for column, values in expected.columns.items():
+        assert found.columns[column].dtype == values.dtype
+        torch.testing.assert_close(found.columns[column], values, rtol=1e-5, atol=1e-6)
+
+
+def test_the_same_models_are_judged_once_and_the_same_bits_come_of_it() -> None:
+    knowing, inner = remembering()
+    judged = knowing.send(judging())
+    first, second = (knowing.send(choosing(part)) for part in ([0, 1, 2], [3, 4, 5]))
+    assert [type(request.work) for request in inner.asked] == [MeanLoss] + [LocalTraining] * 2
+    fresh, _ = remembering()
+    for known, part in ((first, [0, 1, 2]), (second, [3, 4, 5])):
+        again = fresh.send(choosing(part))
+        assert torch.equal(known.columns["losses"], judged.columns["losses"][part])
+        for name, values in again.columns.items():
+            assert torch.equal(known.columns[name], values), name
+    assert knowing.take() > 0
+    assert knowing.take() == fresh.take() == 0
+
+
+def test_models_that_moved_are_judged_again_even_in_place() -> None:
+    engine, inner = remembering()
+    models = MODELS.clone()
+    before = engine.send(judging(models)).columns["losses"]
+    models += 0.1
+    after = engine.send(judging(models)).columns["losses"]
+    assert len(inner.asked) == 2
+    assert not torch.equal(before, after)
+
+
+def test_a_mini_batch_or_some_clients_are_asked_as_ever() -> None:
+    engine, inner = remembering()
+    some = replace(judging(), clients=torch.tensor([1, 3]), seeds=[0, 0])
+    drawn = replace(judging(), work=MeanLoss(max_examples=2))
+    batch = replace(choosing([0, 1]), work=ChooseByLoss(LOCAL, "mini-batch"))
+    for request in (some, drawn, batch):
+        engine.send(request)
+    assert [a is b for a, b in zip(inner.asked, (some, drawn, batch), strict=True)] == [True] * 3
+
+
+@pytest.mark.parametrize("method", [IFCA(3, LOCAL), Restarts(IFCA(2, LOCAL), 2, trial_rounds=2)])
+def test_a_run_that_knows_what_was_judged_goes_as_one_that_never_does(
+    method: IFCA | Restarts,
+) -> None:
+    run = Run(method, blobs(), mlp(), engine=EngineSettings("sequential", "cpu"))
+    rounds = list(run.rounds(4))
+    # An engine of one's own is asked in one step.
+    plain = list(replace(run, engine=Sequential(run.net.using("in-place"), blobs())).rounds(4))
+    for (state, record), (other, expected) in zip(rounds, plain, strict=True):
+        assert_same_state(state, other, 1e-5)
+        found = replace(record.untimed(), loss=None)
+        assert found == replace(expected.untimed(), loss=None)
+        assert record.loss == pytest.approx(expected.loss, rel=1e-5)
+
+
+@pytest.mark.parametrize("evaluate_every", [1, 3])
+def test_a_run_that_goes_on_without_knowing_comes_to_the_same_bits(evaluate_every: int) -> None:
+    run = Run(IFCA(3, LOCAL), blobs(), mlp(), evaluate_every=evaluate_every)
+    whole = list(run.rounds(5))
+    for number in range(4):
+        rest = list(run.rounds(5, whole[number][0], number + 1))
+        for (state, record), (other, expected) in zip(rest, whole[number + 1 :], strict=True):
+            assert_same_state(state, other)
+            assert record.untimed() == expected.untimed()
+
+
+def test_seconds_that_an_evaluation_spent_for_a_round_are_the_rounds() -> None:
+    run = Run(IFCA(3, LOCAL), blobs(), mlp())
+    assert all(record.seconds >= record.client_seconds > 0 for _, record in run.rounds(3))
