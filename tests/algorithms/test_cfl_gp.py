@@ -13,7 +13,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from tests.federations import answered, blobs, context, mlp, requested, setup
-from umbel.algorithms import CFLGP, Restarts
+from umbel.algorithms import CFLGP, Restarts, cfl_gp
 from umbel.algorithms.cfl_gp import CFLGPState, products_of
 from umbel.checks import UsageError
 from umbel.client.work import Feature, Gradient, LocalTraining, Quantised
@@ -196,6 +196,11 @@ def test_with_one_cluster_it_is_one_model_and_clusters_nothing() -> None:
     *_, (last, record) = run.rounds(4)
     assert last.labels.tolist() == [0, 0, 0, 0]
     assert record.measures["queries"] == 0
+
+
+@pytest.fixture(autouse=True)
+def small_products_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cfl_gp, "KEPT_FROM", 1)
 
 
 def wide(products: bool) -> CFLGPState:

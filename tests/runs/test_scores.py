@@ -1,14 +1,10 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
 from tests.federations import blobs, mlp
 from umbel.algorithms import FedEM
@@ -45,30 +41,6 @@ def test_one_cluster_or_one_a_client_says_nothing_of_the_groups() -> None:
     groups = np.array([0, 0, 1, 1])
     assert adjusted_rand_index(groups, np.zeros(4, dtype=np.int64)) == 0.0
     assert adjusted_rand_index(groups, np.arange(4)) == 0.0
-
-
-@given(pairs=assignments)
-def test_agreement_is_what_scikit_learn_says(pairs: list[tuple[int, int]]) -> None:
-    groups, labels = np.array(pairs).T
-    expected = adjusted_rand_score(groups, labels), normalized_mutual_info_score(groups, labels)
-    assert adjusted_rand_index(groups, labels) == pytest.approx(expected[0], abs=1e-12)
-    assert normalised_mutual_information(groups, labels) == pytest.approx(expected[1], abs=1e-12)
-
-
-def test_a_first_round_does_not_load_scikit_learn() -> None:
-    script = """
-import sys
-from umbel.algorithms import FedAvg
-from umbel.testing import blobs, mlp
-from umbel.runs.run import Run
-((_, record),) = Run(FedAvg(), blobs(), mlp()).rounds(1)
-assert record.ari is not None
-print([name for name in ("sklearn", "scipy", "torch._dynamo") if name in sys.modules])
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "[]\n"
 
 
 @given(pairs=assignments)

@@ -44,6 +44,9 @@ KEPT_SHARE = 8
 They take a quarter of the features' memory at most, and spare going through all of these again.
 """
 
+KEPT_FROM = 2**20
+"""Values of the features for a model from which on that saves more than it costs."""
+
 
 @dataclass(frozen=True)
 class CFLGPState(State):
@@ -180,11 +183,10 @@ class CFLGP(Algorithm[CFLGPState]):
             count = trained.num_examples
         else:
             sent = yield from gradients(theta, ctx, self.gradient, self.digits)
-            moves, answer, count = sent.gradient, sent.clients, sent.num_examples
+            moves, answer = -self.local.at_round(ctx.round).lr * sent.gradient, sent.clients
+            count = sent.num_examples
         labels = state.labels[answer]
         step = self.averaging.step(moves, labels, count, self.num_clusters, ctx.layout)
-        if self.send == "gradient":
-            step = -self.local.at_round(ctx.round).lr * step
         if self.reduction == "sum" and self.send == "gradient":
             step = step * torch.bincount(labels, minlength=self.num_clusters)[:, None]
         return step
@@ -264,7 +266,8 @@ def products_of(features: Sequence[Tensor]) -> Tensor:
 
 def _no_products(models: int, clients: int, size: int) -> Tensor:
     """Those of features that are all zero: (K, M, M), or (K, 0, 0) where none are kept."""
-    kept = clients if clients * KEPT_SHARE <= size and clients <= LARGEST_GRAM else 0
+    large = clients * size >= KEPT_FROM and clients * KEPT_SHARE <= size
+    kept = clients if large and clients <= LARGEST_GRAM else 0
     return torch.zeros(models, kept, kept, dtype=torch.double)
 
 
@@ -287,7 +290,7 @@ def _projection(state: CFLGPState, clients: Tensor, rank: int, seed: int) -> Ten
 
 def _moved(block: Tensor, answer: Features, rate: Tensor) -> Tensor:
     """The features (M, J), those of who answered nearer to the answer by its rate (N,)."""
-    if torch.equal(answer.clients, torch.arange(len(block))):  # one pass, and one table written
-        return block.lerp(answer.feature, rate[:, None])
-    near = block[answer.clients].lerp(answer.feature, rate[:, None])
-    return block.index_copy(0, answer.clients, near)
+    everyone = torch.equal(answer.clients, torch.arange(len(block)))
+    old = block if everyone else block[answer.clients]
+    near = (answer.feature - old).mul_(rate[:, None]).add_(old)
+    return near if everyone else block.index_copy(0, answer.clients, near)

@@ -49,9 +49,8 @@ class EngineSettings(Settings):
     precision: Precision = "full"  #: "bf16": passes through the module in bfloat16 autocast
     #: processes of this machine that clients are spread over; auto: where it pays
     workers: int | Literal["auto"] = "auto"
-    address: str = (
-        ""  #: of the Ray cluster to join, or "auto" for that of this machine; "": start one
-    )
+    #: of the Ray cluster to join, "auto" for that of this machine; "": one is started here
+    address: str = ""
 
     def __post_init__(self) -> None:
         limit = self.memory_mb

@@ -21,6 +21,7 @@ from umbel.engines.sequential import Sequential
 from umbel.engines.storage import Storage
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Request, Rows
+from umbel.summary import in_short
 
 ALIGNED = 64
 """Bytes of which the address of a tensor of PyTorch's own is a multiple."""
@@ -64,6 +65,8 @@ class Slice:
     train: tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]  # x, y, offsets
     test: tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]
 
+    __repr__ = in_short
+
     @classmethod
     def of(cls, storage: Storage, clients: range) -> Slice:
         """These clients of a storage."""
@@ -85,6 +88,8 @@ class Sent:
     seeds: Sequence[int]
     shared: Mapping[str, NDArray[Any]]
     each: Mapping[str, tuple[NDArray[Any], NDArray[np.int64]]]
+
+    __repr__ = in_short
 
     @classmethod
     def of(cls, request: Request) -> Sent:

@@ -21,7 +21,7 @@ from umbel.engines.ray_actor import Actor, Recipe, Sent, Slice, tensor_of
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Replies, Request
-from umbel.summary import counted
+from umbel.summary import counted, in_short
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +45,8 @@ class Task:
     chunks: list[Tensor]
     home: int  # the slice of its first client
     attempts: int = 0
+
+    __repr__ = in_short
 
 
 @dataclass

@@ -17,51 +17,24 @@ from umbel.summary import in_short
 
 def purity(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
     """Share of clients in the largest group of their cluster (Lin et al. 2024, III-A.3)."""
-    return float(_together(groups, labels).max(axis=0).sum() / len(labels))
+    clusters = np.unique(labels, return_inverse=True)[1]
+    table = np.zeros((clusters.max() + 1, groups.max() + 1), dtype=np.int64)
+    np.add.at(table, (clusters, groups), 1)
+    return float(table.max(axis=1).sum() / len(labels))
 
 
 def adjusted_rand_index(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
-    """1 where clusters and groups are the same, about 0 for a random assignment.
+    """1 where clusters and groups are the same, about 0 for a random assignment."""
+    from sklearn.metrics import adjusted_rand_score
 
-    Hubert & Arabie 1985: the share of pairs of clients that are together in both, less what chance
-    gives, of the most there can be, less the same.
-    """
-    table = _together(groups, labels)
-    both, by_group, by_label = map(_pairs, (table, table.sum(1), table.sum(0)))
-    all_pairs = len(labels) * (len(labels) - 1) // 2
-    # In whole numbers, whose only rounding is the last division.
-    above = 2 * (all_pairs * both - by_group * by_label)
-    below = all_pairs * (by_group + by_label) - 2 * by_group * by_label
-    return above / below if below else 1.0
+    return float(adjusted_rand_score(groups, labels))
 
 
 def normalised_mutual_information(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
-    """1 where clusters and groups are the same, 0 where they have nothing to do with each other.
+    """1 where clusters and groups are the same, 0 where they have nothing to do with each other."""
+    from sklearn.metrics import normalized_mutual_info_score
 
-    Twice the mutual information, in units of the sum of both entropies.
-    """
-    table = _together(groups, labels) / len(labels)
-    by_group, by_label = table.sum(1), table.sum(0)
-    if len(by_group) == 1 and len(by_label) == 1:
-        return 1.0
-    some = table > 0
-    apart = np.outer(by_group, by_label)[some]
-    mutual = float((table[some] * np.log(table[some] / apart)).sum())
-    entropies = -float((by_group * np.log(by_group)).sum() + (by_label * np.log(by_label)).sum())
-    return min(1.0, max(0.0, 2 * mutual / entropies))
-
-
-def _together(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many clients each pair of a group and a cluster shares; no row and no column is empty."""
-    (kinds, of), (names, in_) = (np.unique(a, return_inverse=True) for a in (groups, labels))
-    table = np.zeros((len(kinds), len(names)), dtype=np.int64)
-    np.add.at(table, (of, in_), 1)
-    return table
-
-
-def _pairs(counts: NDArray[np.int64]) -> int:
-    """How many pairs can be made within each of the counts, together."""
-    return int((counts * (counts - 1) // 2).sum())
+    return float(normalized_mutual_info_score(groups, labels))
 
 
 @dataclass(frozen=True, kw_only=True)

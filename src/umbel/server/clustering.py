@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import one_hot
+from torch.nn.functional import normalize, one_hot
 
 from umbel.checks import check
 from umbel.settings import check_type
@@ -25,7 +25,7 @@ Linkage = Literal["complete", "average", "single", "ward"]
 LARGEST_GRAM = 4000
 """Above this many clients with this many values each, an SVD is randomised."""
 
-BLOCK_VALUES = 2**17
+BLOCK_VALUES = 2**20
 """Values of rows that are held in double precision at a time, where inner products are summed."""
 
 TINY = 1e-12
@@ -60,6 +60,9 @@ def cosine_similarity(rows: Tensor) -> Tensor:
     tensor([[1., 0.],
             [0., 1.]], dtype=torch.float64)
     """
+    if rows.numel() <= BLOCK_VALUES:
+        unit = normalize(rows.double(), dim=1)
+        return unit @ unit.T
     products = inner_products(rows)
     length = products.diagonal().sqrt().clamp(min=TINY)
     return products / length[:, None] / length
@@ -107,6 +110,8 @@ def distances(rows: Tensor, others: Tensor, metric: Metric) -> Tensor:
     The cosine distance is 1 minus the cosine, so 1 from a row that is zero.
     """
     check_type("metric", metric, Metric)
+    if metric == "cosine" and len(rows) * rows.shape[1] <= BLOCK_VALUES:
+        return 1 - normalize(rows.double(), dim=1) @ normalize(others.double(), dim=1).T
     if metric == "cosine":
         lengths, other_lengths = _lengths(rows), _lengths(others)
         return 1 - inner_products(rows, others) / lengths[:, None] / other_lengths
