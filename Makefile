@@ -1,6 +1,7 @@
 # make run   installs umbel into .venv and runs the default comparison
 # make test  installs the test extra too, and checks format, lint, types and tests
 # make test-all  does that, and runs the tests with real processes of Flower and with a browser
+# make test-lowest  runs the tests of `make test` with the lowest versions that pyproject.toml allows, in .venv-lowest
 # make docs  installs the docs extra too, and builds the site into docs/_build
 
 PYTHON ?= python3
@@ -13,7 +14,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 8
 
-.PHONY: run test test-all docs clean
+.PHONY: run test test-all test-lowest docs clean
 
 run: .venv/.installed
 	$(BIN)/umbel compare rotated-digits --seeds 5 $(ARGS)
@@ -27,6 +28,9 @@ test: .venv/.installed-test
 # A file is for one process, as its tests share servers or a browser.
 test-all: test
 	$(PYTEST) --dist loadfile -m "$(SLOW)" $(PYTEST_ARGS)
+
+test-lowest: .venv-lowest/.installed
+	.venv-lowest/bin/pytest --numprocesses auto --maxprocesses 8 --dist worksteal -m "not ($(SLOW))" $(PYTEST_ARGS)
 
 docs: .venv/.installed-docs
 	$(BIN)/sphinx-build --fresh-env --fail-on-warning --keep-going --quiet docs docs/_build
@@ -50,5 +54,13 @@ docs: .venv/.installed-docs
 	$(PIP) --constraint constraints.txt --editable ".[docs]"
 	touch $@
 
+# uv is what resolves to the lowest versions; the constraints are those of the newest.
+.venv-lowest/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check uv
+	.venv-lowest/bin/uv pip compile --quiet --resolution lowest-direct --python .venv-lowest/bin/python --extra test pyproject.toml --output-file .venv-lowest/versions.txt
+	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest/bin/python --requirement .venv-lowest/versions.txt --no-deps --editable .
+	touch $@
+
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis docs/_build
+	rm -rf .venv .venv-lowest .mypy_cache .pytest_cache .ruff_cache .hypothesis docs/_build

@@ -226,6 +226,18 @@ def test_other_clients_under_the_same_settings_are_told(run: RunFolder) -> None:
         list(package.runs.execution.advance(run, opened))
 
 
+def test_one_label_that_has_changed_is_told(run: RunFolder) -> None:
+    there = run.experiment
+    federation = there.scenario.build(there.seed, package.Sources.default())
+    y = federation.train.y.clone()
+    y[1] = (y[1] + 1) % 10
+    other = replace(federation, train=replace(federation.train, y=y))
+    run.file("clusters.csv").unlink()
+    opened = replace(there.open(package.Sources.default()), federation=other)
+    with pytest.raises(UsageError, match="of another run: labels: others; put it back"):
+        list(package.runs.execution.advance(run, opened))
+
+
 def test_an_earlier_checkpoint_knows_its_sizes_at_least(run: RunFolder, umbel: Shell) -> None:
     file = run.file("checkpoint.safetensors")
     experiment = run.experiment

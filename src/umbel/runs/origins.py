@@ -76,6 +76,13 @@ def check_sizes(file: Path, state: State, start: State) -> None:
             raise UsageError(f"{file}: of another run: {what} was {[*there]} and is {[*here]}")
 
 
+def _bytes_of_labels(federation: Federation) -> Iterator[bytes]:
+    """All labels, which are the same on every machine; targets of a regression may not be."""
+    for split in (federation.train, federation.test):
+        if not split.y.is_floating_point():
+            yield split.y.contiguous().numpy().tobytes()
+
+
 def _traits(federation: Federation) -> dict[str, Any]:
     """What tells these clients and examples from others."""
     train, test, groups = federation.train, federation.test, federation.groups
@@ -93,5 +100,6 @@ def _traits(federation: Federation) -> dict[str, Any]:
         "names of clients": digest(["\0".join(federation.names).encode()]),
         "sizes of clients": digest([train.offsets.tobytes(), test.offsets.tobytes()]),
         "planted groups": None if groups is None else digest([groups.tobytes()]),
+        "labels": digest(_bytes_of_labels(federation)),
         "values": list(fingerprint(some)),
     }
