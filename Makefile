@@ -1,13 +1,13 @@
 # make run   installs umbel into .venv and runs the default comparison
 # make test  installs the test extra too, and checks format, lint, types and tests
-# make test-all  does that, and runs the tests with real processes of Flower and with a browser
+# make test-all  does that, and runs the tests with processes of Flower and Ray, with a browser, and of whole documents
 # make test-lowest  runs the tests of `make test` with the lowest versions that pyproject.toml allows, in .venv-lowest
 # make docs  installs the docs extra too, and builds the site into docs/_build
 
 PYTHON ?= python3
 ARGS ?=
 PYTEST_ARGS ?=
-SLOW := deployment or browser
+SLOW := deployment or browser or long
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
@@ -25,9 +25,9 @@ test: .venv/.installed-test
 	$(BIN)/mypy
 	$(PYTEST) --dist worksteal -m "not ($(SLOW))" $(PYTEST_ARGS)
 
-# A file is for one process, as its tests share servers or a browser.
+# A file is for one process, as its tests share servers or a browser; most of the time these wait.
 test-all: test
-	$(PYTEST) --dist loadfile -m "$(SLOW)" $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses 3 --dist loadfile -m "$(SLOW)" $(PYTEST_ARGS)
 
 test-lowest: .venv-lowest/.installed
 	.venv-lowest/bin/pytest --numprocesses auto --maxprocesses 8 --dist worksteal -m "not ($(SLOW))" $(PYTEST_ARGS)

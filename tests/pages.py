@@ -34,6 +34,7 @@ ELSEWHERE: Mapping[str, str] = {
     "_UMBEL_COMPLETE": "an interactive shell",
     "python -m benchmarks": "tests/test_benchmarks.py, small",
     "python -m tests.pages": "this file",
+    "python -m tests.fuzz": "tests/fuzz, in bounded form",
     "python -m umbel.papers.page": "tests/papers",
     "umbel reproduce": "tests/papers/test_reproductions.py, at size smoke",
     "umbel compare rotated-digits --seeds 5": "`make run`",

@@ -50,6 +50,7 @@ def executed(file: Path, folder: Path) -> list[dict[str, Any]]:
     return cells(copy)
 
 
+@pytest.mark.long
 def test_the_first_look_shows_what_it_promises(tmp_path: Path) -> None:
     for package in ("nbclient", "ipykernel", "matplotlib"):
         pytest.importorskip(package, reason="the extra umbel[test] is not installed")

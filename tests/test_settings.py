@@ -61,7 +61,7 @@ def kinds(base: type[Any] = Settings) -> Iterator[type[Any]]:
             lambda: EngineSettings(name="vectorized"),  # type: ignore[arg-type]
             (
                 'EngineSettings: name: \'vectorized\' is not "auto" or "sequential" '
-                'or "vectorised"; did you mean vectorised?'
+                'or "vectorised" or "ray"; did you mean vectorised?'
             ),
         ),
         (

@@ -24,6 +24,8 @@ from umbel.cli.job import JobError, sendable
 from umbel.cli.options import cores
 from umbel.runs.folder import RunFolder
 
+pytestmark = pytest.mark.long
+
 IN_TURN = ("--set", "engine.name=sequential", "--set", "rounds=3")
 """So that the seeds of a method are units of their own."""
 

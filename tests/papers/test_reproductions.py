@@ -78,6 +78,7 @@ def test_every_published_number_is_of_a_cell_and_a_measure(wanted: Reproduction)
         assert measure in wanted.measures
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("wanted", ALL, ids=name)
 def test_it_runs_at_smoke_size(wanted: Reproduction, tmp_path: Path, umbel: Shell) -> None:
     if missing(wanted):

@@ -79,6 +79,7 @@ def end_of(folder: RunFolder) -> tuple[list[Record], list[bytes], list[str]]:
     return [record.untimed() for record in folder.records()], contents, names
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ["kill", "full"])
 def test_a_run_goes_on_from_every_change_of_its_last_round(
     fault: Fault, begun: Path, tmp_path: Path

@@ -217,6 +217,7 @@ def test_a_finished_run_is_not_run_again(whole: RunFolder) -> None:
 # ------------------------------------------------------------------ real processes
 
 
+@pytest.mark.long
 def test_a_process_killed_at_any_moment_goes_on_to_the_same_end(tmp_path: Path) -> None:
     long = replace(EXPERIMENT, rounds=60)
     expected = finish(begin(tmp_path / "whole", long))

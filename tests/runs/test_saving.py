@@ -273,6 +273,7 @@ def save(path: Path) -> None:
     make_run().save(path, 40)
 
 
+@pytest.mark.long
 def test_a_process_killed_at_any_moment_goes_on_to_the_same_end(tmp_path: Path) -> None:
     expected = make_run().save(tmp_path / "whole" / "mine", 40).folder
     folder = RunFolder(tmp_path / "killed" / "mine")
