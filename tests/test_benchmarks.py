@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from benchmarks import workers
 from benchmarks.measure import difference
 from benchmarks.report import markdown, rounds_markdown
 from benchmarks.rounds import PARTS, measured, sizes
@@ -45,6 +46,12 @@ def test_the_parts_of_a_round_add_up_to_it(name: str) -> None:
         assert taken["engine"] > 0
         assert taken["evaluation"] > 0
         assert sum(parts) <= 1.01 * taken["whole"] + 0.001
+
+
+@pytest.mark.parametrize("name", workers.CASES)
+def test_any_number_of_workers_is_timed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "SIZES", [5, 8, 3])
+    assert set(workers.compared(name, [1, 2], repeats=1)) == {1, 2}
 
 
 def test_the_page_shows_the_kept_rounds() -> None:
