@@ -12,14 +12,15 @@ import torch
 
 from umbel.version import __version__
 
-PACKAGES = ("torch", "numpy", "scipy", "scikit-learn", "kmedoids", "safetensors")
+PACKAGES = ("numpy", "scipy", "scikit-learn", "kmedoids", "safetensors")
 
 
 def environment() -> dict[str, Any]:
     """Versions and machine."""
     return {
         "versions": {"umbel": __version__, "python": platform.python_version()}
-        | {name: importlib.metadata.version(name) for name in PACKAGES},
+        | {name: importlib.metadata.version(name) for name in PACKAGES}
+        | {"torch": str(torch.__version__)},  # it says the build, too, as +cpu or +cu130
         "platform": platform.platform(),
         "host": platform.node(),
         "processors": os.cpu_count(),
