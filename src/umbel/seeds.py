@@ -23,6 +23,7 @@ class Stream(IntEnum):
     FAULT = 5  # simulated faults
     SETUP = 6  # what a method draws before the first round
     NOISE = 7  # what is added to updates for privacy, in a simulation
+    VALIDATION = 8  # which of a client's training examples are set apart for validation
 
 
 def seed_of(seed: int, stream: Stream, *more: int) -> int:

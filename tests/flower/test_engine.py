@@ -383,3 +383,32 @@ def test_without_enough_clients_nothing_begins(tmp_path: Path) -> None:
     settings = Settings(2, patience=0.5, runs_dir=str(tmp_path / "runs"))
     with pytest.raises(ValueError, match=r"clients: 1 is not at least 2 after 0\.5 s"):
         serve(grid, SMALL, settings)
+
+
+def test_nodes_judge_rounds_on_validation_examples_though_some_have_none(tmp_path: Path) -> None:
+    scenario = replace(ROTATED_DIGITS, clients=8, examples=(20, 40), validation_fraction=0.2)
+    experiment = replace(SMALL, scenario=scenario)
+    grid = grid_of(experiment, tmp_path / "site")
+
+    def without(context: Context, settings: Experiment) -> Federation:
+        """What a node has, without validation examples."""
+        built = settings.scenario.build(settings.seed, Sources.default())
+        return replace(slice_of(context, built), validation=None)
+
+    one = next(iter(grid.apps))
+    apps = {**grid.apps, one: client_app(tmp_path / "site" / "experiment.toml", without)}
+    served = serve(replace(grid, apps=apps), experiment, Settings(8, runs_dir=str(tmp_path)))
+    records = served.records()
+    assert all(record.validation_loss is not None for record in records)
+    assert [record.loss is None for record in records] == [True, True, True, False]
+    assert not any(record.refused or record.missing for record in records)
+    sizes = Roll.read(served.file("clients.json")).validation
+    assert sizes is not None
+    assert sum(size == 0 for size in sizes) == 3
+
+
+def test_a_roll_without_validation_is_as_earlier_versions_wrote_it(tmp_path: Path) -> None:
+    grid = grid_of(SMALL, tmp_path / "site")
+    served = serve(grid, SMALL, Settings(8, runs_dir=str(tmp_path)))
+    assert "validation" not in served.file("clients.json").read_text()
+    assert Roll.read(served.file("clients.json")).federation().validation is None

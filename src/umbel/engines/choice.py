@@ -16,7 +16,8 @@ from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 from umbel.checks import UsageError, check
 from umbel.client.net import Net, Precision
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
-from umbel.data.federation import Federation, Split
+from umbel.data.federation import Federation
+from umbel.data.splits import Split
 from umbel.engines.fit import check_fit, sample
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised

@@ -18,7 +18,8 @@ from umbel.client.kernels.general import one_tensor
 from umbel.client.net import Net
 from umbel.client.objectives import BINARY, CLASSIFICATION, Objective
 from umbel.client.work import Work
-from umbel.data.federation import Federation, Split
+from umbel.data.federation import Federation
+from umbel.data.splits import Split
 from umbel.engines.explained import ALONE, explained
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ def _check_extremes(net: Net, theta: Tensor, federation: Federation) -> None:
     Batched clients share the memory of their embeddings: a number that is out of range in one
     would be read from another's, without a word.
     """
-    for split in (federation.train, federation.test):
+    for split in federation.splits:
         if split.x.is_floating_point() or not len(split.x):
             continue
         flat = split.x.reshape(len(split.x), -1)
@@ -144,7 +145,7 @@ def _check_classes(outputs: Tensor, y: Tensor, federation: Federation) -> None:
 
 
 def _check_answers(federation: Federation) -> None:
-    for split in (federation.train, federation.test):
+    for split in federation.splits:
         other = split.y[(split.y != 0) & (split.y != 1)]
         if len(other):
             check(False, "y", other[0].item(), "0 or 1, as umbel.BINARY takes everywhere")

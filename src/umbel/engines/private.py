@@ -35,8 +35,8 @@ def simulated_noise(request: Request) -> list[int]:
 class Private:
     """An engine whose clients send clipped and noised updates, and no number of examples.
 
-    Only works whose replies are updates can be protected so; what evaluation says of test examples
-    is not protected. Raises `UsageError` for any other work.
+    Only works whose replies are updates can be protected so; what evaluation says of test
+    and validation examples is not protected. Raises `UsageError` for any other work.
     """
 
     engine: Engine
@@ -46,7 +46,7 @@ class Private:
     warned: bool = False
 
     def send(self, request: Request) -> Replies:
-        if request.work.split == "test":
+        if request.work.split != "train":
             return self.engine.send(request)
         unprotected = sorted(set(promises(request)) - PROTECTED)
         if unprotected:

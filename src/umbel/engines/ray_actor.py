@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from umbel.client.net import Net, Way
 from umbel.client.objectives import Objective
 from umbel.client.work import Work
-from umbel.data.federation import Federation, Split
+from umbel.data.federation import Federation
+from umbel.data.splits import Split
 from umbel.engines.sequential import Sequential
-from umbel.engines.storage import Storage
+from umbel.engines.storage import Storage, chosen
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Request, Rows
 from umbel.summary import in_short
@@ -28,6 +29,9 @@ ALIGNED = 64
 
 Arrays: TypeAlias = "tuple[NDArray[Any], NDArray[Any]]"
 """One client's inputs and targets."""
+
+Cut: TypeAlias = "tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]"
+"""x, y and offsets of some clients."""
 
 
 @dataclass(frozen=True)
@@ -62,19 +66,26 @@ class Slice:
     """
 
     first: int
-    train: tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]  # x, y, offsets
-    test: tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]
+    train: Cut
+    test: Cut
+    validation: Cut | None = None
 
     __repr__ = in_short
 
     @classmethod
     def of(cls, storage: Storage, clients: range) -> Slice:
         """These clients of a storage."""
-        return cls(clients.start, *(_cut(each, clients) for each in (storage.train, storage.test)))
+        validation = storage.validation
+        return cls(
+            clients.start,
+            _cut(storage.train, clients),
+            _cut(storage.test, clients),
+            None if validation is None else _cut(validation, clients),
+        )
 
     def client(self, work: Work, client: int) -> Arrays:
         """One client's examples for this work."""
-        x, y, offsets = self.train if work.split == "train" else self.test
+        x, y, offsets = chosen(work, train=self.train, test=self.test, validation=self.validation)
         start, end = offsets[client - self.first : client - self.first + 2]
         return x[start:end], y[start:end]
 
@@ -144,7 +155,7 @@ class Actor:
                 for client in part.clients.tolist()
             ]
             split = _joined(arrays)
-            self.engine.storage = Storage(split, split)
+            self.engine.storage = Storage(split, split, split)
             part = replace(part, clients=torch.arange(len(arrays)))
             reply = self.engine.answer(part, torch.arange(len(arrays)))
             rows.append({name: column.numpy() for name, column in reply.items()})
@@ -156,7 +167,7 @@ class Actor:
         return self.slices[number]
 
 
-def _cut(split: Split, clients: range) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]:
+def _cut(split: Split, clients: range) -> Cut:
     offsets = split.offsets[clients.start : clients.stop + 1]
     rows = slice(int(offsets[0]), int(offsets[-1]))
     return split.x[rows].numpy(), split.y[rows].numpy(), offsets - offsets[0]

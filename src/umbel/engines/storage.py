@@ -3,34 +3,50 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from umbel.checks import check
 from umbel.client.work import Work
-from umbel.data.federation import Federation, Split
+from umbel.data.federation import Federation
+from umbel.data.splits import Split
 from umbel.flow import Request
 from umbel.summary import in_short
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Storage:
-    """Training and test examples where the work is done."""
+    """Training, test and validation examples where the work is done."""
 
     train: Split
     test: Split
+    validation: Split | None = None
 
     __repr__ = in_short
 
     def split(self, work: Work) -> Split:
-        """The examples that this work is about."""
-        return self.train if work.split == "train" else self.test
+        """The examples that this work is about. Raises `UsageError` where there are none."""
+        return chosen(work, train=self.train, test=self.test, validation=self.validation)
 
     def by_size(self, request: Request) -> Tensor:
         """Positions in the request, clients with most examples first."""
         sizes = self.split(request.work).sizes[request.clients.numpy()]
         return torch.from_numpy(np.argsort(-sizes, kind="stable"))
+
+
+def chosen(work: Work, *, train: T, test: T, validation: T | None) -> T:
+    """What there is of the split that this work is about. Raises `UsageError` for one not there."""
+    if work.split == "validation":
+        expected = "asked of clients that have such: set a validation_fraction"
+        check(validation is not None, "examples", work.split, expected)
+        assert validation is not None
+        return validation
+    return train if work.split == "train" else test
 
 
 def store(federation: Federation, dtype: torch.dtype, device: torch.device) -> Storage:
@@ -43,4 +59,9 @@ def store(federation: Federation, dtype: torch.dtype, device: torch.device) -> S
     def moved(split: Split) -> Split:
         return replace(split, x=cast(split.x), y=cast(split.y))
 
-    return Storage(moved(federation.train), moved(federation.test))
+    validation = federation.validation
+    return Storage(
+        moved(federation.train),
+        moved(federation.test),
+        None if validation is None else moved(validation),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import platformdirs
@@ -51,6 +51,8 @@ class Node:
     @classmethod
     def of(cls, experiment: Experiment, federation: Federation, memory: Path) -> Node:
         """Ready to work for these clients."""
+        if federation.validation is None:  # other nodes may have such, and all are asked the same
+            federation = replace(federation, validation=federation.train.without_examples())
         net = experiment.net(federation)
         engine: Engine = make_engine(net, federation, experiment.engine)
         if experiment.privacy.clip is not None:
@@ -61,13 +63,14 @@ class Node:
     def site(self) -> Site:
         """Return what the server may know of this site."""
         federation = self.federation
-        groups = federation.groups
+        groups, validation = federation.groups, federation.validation
         return Site(
             federation.names,
             federation.train.sizes.tolist(),
             federation.test.sizes.tolist(),
             None if groups is None else groups.tolist(),
             SiteForm(**vars(federation.form(self.net.objective)), model=model_name(self.net)),
+            validation.sizes.tolist() if validation is not None and len(validation.x) else None,
         )
 
     @refusing

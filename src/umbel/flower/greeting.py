@@ -38,6 +38,7 @@ class Site:
     test: Sequence[int]
     groups: Sequence[int] | None  # planted, where they are known
     form: SiteForm
+    validation: Sequence[int] | None = None  # likewise; None: nobody has any there
 
 
 def greet() -> RecordDict:
@@ -65,6 +66,7 @@ def introduce(site: Site) -> RecordDict:
     }
     config |= {} if form.num_classes is None else {"num_classes": form.num_classes}
     config |= {} if site.groups is None else {"groups": list(site.groups)}
+    config |= {} if site.validation is None else {"validation": list(site.validation)}
     return RecordDict({"site": ConfigRecord(config)})
 
 
@@ -77,7 +79,11 @@ def site_in(content: RecordDict) -> Site:
     clients = texts(config, "clients")
     train, test = (numbers(config, split, 0, MAX_EXAMPLES) for split in ("train", "test"))
     groups = numbers(config, "groups", -MAX_GROUP, MAX_GROUP) if "groups" in config else None
-    lists = [train, test, groups or [0] * len(clients)]
+    validation = None
+    if "validation" in config:
+        validation = numbers(config, "validation", 0, MAX_EXAMPLES)
+    none = [0] * len(clients)
+    lists = [train, test, groups or none, none if validation is None else validation]
     if len(set(clients)) != len(clients) or any(len(each) != len(clients) for each in lists):
         raise RefusedError("clients that do not fit their examples")
     shape = numbers(config, "input_shape", 1, MAX_INPUT)
@@ -91,4 +97,4 @@ def site_in(content: RecordDict) -> Site:
         model=text(config, "model"),
     )
     check_names("model", [form.model], 1)
-    return Site(clients, train, test, groups, form)
+    return Site(clients, train, test, groups, form, validation)

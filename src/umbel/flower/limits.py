@@ -12,6 +12,7 @@ from types import FrameType
 
 from umbel.checks import check
 from umbel.data.federation import Federation
+from umbel.engines.storage import chosen
 from umbel.engines.validation import promises
 from umbel.flow import Request
 from umbel.flower.refusals import RefusedError
@@ -39,7 +40,12 @@ class NodeLimits(Settings):
 
     def check(self, request: Request, federation: Federation) -> None:
         """Raise `RefusedError` for a request that would take too much."""
-        split = federation.test if request.work.split == "test" else federation.train
+        split = chosen(
+            request.work,
+            train=federation.train,
+            test=federation.test,
+            validation=federation.validation,
+        )
         footprint, batching = request.work.footprint(request.shapes), request.work.batching
         replies = sum(8 * prod(promise.shape) for promise in promises(request).values())
         inside = 8 * footprint.values * prod(federation.input_shape)

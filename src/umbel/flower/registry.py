@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from umbel.checks import check
-from umbel.data.federation import Federation, Split
+from umbel.data.federation import Federation
+from umbel.data.splits import Split
 from umbel.flower.greeting import Site, SiteForm
 from umbel.runs.seals import json_value
 
@@ -25,6 +26,7 @@ class Roll:
     test: Sequence[int]
     groups: Sequence[int] | None  # planted, where they are known
     form: SiteForm
+    validation: Sequence[int] | None = None  # None: nobody has any
 
     @classmethod
     def call(cls, places: Mapping[str, int], sites: Mapping[int, Site]) -> Roll:
@@ -37,6 +39,7 @@ class Roll:
         ]
         every.sort(key=lambda one: _natural(one[0]))
         names = [name for name, _, _ in every]
+        validation = [0 if s.validation is None else s.validation[n] for _, s, n in every]
         groups = [site.groups[n] for _, site, n in every if site.groups is not None]
         return cls(
             names,
@@ -44,6 +47,7 @@ class Roll:
             [site.test[n] for _, site, n in every],
             groups if len(groups) == len(names) else None,
             every[0][1].form,
+            validation if any(validation) else None,
         )
 
     @classmethod
@@ -64,7 +68,10 @@ class Roll:
     @property
     def plain(self) -> dict[str, Any]:
         """As JSON has it."""
-        return asdict(self)
+        table = asdict(self)
+        if self.validation is None:  # as an earlier version writes it
+            del table["validation"]
+        return table
 
     def federation(self) -> Federation:
         """All but the examples, which stay where they are."""
@@ -82,6 +89,7 @@ class Roll:
         return Federation(
             split(self.train),
             split(self.test),
+            validation=None if self.validation is None else split(self.validation),
             groups=groups,
             num_classes=form.num_classes,
             names=tuple(self.names),

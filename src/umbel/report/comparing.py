@@ -96,10 +96,12 @@ def sheet(methods: Methods) -> Sheet:
 
 def courses(methods: Methods) -> Iterator[Panel]:
     """Measures round by round, a line a method."""
+    validated = any(run.validated for _, runs in methods for run in runs)
+    split = "validation" if validated else "test"
     measures: list[tuple[str, str, Measure]] = [
-        ("Accuracy", "test accuracy, mean over clients", lambda r: r.accuracy),
-        ("Worst client", "test accuracy", lambda r: r.worst),
-        ("Loss", "test loss, mean over clients", lambda r: r.loss),
+        ("Accuracy", f"{split} accuracy, mean over clients", lambda r: r.judged("accuracy")),
+        *([] if validated else [("Worst client", "test accuracy", lambda r: r.worst)]),
+        ("Loss", f"{split} loss, mean over clients", lambda r: r.judged("loss")),
         ("Agreement with the planted groups", "ARI", lambda r: r.ari),
         ("Clusters", "clusters", lambda r: r.num_clusters),
     ]

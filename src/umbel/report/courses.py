@@ -42,17 +42,21 @@ def plot(runs: Courses) -> Any:
 
     `plot(records)` draws one run, `plot({"fedavg": records, "flacc": records})` several. Each is
     the records of a run, a `Result`, or a list of such, one for each seed: then the line is their
-    mean, in a band of the standard deviation. Without accuracy it is the loss. Returns a figure of
+    mean, in a band of the standard deviation. Without accuracy it is the loss; where rounds are
+    judged on validation examples, it is what they gave. Returns a figure of
     matplotlib's, which a notebook shows; `.savefig(file)` writes it. Raises `UsageError` for
     anything but records, and without the extra `umbel[plot]`.
     """
     by_name = _by_name(runs)
     records = [record for courses in by_name.values() for course in courses for record in course]
     charts: list[Figure] = []
-    if any(record.accuracy is not None for record in records):
-        charts.append(_chart("Accuracy", "test accuracy", by_name, lambda r: r.accuracy))
+    validated = any(record.validation_loss is not None for record in records)
+    split = "validation" if validated else "test"
+    if any(record.judged("accuracy") is not None for record in records):
+        axis = f"{split} accuracy"
+        charts.append(_chart("Accuracy", axis, by_name, lambda r: r.judged("accuracy")))
     else:
-        charts.append(_chart("Loss", "test loss", by_name, lambda r: r.loss))
+        charts.append(_chart("Loss", f"{split} loss", by_name, lambda r: r.judged("loss")))
     if any(record.ari is not None for record in records):
         title = "Agreement with the planted groups"
         charts.append(_chart(title, "ARI", by_name, lambda r: r.ari))
@@ -69,7 +73,7 @@ def table(runs: Courses) -> Table:
     """
     by_name = _by_name(runs)
     lasts = [course[-1] for courses in by_name.values() for course in courses]
-    by_loss = all(record.accuracy is None for record in lasts)
+    by_loss = all(record.judged("accuracy") is None for record in lasts)
     quality = ("loss",) if by_loss else ("accuracy", "worst client")
     heads = (*quality, "ARI", "clusters", "MB down", "MB up")
     if isinstance(runs, Mapping):
@@ -80,7 +84,13 @@ def table(runs: Courses) -> Table:
     (course,) = by_name[""]
     step = max(1, -(-len(course) // MOST_ROUNDS))
     ends = sorted({*range(len(course), 0, -step)})
-    shown = [(str(course[n - 1].round), *_cells([course[:n]], by_loss)) for n in ends]
+    cells = [_cells([course[:n]], by_loss) for n in ends]
+    if any(record.validation_loss is not None for record in course):
+        measure, digits = ("loss", 4) if by_loss else ("accuracy", 3)
+        heads = (f"validation {measure}", *heads)
+        judged = [spread([course[n - 1].judged(measure)], digits) for n in ends]
+        cells = [[first, *row] for first, row in zip(judged, cells, strict=True)]
+    shown = [(str(course[n - 1].round), *row) for n, row in zip(ends, cells, strict=True)]
     note = "MB: to and from all clients, up to this round; rounds are counted from 0"
     return Table(("round", *heads), tuple(shown), note=note)
 

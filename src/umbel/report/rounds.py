@@ -45,13 +45,17 @@ def course(run: Result, name: str, measure: Measure, spread: Measure | None = No
 def quality(run: Result) -> Iterator[Panel]:
     """How good the models are, and how well the clusters agree with the planted groups."""
     clustered = marks(run)
-    if not run.by_loss:
+    split = "validation" if run.validated else "test"
+    if run.validated and not run.by_loss:
+        mean = course(run, "mean over clients", lambda r: r.judged("accuracy"))
+        yield Panel(Chart("Accuracy", "round", "validation accuracy", (mean,), clustered))
+    elif not run.by_loss:
         mean = course(run, "mean over clients", lambda r: r.accuracy, lambda r: r.accuracy_std)
         worst = course(run, "worst client", lambda r: r.worst)
         chart = Chart("Accuracy", "round", "test accuracy", (mean, worst), clustered)
         yield Panel(chart, "Band: the standard deviation over clients on both sides of the mean.")
-    loss = course(run, "mean over clients", lambda r: r.loss)
-    yield Panel(Chart("Loss", "round", "test loss", (loss,), clustered))
+    loss = course(run, "mean over clients", lambda r: r.judged("loss"))
+    yield Panel(Chart("Loss", "round", f"{split} loss", (loss,), clustered))
     if run.has_groups:
         lines = (course(run, "ARI", lambda r: r.ari), course(run, "purity", lambda r: r.purity))
         chart = Chart("Agreement with the planted groups", "round", "", lines, clustered)

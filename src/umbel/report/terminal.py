@@ -71,9 +71,10 @@ def comparison(runs: Sequence[Result]) -> Table:
 def course(runs: Sequence[Result], rounds: Sequence[int]) -> Table:
     """Accuracy after some numbers of rounds, a row a method: mean and deviation over seeds.
 
-    For regression, which has none, it is the loss.
+    For regression, which has none, it is the loss; where rounds are judged on validation examples,
+    it is that on these.
     """
-    by_loss = all(run.last.accuracy is None for run in runs)
+    measure = "loss" if all(run.by_loss for run in runs) else "accuracy"
     table = _table("method")
     for number in rounds:
         table.add_column(f"round {number}", justify="right", no_wrap=True)
@@ -81,7 +82,7 @@ def course(runs: Sequence[Result], rounds: Sequence[int]) -> Table:
         cells = []
         for number in rounds:
             there = [run.records[number - 1 : number] for run in seeded]
-            measured = [after[0].loss if by_loss else after[0].accuracy for after in there if after]
+            measured = [after[0].judged(measure) for after in there if after]
             cells.append(spread(measured, 4))
         row(table, name, *cells)
     return table
@@ -104,7 +105,7 @@ def _known(record: Record, measure: str) -> float | None:
     known = [name for name, value in values.items() if value is None or isinstance(value, Real)]
     check(measure in known, "--reach", measure, f"any of {', '.join(known)}")
     value: float | None = values[measure]
-    return value
+    return value if measure in record.measures else record.judged(measure)
 
 
 def assignment(assigned: Assignment, most: int = 6) -> Table:
@@ -150,6 +151,8 @@ def last_round(record: Record) -> Table:
         "accuracy, std over clients": _value(record.accuracy_std, 4),
         "accuracy, mean over examples": _value(record.weighted_accuracy, 4),
         "loss": _value(record.loss, 4),
+        "accuracy on validation examples": _value(record.validation_accuracy, 4),
+        "loss on validation examples": _value(record.validation_loss, 4),
         "clusters": record.num_clusters,
         "models": None if record.num_models == record.num_clusters else record.num_models,
         "ARI": _value(record.ari, 3),
@@ -220,10 +223,7 @@ def absences(records: Sequence[Record], names: Sequence[str] = (), limit: int = 
 def one_line(record: Record, rounds: int | None) -> str:
     """A round as text, for terminals and logs; None where nobody knows how many there will be."""
     parts = [f"round {record.round + 1}" + (f"/{rounds}" if rounds else "")]
-    if record.accuracy is not None:
-        parts.append(f"accuracy {record.accuracy:.3f}")
-    elif record.loss is not None:
-        parts.append(f"loss {record.loss:.4g}")
+    parts += record.quality()
     if record.num_clusters is not None:
         parts.append(f"clusters {record.num_clusters}")
     if record.ari is not None:

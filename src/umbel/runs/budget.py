@@ -21,6 +21,9 @@ AGREEMENTS = ("ari", "purity", "nmi")
 AT_LEAST, AT_MOST = (*ACCURACIES, *AGREEMENTS), ("loss", "accuracy_std")
 """Measures of a record that can be a goal, by what they are to be."""
 
+VALIDATED = ("accuracy", "loss")
+"""Those that are measured on validation examples, where clients have such."""
+
 SECONDS: Mapping[str, float] = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 Until = str | Iterable[str] | Mapping[str, float]
@@ -42,7 +45,10 @@ class Stop:
 
 @dataclass(frozen=True)
 class Budget:
-    """A run stops after the first round that reaches a goal, or that ends after so long."""
+    """A run stops after the first round that reaches a goal, or that ends after so long.
+
+    Where clients have validation examples, accuracy and loss are those on these.
+    """
 
     until: tuple[tuple[str, float], ...] = ()  # a measure of the record, and its goal
     max_seconds: float | None = None  # since this session began: a resumed run gets them anew
@@ -73,20 +79,25 @@ class Budget:
         """Raise `UsageError` for a goal that this run never measures."""
         groups = run.federation.groups is not None
         tested = bool(run.federation.test.sizes.sum())
+        validated = run.federation.validation is not None
         for name, _ in self.until:
             regression = run.net.objective == REGRESSION and name in (*ACCURACIES, "accuracy_std")
             check(not regression, "until", name, "measured here: a regression has a loss alone")
             alone = name in AGREEMENTS and not groups
             check(not alone, "until", name, "measured here: the planted groups are not known")
-            blind = name not in AGREEMENTS and not tested
+            blind = name not in AGREEMENTS and not tested and not validated
             check(not blind, "until", name, "measured here: no client has test examples")
+            late = validated and name not in (*VALIDATED, *AGREEMENTS)
+            how = "rounds are judged on validation examples, by accuracy and loss"
+            check(not late, "until", name, f"measured before the end: {how}")
 
     def reached(self, record: Record) -> str | None:
         """Which goal this round reached, as a sentence; None if none."""
         for name, goal in self.until:
-            value = getattr(record, name)
+            value = record.judged(name)
             if value is not None and reaches(name, value, goal):
-                return f"{name} {value:.4g} is at {'most' if name in AT_MOST else 'least'} {goal:g}"
+                what = name if value == getattr(record, name) else f"validation {name}"
+                return f"{what} {value:.4g} is at {'most' if name in AT_MOST else 'least'} {goal:g}"
         return None
 
     def spent(self, elapsed: float) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from umbel.data.federation import Split
+from umbel.data.splits import Split
 
 CLOSE = 1e-5
 """Fingerprints differ by less, relative to their length, where only last digits differ."""

@@ -134,8 +134,7 @@ def _rounds(
         stop = Stop(done, why) if why and done < last else stop
         ends = done == last or (stop is not None and done == stop.rounds)
         if ends and scores is None:
-            scores = run.scores(state, run.context(record.round, experiment.rounds))
-            record = record.evaluated(scores)
+            record, scores = run.closing(record, state, experiment.rounds)
         folder.append(record)
         folder.evidence.note(run.algorithm, before, state, record.round, ends)
         if done % experiment.checkpoint_every == 0 or ends:
@@ -159,13 +158,13 @@ def _stopped_already(folder: RunFolder, budget: Budget) -> Stop | None:
 
 
 def _finish(folder: RunFolder, run: Run, state: State, scores: ClientScores | None) -> None:
-    """Write the results of the run; `scores` are of the last round, if it was done here."""
+    """Write the results of the run; `scores` are of its end, if its last round was done here."""
     records = folder.records()
     last = len(records) - 1
     if scores is None:
-        scores = run.scores(state, run.context(last, folder.experiment.rounds))
-    if records[-1].loss is None:
-        folder.replace_last(records[-1].evaluated(scores))
+        record, scores = run.closing(records[-1], state, folder.experiment.rounds)
+        if records[-1].loss is None:
+            folder.replace_last(record)
     folder.evidence.note(run.algorithm, state, state, last, True)
     folder.finish(run, scores)
 

@@ -43,7 +43,7 @@ class Seat:
 def pays(run: Run) -> bool:
     """Whether runs like this one are faster side by side than one after another."""
     federation = run.federation
-    values = federation.train.x.numel() + federation.test.x.numel()
+    values = sum(split.x.numel() for split in federation.splits)
     if run.privacy.clip is not None:
         return False
     return run.net.layout.num_values <= LARGEST_MODEL and values <= LARGEST_FEDERATION
@@ -57,6 +57,7 @@ def seats(runs: Sequence[Run]) -> Table | None:
         and run.net.layout == first.net.layout
         and run.federation.input_shape == first.federation.input_shape
         and run.federation.num_classes == first.federation.num_classes
+        and (run.federation.validation is None) == (first.federation.validation is None)
         for run in runs
     )
     if not alike or not isinstance(settings, EngineSettings) or settings.workers != "auto":
@@ -74,6 +75,7 @@ def joined(federations: Sequence[Federation]) -> Federation:
     return Federation.from_arrays(
         [each.train.of(client) for each, client in every],
         [each.test.of(client) for each, client in every],
+        validation=[v.of(client) for each, client in every if (v := each.validation)] or None,
         num_classes=federations[0].num_classes,
     )
 

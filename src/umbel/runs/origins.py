@@ -78,7 +78,7 @@ def check_sizes(file: Path, state: State, start: State) -> None:
 
 def _bytes_of_labels(federation: Federation) -> Iterator[bytes]:
     """All labels, which are the same on every machine; targets of a regression may not be."""
-    for split in (federation.train, federation.test):
+    for split in federation.splits:
         if not split.y.is_floating_point():
             yield split.y.contiguous().numpy().tobytes()
 
@@ -86,19 +86,21 @@ def _bytes_of_labels(federation: Federation) -> Iterator[bytes]:
 def _traits(federation: Federation) -> dict[str, Any]:
     """What tells these clients and examples from others."""
     train, test, groups = federation.train, federation.test, federation.groups
+    validation = federation.validation
     some = [
         values[:: max(1, len(values) // SAMPLED)]
-        for split in (train, test)
+        for split in federation.splits
         for values in (split.x, split.y)
     ]
     return {
         "clients": federation.num_clients,
         "examples": len(train.x),
         "test examples": len(test.x),
+        **({} if validation is None else {"validation examples": len(validation.x)}),
         "inputs": list(federation.input_shape),
         "outputs": federation.num_outputs,
         "names of clients": digest(["\0".join(federation.names).encode()]),
-        "sizes of clients": digest([train.offsets.tobytes(), test.offsets.tobytes()]),
+        "sizes of clients": digest(split.offsets.tobytes() for split in federation.splits),
         "planted groups": None if groups is None else digest([groups.tobytes()]),
         "labels": digest(_bytes_of_labels(federation)),
         "values": list(fingerprint(some)),

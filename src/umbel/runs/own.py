@@ -31,6 +31,7 @@ from umbel.runs.run import Run
 UNREADABLE = {
     "scenario.train": "the training examples have other values",
     "scenario.test": "the test examples have other values",
+    "scenario.validation": "the validation examples have other values",
     "scenario.groups": "the planted groups are others",
     "scenario.names": "the clients have other names",
     "model.structure": "the module is built otherwise",
@@ -52,6 +53,8 @@ class OwnData(Scenario):
     test: str = ""
     groups: str = ""
     names: str = ""
+    validation_examples: int | None = None  # None: there are none
+    validation: str | None = None
     engine: str = ""  # type of the engine, where it is no `EngineSettings`
 
     def build(self, seed: int, sources: Sources) -> Federation:  # noqa: ARG002
@@ -153,6 +156,7 @@ def find_net(name: str) -> Net:
 def own_data(federation: Federation, engine: str = "") -> OwnData:
     """What tells this federation from another."""
     train, test, groups = federation.train, federation.test, federation.groups
+    validation = federation.validation
     names = "\0".join(federation.names).encode()
     return OwnData(
         clients=federation.num_clients,
@@ -165,6 +169,8 @@ def own_data(federation: Federation, engine: str = "") -> OwnData:
         test=split_digest(test),
         groups="" if groups is None else digest([groups.tobytes()]),
         names=digest([names]),
+        validation_examples=None if validation is None else len(validation.x),
+        validation=None if validation is None else split_digest(validation),
         engine=engine,
     )
 

@@ -34,7 +34,9 @@ OF_CLIENTS = ("missing", "refused", "bounded")
 class Record:
     """What was measured in one round of a run; None for what is not known or was not measured.
 
-    It is a line of `records.jsonl` in a run's folder. Accuracies are shares in [0, 1].
+    It is a line of `records.jsonl` in a run's folder. Accuracies are shares in [0, 1]. Where
+    clients have validation examples, rounds are judged by these, and what is said of the test is
+    measured once, after the run's last round.
     """
 
     round: int  #: counted from 0
@@ -44,6 +46,9 @@ class Record:
     worst: float | None = None  #: the worst client's accuracy
     accuracy_std: float | None = None  #: standard deviation over clients
     weighted_accuracy: float | None = None  #: share of all test examples that were right
+    #: as `loss`, on validation examples, where clients have such
+    validation_loss: float | None = None
+    validation_accuracy: float | None = None  #: as `accuracy`, likewise
     num_clusters: int | None = None  #: clusters that clients are in
     #: models that the method trains; it changes when clients are clustered
     num_models: int | None = None
@@ -62,10 +67,7 @@ class Record:
 
     def __repr__(self) -> str:
         parts = [f"Record: round {self.round}"]
-        if self.accuracy is not None:
-            parts.append(f"accuracy {self.accuracy:.3f}")
-        elif self.loss is not None:
-            parts.append(f"loss {self.loss:.4g}")
+        parts += self.quality()
         if self.num_clusters is not None:
             parts.append(counted(self.num_clusters, "cluster"))
         if self.ari is not None:
@@ -81,6 +83,25 @@ class Record:
         lines = [(name, _said(value)) for name, value in known.items() if value is not None]
         return named(lines, repr(self))._repr_html_()
 
+    def judged(self, measure: str) -> float | None:
+        """The `accuracy` or `loss` that the round is judged by; of other measures the value.
+
+        It is that on validation examples, where it was measured on such, and else on the test's.
+        """
+        value: float | None = getattr(self, f"validation_{measure}", None)
+        return getattr(self, measure) if value is None else value
+
+    def quality(self) -> list[str]:
+        """What a line says of how good the models are: nothing, or a phrase for each split."""
+        said = []
+        for split, kind in (("validation_", "validation "), ("", "")):
+            accuracy, loss = getattr(self, f"{split}accuracy"), getattr(self, f"{split}loss")
+            if accuracy is not None:
+                said.append(f"{kind}accuracy {accuracy:.3f}")
+            elif loss is not None:
+                said.append(f"{kind}loss {loss:.4g}")
+        return said
+
     def untimed(self) -> Record:
         """The same without the times, which alone differ when the same run is made twice."""
         return replace(self, seconds=0.0, client_seconds=0.0)
@@ -91,14 +112,21 @@ class Record:
         return replace(self, seconds=seconds, client_seconds=waiting)
 
     def evaluated(self, scores: ClientScores) -> Record:
-        """The same with what an evaluation after the round found."""
+        """The same with what an evaluation on test examples found after the round."""
         return replace(self, **_quality(scores))
+
+    def validated(self, scores: ClientScores) -> Record:
+        """The same with what an evaluation on validation examples found after the round."""
+        return replace(self, **_validation(scores))
 
     def to_json(self) -> str:
         """One line; what the method adds stands beside the rest."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "measures"}
         if not self.bounded:  # most records say nothing of it
             del values["bounded"]
+        for name in ("validation_loss", "validation_accuracy"):
+            if values[name] is None:
+                del values[name]
         return json.dumps({**values, **self.measures}, allow_nan=False)
 
     @classmethod
@@ -128,6 +156,7 @@ def make_record(
     groups: NDArray[np.int64] | None,
     scores: ClientScores | None,
     *,
+    validation: ClientScores | None = None,
     traffic: tuple[int, int, float] = (0, 0, 0.0),  # bytes down and up, seconds of waiting
     missing: Iterable[int] = (),
     refused: Mapping[int, str] = NONE,
@@ -136,11 +165,15 @@ def make_record(
     measures: Mapping[str, float] = NONE,
     num_models: int | None = None,
 ) -> Record:
-    """Put together what was measured in a round, whether it was evaluated (`scores`) or not."""
+    """Put together what was measured in a round, whether it was evaluated or not.
+
+    `scores` are those on test examples, `validation` those on validation examples.
+    """
     bytes_down, bytes_up, client_seconds = traffic
     return Record(
         round=number,
         **({} if scores is None else _quality(scores)),
+        **({} if validation is None else _validation(validation)),
         num_clusters=len(np.unique(clusters)),
         num_models=num_models,
         **({} if groups is None else _agreement(groups, clusters)),
@@ -172,6 +205,11 @@ def _quality(scores: ClientScores) -> dict[str, Any]:
         "accuracy_std": _number(accuracy.std()),
         "weighted_accuracy": _number(weighted),
     }
+
+
+def _validation(scores: ClientScores) -> dict[str, Any]:
+    known = _quality(scores)
+    return {f"validation_{n}": known[n] for n in ("loss", "accuracy") if n in known}
 
 
 def _agreement(groups: NDArray[np.int64], clusters: NDArray[np.int64]) -> dict[str, Any]:

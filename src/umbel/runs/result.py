@@ -111,7 +111,7 @@ class Result:
     @property
     def last_evaluated(self) -> Record:
         """The record of the last round that was evaluated; of the last one if none was."""
-        scored = [record for record in self.records if record.loss is not None]
+        scored = [record for record in self.records if record.judged("loss") is not None]
         return (scored or self.records)[-1]
 
     @property
@@ -122,7 +122,12 @@ class Result:
     @property
     def by_loss(self) -> bool:
         """Whether there is no accuracy to judge by, as in regression."""
-        return all(record.accuracy is None for record in self.records)
+        return all(record.judged("accuracy") is None for record in self.records)
+
+    @property
+    def validated(self) -> bool:
+        """Whether rounds are judged on validation examples."""
+        return any(record.validation_loss is not None for record in self.records)
 
     @property
     def megabytes_down(self) -> float:

@@ -30,7 +30,7 @@ from umbel.runs.budget import Budget, Until
 from umbel.runs.counted import Counted
 from umbel.runs.evidence import sample
 from umbel.runs.records import Record, make_record
-from umbel.runs.scores import ClientScores, score
+from umbel.runs.scores import ClientScores, Judged, score
 from umbel.seeds import Stream, generator, seed_of
 from umbel.server.ask import Context
 from umbel.settings import Settings
@@ -61,7 +61,9 @@ class Run(Settings):
     _: KW_ONLY
     seed: int = 0  #: of everything random
     participation: float = 1.0  #: share of the clients asked in each round, in (0, 1]
-    evaluate_every: int = 1  #: rounds between evaluations; the last round is always evaluated
+    #: rounds between evaluations; the last round is always evaluated, and where clients have
+    #: validation examples, it alone is on test examples
+    evaluate_every: int = 1
     #: where clients work: settings, or an engine
     engine: EngineSettings | Engine = field(default_factory=EngineSettings)
     limits: Limits = field(default_factory=Limits)  #: what the server accepts
@@ -163,7 +165,7 @@ class Run(Settings):
     def scored_rounds(
         self, num_rounds: int, state: State, first: int
     ) -> Iterator[tuple[State, Record, ClientScores | None]]:
-        """Do as `Run.rounds`, with the scores of every client where the round was evaluated."""
+        """Do as `Run.rounds`, with the scores on test examples where the round was so evaluated."""
         clients = self._remembering()
         meter = Metered(Faulty(clients, self.faults) if self.faults.any else clients)
         diverging = None if self.faults.any else partial(advice, self.federation)
@@ -179,8 +181,11 @@ class Run(Settings):
             spared = clients.take() if isinstance(clients, Remembering) else 0.0
             meter.seconds += spared
             seconds = perf_counter() - began + spared
-            due = (number + 1) % self.evaluate_every == 0 or number + 1 == num_rounds
-            scores = drive(score(self.algorithm, state, context), judge) if due else None
+            last = number + 1 == num_rounds
+            due = (number + 1) % self.evaluate_every == 0 or last
+            splits = self._judged_on(last) if due else ()
+            found = {on: drive(score(self.algorithm, state, context, on), judge) for on in splits}
+            scores = next(iter(found.values()), None)
             missing, refused, bounded = guard.take()
             _, unusable, _ = judge.take()
             refused |= {client: f"evaluation: {why}" for client, why in unusable.items()}
@@ -188,7 +193,8 @@ class Run(Settings):
                 number,
                 state.labels.numpy() if scores is None else scores.clusters,
                 self.federation.groups,
-                scores,
+                found.get("test"),
+                validation=found.get("validation"),
                 traffic=meter.take(),
                 missing=missing,
                 refused=refused,
@@ -197,7 +203,24 @@ class Run(Settings):
                 measures=self.algorithm.measure(state),
                 num_models=len(state.models),
             )
-            yield state, record, scores
+            yield state, record, found.get("test")
+
+    def _judged_on(self, last: bool) -> tuple[Judged, ...]:
+        """What a round is evaluated on: test examples in the last alone, where there are others."""
+        if self.federation.validation is None:
+            return ("test",)
+        return ("validation", "test") if last else ("validation",)
+
+    def closing(self, record: Record, state: State, num_rounds: int) -> tuple[Record, ClientScores]:
+        """The record of a round that was the last, with all evaluations; scores on the test.
+
+        The round was the last of fewer than were planned, and `state` is the one after it.
+        """
+        context = self.context(record.round, num_rounds)
+        if self.federation.validation is not None and record.validation_loss is None:
+            record = record.validated(self.scores(state, context, "validation"))
+        scores = self.scores(state, context)
+        return record.evaluated(scores), scores
 
     def _remembering(self) -> Engine:
         """The clients; where all of them take part in every round, what they judged is kept.
@@ -222,10 +245,10 @@ class Run(Settings):
         assigned: Assigned = drive(self.algorithm.assign(state, everyone), guard)
         return assigned
 
-    def scores(self, state: State, context: Context) -> ClientScores:
+    def scores(self, state: State, context: Context, on: Judged = "test") -> ClientScores:
         """Evaluate how each client is served by this state. It costs no metered traffic."""
         judge = Guarded(self._remembering(), self.limits)
-        return drive(score(self.algorithm, state, context), judge)
+        return drive(score(self.algorithm, state, context, on), judge)
 
     def context(self, number: int, num_rounds: int) -> Context:
         """Return what this round may know, its cohort among it."""

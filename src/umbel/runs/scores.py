@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -13,6 +14,9 @@ from umbel.client.work import Evaluation, MixtureEvaluation
 from umbel.flow import Flow, Request, Rows
 from umbel.server.ask import Context
 from umbel.summary import in_short
+
+Judged: TypeAlias = Literal["validation", "test"]
+"""The examples that models are evaluated on."""
 
 
 def purity(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
@@ -39,33 +43,35 @@ def normalised_mutual_information(groups: NDArray[np.int64], labels: NDArray[np.
 
 @dataclass(frozen=True, kw_only=True)
 class ClientScores:
-    """What each client gets: its cluster, and how that model does on its test examples."""
+    """What each client gets: its cluster, and how that model does on its examples of a split."""
 
     clusters: NDArray[np.int64]  # (M,) named 0 to K-1 in order of their first clients
     models: Rows  # the model of each client's cluster
-    loss: NDArray[np.float64]  # (M,) NaN for a client without test examples or answer
+    loss: NDArray[np.float64]  # (M,) NaN for a client without such examples or answer
     accuracy: NDArray[np.float64]  # (M,) likewise
-    num_examples: NDArray[np.int64]  # (M,) test examples
+    num_examples: NDArray[np.int64]  # (M,) of that split
     labels: NDArray[np.int64]  # (M,) the clusters as the method's state calls them
     served: Served  # what was evaluated: personal models or mixtures, where clients use such
 
     __repr__ = in_short
 
 
-def score(algorithm: Algorithm[S], state: S, ctx: Context) -> Flow[ClientScores]:
-    """Evaluate what every client is served, on its own test examples."""
+def score(
+    algorithm: Algorithm[S], state: S, ctx: Context, on: Judged = "test"
+) -> Flow[ClientScores]:
+    """Evaluate what every client is served, on its own test or validation examples."""
     # An evaluation can do without anybody's answer.
     everyone = replace(ctx.everyone, optional=True)
     served = yield from algorithm.serve(state, everyone)
-    replies = yield _evaluation(served, everyone)
-    test_examples = replies.columns["num_examples"]
+    replies = yield _evaluation(served, everyone, on)
+    counts = replies.columns["num_examples"]
     order = replies.clients.numpy()
     size = ctx.num_clients
     loss, accuracy = np.full(size, np.nan), np.full(size, np.nan)
     num_examples = np.zeros(size, dtype=np.int64)
-    loss[order] = (replies.columns["loss"] / test_examples).numpy()
-    accuracy[order] = (replies.columns["right"] / test_examples).numpy()
-    num_examples[order] = test_examples.numpy()
+    loss[order] = (replies.columns["loss"] / counts).numpy()
+    accuracy[order] = (replies.columns["right"] / counts).numpy()
+    num_examples[order] = counts.numpy()
     clusters = in_order_of_appearance(served.labels.numpy())
     models = served.adapted_from or served.models
     labels = served.labels.numpy()
@@ -80,12 +86,12 @@ def score(algorithm: Algorithm[S], state: S, ctx: Context) -> Flow[ClientScores]
     )
 
 
-def _evaluation(served: Served, ctx: Context) -> Request:
-    """Ask for the test loss and accuracy of what clients are served: methods can't."""
+def _evaluation(served: Served, ctx: Context, on: Judged) -> Request:
+    """Ask for the loss and accuracy of what clients are served: methods can't."""
     if served.weights is None:
-        return ctx.request(Evaluation(), theta=served.models)
+        return ctx.request(Evaluation(on), theta=served.models)
     weights = Rows(served.weights, torch.arange(len(served.weights)))
-    return ctx.request(MixtureEvaluation(), {"models": served.models.table}, weights=weights)
+    return ctx.request(MixtureEvaluation(on), {"models": served.models.table}, weights=weights)
 
 
 def in_order_of_appearance(labels: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass
-from typing import ClassVar, Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -14,6 +14,9 @@ from torch import Tensor
 from umbel.client.batches import SLICE, Plan, Shard
 from umbel.client.net import Net
 from umbel.settings import Settings
+
+SplitName: TypeAlias = Literal["train", "validation", "test"]
+"""Which of a client's examples a work is about."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,10 @@ class Work(Settings, ABC):
     values of tensors: engines run it for many clients at once.
     """
 
-    split: ClassVar[Literal["train", "test"]] = "train"
+    @property
+    def split(self) -> SplitName:
+        """Which examples this is about: a field or an attribute of another work may say others."""
+        return "train"
 
     @property
     def batching(self) -> Batching:

@@ -1,10 +1,10 @@
-"""How good a model is on a client's test examples."""
+"""How good a model is on a client's test or validation examples."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -20,9 +20,9 @@ MAX_LOSS = 1e12
 
 @dataclass(frozen=True)
 class Evaluation(Work):
-    """Sums of loss and of right answers of the received model over the test examples."""
+    """Sums of loss and of right answers of the received model over the examples of a split."""
 
-    split: ClassVar[Literal["train", "test"]] = "test"
+    split: Literal["validation", "test"] = "test"
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return evaluated(net.objective, shard, lambda x: net.outputs(sent["theta"], x))

@@ -1,10 +1,10 @@
-"""How good a mixture of models is on a client's test examples."""
+"""How good a mixture of models is on a client's test or validation examples."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from umbel.client.work.evaluation import Evaluation, evaluated
 class MixtureEvaluation(Work):
     """As `Evaluation`, of the mixture of `models` (K, P) with the client's `weights` (K,)."""
 
-    split: ClassVar[Literal["train", "test"]] = "test"
+    split: Literal["validation", "test"] = "test"
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         models, weights, objective = sent["models"], sent["weights"], net.objective

@@ -29,6 +29,12 @@ def check_splits(split: str, test_split: str | None) -> None:
     check(not both, "test_split", test_split, f"of other splits than split: {split!r}")
 
 
+def check_validation(fraction: float | None) -> None:
+    """Raise `ValueError` unless this is a fraction of a client's training examples, or None."""
+    fine = fraction is None or 0 <= fraction < 1
+    check(fine, "validation_fraction", fraction, "in [0, 1)")
+
+
 def check_examples(examples: tuple[int, ...]) -> None:
     """Raise `ValueError` unless these say how many examples a client has."""
     check(len(examples) <= 2, "examples", examples, "(), (n,) or (low, high)")

@@ -10,7 +10,7 @@ from umbel.checks import check
 from umbel.data.bearings import windows
 from umbel.data.federation import Federation
 from umbel.data.partition import apportioned, check_few, client_sizes, draw
-from umbel.data.scenarios.base import Scenario, check_examples
+from umbel.data.scenarios.base import Scenario, check_examples, check_validation
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
 
@@ -35,6 +35,7 @@ class BearingFaults(Scenario):
     window: int = 256  # samples, of 12,000 a second
     examples: tuple[int, ...] = (100, 300)  # a client's: (n,), or uniform in (low, high)
     test_fraction: float = 0.15  # of each client's examples
+    validation_fraction: float | None = None  # of what is left for training, to choose by
 
     def __post_init__(self) -> None:
         expected = f"at least one for each of {len(PAIRS)} groups"
@@ -42,6 +43,7 @@ class BearingFaults(Scenario):
         check(8 <= self.window <= 120_000, "window", self.window, "in 8 to 120,000")
         check_examples(self.examples)
         check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "in (0, 1)")
+        check_validation(self.validation_fraction)
 
     def build(self, seed: int, sources: Sources) -> Federation:
         rng = generator(seed, Stream.DATA)
@@ -56,5 +58,6 @@ class BearingFaults(Scenario):
             groups=groups.tolist(),
             num_classes=arrays.num_classes,
             test_fraction=self.test_fraction,
+            validation_fraction=self.validation_fraction or 0.0,
             seed=seed,
         )

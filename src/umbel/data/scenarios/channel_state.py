@@ -12,7 +12,7 @@ from umbel.checks import check, check_memory, nearest
 from umbel.data.channels import ENVIRONMENTS, SIDE, Channels, cost2100, generated
 from umbel.data.federation import Federation
 from umbel.data.partition import apportioned
-from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.base import Scenario, check_validation
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
 
@@ -38,6 +38,7 @@ class ChannelState(Scenario):
     clients: int = 16  # C, divided equally among the environments
     examples: int = 1000  # a client's
     test_fraction: float = 0.15  # of each client's examples
+    validation_fraction: float | None = None  # of what is left for training, to choose by
 
     def __post_init__(self) -> None:
         names = self.environments
@@ -49,6 +50,7 @@ class ChannelState(Scenario):
         check(self.clients >= len(names), "clients", self.clients, expected)
         check(self.examples >= 1, "examples", self.examples, "1 or more")
         check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "in (0, 1)")
+        check_validation(self.validation_fraction)
 
     def build(self, seed: int, sources: Sources) -> Federation:
         matrices = self.clients * self.examples
@@ -63,6 +65,7 @@ class ChannelState(Scenario):
             [(mine, mine) for mine in x],
             groups=groups,
             test_fraction=self.test_fraction,
+            validation_fraction=self.validation_fraction or 0.0,
             seed=seed,
         )
 

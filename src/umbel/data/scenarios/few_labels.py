@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from umbel.checks import check
 from umbel.data.federation import Federation
 from umbel.data.partition import Labels, check_few, client_sizes, draw
-from umbel.data.scenarios.base import Scenario, check_examples
+from umbel.data.scenarios.base import Scenario, check_examples, check_validation
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
 
@@ -28,12 +28,14 @@ class FewLabels(Scenario):
     labels_per_client: int = 3
     examples: tuple[int, ...] = ()  # a client's: (n,), or uniform in (low, high); (): all there are
     test_fraction: float = 0.15  # of each client's examples
+    validation_fraction: float | None = None  # of what is left for training, to choose by
 
     def __post_init__(self) -> None:
         check(self.clients >= 1, "clients", self.clients, "1 or more")
         check(self.labels_per_client >= 1, "labels_per_client", self.labels_per_client, "1 or more")
         check_examples(self.examples)
         check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "in (0, 1)")
+        check_validation(self.validation_fraction)
 
     def build(self, seed: int, sources: Sources) -> Federation:
         rng = generator(seed, Stream.DATA)
@@ -52,6 +54,7 @@ class FewLabels(Scenario):
             [(arrays.images(mine), arrays.y[mine]) for mine in rows],
             num_classes=classes,
             test_fraction=self.test_fraction,
+            validation_fraction=self.validation_fraction or 0.0,
             seed=seed,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from umbel.checks import UsageError, check
 from umbel.data.federation import Federation
 from umbel.data.files import read_text
 from umbel.data.npz import read_arrays
-from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.base import Scenario, check_validation
 from umbel.data.sources import Sources
 from umbel.summary import counted
 
@@ -26,26 +27,38 @@ class Folder(Scenario):
     """One `.npz` file a client, named after it, with arrays `x` and `y`.
 
     Where every file also has `x_test` and `y_test`, those are the test examples; otherwise a
-    random `test_fraction` is set apart. A file `groups.csv` with lines `client,group` gives the
-    planted groups, if they are known.
+    random `test_fraction` is set apart. Likewise `x_validation` and `y_validation` are validation
+    examples; without them a random `validation_fraction` is set apart, if one is given. A file
+    `groups.csv` with lines `client,group` gives the planted groups, if they are known.
     """
 
     path: str = "clients"
     test_fraction: float = 0.15
     num_classes: int | None = None  # default: the largest label plus one
+    validation_fraction: float | None = None  # of what is left for training, to choose by
 
     def __post_init__(self) -> None:
         check(0 <= self.test_fraction < 1, "test_fraction", self.test_fraction, "in [0, 1)")
+        check_validation(self.validation_fraction)
         classes = self.num_classes
         check(classes is None or classes >= 1, "num_classes", classes, "1 or more")
 
     def build(self, seed: int, sources: Sources) -> Federation:  # noqa: ARG002
-        path, fraction = Path(self.path), self.test_fraction
-        return read_clients(path, self.num_classes, test_fraction=fraction, seed=seed)
+        return read_clients(
+            Path(self.path),
+            self.num_classes,
+            test_fraction=self.test_fraction,
+            validation_fraction=self.validation_fraction or 0.0,
+            seed=seed,
+        )
 
 
 def read_clients(
-    path: Path, num_classes: int | None, test_fraction: float = 0.0, seed: int = 0
+    path: Path,
+    num_classes: int | None,
+    test_fraction: float = 0.0,
+    validation_fraction: float = 0.0,
+    seed: int = 0,
 ) -> Federation:
     """The clients of a folder of `.npz` files, or of one such file. See `Folder`."""
     if not path.exists():
@@ -55,14 +68,18 @@ def read_clients(
         raise UsageError(f"{path}: holds no .npz files, of which there must be one a client")
     loaded = [_load(file) for file in files]
     names = [file.stem for file in files]
-    with_test = all("x_test" in arrays and "y_test" in arrays for arrays in loaded)
+    test, validation = (_pairs(loaded, split) for split in ("test", "validation"))
+    expected = "x_validation and y_validation in every file or in none"
+    check(len(validation) in (0, len(files)), str(path), f"{len(validation)} files", expected)
     return Federation.from_arrays(
         [(arrays["x"], arrays["y"]) for arrays in loaded],
-        [(arrays["x_test"], arrays["y_test"]) for arrays in loaded] if with_test else None,
+        test if len(test) == len(files) else None,
+        validation=validation or None,
         names=names,
         groups=None if path.is_file() else _groups(path / "groups.csv", names),
         num_classes=num_classes,
         test_fraction=test_fraction,
+        validation_fraction=validation_fraction,
         seed=seed,
     )
 
@@ -76,11 +93,11 @@ def write_clients(federation: Federation, path: Path) -> None:
     check(free, "folder", str(path), "a folder without .npz files")
     path.mkdir(parents=True, exist_ok=True)
     for client, name in enumerate(federation.names):
-        (x, y), (x_test, y_test) = (
-            (inputs.numpy(), targets.numpy())
-            for inputs, targets in (federation.train.of(client), federation.test.of(client))
-        )
-        np.savez(path / f"{name}.npz", x=x, y=y, x_test=x_test, y_test=y_test)
+        arrays: dict[str, Any] = {}
+        for split, of in zip(("", "_test", "_validation"), federation.splits, strict=False):
+            x, y = of.of(client)
+            arrays |= {f"x{split}": x.numpy(), f"y{split}": y.numpy()}
+        np.savez(path / f"{name}.npz", **arrays)
     if federation.groups is not None:
         rows = zip(federation.names, federation.groups.tolist(), strict=True)
         text = "".join(f"{name},{group}\n" for name, group in rows)
@@ -88,11 +105,20 @@ def write_clients(federation: Federation, path: Path) -> None:
 
 
 def _load(file: Path) -> dict[str, NDArray[Any]]:
-    found = read_arrays(file, ("x", "y", "x_test", "y_test"))
+    splits = ("", "_test", "_validation")
+    found = read_arrays(file, [f"{name}{split}" for split in splits for name in ("x", "y")])
     lacking = " and ".join(name for name in ("x", "y") if name not in found)
     if lacking:
         raise UsageError(f"{file}: lacks {lacking}: arrays x and y are needed")
     return found
+
+
+def _pairs(
+    loaded: Sequence[Mapping[str, NDArray[Any]]], split: str
+) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    """The examples of a split, of the files that have such."""
+    x, y = f"x_{split}", f"y_{split}"
+    return [(arrays[x], arrays[y]) for arrays in loaded if x in arrays and y in arrays]
 
 
 def _groups(file: Path, names: list[str]) -> list[int] | None:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from umbel.checks import check, check_memory
 from umbel.data.federation import Federation
 from umbel.data.partition import apportioned
-from umbel.data.scenarios.base import Scenario
+from umbel.data.scenarios.base import Scenario, check_validation
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
 
@@ -32,6 +32,7 @@ class LinearRegressions(Scenario):
     clients: int = 12  # C, divided equally among the groups
     examples: int = 2000  # a client's, for training
     test_examples: int = 500  # a client's
+    validation_fraction: float | None = None  # of the training examples, to choose by
 
     def __post_init__(self) -> None:
         fine = bool(self.angles) and all(-90 < angle < 90 for angle in self.angles)
@@ -41,6 +42,7 @@ class LinearRegressions(Scenario):
         check(self.clients >= len(self.angles), "clients", self.clients, expected)
         check(self.examples >= 1, "examples", self.examples, "1 or more")
         check(self.test_examples >= 1, "test_examples", self.test_examples, "1 or more")
+        check_validation(self.validation_fraction)
 
     def build(self, seed: int, sources: Sources) -> Federation:  # noqa: ARG002
         points = self.clients * (self.examples + self.test_examples)
@@ -53,7 +55,13 @@ class LinearRegressions(Scenario):
             x, y = self._points(np.radians(self.angles[group]), rng)
             train.append((x[: self.examples], y[: self.examples]))
             test.append((x[self.examples :], y[self.examples :]))
-        return Federation.from_arrays(train, test, groups=groups.tolist())
+        return Federation.from_arrays(
+            train,
+            test,
+            groups=groups.tolist(),
+            validation_fraction=self.validation_fraction or 0.0,
+            seed=seed,
+        )
 
     def _points(
         self, phi: float, rng: np.random.Generator

@@ -8,7 +8,7 @@ import numpy as np
 
 from umbel.checks import check
 from umbel.data.federation import Federation
-from umbel.data.scenarios.base import Scenario, check_examples
+from umbel.data.scenarios.base import Scenario, check_examples, check_validation
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
 
@@ -26,12 +26,14 @@ class Natural(Scenario):
     clients: int = 195  # M, drawn at random
     examples: tuple[int, ...] = (40, 525)  # least and most that a client has; (): any number
     test_fraction: float = 0.15  # of each client's examples
+    validation_fraction: float | None = None  # of what is left for training, to choose by
 
     def __post_init__(self) -> None:
         check(self.clients >= 1, "clients", self.clients, "1 or more")
         check(len(self.examples) in (0, 2), "examples", self.examples, "() or (least, most)")
         check_examples(self.examples)
         check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "in (0, 1)")
+        check_validation(self.validation_fraction)
 
     def build(self, seed: int, sources: Sources) -> Federation:
         arrays = sources.load(self.source, self.split)
@@ -51,5 +53,6 @@ class Natural(Scenario):
             names=[str(name) for name in owners[chosen]],
             num_classes=arrays.num_classes,
             test_fraction=self.test_fraction,
+            validation_fraction=self.validation_fraction or 0.0,
             seed=seed,
         )

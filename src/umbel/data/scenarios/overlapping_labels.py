@@ -12,7 +12,7 @@ from umbel.checks import check
 from umbel.data.arrays import Arrays
 from umbel.data.federation import Federation
 from umbel.data.partition import Labels, apportioned, check_few, deal_alike
-from umbel.data.scenarios.base import Scenario, check_splits
+from umbel.data.scenarios.base import Scenario, check_splits, check_validation
 from umbel.data.shifts import Images
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
@@ -45,6 +45,7 @@ class OverlappingLabels(Scenario):
     images_per_label: int | Literal["all"] = 144  # for training, in all groups together
     test_fraction: float = 0.15  # of each label; where there are "all" images and no test_split
     local_labels: bool = True  # False: labels have one meaning in all groups
+    validation_fraction: float | None = None  # of what is left for training, to choose by
 
     def __post_init__(self) -> None:
         check_splits(self.split, self.test_split)
@@ -57,6 +58,7 @@ class OverlappingLabels(Scenario):
         limit = self.images_per_label
         check(limit == "all" or limit >= 1, "images_per_label", limit, '1 or more, or "all"')
         check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "in (0, 1)")
+        check_validation(self.validation_fraction)
 
     def build(self, seed: int, sources: Sources) -> Federation:
         rng = generator(seed, Stream.DATA)
@@ -83,6 +85,8 @@ class OverlappingLabels(Scenario):
             self._shards(tests, deal_alike(spare, np.array(mixes)), groups),
             groups=groups,
             num_classes=max(map(len, self.labels)) if self.local_labels else arrays.num_classes,
+            validation_fraction=self.validation_fraction or 0.0,
+            seed=seed,
         )
 
     def _divided(

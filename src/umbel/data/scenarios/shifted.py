@@ -13,7 +13,12 @@ from umbel.checks import check
 from umbel.data.arrays import Arrays
 from umbel.data.federation import Federation
 from umbel.data.partition import Labels, apportioned, check_few, client_sizes, draw
-from umbel.data.scenarios.base import Scenario, check_examples, check_splits
+from umbel.data.scenarios.base import (
+    Scenario,
+    check_examples,
+    check_splits,
+    check_validation,
+)
 from umbel.data.shifts import Group, Images, Rotate, Shift
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
@@ -39,6 +44,7 @@ class Shifted(Scenario):
     label_alpha: float | None = None  # Dirichlet concentration of each client's labels; None: IID
     standardise: bool = False  # pixels with mean 0, standard deviation 1 over `split`; not 0 to 1
     shift: Shift = field(default_factory=Rotate)
+    validation_fraction: float | None = None  # of what is left for training, to choose by
 
     def __post_init__(self) -> None:
         check_splits(self.split, self.test_split)
@@ -48,6 +54,7 @@ class Shifted(Scenario):
         check(small, "shares", self.shares, "numbers with a finite sum")
         check_examples(self.examples)
         check(0 < self.test_fraction < 1, "test_fraction", self.test_fraction, "in (0, 1)")
+        check_validation(self.validation_fraction)
         alpha = self.label_alpha
         check(alpha is None or alpha > 0, "label_alpha", alpha, "more than 0")
 
@@ -81,6 +88,7 @@ class Shifted(Scenario):
             groups=np.repeat(numbers, counts).tolist(),
             num_classes=arrays.num_classes,
             test_fraction=self.test_fraction,
+            validation_fraction=self.validation_fraction or 0.0,
             seed=seed,
         )
 

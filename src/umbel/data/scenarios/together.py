@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from umbel.checks import check
@@ -10,6 +11,7 @@ from umbel.data.partition import apportioned
 from umbel.data.scenarios.base import Scenario, check_examples
 from umbel.data.scenarios.shifted import Shifted
 from umbel.data.sources import Sources
+from umbel.data.splits import Pair
 from umbel.seeds import Stream, seed_of
 
 
@@ -48,6 +50,20 @@ class Together(Scenario):
         return Federation.from_arrays(
             [part.train.of(client) for part in built for client in range(part.num_clients)],
             [part.test.of(client) for part in built for client in range(part.num_clients)],
+            validation=_validation(built),
             groups=groups,
             num_classes=built[0].num_classes,
         )
+
+
+def _validation(parts: Sequence[Federation]) -> list[Pair] | None:
+    """The validation examples of all clients, of some none; None where nobody has any."""
+    if all(part.validation is None for part in parts):
+        return None
+    pairs = []
+    for part in parts:
+        for client in range(part.num_clients):
+            x, y = part.train.of(client)
+            none = (x[:0], y[:0])
+            pairs.append(none if part.validation is None else part.validation.of(client))
+    return pairs

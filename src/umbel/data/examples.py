@@ -1,0 +1,73 @@
+"""Clients' examples as tensors, and whether those of all clients are of one kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from umbel.checks import check
+from umbel.data.dataframes import check_columns, check_rows
+from umbel.data.given import pair
+from umbel.data.splits import Pair, set_apart
+from umbel.data.values import inputs, targets
+from umbel.seeds import Stream
+
+
+def tensors_of(given: Mapping[str, Sequence[Any]], names: tuple[str, ...]) -> dict[str, list[Pair]]:
+    """The examples of each split, client by client, as tensors."""
+    pairs = {
+        what: [pair(entry, name) for entry, name in zip(entries, names, strict=True)]
+        for what, entries in given.items()
+    }
+    check_columns([x for each in pairs.values() for x, _ in each], names * len(pairs))
+    return {
+        what: [_tensors(x, y, name) for (x, y), name in zip(each, names, strict=True)]
+        for what, each in pairs.items()
+    }
+
+
+def with_all_splits(
+    splits: Mapping[str, list[Pair]],
+    names: Sequence[str],
+    fractions: Mapping[str, float],
+    seed: int,
+) -> dict[str, list[Pair]]:
+    """The same, with a test and a validation split set apart from training, as far as needed.
+
+    Of what is left for training, a fraction of 0 gives no validation split.
+    """
+    made = dict(splits)
+    for what, stream in (("test", Stream.DATA), ("validation", Stream.VALIDATION)):
+        if what not in made and (what == "test" or fractions[what]):
+            setting = f"{what}_fraction"
+            made["train"], made[what] = set_apart(
+                made["train"], names, fractions[what], setting, seed, stream
+            )
+    return made
+
+
+def check_alike(shards: Sequence[Pair], names: Sequence[str]) -> None:
+    """Raise `UsageError` unless examples have the shapes and kinds of the first client's."""
+
+    def kind(shard: Pair) -> str:
+        x, y = shard
+        what = "numbers" if y.is_floating_point() else "labels"
+        return f"inputs of shape {tuple(x.shape[1:])} with {what} of shape {tuple(y.shape[1:])}"
+
+    wanted = kind(shards[0])
+    expected = f"{wanted}, as others; if these are sequences, pad all clients' to one length"
+    for shard, name in zip(shards, names, strict=True):
+        if len(shard[0]):
+            check(kind(shard) == wanted, f"client {name}", kind(shard), expected)
+
+
+def _tensors(x: object, y: object, name: str) -> Pair:
+    check_rows(x, y, name)
+    tensors = inputs(x, name), targets(y, name)
+    shapes = [tuple(tensor.shape) for tensor in tensors]
+    same = all(shapes) and shapes[0][0] == shapes[1][0]
+    said = f"{shapes[0]} inputs and {shapes[1]} targets"
+    check(same, f"client {name}", said, "as many inputs as targets")
+    values = tensors[0].numel() > 0 and tensors[1].numel() > 0
+    check(values or not shapes[0][0], f"client {name}", said, "a number or more for each example")
+    return tensors

@@ -1,0 +1,82 @@
+"""Examples of all clients in one place, and how some of each client's are set apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from umbel.checks import check, check_memory
+from umbel.seeds import Stream, generator
+from umbel.summary import in_short
+
+Pair: TypeAlias = tuple[Tensor, Tensor]
+"""One client's inputs (n, ...) and targets (n, ...)."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Examples of all clients, one client after another."""
+
+    x: Tensor  # (total, ...)
+    y: Tensor  # (total, ...)
+    offsets: NDArray[np.int64]  # (M + 1,) client c holds rows offsets[c] to offsets[c + 1]
+
+    __repr__ = in_short
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """(M,) number of examples of each client."""
+        return np.diff(self.offsets)
+
+    def of(self, client: int) -> Pair:
+        """One client's examples, as views."""
+        rows = slice(int(self.offsets[client]), int(self.offsets[client + 1]))
+        return self.x[rows], self.y[rows]
+
+    def without_examples(self) -> Split:
+        """The same clients, none of whom has an example."""
+        return Split(self.x[:0], self.y[:0], np.zeros_like(self.offsets))
+
+    def pick(self, clients: Sequence[int]) -> Split:
+        """The examples of these clients only, in this order."""
+        return joined([self.of(client) for client in clients])
+
+
+def joined(shards: Sequence[Pair]) -> Split:
+    """One split of the examples of several clients, a copy."""
+    check_memory(sum(x.nbytes + y.nbytes for x, y in shards), "examples of all clients, joined")
+    filled = [shard for shard in shards if len(shard[0])] or [shards[0]]
+    sizes = [len(x) for x, _ in shards]
+    offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    return Split(torch.cat([x for x, _ in filled]), torch.cat([y for _, y in filled]), offsets)
+
+
+def set_apart(
+    shards: Sequence[Pair],
+    names: Sequence[str],
+    fraction: float,
+    what: str,
+    seed: int,
+    stream: Stream,
+) -> tuple[list[Pair], list[Pair]]:
+    """What is left of each client's examples, and a random fraction of them.
+
+    `what` is the name of the setting that says the fraction. Raises `UsageError` where none of a
+    client's examples would be left.
+    """
+    check(0 <= fraction < 1, what, fraction, "in [0, 1)")
+    left, apart = [], []
+    for client, ((x, y), name) in enumerate(zip(shards, names, strict=True)):
+        order = torch.from_numpy(generator(seed, stream, client).permutation(len(x)))
+        cut = len(x) - round(fraction * len(x))
+        expected = f"low enough: of the {len(x)} examples of client {name} none is left"
+        check(cut > 0 or not len(x), what, fraction, f"{expected} for training")
+        left.append((x[order[:cut]], y[order[:cut]]))
+        apart.append((x[order[cut:]], y[order[cut:]]))
+    return left, apart
