@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from umbel.checks import check
 from umbel.client.objectives import BINARY, Objective
+from umbel.data.attributes import Attributes, Given, attributes_of, picked
 from umbel.data.datasets import Dataset, arrays_of
 from umbel.data.examples import check_alike, tensors_of, with_all_splits
 from umbel.data.form import Form
@@ -45,6 +46,8 @@ class Federation:
     groups: NDArray[np.int64] | None = None  #: (M,) planted group of each client, None if unknown
     num_classes: int | None = None  #: number of labels; None: regression
     names: tuple[str, ...] = ()  #: the clients' names
+    #: what is known of the clients: values by the attribute's name, one a client
+    attributes: Attributes = field(default_factory=dict)
 
     def __repr__(self) -> str:
         train, test = int(self.train.sizes.sum()), int(self.test.sizes.sum())
@@ -119,6 +122,7 @@ class Federation:
             groups=None if self.groups is None else self.groups[list(clients)],
             num_classes=self.num_classes,
             names=tuple(self.names[client] for client in clients),
+            attributes=picked(self.attributes, clients),
         )
 
     def save(self, folder: Path | str) -> None:
@@ -139,6 +143,7 @@ class Federation:
         *,
         validation: Clients | None = None,
         groups: Sequence[int | str] | Mapping[str, int | str] | None = None,
+        attributes: Given | None = None,
         names: Sequence[str] | None = None,
         num_classes: int | None = None,
         test_fraction: float = 0.15,
@@ -159,9 +164,10 @@ class Federation:
         `test_fraction` of each client's examples is set apart; without `validation`, a random
         `validation_fraction` of those that are left for training, by default none. `num_classes` is
         the largest label plus one unless given. Where an example has many labels, those of -100 do
-        not count. Raises `ValueError` for a client without training examples, for what are no
-        finite numbers, for inputs or columns that differ between clients, for one-hot labels, and
-        for labels out of range; messages do not show examples.
+        not count. `attributes` are what else is known of clients, such as {"airport": ["EWR",
+        "JFK"]}. Raises `ValueError` for a client without training examples, for what are no finite
+        numbers, for inputs or columns that differ between clients, for one-hot labels, and for
+        labels out of range; messages do not show examples.
         """
         clients, names = listed(train, "train", names)
         fine = validation is None or not validation_fraction
@@ -191,6 +197,7 @@ class Federation:
             groups=None if groups is None else _numbers_of(in_order(groups, "groups", names)),
             num_classes=num_classes,
             names=names,
+            attributes=attributes_of(attributes, names),
         )
 
     @classmethod

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check
+from umbel.data.attributes import read_attributes, write_attributes
 from umbel.data.federation import Federation
 from umbel.data.files import read_text
 from umbel.data.npz import read_arrays
@@ -29,7 +30,8 @@ class Folder(Scenario):
     Where every file also has `x_test` and `y_test`, those are the test examples; otherwise a
     random `test_fraction` is set apart. Likewise `x_validation` and `y_validation` are validation
     examples; without them a random `validation_fraction` is set apart, if one is given. A file
-    `groups.csv` with lines `client,group` gives the planted groups, if they are known.
+    `groups.csv` with lines `client,group` gives the planted groups, if they are known, and
+    `attributes.csv` with a header `client,NAME,...` what else is known of clients.
     """
 
     path: str = "clients"
@@ -77,6 +79,7 @@ def read_clients(
         validation=validation or None,
         names=names,
         groups=None if path.is_file() else _groups(path / "groups.csv", names),
+        attributes={} if path.is_file() else read_attributes(path, tuple(names)),
         num_classes=num_classes,
         test_fraction=test_fraction,
         validation_fraction=validation_fraction,
@@ -98,6 +101,7 @@ def write_clients(federation: Federation, path: Path) -> None:
             x, y = of.of(client)
             arrays |= {f"x{split}": x.numpy(), f"y{split}": y.numpy()}
         np.savez(path / f"{name}.npz", **arrays)
+    write_attributes(path, federation.names, federation.attributes)
     if federation.groups is not None:
         rows = zip(federation.names, federation.groups.tolist(), strict=True)
         text = "".join(f"{name},{group}\n" for name, group in rows)

@@ -1,0 +1,80 @@
+"""What is known of each client, such as a person or an airport.
+
+It is there to be compared with the clusters that were found. No method sees it.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from umbel.checks import check, is_plain
+from umbel.data.files import read_text
+from umbel.data.given import in_order
+from umbel.summary import counted
+
+Attributes: TypeAlias = "Mapping[str, tuple[str, ...]]"
+"""The value of each client, by the name of the attribute."""
+
+Given: TypeAlias = "Mapping[str, Sequence[object] | Mapping[str, object]]"
+"""Attributes as users give them: the values in a list, or by client."""
+
+LARGEST = 2**24
+"""Bytes of a file of attributes."""
+
+FILE, OWNER = "attributes.csv", "client"
+
+
+def attributes_of(given: Given | None, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """The attributes of the clients of these names. Raises `UsageError` unless each has a value."""
+    found = {}
+    for name, values in (given or {}).items():
+        fine = isinstance(name, str) and is_plain(name) and bool(name.strip()) and name != OWNER
+        check(fine, "attributes", name, f"a name for an attribute other than {OWNER!r}")
+        of_each = in_order(values, f"attributes: {name}", names)
+        found[name] = tuple(map(str, of_each))
+        for value in found[name]:
+            check(is_plain(value), f"attributes: {name}", value, "without control characters")
+    return found
+
+
+def picked(attributes: Attributes, clients: Iterable[int]) -> dict[str, tuple[str, ...]]:
+    """The attributes of these clients only, in this order."""
+    chosen = list(clients)
+    return {name: tuple(values[c] for c in chosen) for name, values in attributes.items()}
+
+
+def write_attributes(folder: Path, names: Sequence[str], attributes: Attributes) -> None:
+    """Write `attributes.csv` with a line for each client, where anything is known."""
+    if not attributes:
+        return
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([OWNER, *attributes])
+    writer.writerows(zip(names, *attributes.values(), strict=True))
+    (folder / FILE).write_text(text.getvalue(), encoding="utf-8")
+
+
+def read_attributes(folder: Path, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """What `attributes.csv` of a folder says of these clients, or nothing without that file."""
+    file = folder / FILE
+    if not file.exists():
+        return {}
+    head, *lines = list(csv.reader(io.StringIO(read_text(file, LARGEST)))) or [[]]
+    fine = len(head) > 1 and head[0] == OWNER and len(set(head)) == len(head)
+    check(fine, f"{file}: line 1", ",".join(head), f"of the form {OWNER},NAME with different names")
+    rows: dict[str, list[str]] = {}
+    for number, row in enumerate(lines, start=2):
+        if not row:
+            continue
+        said = counted(len(row), "value")
+        check(len(row) == len(head), f"{file}: line {number}", said, f"one for each of {head}")
+        check(row[0] not in rows, f"{file}: line {number}", row[0], "a client that is named once")
+        rows[row[0]] = row[1:]
+    for name in names:
+        check(name in rows, str(file), name, "named: it needs a line for every client")
+    columns = {name: [rows[c][place] for c in names] for place, name in enumerate(head[1:])}
+    return attributes_of(columns, names)
