@@ -72,6 +72,18 @@ class Sources:
         cache = os.environ.get(CACHE_DIR_VARIABLE) or platformdirs.user_cache_dir("umbel")
         return cls(where, Path(cache))
 
+    def path(self, name: str) -> Path:
+        """A file or folder in the data directory. Raises `ValueError` where there is none."""
+        if self.data_dir is None:
+            raise UsageError(
+                f"source: {name} is read from a data directory; set {DATA_DIR_VARIABLE} or "
+                "--data-dir"
+            )
+        found = self.data_dir / name
+        if not found.exists():
+            raise UsageError(f"source: {name!r} is not in the data directory: there is no {found}")
+        return found
+
     def load(self, name: str, split: str = "train") -> Arrays:
         """Load all examples of a split, or of several put together, such as "train+test".
 

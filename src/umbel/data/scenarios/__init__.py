@@ -24,9 +24,14 @@ from umbel.data.scenarios.mehta import (
     ROTATED_MNIST,
 )
 from umbel.data.scenarios.natural import Natural
+from umbel.data.scenarios.natural_tables import FLIGHTS, PACKAGES
 from umbel.data.scenarios.overlapping_labels import OverlappingLabels
 from umbel.data.scenarios.shifted import Shifted
+from umbel.data.scenarios.table import Table
 from umbel.data.scenarios.together import Together
+from umbel.data.scenarios.watch import Watch
+from umbel.data.scenarios.windows import RecordedWindows
+from umbel.data.scenarios.words import Words
 from umbel.data.shifts import SwapLabels
 
 ROTATED_DIGITS = Shifted()
@@ -65,12 +70,19 @@ SCENARIOS: dict[str, Scenario | type[Scenario]] = {
     "together": Together,
     "linear-regressions": LinearRegressions,
     "folder": Folder,
+    "table": Table,
+    "windows": RecordedWindows,
+    "watch": Watch,
+    "flights": FLIGHTS,
+    "words": Words,
+    "packages": PACKAGES,
 }
 """A value stands for itself with some fields changed, a type for its defaults."""
 
 __all__ = [
     "CHANNEL_STATE_5",
     "EMNIST_DIRICHLET",
+    "FLIGHTS",
     "GROUPED_CIFAR10",
     "GROUPED_ROTATED_EMNIST",
     "LABEL_SWAPPED_CIFAR10",
@@ -82,6 +94,7 @@ __all__ = [
     "LIN_MNIST",
     "MIXTURE_MNIST",
     "MNIST_AND_FASHION",
+    "PACKAGES",
     "PERMUTED_CIFAR10",
     "ROTATED_CIFAR10",
     "ROTATED_DIGITS",
@@ -97,7 +110,11 @@ __all__ = [
     "LinearRegressions",
     "Natural",
     "OverlappingLabels",
+    "RecordedWindows",
     "Scenario",
     "Shifted",
+    "Table",
     "Together",
+    "Watch",
+    "Words",
 ]

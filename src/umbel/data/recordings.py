@@ -1,0 +1,77 @@
+"""Windows of long recordings, which are split in time before they are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.checks import check, check_memory
+from umbel.data.tables.parts import PARTS, divided
+
+Labelling = Literal["most", "last"]
+
+Windows: TypeAlias = tuple[NDArray[np.float32], NDArray[Any]]
+"""Windows (n, channels, length), and the target of each (n,)."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How recordings are cut."""
+
+    length: int  # steps of a window
+    stride: int  # steps from one window's start to the next
+    label: Labelling  # the most common label of its steps, or their mean; or the last
+    fractions: tuple[float, float]  # of what is not for the test for validation; for the test
+
+    def __call__(
+        self, x: NDArray[Any], y: NDArray[Any], recording: NDArray[Any], what: str
+    ) -> dict[str, Windows]:
+        """The windows for training, validation and test of a client with steps x (T, channels).
+
+        y (T,) or one number are targets, recording (T,) says which steps belong together. The last
+        part of each recording is for the test, the part before for validation.
+        """
+        steps = x[:, None] if x.ndim == 1 else x
+        check(steps.ndim == 2 and len(steps) > 0, f"{what}: x", x.shape, "steps (T, channels)")
+        targets = np.broadcast_to(y.reshape(-1), len(steps)) if y.size == 1 else y
+        expected = f"one number, or one for each of {len(steps):,} steps"
+        check(targets.shape == (len(steps),), f"{what}: y", y.shape, expected)
+        check(recording.shape == (len(steps),), f"{what}: recording", recording.shape, expected)
+        count = len(steps) // self.stride + 1
+        check_memory(8 * count * self.length * steps.shape[1], f"{what}: its windows")
+        found: dict[str, list[Windows]] = {part: [] for part in PARTS}
+        for number in np.unique(recording):
+            parts = divided(np.flatnonzero(recording == number), self.fractions)
+            for part in PARTS:
+                places = getattr(parts, part)
+                found[part].append(self._windows(steps[places], targets[places]))
+        return {part: _together(windows) for part, windows in found.items()}
+
+    def _windows(self, steps: NDArray[Any], targets: NDArray[Any]) -> Windows:
+        starts = np.arange(0, len(steps) - self.length + 1, self.stride)
+        places = starts[:, None] + np.arange(self.length)
+        windows = np.moveaxis(steps[places], -1, 1).astype(np.float32)
+        return windows, self._label(targets[places])
+
+    def _label(self, targets: NDArray[Any]) -> NDArray[Any]:
+        """(n,) the targets of windows (n, length)."""
+        found = [_one(window, self.label) for window in targets]
+        return np.array(found, dtype=targets.dtype)
+
+
+def _one(targets: NDArray[Any], label: Labelling) -> Any:
+    """The target of a window (length,); of labels that are as common, the smallest."""
+    if label == "last":
+        return targets[-1]
+    if targets.dtype.kind == "f":
+        return targets.mean()
+    values, counts = np.unique(targets, return_counts=True)
+    return values[counts.argmax()]
+
+
+def _together(parts: Sequence[Windows]) -> Windows:
+    return np.concatenate([x for x, _ in parts]), np.concatenate([y for _, y in parts])

@@ -1,0 +1,59 @@
+"""Means and deviations of columns of numbers, from all values or from sums of each client.
+
+Both leave missing values, NaN, out, and agree up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+CONSTANT = 1e-9
+"""A smaller deviation, relative to the mean, is one of rounding: the column is constant."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How columns become comparable: each has its mean taken off and is divided by its deviation.
+
+    A column without any value has the mean NaN.
+    """
+
+    mean: NDArray[np.float64]  # (F,)
+    deviation: NDArray[np.float64]  # (F,) 1 where a column is constant
+
+    def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Values (n, F) with mean 0 and deviation 1; those that are missing become the mean, 0."""
+        return np.nan_to_num((values - self.mean) / self.deviation, nan=0.0)
+
+
+def pooled(values: NDArray[np.float64]) -> Scale:
+    """The scale of values (n, F) that are all in one place."""
+    there = np.isfinite(values)
+    columns = [values[there[:, place], place] for place in range(values.shape[1])]
+    means = np.array([column.mean() if len(column) else np.nan for column in columns])
+    deviations = np.array([column.std() if len(column) else 0.0 for column in columns])
+    return Scale(means, _usable(means, deviations))
+
+
+def federated(shards: Sequence[NDArray[np.float64]]) -> Scale:
+    """The scale of all clients' values (n_c, F) without seeing them: each client sends sums.
+
+    Clients first send how many values each column has and their sums, which gives the means; then
+    the sums of squared distances from those means, which in one pass would cancel each other.
+    """
+    counts = sum(np.isfinite(shard).sum(0) for shard in shards)
+    totals = sum(np.nansum(shard, axis=0) for shard in shards)
+    with np.errstate(invalid="ignore"):  # 0 / 0: a column without values
+        means = np.asarray(totals / counts, dtype=np.float64)
+        squares = sum(np.nansum((shard - means) ** 2, axis=0) for shard in shards)
+        deviations = np.sqrt(squares / counts)
+    return Scale(means, _usable(means, deviations))
+
+
+def _usable(means: NDArray[np.float64], deviations: NDArray[np.float64]) -> NDArray[np.float64]:
+    found = np.nan_to_num(deviations)
+    return np.where(found <= CONSTANT * np.maximum(np.abs(np.nan_to_num(means)), 1e-30), 1.0, found)

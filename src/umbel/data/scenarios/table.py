@@ -1,0 +1,208 @@
+"""Clients in a table: a CSV or Parquet file of all clients, or a folder with one file a client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.checks import UsageError, check, check_memory
+from umbel.data.federation import Federation
+from umbel.data.scaling import federated, pooled
+from umbel.data.scenarios.base import Scenario
+from umbel.data.sources import Sources
+from umbel.data.tables.clients import Clients, clients_of, known_of, texts_of
+from umbel.data.tables.features import Encoder
+from umbel.data.tables.kinds import Kind, Numbers, Words, column_of, kind_of
+from umbel.data.tables.parts import (
+    PARTS,
+    Parts,
+    Places,
+    by_column,
+    check_fractions,
+    client_generator,
+    divided,
+    in_time,
+)
+from umbel.data.tables.reading import Form, Rows, read_rows
+from umbel.data.tables.statistics import Source, statistics_of
+from umbel.data.tables.targets import Targets, Task, targets_of
+
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
+"""What stands for nothing in CSV files."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table(Scenario):
+    """The rows of a table, each of which belongs to a client; no groups are planted.
+
+    Numbers have the mean of all training rows taken off and are divided by their deviation; missing
+    ones become the mean, and have an indicator besides. Dates are numbers of days. Each category
+    has an indicator, and so have missing ones. Texts count hashed words. Everything that is learnt
+    for this is learnt from training rows.
+    """
+
+    path: str = "table.csv"  # a .csv or .parquet file, or a folder with one a client
+    source: str | None = None  # in place of path: a file or folder in the data directory
+    client: str | None = None  # the column that says whose a row is; of a folder, the file's name
+    target: str = "target"  # the column that is to be predicted
+    task: Task = "auto"  # auto: words, bools and whole numbers are classes
+    columns: tuple[str, ...] = ()  # what to predict from; (): all that have no other use
+    leave_out: tuple[str, ...] = ()  # columns that are not used
+    numbers: tuple[str, ...] = ()  # columns whose kind is not to be found by what is in them,
+    categories: tuple[str, ...] = ()  # likewise
+    dates: tuple[str, ...] = ()  # likewise
+    texts: tuple[str, ...] = ()  # columns whose words are counted
+    attributes: tuple[str, ...] = ()  # columns with one value a client, to compare clusters with
+    split: Literal["random", "time", "column"] = "random"
+    time: tuple[str, ...] = ()  # columns whose order is that of time, the coarsest first
+    split_column: str | None = None  # the column that says train, validation or test
+    test_fraction: float = 0.15  # of each client's rows; in time, the last
+    validation_fraction: float | None = None  # of what is not for the test; in time, its last
+    train_rows: int = 0  # most that a client keeps, at random; 0: all
+    validation_rows: int = 0  # likewise
+    test_rows: int = 0  # likewise
+    least_rows: int = 0  # clients with fewer training rows are left out; 0: they are an error
+    drop_unlabelled: bool = False  # leave rows out that have no target
+    statistics: Source = "pooled"  # federated: only of clients' counts, sums and lists
+    least_clients: int = 1  # how many must know a category for it to have a feature of its own
+    scale: bool = True  # whether numbers are scaled
+    scale_target: bool = False  # whether the targets of a regression are, too
+    most_categories: int = 100  # of a column: one with more is rather a text or a name
+    text_features: int = 256  # buckets that the words of a text column are counted in
+    separator: str = ","  # of a CSV file
+    missing: tuple[str, ...] = MISSING  # what stands for nothing in a CSV file
+
+    def __post_init__(self) -> None:
+        check_fractions(self.validation_fraction, self.test_fraction)
+        for name in ("train_rows", "validation_rows", "test_rows", "least_rows"):
+            value = getattr(self, name)
+            check(value >= 0, name, value, "0 or more")
+        for name in ("least_clients", "most_categories", "text_features"):
+            value = getattr(self, name)
+            check(value >= 1, name, value, "1 or more")
+        check(len(self.separator) == 1, "separator", self.separator, "one character")
+        said = bool(self.time) == (self.split == "time")
+        check(said or bool(self.time), "time", self.time, 'filled, as split = "time" needs')
+        column = self.split != "column" or self.split_column is not None
+        check(column, "split_column", self.split_column, 'a column, as split = "column" needs')
+        kinds = (*self.numbers, *self.categories, *self.dates, *self.texts)
+        twice = sorted({name for name in kinds if kinds.count(name) > 1})
+        check(not twice, "columns", twice, "of one kind each")
+        both = sorted({*self.columns} & {*self.leave_out})
+        check(not both, "leave_out", both, "left out: columns names it, too")
+
+    def build(self, seed: int, sources: Sources) -> Federation:
+        path = Path(self.path) if self.source is None else sources.path(self.source)
+        one_file = path.is_file() and self.client is None
+        check(not one_file, "client", None, f"the column of {path} that says whose a row is")
+        rows = read_rows(path, Form(self.separator, self.missing), self._wanted)
+        targets = targets_of(rows, self.target, self.task)
+        clients = clients_of(rows, self.client, self._usable(rows, targets))
+        clients, parts = self._kept(clients, self._parts(rows, clients, seed))
+        encode = self._encoder(rows, [part.train for part in parts])
+        count = sum(len(getattr(part, kind)) for part in parts for kind in PARTS)
+        check_memory(8 * count * encode.width, "table: the features of all rows")
+        values = self._scaled(targets, [part.train for part in parts])
+        train, validation, test = (
+            [(encode(mine), values[mine]) for mine in (getattr(part, kind) for part in parts)]
+            for kind in PARTS
+        )
+        return Federation.from_arrays(
+            train,
+            test,
+            validation=validation if any(len(y) for _, y in validation) else None,
+            attributes=known_of(rows, clients, self.attributes),
+            names=clients.names,
+            num_classes=None if targets.classes is None else len(targets.classes),
+        )
+
+    def _wanted(self, file: Path, header: Sequence[str]) -> Sequence[str]:
+        """The columns that are read."""
+        features = self._features(header)
+        check(bool(features), f"{file}: columns", list(header), "any to predict from")
+        return (*self._used(), *features)
+
+    def _used(self) -> tuple[str, ...]:
+        """Columns with a use of their own in this split."""
+        by = {"random": (), "time": self.time, "column": (str(self.split_column),)}
+        client = () if self.client is None else (self.client,)
+        return (*client, self.target, *by[self.split], *self.attributes)
+
+    def _features(self, header: Sequence[str]) -> tuple[str, ...]:
+        """The columns to predict from, in the order of the table unless they are named."""
+        taken = {*self._used(), *self.leave_out, *self.time, self.split_column}
+        return self.columns or tuple(name for name in header if name not in taken)
+
+    def _usable(self, rows: Rows, targets: Targets) -> NDArray[np.bool_]:
+        if targets.missing.any() and not self.drop_unlabelled:
+            where = rows.at(int(targets.missing.argmax()), self.target)
+            raise UsageError(f"{where}: is missing; drop_unlabelled = true leaves such rows out")
+        return ~targets.missing
+
+    def _parts(self, rows: Rows, clients: Clients, seed: int) -> list[Parts]:
+        """Which rows of each client are for what."""
+        fractions = self.validation_fraction or 0.0, self.test_fraction
+        draws = [client_generator(seed, client) for client in range(len(clients.names))]
+        if self.split == "column":
+            said = texts_of(rows, str(self.split_column))
+            parts = [by_column(rows, mine, said) for mine in clients.rows]
+        elif self.split == "time":
+            columns = [column_of(rows, name, self._kind(rows, name)) for name in self.time]
+            times = [column for column in columns if isinstance(column, Numbers)]
+            check(len(times) == len(columns), "time", self.time, "columns of numbers or dates")
+            parts = [divided(mine, fractions) for mine in in_time(rows, clients.rows, times)]
+        else:
+            shards = zip(clients.rows, draws, strict=True)
+            parts = [divided(mine, fractions, draw) for mine, draw in shards]
+        most = self.train_rows, self.validation_rows, self.test_rows
+        return [part.limited(most, draw) for part, draw in zip(parts, draws, strict=True)]
+
+    def _kept(self, clients: Clients, parts: list[Parts]) -> tuple[Clients, list[Parts]]:
+        """The clients with enough training rows."""
+        fine = [place for place, part in enumerate(parts) if len(part.train) >= self.least_rows]
+        check(bool(fine), "least_rows", self.least_rows, "few enough: no client has so many")
+        for place in fine:
+            if not len(parts[place].train):
+                advice = "least_rows = 1 leaves such clients out"
+                raise UsageError(f"client {clients.names[place]}: has no training rows; {advice}")
+        return clients.pick(fine), [parts[place] for place in fine]
+
+    def _kind(self, rows: Rows, name: str) -> Kind:
+        said: dict[Kind, tuple[str, ...]] = {
+            "number": self.numbers,
+            "category": self.categories,
+            "date": self.dates,
+            "text": self.texts,
+        }
+        return next((kind for kind, names in said.items() if name in names), kind_of(rows, name))
+
+    def _encoder(self, rows: Rows, train: Sequence[Places]) -> Encoder:
+        """What makes features of rows, learnt from the training rows."""
+        names = self._features(tuple(rows.columns))
+        kinds = {name: self._kind(rows, name) for name in names}
+        columns = [column_of(rows, name, kind) for name, kind in kinds.items()]
+        numbers = [column for column in columns if isinstance(column, Numbers)]
+        texts = [c for c in columns if isinstance(c, Words) and kinds[c.name] == "text"]
+        categories = [c for c in columns if isinstance(c, Words) and kinds[c.name] == "category"]
+        for column in categories:
+            count, most = len(column.words), self.most_categories
+            expected = f"at most most_categories = {most}; name it in leave_out, or in texts"
+            check(count <= most, f"column {column.name!r}", f"{count:,} categories", expected)
+        about = statistics_of(numbers, categories, train, self.statistics, self.least_clients)
+        return Encoder(numbers, categories, texts, about, self.scale, self.text_features)
+
+    def _scaled(self, targets: Targets, train: Sequence[Places]) -> NDArray[Any]:
+        if targets.classes is not None or not self.scale_target:
+            return targets.values
+        columns = [targets.values[rows, None].astype(np.float64) for rows in train]
+        scale = (
+            federated(columns)
+            if self.statistics == "federated"
+            else pooled(np.concatenate(columns))
+        )
+        return scale(targets.values[:, None].astype(np.float64))[:, 0].astype(np.float32)

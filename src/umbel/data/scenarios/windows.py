@@ -1,0 +1,116 @@
+"""Windows of long recordings: a folder with one file of steps a client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.checks import UsageError, check
+from umbel.data.attributes import read_attributes
+from umbel.data.federation import Federation
+from umbel.data.npz import read_arrays
+from umbel.data.recordings import Cut, Labelling, Windows
+from umbel.data.scaling import Scale, pooled
+from umbel.data.scenarios.base import Scenario
+from umbel.data.sources import Sources
+from umbel.data.tables.parts import PARTS, check_fractions
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedWindows(Scenario):
+    """Windows of recordings in one `.npz` file a client: x (T, channels), and y (T,) or one label.
+
+    Where a client has several recordings, an array `recording` (T,) says which steps belong to
+    which. Each recording is split in time first: its last steps are for the test, and no window
+    straddles two parts. Inputs are (channels, length), as `cnn-1d` takes them.
+    """
+
+    path: str = "recordings"
+    source: str | None = None  # in place of path: a folder in the data directory
+    length: int = 128  # steps of a window
+    stride: int = 128  # steps from one window to the next; less than length: they overlap
+    label: Labelling = "most"  # of a window: the most common (of numbers the mean), or the last
+    test_fraction: float = 0.25  # of each recording, the last
+    validation_fraction: float | None = None  # of what is not for the test, the last
+    scale: bool = True  # each channel to mean 0 and deviation 1 over all training windows
+    num_classes: int | None = None  # default: the largest label plus one
+
+    def __post_init__(self) -> None:
+        for name in ("length", "stride"):
+            check(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
+        check_fractions(self.validation_fraction, self.test_fraction)
+
+    def build(self, seed: int, sources: Sources) -> Federation:  # noqa: ARG002
+        path = Path(self.path) if self.source is None else sources.path(self.source)
+        files = sorted(path.glob("*.npz"))
+        if not files:
+            raise UsageError(f"{path}: holds no .npz files, of which there must be one a client")
+        fractions = self.validation_fraction or 0.0, self.test_fraction
+        cut = Cut(self.length, self.stride, self.label, fractions)
+        clients = [cut(*_recordings(file), str(file)) for file in files]
+        for file, client in zip(files, clients, strict=True):
+            expected = f"any: are recordings long enough for windows of {self.length} steps?"
+            windows = len(client["train"][0])
+            check(windows > 0, str(file), f"{windows} training windows", expected)
+        parts = {part: [client[part] for client in clients] for part in PARTS}
+        names = [file.stem for file in files]
+        return federation_of(
+            parts,
+            names,
+            scale=self.scale,
+            num_classes=self.num_classes,
+            attributes=read_attributes(path, tuple(names)),
+        )
+
+
+def federation_of(
+    parts: dict[str, list[Windows]],
+    names: list[str],
+    *,
+    scale: bool,
+    num_classes: int | None,
+    attributes: dict[str, tuple[str, ...]],
+) -> Federation:
+    """The federation of these clients; with `scale` channels have mean 0 and deviation 1."""
+    if scale:
+        about = pooled(np.concatenate([_columns(x) for x, _ in parts["train"]]))
+        parts = {
+            part: [(_scaled(x, about), y) for x, y in clients] for part, clients in parts.items()
+        }
+    validation = parts["validation"] if any(len(y) for _, y in parts["validation"]) else None
+    return Federation.from_arrays(
+        parts["train"],
+        parts["test"],
+        validation=validation,
+        names=names,
+        num_classes=num_classes,
+        attributes=attributes,
+    )
+
+
+def _columns(x: NDArray[Any]) -> NDArray[np.float64]:
+    """A column for each channel, or feature."""
+    return np.moveaxis(x, 1, -1).reshape(-1, x.shape[1]).astype(np.float64)
+
+
+def _scaled(x: NDArray[Any], scale: Scale) -> NDArray[np.float32]:
+    shape = np.moveaxis(x, 1, -1).shape
+    return np.moveaxis(scale(_columns(x)).reshape(shape), -1, 1).astype(np.float32)
+
+
+def _recordings(file: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    found = read_arrays(file, ("x", "y", "recording"))
+    for name in ("x", "y"):
+        if name not in found:
+            raise UsageError(f"{file}: lacks {name}: arrays x and y are needed")
+        kind = found[name].dtype
+        check(kind.kind in "biuf", f"{file}: {name}", str(kind), "a type of numbers")
+        fine = kind.kind != "f" or bool(np.isfinite(found[name]).all())
+        check(fine, f"{file}: {name}", "NaN or infinite", "finite")
+    steps = len(found["x"]) if found["x"].ndim else 0
+    recording = found.get("recording", np.zeros(steps, dtype=np.int64))
+    return found["x"], found["y"], recording

@@ -1,0 +1,117 @@
+"""Words of several languages: models of the next character."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.checks import check, check_memory
+from umbel.client.batches import IGNORED
+from umbel.data.federation import Federation
+from umbel.data.scenarios.base import Scenario
+from umbel.data.sources import Sources
+from umbel.data.tables.clients import clients_of, known_of, texts_of
+from umbel.data.tables.parts import PARTS, check_fractions, client_generator, divided
+from umbel.data.tables.reading import Form, read_rows
+
+EDGE, OTHER, FIRST = 0, 1, 2
+"""Symbols: before and after a word, a character of few clients, and the first of the rest."""
+
+Examples: TypeAlias = tuple[NDArray[np.generic], NDArray[np.int64]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Words(Scenario):
+    """Clients with words of a language each, whose models say which character comes next.
+
+    Symbol 0 stands before and after a word, 1 for characters that too few clients have in their
+    training words, and the others for characters. The attribute `language` is known of each
+    client; no groups are planted.
+    """
+
+    source: str = "natural/words.parquet"  # in the data directory: columns client, language, word
+    words: int = 200  # of each client, drawn at random; 0: all
+    form: Literal["context", "sequence"] = "context"  # an example: a character, or a word
+    context: int = 3  # characters that the next is told from
+    longest: int = 24  # characters of a word; longer ones are cut
+    least_clients: int = 2  # how many must have a character for it to have a symbol
+    validation_fraction: float | None = None  # of what is not for the test
+    test_fraction: float = 0.15  # of each client's words
+
+    def __post_init__(self) -> None:
+        check(self.words >= 0, "words", self.words, "0 or more")
+        for name in ("context", "longest", "least_clients"):
+            check(getattr(self, name) >= 1, name, getattr(self, name), "1 or more")
+        check_fractions(self.validation_fraction, self.test_fraction)
+
+    def build(self, seed: int, sources: Sources) -> Federation:
+        columns = ("client", "word", "language")
+        rows = read_rows(sources.path(self.source), Form(",", ("",)), lambda *_: columns)
+        clients = clients_of(rows, "client", np.ones(len(rows), dtype=bool))
+        found = texts_of(rows, "word")
+        parts: dict[str, list[list[str]]] = {part: [] for part in PARTS}
+        for client, mine in enumerate(clients.rows):
+            rng = client_generator(seed, client)
+            drawn = rng.permutation(mine)[: self.words or len(mine)]
+            shard = divided(drawn, (self.validation_fraction or 0.0, self.test_fraction))
+            for part in PARTS:
+                texts = [(found.word(row) or "")[: self.longest] for row in getattr(shard, part)]
+                parts[part].append(texts)
+        symbols = symbols_of(parts["train"], self.least_clients)
+        self._check_room(parts, len(symbols) + FIRST)
+        train, validation, test = (
+            [self._examples(texts, symbols) for texts in parts[part]] for part in PARTS
+        )
+        return Federation.from_arrays(
+            train,
+            test,
+            validation=validation if any(len(y) for _, y in validation) else None,
+            attributes=known_of(rows, clients, ["language"]),
+            names=clients.names,
+            num_classes=len(symbols) + FIRST,
+        )
+
+    def _check_room(self, parts: dict[str, list[list[str]]], classes: int) -> None:
+        texts = [text for clients in parts.values() for client in clients for text in client]
+        each = 4 * self.context * classes
+        needed = sum(each * (len(text) + 1) for text in texts)
+        if self.form == "sequence":
+            needed = 8 * len(texts) * (self.longest + 1)
+        check_memory(2 * needed, "words: examples of all clients")
+
+    def _examples(self, texts: Sequence[str], symbols: dict[str, int]) -> Examples:
+        coded = [[symbols.get(c, OTHER) for c in text] for text in texts]
+        if self.form == "sequence":
+            return _sequences(coded, self.longest + 1)
+        return _contexts(coded, self.context, len(symbols) + FIRST)
+
+
+def symbols_of(clients: Sequence[Sequence[str]], least: int) -> dict[str, int]:
+    """The number of each character that so many clients have, in the order of the characters."""
+    holders = Counter(character for texts in clients for character in set("".join(texts)))
+    known = sorted(character for character, count in holders.items() if count >= least)
+    return {character: place for place, character in enumerate(known, start=FIRST)}
+
+
+def _contexts(words: Sequence[Sequence[int]], context: int, classes: int) -> Examples:
+    """A row for each character and each end: the ones before it (context, classes), one-hot."""
+    padded = [[EDGE] * context + [*word, EDGE] for word in words]
+    before = [word[p : p + context] for word in padded for p in range(len(word) - context)]
+    after = [symbol for word in padded for symbol in word[context:]]
+    places = np.array(before, dtype=np.int64).reshape(-1, context)
+    return np.eye(classes, dtype=np.float32)[places], np.array(after, dtype=np.int64)
+
+
+def _sequences(words: Sequence[Sequence[int]], length: int) -> Examples:
+    """A row for each word: its symbols (length,), and at each the next; padding is ignored."""
+    x = np.full((len(words), length), EDGE, dtype=np.int64)
+    y = np.full((len(words), length), IGNORED, dtype=np.int64)
+    for row, word in enumerate(words):
+        x[row, 1 : len(word) + 1] = word
+        y[row, : len(word) + 1] = [*word, EDGE]
+    return x, y

@@ -1,0 +1,73 @@
+"""Whose the rows of a table are, and what is known of each client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.checks import UsageError
+from umbel.data.tables.kinds import Words, column_of
+from umbel.data.tables.parts import Places
+from umbel.data.tables.reading import Rows
+
+
+@dataclass(frozen=True)
+class Clients:
+    """The clients of a table in the order of their names, and the rows of each."""
+
+    names: tuple[str, ...]
+    rows: tuple[Places, ...]
+
+    def pick(self, places: Sequence[int]) -> Clients:
+        """Some of these clients."""
+        return Clients(
+            tuple(self.names[place] for place in places), tuple(self.rows[p] for p in places)
+        )
+
+
+def clients_of(rows: Rows, column: str | None, usable: NDArray[np.bool_]) -> Clients:
+    """The clients that a column names, or else the files, with those of their rows that are usable.
+
+    Raises `UsageError` where a row names no client.
+    """
+    if column is None:
+        codes, names = rows.owners, tuple(file.stem for file in rows.files)
+    else:
+        found = texts_of(rows, column)
+        codes, names = found.codes, found.words
+        if (codes < 0).any():
+            raise UsageError(f"{rows.at(int((codes < 0).argmax()), column)}: names no client")
+    order = sorted(range(len(names)), key=names.__getitem__)
+    kept = np.flatnonzero(usable)
+    by_client = kept[np.argsort(codes[kept], kind="stable")]
+    ends = np.cumsum(np.bincount(codes[kept], minlength=len(names)))
+    shards = np.split(by_client, ends[:-1])
+    return Clients(tuple(names[c] for c in order), tuple(shards[c] for c in order))
+
+
+def known_of(rows: Rows, clients: Clients, columns: Sequence[str]) -> dict[str, list[str]]:
+    """The one value that each client has in each of these columns.
+
+    Raises `UsageError` with the row where a client has another.
+    """
+    found: dict[str, list[str]] = {}
+    for name in columns:
+        column = texts_of(rows, name)
+        for client, mine in zip(clients.names, clients.rows, strict=True):
+            codes = column.codes[mine]
+            if (codes != codes[0]).any():
+                where = rows.at(int(mine[int((codes != codes[0]).argmax())]), name)
+                fault = f"is another value than before of client {client}; an attribute has one"
+                raise UsageError(f"{where}: {fault}")
+            found.setdefault(name, []).append(column.word(int(mine[0])) or "")
+    return found
+
+
+def texts_of(rows: Rows, name: str) -> Words:
+    """A column as texts, whatever it holds."""
+    column = column_of(rows, name, "category")
+    assert isinstance(column, Words)
+    return column

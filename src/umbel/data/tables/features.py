@@ -1,0 +1,64 @@
+"""Rows of a table as inputs of a model: numbers, gaps, categories and hashed texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.data.tables.kinds import Numbers, Words
+from umbel.data.tables.parts import Places
+from umbel.data.tables.statistics import Statistics, matrix
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Features of rows: all numbers, then where numbers were missing, categories, and texts.
+
+    A category that no training row has is of no known feature: it counts among the others, or has
+    0 in every one.
+    """
+
+    numbers: Sequence[Numbers]
+    categories: Sequence[Words]
+    texts: Sequence[Words]
+    statistics: Statistics
+    scaled: bool
+    buckets: int  # features of a text
+
+    @property
+    def width(self) -> int:
+        """How many features there are."""
+        of_words = sum(len(c.known) + c.others for c in self.statistics.categories.values())
+        gaps = int(self.statistics.gaps.sum())
+        return len(self.numbers) + gaps + of_words + self.buckets * len(self.texts)
+
+    def __call__(self, rows: Places) -> NDArray[np.float32]:
+        """The features (rows, width)."""
+        values, scale = matrix(self.numbers, rows), self.statistics.scale
+        filled = scale(values) if self.scaled else np.where(np.isnan(values), scale.mean, values)
+        parts = [filled, np.isnan(values)[:, self.statistics.gaps]]
+        parts += [self._indicators(column, rows) for column in self.categories]
+        parts += [_hashed(column, rows, self.buckets) for column in self.texts]
+        return np.concatenate(parts, axis=1, dtype=np.float32)
+
+    def _indicators(self, column: Words, rows: Places) -> NDArray[np.float32]:
+        about = self.statistics.categories[column.name]
+        width = len(about.known) + about.others
+        places = {category: place for place, category in enumerate(about.known)}
+        other = len(about.known) if about.others else width  # the latter is cut off
+        place = np.array([places.get(word, other) for word in (*column.words, None)])
+        return np.eye(width + 1, dtype=np.float32)[place[column.codes[rows]], :width]
+
+
+def _hashed(column: Words, rows: Places, buckets: int) -> NDArray[np.float32]:
+    """Words of a text counted in buckets by their hashes, which need nobody's list of words."""
+    from sklearn.feature_extraction.text import HashingVectorizer  # slow to import
+
+    texts = [column.word(row) or "" for row in rows]
+    if not texts:
+        return np.zeros((0, buckets), dtype=np.float32)
+    found = HashingVectorizer(n_features=buckets, dtype=np.float32).transform(texts)
+    return np.asarray(found.toarray(), dtype=np.float32)

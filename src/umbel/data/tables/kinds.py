@@ -1,0 +1,151 @@
+"""Kinds of columns: numbers, dates, categories and texts, found by what is in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.checks import UsageError
+from umbel.data.tables.reading import Rows
+
+Kind = Literal["number", "date", "category", "text"]
+
+DAY = 86_400.0
+"""Seconds: dates become numbers of days."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """A column of numbers; dates are days since 1970, with fractions."""
+
+    name: str
+    values: NDArray[np.float64]  # (n,) NaN where missing
+    whole: bool  # whether they were written as whole numbers
+
+
+@dataclass(frozen=True)
+class Words:
+    """A column of texts, each of which is kept once."""
+
+    name: str
+    codes: NDArray[np.int64]  # (n,) which of the words; -1 where missing
+    words: tuple[str, ...]
+
+    def word(self, row: int) -> str | None:
+        """The text of a row."""
+        return None if self.codes[row] < 0 else self.words[self.codes[row]]
+
+
+def column_of(rows: Rows, name: str, kind: Kind | None = None) -> Numbers | Words:
+    """A column as what it is said to be, or else as what most of its values are.
+
+    Raises `UsageError` with the row where a value is of another kind, and for infinite numbers.
+    """
+    series = rows.columns[name]
+    if kind in ("category", "text"):
+        return _words(series, name)
+    found = kind or kind_of(rows, name)
+    if found == "number":
+        return _numbers(rows, name)
+    return _dates(rows, name) if found == "date" else _words(series, name)
+
+
+def kind_of(rows: Rows, name: str) -> Kind:
+    """The kind of a column by its type, or by what all its values are. Raises as `column_of`."""
+    from pandas.api import types
+
+    series = rows.columns[name]
+    kind = series.dtype
+    if types.is_numeric_dtype(kind):  # bools, too
+        return "number"
+    if types.is_datetime64_any_dtype(kind):
+        return "date"
+    values = series.dropna()
+    if not len(values):
+        return "number"
+    first = values.iloc[0]
+    if rows.typed:
+        return _kind_of_objects(rows, name, first)
+    if _most(rows, name, "numbers", _as_numbers(values).notna()):
+        return "number"
+    return "date" if _most(rows, name, "dates", _as_dates(values).notna()) else "category"
+
+
+def _kind_of_objects(rows: Rows, name: str, first: Any) -> Kind:
+    """What Parquet holds that pandas has no type of numbers for."""
+    import datetime
+
+    if isinstance(first, str):
+        return "category"
+    if isinstance(first, bool | int):
+        return "number"
+    if isinstance(first, datetime.date):
+        return "date"
+    what = type(first).__name__
+    said = f"column {name!r} holds values of type {what}, not numbers, dates or texts"
+    raise UsageError(f"{rows.files[0]}: {said}; name it in leave_out")
+
+
+def _most(rows: Rows, name: str, kind: str, fits: Any) -> bool:
+    """Whether all are of a kind. Raises `UsageError` where that is so of most only."""
+    if bool(fits.all()):
+        return True
+    if fits.mean() <= 0.5:
+        return False
+    row = int(fits.index[int(np.argmin(fits.to_numpy()))])
+    raise UsageError(
+        f"{rows.at(row, name)}: is a text, where most of this column are {kind}; correct it, or "
+        "name the column in categories or leave_out"
+    )
+
+
+def _numbers(rows: Rows, name: str) -> Numbers:
+    from pandas.api import types
+
+    series = rows.columns[name]
+    there = series.notna()
+    numbers = _as_numbers(series[there])
+    _refuse(rows, name, numbers.isna(), "is not a number")
+    values = np.full(len(series), np.nan)
+    values[there.to_numpy()] = numbers.to_numpy(dtype=np.float64)
+    infinite = np.isinf(values)
+    if infinite.any():
+        raise UsageError(f"{rows.at(int(infinite.argmax()), name)}: is infinite")
+    written = types.is_integer_dtype(numbers.dtype) or types.is_bool_dtype(numbers.dtype)
+    return Numbers(name, values, whole=bool(written))
+
+
+def _dates(rows: Rows, name: str) -> Numbers:
+    series = rows.columns[name]
+    there = series.notna()
+    dates = _as_dates(series[there])
+    _refuse(rows, name, dates.isna(), "is not a date such as 2013-01-31 or 2013-01-31T12:30")
+    values = np.full(len(series), np.nan)
+    values[there.to_numpy()] = dates.astype("datetime64[us, UTC]").astype("int64") / (1e6 * DAY)
+    return Numbers(name, values, whole=False)
+
+
+def _words(series: Any, name: str) -> Words:
+    codes, words = series.astype("object").factorize()
+    return Words(name, np.asarray(codes, dtype=np.int64), tuple(map(str, words)))
+
+
+def _as_numbers(values: Any) -> Any:
+    import pandas as pd
+
+    return pd.to_numeric(values, errors="coerce")
+
+
+def _as_dates(values: Any) -> Any:
+    import pandas as pd
+
+    return pd.to_datetime(values, errors="coerce", format="ISO8601", utc=True)
+
+
+def _refuse(rows: Rows, name: str, unfit: Any, fault: str) -> None:
+    if bool(unfit.any()):
+        row = int(unfit.index[int(np.argmax(unfit.to_numpy()))])
+        raise UsageError(f"{rows.at(row, name)}: {fault}")

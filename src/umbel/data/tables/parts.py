@@ -1,0 +1,84 @@
+"""Which rows of a table are for training, validation and test, client by client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.checks import UsageError, check
+from umbel.data.tables.kinds import Numbers, Words
+from umbel.data.tables.reading import Rows
+from umbel.seeds import Stream, generator
+
+Places: TypeAlias = NDArray[np.int64]
+"""Numbers of rows."""
+
+PARTS = ("train", "validation", "test")
+
+
+@dataclass(frozen=True)
+class Parts:
+    """One client's rows."""
+
+    train: Places
+    validation: Places
+    test: Places
+
+    def limited(self, most: Sequence[int], rng: np.random.Generator) -> Parts:
+        """At most so many rows of each part, drawn at random; 0: all. The order is kept."""
+        return Parts(*(_few(getattr(self, p), n, rng) for p, n in zip(PARTS, most, strict=True)))
+
+
+def divided(
+    rows: Places, fractions: tuple[float, float], rng: np.random.Generator | None = None
+) -> Parts:
+    """The last of the rows for the test, those before for validation; at random with `rng`.
+
+    `fractions` are that of what is not for the test for validation, and that of all for the test.
+    """
+    order = rows if rng is None else rng.permutation(rows)
+    rest = len(order) - round(fractions[1] * len(order))
+    first = rest - round(fractions[0] * rest)
+    return Parts(order[:first], order[first:rest], order[rest:])
+
+
+def check_fractions(validation: float | None, test: float) -> None:
+    """Raise `UsageError` unless these shares of the examples leave some for training."""
+    check(0 <= test < 1, "test_fraction", test, "in [0, 1)")
+    fine = validation is None or 0 <= validation < 1
+    check(fine, "validation_fraction", validation, "in [0, 1)")
+
+
+def in_time(rows: Rows, clients: Sequence[Places], columns: Sequence[Numbers]) -> list[Places]:
+    """Each client's rows in the order of these columns, the first of which counts most."""
+    for column in columns:
+        gaps = np.isnan(column.values)
+        if gaps.any():
+            raise UsageError(f"{rows.at(int(gaps.argmax()), column.name)}: the time is missing")
+    keys = [column.values for column in reversed(columns)]
+    return [mine[np.lexsort([key[mine] for key in keys])] for mine in clients]
+
+
+def by_column(rows: Rows, mine: Places, column: Words) -> Parts:
+    """A client's rows as a column says: train, validation or test."""
+    said = np.array([PARTS.index(w) if w in PARTS else -1 for w in (*column.words, "")])
+    found = said[column.codes[mine]]  # what is missing is the last of them
+    if (found < 0).any():
+        where = rows.at(int(mine[int((found < 0).argmax())]), column.name)
+        raise UsageError(f"{where}: is not train, validation or test")
+    return Parts(*(mine[found == part] for part in range(len(PARTS))))
+
+
+def client_generator(seed: int, client: int) -> np.random.Generator:
+    """What draws one client's rows."""
+    return generator(seed, Stream.DATA, client)
+
+
+def _few(rows: Places, most: int, rng: np.random.Generator) -> Places:
+    if not most or len(rows) <= most:
+        return rows
+    return rows[np.sort(rng.choice(len(rows), most, replace=False))]

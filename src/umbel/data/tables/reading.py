@@ -1,0 +1,222 @@
+"""Tables in CSV and Parquet files: one file of all clients, or a folder with one file a client."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.checks import UsageError, check, check_memory, nearest
+from umbel.data.files import check_file
+
+ENDINGS = (".csv", ".parquet")
+
+INDEX = "__index_level_"
+"""How pandas begins the name of an index without one, in Parquet files."""
+
+GROWTH = 6
+"""Texts take so many times the bytes of their CSV file in memory, or fewer."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """How CSV files are written, and what stands for nothing in them."""
+
+    separator: str
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of one or several files, one after another."""
+
+    columns: dict[str, Any]  # a pandas Series (n,) each: texts of CSV files, types of Parquet
+    files: tuple[Path, ...]
+    offsets: NDArray[np.int64]  # (files + 1,) file f has the rows offsets[f] to offsets[f + 1]
+    typed: bool  # whether the files say which type a column has
+
+    def __len__(self) -> int:
+        return int(self.offsets[-1])
+
+    def at(self, row: int, column: str | None = None) -> str:
+        """Where a row is, in words; the first below the header is row 1."""
+        file = int(np.searchsorted(self.offsets, row, side="right")) - 1
+        of = "" if column is None else f", column {column!r}"
+        return f"{self.files[file]}: row {row - int(self.offsets[file]) + 1}{of}"
+
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """(n,) the number of each row's file."""
+        return np.repeat(np.arange(len(self.files)), np.diff(self.offsets))
+
+
+def read_rows(
+    path: Path, form: Form, wanted: Callable[[Path, tuple[str, ...]], Sequence[str]]
+) -> Rows:
+    """The wanted columns of a file, or of all files of a folder.
+
+    `wanted` is shown a file and the names of its columns, and gives those to read. Raises
+    `UsageError` for what is no such table, with file, row and column.
+    """
+    files = _files(path)
+    load = _parquet if files[0].suffix == ".parquet" else _csv
+    tables = [load(file, form, wanted) for file in files]
+    names = tables[0].column_names
+    for table, file in zip(tables, files, strict=True):
+        for name in sorted(set(names) ^ set(table.column_names)):
+            there, lacking = (file, files[0]) if name not in names else (files[0], file)
+            raise UsageError(f"{lacking}: lacks the column {name!r}, which {there} has")
+    counts = [table.num_rows for table in tables]
+    for file, count in zip(files, counts, strict=True):
+        check(count > 0, str(file), "a table without rows", "of any use: it needs a row")
+    offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    columns = {name: _joined([table[name] for table in tables], files, name) for name in names}
+    return Rows(columns, tuple(files), offsets, typed=load is _parquet)
+
+
+def _files(path: Path) -> list[Path]:
+    if not path.is_dir():
+        check_file(path)
+        check(path.suffix in ENDINGS, str(path), path.suffix, "the ending .csv or .parquet")
+        return [path]
+    files = sorted(file for ending in ENDINGS for file in path.glob(f"*{ending}"))
+    if not files:
+        raise UsageError(f"{path}: holds no .csv or .parquet files, of which it needs one a client")
+    endings = {file.suffix for file in files}
+    check(len(endings) == 1, str(path), sorted(endings), "of files of one kind")
+    return files
+
+
+def _csv(file: Path, form: Form, wanted: Callable[..., Sequence[str]]) -> Any:
+    """An Arrow table of texts."""
+    pyarrow = _pyarrow()
+    from pyarrow import csv
+
+    check_file(file)
+    size = file.stat().st_size
+    check(size > 0, str(file), "an empty file", "a table: it needs a header and rows")
+    check_memory(GROWTH * size, f"{file}: its rows")
+
+    def refuse(row: Any) -> str:
+        faults.append(f"{row.actual_columns} values, unlike the header with {row.expected_columns}")
+        places.append(row.number - 1)
+        return "skip"
+
+    faults: list[str] = []
+    places: list[int] = []
+    read = csv.ReadOptions(use_threads=False)  # which alone counts the rows
+    parse = csv.ParseOptions(
+        delimiter=form.separator, newlines_in_values=True, invalid_row_handler=refuse
+    )
+    try:
+        with csv.open_csv(file, read, parse) as opened:
+            header = opened.schema.names
+        faults.clear()
+        places.clear()
+        names = _chosen(file, header, wanted)
+        convert = csv.ConvertOptions(
+            column_types=dict.fromkeys(names, pyarrow.string()),
+            include_columns=names,
+            strings_can_be_null=True,
+            null_values=list(form.missing),
+        )
+        table = csv.read_csv(file, read, parse, convert)
+    except pyarrow.ArrowException as error:
+        raise UsageError(f"{file}: not a CSV file: {_without_values(error)}") from None
+    if faults:
+        raise UsageError(f"{file}: row {places[0]} has {faults[0]}")
+    return table
+
+
+def _parquet(file: Path, form: Form, wanted: Callable[..., Sequence[str]]) -> Any:  # noqa: ARG001
+    """An Arrow table of the types that the file says."""
+    pyarrow = _pyarrow()
+    from pyarrow import parquet
+
+    check_file(file)
+    try:
+        with parquet.ParquetFile(file) as opened:
+            names = _chosen(file, opened.schema_arrow.names, wanted)
+            about = opened.metadata
+            groups = [about.row_group(number) for number in range(about.num_row_groups)]
+            needed = sum(group.total_byte_size for group in groups)
+            check_memory(max(needed, 8 * about.num_rows * len(names)), f"{file}: its rows")
+            return opened.read(columns=list(names))
+    except UsageError:
+        raise
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UsageError(f"{file}: not a Parquet file: {_without_values(error)}") from None
+
+
+def _chosen(
+    file: Path, header: Sequence[str], wanted: Callable[..., Sequence[str]]
+) -> tuple[str, ...]:
+    """The wanted columns. An index that pandas wrote, without a name or with its own, is none."""
+    named = tuple(name for name in header if name and not name.startswith(INDEX))
+    twice = [name for name, times in Counter(named).items() if times > 1]
+    if twice:
+        raise UsageError(f"{file}: two columns have the name {twice[0]!r}")
+    chosen = wanted(file, named)
+    for name in chosen:
+        if name not in named:
+            raise UsageError(f"{file}: lacks the column {name!r}; {nearest(name, named)}")
+    return tuple(dict.fromkeys(chosen))
+
+
+def _joined(columns: Sequence[Any], files: Sequence[Path], name: str) -> Any:
+    """A column of all files as a Series."""
+    import pandas as pd
+
+    first = _type(columns[0])
+    for column, file in zip(columns, files, strict=True):
+        if first != "nothing" and _type(column) not in (first, "nothing"):
+            said = f"of {_type(column)}, unlike in {files[0]}, where it is of {first}"
+            raise UsageError(f"{file}: column {name!r} is {said}")
+    series = [_series(column) for column in columns]
+    return series[0] if len(series) == 1 else pd.concat(series, ignore_index=True)
+
+
+def _series(column: Any) -> Any:
+    """As pandas has it; whole numbers and bools with gaps stay such."""
+    import pandas as pd
+    from pyarrow import float64, types
+
+    if types.is_decimal(column.type):
+        column = column.cast(float64())
+    kept = {types.is_integer: pd.Int64Dtype(), types.is_boolean: pd.BooleanDtype()}
+    gaps = bool(column.null_count)
+    kind = next((kept[fits] for fits in kept if gaps and fits(column.type)), None)
+    return column.to_pandas(types_mapper=lambda _: kind)
+
+
+def _type(column: Any) -> str:
+    from pyarrow import types
+
+    kind = column.type
+    if types.is_null(kind):
+        return "nothing"
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return "numbers"
+    return "dates" if types.is_temporal(kind) else str(kind)
+
+
+def _pyarrow() -> Any:
+    try:
+        import pandas  # noqa: F401
+        import pyarrow  # an optional extra
+    except ImportError as error:
+        raise UsageError(
+            f"table: reading tables needs the package {error.name!r}; "
+            "install the extra with: pip install 'umbel[data]'"
+        ) from error
+    return pyarrow
+
+
+def _without_values(error: Exception) -> str:
+    """The first words of a reader's message: what follows a colon may be values of a row."""
+    return " ".join(str(error).split(":")[0].split())[:160]

@@ -1,0 +1,100 @@
+"""What numbers and categories are encoded by: learnt from training rows, pooled or federated.
+
+Pooled statistics look at all clients' training rows in one place. Federated ones are made of what
+clients would send: counts, sums and lists of categories. They agree up to rounding.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.checks import check
+from umbel.data import scaling
+from umbel.data.scaling import Scale
+from umbel.data.tables.kinds import Numbers, Words
+from umbel.data.tables.parts import Places
+
+Source = Literal["pooled", "federated"]
+
+Category: TypeAlias = "str | None"
+"""A category; None: the value is missing, which is a category of its own."""
+
+
+@dataclass(frozen=True)
+class Categories:
+    """The categories of one column that have a feature each, in their order."""
+
+    known: tuple[Category, ...]
+    others: bool  # whether training rows have categories besides, which share a feature
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What is learnt from the training rows of all clients."""
+
+    scale: Scale  # of the columns of numbers, in their order
+    gaps: NDArray[np.bool_]  # (F,) whether anything was missing in a column of numbers
+    categories: Mapping[str, Categories]  # by column
+
+
+def statistics_of(
+    numbers: Sequence[Numbers],
+    words: Sequence[Words],
+    clients: Sequence[Places],  # the training rows of each
+    source: Source,
+    least_clients: int,
+) -> Statistics:
+    """The statistics of these columns. A category counts if at least so many clients know it."""
+    shards = [matrix(numbers, rows) for rows in clients]
+    if source == "federated":
+        scale = scaling.federated(shards)
+        gaps = np.any([np.isnan(shard).any(0) for shard in shards], axis=0)
+    else:
+        values = matrix(numbers, np.concatenate(clients))
+        scale, gaps = scaling.pooled(values), np.isnan(values).any(0)
+    for column, mean in zip(numbers, scale.mean, strict=True):
+        expected = "there in any training row: name it in leave_out"
+        check(not np.isnan(mean), f"column {column.name!r}", "a value", expected)
+    count: Callable[..., Categories] = _federated if source == "federated" else _pooled
+    found = {column.name: count(column, clients, least_clients) for column in words}
+    return Statistics(scale, gaps, found)
+
+
+def matrix(columns: Sequence[Numbers], rows: Places) -> NDArray[np.float64]:
+    """Columns of numbers side by side, (rows, columns)."""
+    values = [column.values[rows] for column in columns]
+    return np.stack(values, axis=1) if values else np.zeros((len(rows), 0))
+
+
+def _pooled(column: Words, clients: Sequence[Places], least: int) -> Categories:
+    sizes = [len(rows) for rows in clients]
+    owners = np.repeat(np.arange(len(clients)), sizes)
+    codes = column.codes[np.concatenate(clients)]
+    pairs = np.unique(np.stack([codes, owners]), axis=1)
+    present, holders = np.unique(pairs[0], return_counts=True)
+    kept = [None if c < 0 else column.words[c] for c in present[holders >= least]]
+    return Categories(_ordered(kept), others=bool((holders < least).any()))
+
+
+def _federated(column: Words, clients: Sequence[Places], least: int) -> Categories:
+    """Clients send which categories they hold, then whether the agreed list leaves any out."""
+    held = [{column.word(r) for r in rows[_firsts(column.codes[rows])]} for rows in clients]
+    holders = Counter(category for mine in held for category in mine)
+    known = _ordered([category for category, count in holders.items() if count >= least])
+    return Categories(known, others=any(mine - set(known) for mine in held))
+
+
+def _firsts(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A row of each code."""
+    return np.unique(codes, return_index=True)[1]
+
+
+def _ordered(categories: Sequence[Category]) -> tuple[Category, ...]:
+    """By name; what is missing comes last."""
+    return tuple(sorted(categories, key=lambda category: (category is None, category or "")))

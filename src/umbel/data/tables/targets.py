@@ -1,0 +1,68 @@
+"""The column that is to be predicted: classes or numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.checks import UsageError, check
+from umbel.data.tables.kinds import Words, column_of, kind_of
+from umbel.data.tables.reading import Rows
+
+Task = Literal["auto", "classification", "regression"]
+
+MOST_CLASSES = 100
+"""More different whole numbers are rather numbers of something, unless the task is said."""
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What each row is to be predicted as."""
+
+    values: NDArray[Any]  # (n,) labels, or numbers as floats; -1 or NaN where missing
+    classes: tuple[str, ...] | None  # what labels stand for; None: regression
+
+    @property
+    def missing(self) -> NDArray[np.bool_]:
+        """(n,) whether a row has none."""
+        return np.isnan(self.values) if self.classes is None else self.values < 0
+
+
+def targets_of(rows: Rows, name: str, task: Task) -> Targets:
+    """The targets of a table: words, bools and whole numbers are classes unless the task is said.
+
+    Classes are numbered in the order of their names, or of their numbers. Raises `UsageError` where
+    the column does not fit the task.
+    """
+    kind = kind_of(rows, name)
+    what = f"{rows.files[0]}: target {name!r}"
+    if kind == "date":
+        raise UsageError(f"{what}: holds dates, which are neither classes nor numbers")
+    column = column_of(rows, name, kind)
+    if isinstance(column, Words):
+        fine = task != "regression"
+        check(fine, what, "a column of texts", "one of numbers, which regression is of")
+        return _labels(column.codes, np.array(column.words))
+    numbers, missing = column.values, np.isnan(column.values)
+    whole = column.whole or bool((numbers[~missing] % 1 == 0).all())
+    if task == "regression" or (task == "auto" and not column.whole):
+        return Targets(numbers.astype(np.float32), None)
+    if not whole:
+        row = int((numbers % 1 > 0).argmax())
+        raise UsageError(f"{rows.at(row, name)}: is not a whole number, as classes are")
+    different, codes = np.unique(numbers[~missing], return_inverse=True)
+    expected = 'few enough to be classes: write task = "regression", or "classification"'
+    said = f"{len(different):,} different whole numbers"
+    check(task != "auto" or len(different) <= MOST_CLASSES, what, said, expected)
+    placed = np.full(len(numbers), -1)
+    placed[~missing] = codes
+    return Targets(placed, tuple(f"{number:.0f}" for number in different))
+
+
+def _labels(codes: NDArray[np.int64], words: NDArray[np.str_]) -> Targets:
+    order = np.argsort(words)
+    rank = np.append(np.argsort(order), -1)  # what is missing has the code -1
+    return Targets(rank[codes], tuple(words[order].tolist()))

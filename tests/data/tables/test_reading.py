@@ -1,0 +1,199 @@
+"""CSV and Parquet files are read as they are, or refused with file, row and column."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from umbel.checks import UsageError
+from umbel.data.tables.kinds import Numbers, Words, column_of
+from umbel.data.tables.reading import Form, Rows, read_rows
+
+pytest.importorskip("pyarrow", reason="the extra umbel[data] is not installed")
+
+FORM = Form(",", ("", "NA"))
+
+
+def everything(_: Path, header: tuple[str, ...]) -> tuple[str, ...]:
+    return header
+
+
+def read(file: Path, text: str | bytes, form: Form = FORM) -> Rows:
+    file.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return read_rows(file, form, everything)
+
+
+def parquet(file: Path, columns: dict[str, Any]) -> Path:
+    import pyarrow as pa
+    from pyarrow import parquet as pq
+
+    pq.write_table(pa.table(columns), file)
+    return file
+
+
+def test_kinds_are_found_by_what_all_values_are(tmp_path: Path) -> None:
+    text = "age,born,ward,code\n41,1972-01-31,A,7\n,1990-12-01T06:00,,8\n3.5,,B-7,9\n"
+    rows = read(tmp_path / "t.csv", text)
+    age, born, ward, code = (column_of(rows, name) for name in rows.columns)
+    assert isinstance(age, Numbers)
+    assert isinstance(born, Numbers)
+    assert isinstance(ward, Words)
+    assert isinstance(code, Numbers)
+    assert [age.values[0], age.values[2], age.whole] == [41.0, 3.5, False]
+    assert born.values[:2].tolist() == [760.0, 7639.25]  # days since 1970
+    assert [ward.word(row) for row in range(3)] == ["A", None, "B-7"]
+    assert code.whole
+    as_words = column_of(rows, "code", "category")
+    assert isinstance(as_words, Words)
+    assert as_words.words == ("7", "8", "9")
+
+
+def test_a_parquet_file_says_its_types(tmp_path: Path) -> None:
+    import datetime
+    from decimal import Decimal
+
+    import pyarrow as pa
+
+    columns = {
+        "words": pa.array(["1", "2", None]),
+        "whole": pa.array([3, None, 4], pa.int32()),
+        "flag": [True, None, False],
+        "price": [Decimal("1.50"), None, Decimal("2.25")],
+        "day": [datetime.date(1970, 1, 3), None, datetime.date(1970, 1, 1)],
+        "time": pa.array([0, 43_200_000, None], pa.timestamp("ms")),
+        "nothing": pa.nulls(3),
+        "coded": pa.array(["x", "y", "x"]).dictionary_encode(),
+    }
+    rows = read_rows(parquet(tmp_path / "t.parquet", columns), FORM, everything)
+    found = {name: column_of(rows, name) for name in columns}
+    words, coded = found["words"], found["coded"]
+    assert isinstance(words, Words)
+    assert isinstance(coded, Words)
+    assert words.words == ("1", "2")
+    assert coded.codes.tolist() == [0, 1, 0]
+    expected: dict[str, tuple[list[float], bool]] = {
+        "whole": ([3.0, 4.0], True),
+        "flag": ([1.0, 0.0], True),
+        "price": ([1.5, 2.25], False),
+        "day": ([2.0, 0.0], False),
+        "time": ([0.0, 0.5], False),
+        "nothing": ([], False),
+    }
+    for name, (values, whole) in expected.items():
+        column = found[name]
+        assert isinstance(column, Numbers)
+        assert column.values[~(column.values != column.values)].tolist() == values
+        assert column.whole == whole or name == "nothing"
+
+
+def test_a_byte_order_mark_quotes_and_another_separator_are_read(tmp_path: Path) -> None:
+    text = '\ufeffa;"b;c"\n1;"two\nlines"\n2;x\n'
+    rows = read(tmp_path / "t.csv", text, Form(";", ("",)))
+    assert list(rows.columns) == ["a", "b;c"]
+    assert len(rows) == 2
+
+
+def test_an_index_that_pandas_wrote_is_no_column(tmp_path: Path) -> None:
+    assert list(read(tmp_path / "t.csv", ",a\n0,5\n1,6\n").columns) == ["a"]
+
+
+def test_a_folder_has_a_file_for_each_client(tmp_path: Path) -> None:
+    (tmp_path / "b.csv").write_text("x,y\n1,0\n2,1\n")
+    (tmp_path / "a.csv").write_text("y,x\n1,5\n")
+    rows = read_rows(tmp_path, FORM, everything)
+    assert rows.owners.tolist() == [0, 1, 1]
+    x = column_of(rows, "x")
+    assert isinstance(x, Numbers)
+    assert x.values.tolist() == [5, 1, 2]
+    assert rows.at(2, "x") == f"{tmp_path / 'b.csv'}: row 2, column 'x'"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "t.csv: 'an empty file' is not a table"),
+        ("a,b\n", "t.csv: 'a table without rows' is not of any use"),
+        ("a,b,a\n1,2,3\n", "t.csv: two columns have the name 'a'"),
+        ("a,b\n1,2\n3\n", "t.csv: row 2 has 1 values, unlike the header with 2"),
+        ("a,b\n1,2\n3,4,secret\n", "t.csv: row 2 has 3 values, unlike the header with 2"),
+        (b"a\n\xff\xfe\x00\n", "t.csv: not a CSV file: "),
+        (b"\x00\x01\x02", "t.csv: "),
+    ],
+)
+def test_what_is_no_csv_file_is_refused(tmp_path: Path, text: str | bytes, message: str) -> None:
+    with pytest.raises(UsageError, match=message) as refused:
+        read(tmp_path / "t.csv", text)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "message"),
+    [
+        (["1", "2", "secret"], None, "row 3, column 'v': is a text, where most .* are numbers"),
+        (["1", "inf"], None, "row 2, column 'v': is infinite"),
+        (["1", "-Infinity"], "number", "row 2, column 'v': is infinite"),
+        (["2013-01-02", "2013-01-03", "secret"], None, "row 3, .* most of this column are dates"),
+        (["a", "1"], "number", "row 1, column 'v': is not a number"),
+        (["2013-02-30"], "date", "row 1, column 'v': is not a date such as"),
+    ],
+)
+def test_mixed_and_infinite_values_are_refused_by_row_and_column(
+    tmp_path: Path, values: list[str], kind: Any, message: str
+) -> None:
+    rows = read(tmp_path / "t.csv", "\n".join(["v", *values]))
+    with pytest.raises(UsageError, match=f"t.csv: {message}") as refused:
+        column_of(rows, "v", kind)
+    assert "secret" not in str(refused.value)
+
+
+def test_what_is_no_parquet_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "t.parquet"
+    file.write_bytes(b"PAR1 and nothing else PAR1")
+    with pytest.raises(UsageError, match=r"t.parquet: not a Parquet file"):
+        read_rows(file, FORM, everything)
+    parquet(file, {"a": [[1, 2], [3]]})
+    with pytest.raises(UsageError, match=r"column 'a' holds values of type ndarray, .* leave_out"):
+        column_of(read_rows(file, FORM, everything), "a")
+
+
+def test_files_of_a_folder_must_be_alike(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,0\n")
+    (tmp_path / "b.csv").write_text("x,z\n1,0\n")
+    with pytest.raises(UsageError, match=r"b.csv: lacks the column 'y', which .*a.csv has"):
+        read_rows(tmp_path, FORM, everything)
+    (tmp_path / "b.csv").unlink()
+    parquet(tmp_path / "c.parquet", {"x": [1]})
+    with pytest.raises(UsageError, match="is not of files of one kind"):
+        read_rows(tmp_path, FORM, everything)
+    (tmp_path / "a.csv").unlink()
+    parquet(tmp_path / "d.parquet", {"x": ["one"]})
+    with pytest.raises(
+        UsageError, match=r"d.parquet: column 'x' is of string, unlike in .*numbers"
+    ):
+        read_rows(tmp_path, FORM, everything)
+
+
+@pytest.mark.parametrize("name", ["none.csv", "t.txt", "."])
+def test_other_paths_are_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "t.txt").write_text("a\n1\n")
+    with pytest.raises(UsageError, match=r"can't be read|the ending .csv|holds no .csv"):
+        read_rows(tmp_path / name, FORM, everything)
+
+
+def test_a_missing_column_is_named_with_its_nearest(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("weekday,late\n1,0\n")
+    with pytest.raises(UsageError, match="lacks the column 'week_day'; did you mean weekday"):
+        read_rows(tmp_path / "t.csv", FORM, lambda *_: ("week_day",))
+
+
+def test_a_table_that_memory_can_not_hold_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("umbel.checks.SMALL", 0)
+    monkeypatch.setattr("umbel.checks.free_memory", lambda: 10)
+    with pytest.raises(UsageError, match=r"its rows: takes .* GiB"):
+        read(tmp_path / "t.csv", "a\n1\n2\n")
+    with pytest.raises(UsageError, match=r"its rows: takes .* GiB"):
+        read_rows(parquet(tmp_path / "t.parquet", {"a": [1, 2]}), FORM, everything)

@@ -1,0 +1,41 @@
+"""Means and deviations are the same whether values are pooled or clients send sums."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.preprocessing import StandardScaler
+
+from umbel.data.scaling import Scale, federated, pooled
+
+
+def shards() -> list[np.ndarray]:
+    """Clients of different sizes; one column has a large mean, some values are missing."""
+    rng = np.random.default_rng(0)
+    clients = [rng.normal([3.0, 1e9, -2.0], [2.0, 5.0, 0.1], (n, 3)) for n in (4, 1, 30)]
+    clients[0][1, 0] = np.nan
+    clients[1][0, 2] = np.nan  # this client has no value of it at all
+    return clients
+
+
+@pytest.mark.parametrize("federation", [False, True])
+def test_the_scale_is_scikit_learns(federation: bool) -> None:
+    clients = shards()
+    found = federated(clients) if federation else pooled(np.concatenate(clients))
+    expected = StandardScaler().fit(np.concatenate(clients))
+    np.testing.assert_allclose(found.mean, expected.mean_, rtol=1e-9)
+    np.testing.assert_allclose(found.deviation, expected.scale_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("federation", [False, True])
+def test_a_constant_column_is_only_shifted_and_an_empty_one_has_no_mean(federation: bool) -> None:
+    clients = [np.array([[0.1, np.nan]] * n) for n in (3, 4)]
+    found = federated(clients) if federation else pooled(np.concatenate(clients))
+    assert found.deviation.tolist() == [1.0, 1.0]
+    assert found.mean[0] == pytest.approx(0.1)
+    assert np.isnan(found.mean[1])
+
+
+def test_missing_values_become_the_mean() -> None:
+    scale = Scale(np.array([2.0]), np.array([4.0]))
+    assert scale(np.array([[2.0], [np.nan], [10.0]])).tolist() == [[0.0], [0.0], [2.0]]
