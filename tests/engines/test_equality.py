@@ -61,6 +61,7 @@ WORKS: list[Work] = [
     ChooseByLoss(Gradient(), "mini-batch"),
     TrainAndGradient(LocalTraining(batch_size=4)),
     Evaluation(),
+    Evaluation(metrics=("log-loss", "macro-f1", "auroc")),
     Quantised(Gradient(), 2),
     Feature(LocalTraining(batch_size=4)),
     JointScore(LocalTraining(batch_size=4), 0.5),
@@ -70,13 +71,15 @@ WORKS: list[Work] = [
     MixtureWeights(),
     MixtureTraining(LocalTraining(batch_size=4, epochs=2)),
     MixtureEvaluation(),
+    MixtureEvaluation(metrics=("log-loss", "macro-f1", "auroc")),
     MoreauTraining(LocalTraining(batch_size=4, lr=0.01), 15.0, personal_steps=3, personal_lr=0.05),
     MetaTraining(LocalTraining(batch_size=4, epochs=2), 0.1, "first-order", 0.01),
     MetaTraining(LocalTraining(batch_size=4, epochs=2), 0.1, "hessian-free", 0.01),
     MetaTraining(LocalTraining(batch_size=4, epochs=2), 0.1, "exact", 0.01),
 ]
 
-OF_TARGETS = [work for work in WORKS if getattr(work, "num_classes", None) is None]
+OF_CLASSES = ("num_classes", "metrics")
+OF_TARGETS = [w for w in WORKS if not any(getattr(w, name, None) for name in OF_CLASSES)]
 
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-12}
 

@@ -14,8 +14,9 @@ from umbel.client.batches import Plan, Shard, Step, Steps, in_order
 from umbel.client.net import Net
 from umbel.client.work import Work
 from umbel.data.federation import Federation
+from umbel.data.splits import Split
 from umbel.engines.chunked import answer_all
-from umbel.engines.storage import store
+from umbel.engines.storage import Storage, store
 from umbel.flow import Replies, Request
 
 
@@ -44,25 +45,34 @@ class Sequential:
 
     def answer(self, request: Request, positions: Tensor) -> dict[str, Tensor]:
         """The reply of the client at the one position, as rows (1, ...)."""
-        (n,) = positions.tolist()
-        shard = self.shard(request.work, int(request.clients[n]), request.seeds[n])
-        sent = {name: value.to(self.device) for name, value in request.sent_to(n).items()}
-        with seeded(request.seeds[n], self.device):
-            reply = request.work(self.net, shard, sent)
-        return {name: value[None].detach() for name, value in reply.items()}
+        return answer_one(self.net, self.storage, request, positions)
 
-    def shard(self, work: Work, client: int, seed: int) -> Shard:
-        """Return the client's examples in exact batches, without padding."""
-        split = self.storage.split(work)
-        start, size = int(split.offsets[client]), int(split.sizes[client])
-        plan = work.batching.plan(size, seed)
-        return Shard(
-            split.x,
-            split.y,
-            torch.tensor(size, device=self.device),
-            Steps(_rows(plan, start, self.device), _steps(plan, start, self.device)),
-            _steps(in_order(size), start, self.device),
-        )
+
+def answer_one(
+    net: Net, storage: Storage, request: Request, positions: Tensor
+) -> dict[str, Tensor]:
+    """The reply of the client at the one position, as rows (1, ...)."""
+    (n,) = positions.tolist()
+    split = storage.split(request.work)
+    device, seed = split.x.device, request.seeds[n]
+    shard = _shard(split, request.work, int(request.clients[n]), seed)
+    sent = {name: value.to(device) for name, value in request.sent_to(n).items()}
+    with seeded(seed, device):
+        reply = request.work(net, shard, sent)
+    return {name: value[None].detach() for name, value in reply.items()}
+
+
+def _shard(split: Split, work: Work, client: int, seed: int) -> Shard:
+    """The client's examples in exact batches, without padding."""
+    start, size, device = int(split.offsets[client]), int(split.sizes[client]), split.x.device
+    plan = work.batching.plan(size, seed)
+    return Shard(
+        split.x,
+        split.y,
+        torch.tensor(size, device=device),
+        Steps(_rows(plan, start, device), _steps(plan, start, device)),
+        _steps(in_order(size), start, device),
+    )
 
 
 def _rows(plan: Plan, start: int, device: torch.device) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from umbel.client.batches import Plan, Shard, Step, Steps, in_order
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.engines.chunked import answer_all
+from umbel.engines.sequential import answer_one
 from umbel.engines.storage import store
 from umbel.flow import Replies, Request
 
@@ -51,6 +53,11 @@ class Vectorised:
         example = self.storage.train.x[:1]
         self.values_per_example = example.numel() + self.net.modules.count_activations(example)
 
+    @cached_property
+    def net_alone(self) -> Net:
+        """The same network, for work that clients do one after another."""
+        return self.net.one_by_one()
+
     def send(self, request: Request) -> Replies:
         return answer_all(self, request)
 
@@ -58,6 +65,9 @@ class Vectorised:
         """Positions in the request, clients of similar size together."""
         positions = self.storage.by_size(request)
         if not len(positions):
+            return
+        if request.work.alone:
+            yield from positions[:, None]
             return
         largest = int(positions[0])
         size = int(self.storage.split(request.work).sizes[request.clients[largest]])
@@ -85,6 +95,8 @@ class Vectorised:
 
     def answer(self, request: Request, positions: Tensor) -> dict[str, Tensor]:
         """The replies of the clients at these positions, computed together."""
+        if request.work.alone:
+            return answer_one(self.net_alone, self.storage, request, positions)
         work, split = request.work, self.storage.split(request.work)
         clients = request.clients[positions].numpy()
         sizes = split.sizes[clients]

@@ -117,7 +117,8 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
     """An app for SuperNodes. `load` returns the clients of the node that it is called on.
 
     `experiment` is the TOML file that the server has, too: its model and its engine are used. Of
-    works outside the package only those in `own_works`, as "module:Name", are done.
+    works outside the package only those in `own_works`, as "module:Name", are done, and of metrics
+    only those of the experiment.
     """
     app, nodes = ClientApp(), dict[int, Node]()
 
@@ -152,8 +153,10 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
     def work(message: Message, context: Context) -> Message:
         def done() -> RecordDict:
             limits = NodeLimits.of(context.node_config)
-            asked = messages.asked_in(message.content, limits.max_bytes, own_works)
-            return node(context).work(asked, limits)
+            here = node(context)
+            allowed = {*own_works, *(here.experiment.metrics or ())}
+            asked = messages.asked_in(message.content, limits.max_bytes, allowed)
+            return here.work(asked, limits)
 
         return answered(message, done)
 

@@ -71,7 +71,7 @@ def ask(asked: Asked) -> RecordDict:
 def asked_in(content: RecordDict, max_bytes: int, own_works: Collection[str] = ()) -> Asked:
     """Read a message that `ask` made. Raises `RefusedError` for any other.
 
-    `own_works` are works outside the package that may be asked for, as "module:Name".
+    `own_works` are works and metrics outside the package that may be asked for, as "module:Name".
     """
     config = versioned(content, "asked")
     clients, seeds = texts(config, "clients"), numbers(config, "seeds", *SEEDS)
@@ -153,10 +153,12 @@ def answer_in(
 
 
 def _names(table: Any) -> Iterable[str]:
-    """What is called a name anywhere in a table."""
+    """What is called a name, or a metric, anywhere in a table."""
     if isinstance(table, Mapping):
         if isinstance(table.get("name"), str):
             yield table["name"]
+        if isinstance(table.get("metrics"), list):
+            yield from map(str, table["metrics"])
         for value in table.values():
             yield from _names(value)
     elif isinstance(table, list):

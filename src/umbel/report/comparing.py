@@ -6,11 +6,13 @@ import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from umbel.report.charts import Chart, Dot, Line, Strip, Strips, swarm
 from umbel.report.panels import Panel
+from umbel.runs.metrics import judged, names_of
 from umbel.runs.outcomes import average, spread
 from umbel.runs.records import Record
 from umbel.runs.result import Result
@@ -80,6 +82,7 @@ def sheet(methods: Methods) -> Sheet:
         ("accuracy", lambda runs: spread([run.last.accuracy for run in runs], 3)),
         ("worst client", lambda runs: spread([run.last.worst for run in runs], 3)),
         ("loss", lambda runs: spread([run.last.loss for run in runs], 4)),
+        *((name, partial(_metric, name)) for name in _metrics(methods)),
         ("ARI", lambda runs: spread([run.last.ari for run in runs], 2)),
         ("purity", lambda runs: spread([run.last.purity for run in runs], 2)),
         ("clusters", lambda runs: average([run.last.num_clusters for run in runs], 1)),
@@ -94,6 +97,20 @@ def sheet(methods: Methods) -> Sheet:
     return Sheet(("method", *(head for head, _ in known)), rows)
 
 
+def _metrics(methods: Methods) -> list[str]:
+    """The metrics of any of the runs."""
+    every = (run for _, runs in methods for run in runs)
+    return list(dict.fromkeys(name for run in every for name in names_of(run.experiment)))
+
+
+def _judged(name: str, record: Record) -> float | None:
+    return judged(record.measures, name)
+
+
+def _metric(name: str, runs: Sequence[Result]) -> str:
+    return spread([run.last.measures.get(name) for run in runs], 4)
+
+
 def courses(methods: Methods) -> Iterator[Panel]:
     """Measures round by round, a line a method."""
     validated = any(run.validated for _, runs in methods for run in runs)
@@ -102,6 +119,7 @@ def courses(methods: Methods) -> Iterator[Panel]:
         ("Accuracy", f"{split} accuracy, mean over clients", lambda r: r.judged("accuracy")),
         *([] if validated else [("Worst client", "test accuracy", lambda r: r.worst)]),
         ("Loss", f"{split} loss, mean over clients", lambda r: r.judged("loss")),
+        *((n, f"{split} {n}, mean over clients", partial(_judged, n)) for n in _metrics(methods)),
         ("Agreement with the planted groups", "ARI", lambda r: r.ari),
         ("Clusters", "clusters", lambda r: r.num_clusters),
     ]

@@ -17,6 +17,7 @@ from umbel.report.rounds import course, marks
 from umbel.report.trees import brackets, ordered_tree
 from umbel.runs.client_rows import Client
 from umbel.runs.evidence import Snapshot
+from umbel.runs.metrics import names_of
 from umbel.runs.result import Result
 
 MEASURES: Mapping[str, tuple[str, str]] = {
@@ -194,7 +195,10 @@ def _turned(
 def _measures(run: Result) -> Iterator[Panel]:
     """What the method adds to its records, where it varies."""
     names = dict.fromkeys(name for record in run.records for name in record.measures)
+    of_quality = {f"{kind}{n}" for n in names_of(run.experiment) for kind in ("", "validation_")}
     for name in names:
+        if name in of_quality:
+            continue
         line = course(run, name, lambda r, name=name: r.measures.get(name))  # type: ignore[misc]
         if name in UNDRAWN or len(set(line.y)) < 2:
             continue

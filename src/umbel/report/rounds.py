@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 
 from umbel.report.charts import Chart, Line, Mark
 from umbel.report.panels import Panel
+from umbel.runs.metrics import judged, names_of
 from umbel.runs.records import MEGABYTE, Record
 from umbel.runs.result import Result
 
@@ -56,12 +58,19 @@ def quality(run: Result) -> Iterator[Panel]:
         yield Panel(chart, "Band: the standard deviation over clients on both sides of the mean.")
     loss = course(run, "mean over clients", lambda r: r.judged("loss"))
     yield Panel(Chart("Loss", "round", f"{split} loss", (loss,), clustered))
+    for name in names_of(run.experiment):
+        line = course(run, "mean over clients", partial(_metric, name))
+        yield Panel(Chart(name, "round", f"{split} {name}", (line,), clustered))
     if run.has_groups:
         lines = (course(run, "ARI", lambda r: r.ari), course(run, "purity", lambda r: r.purity))
         chart = Chart("Agreement with the planted groups", "round", "", lines, clustered)
         yield Panel(chart, "1 is perfect; small clusters are pure, so purity says little alone.")
     clusters = course(run, "clusters", lambda r: r.num_clusters)
     yield Panel(Chart("Clusters", "round", "clusters", (clusters,), clustered, from_zero=True))
+
+
+def _metric(name: str, record: Record) -> float | None:
+    return judged(record.measures, name)
 
 
 def cost(run: Result) -> Iterator[Panel]:

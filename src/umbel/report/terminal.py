@@ -14,6 +14,7 @@ from umbel.checks import check, printable
 from umbel.runs.assignment import Assignment
 from umbel.runs.budget import first_round
 from umbel.runs.client_rows import Client, by_cluster
+from umbel.runs.metrics import names_of
 from umbel.runs.outcomes import average, by_method, spread
 from umbel.runs.records import Record
 from umbel.runs.result import Result
@@ -47,9 +48,10 @@ def comparison(runs: Sequence[Result]) -> Table:
     table.collapse_padding = True
     table.add_column("method", overflow="fold")
     qualities = ["loss"] if by_loss else ["accuracy", "worst"]
+    metrics = list(dict.fromkeys(name for run in runs for name in names_of(run.experiment)))
     planted = any(run.last.ari is not None for run in runs)
     agreement = ["ARI", "purity"] if planted else []
-    for name in (*qualities, *agreement, "K", "MB\ndown", "MB\nup", "s"):
+    for name in (*qualities, *metrics, *agreement, "K", "MB\ndown", "MB\nup", "s"):
         table.add_column(name, justify="right", no_wrap=True)
     for name, seeded in by_method(runs):
         last = [run.last for run in seeded]
@@ -59,6 +61,7 @@ def comparison(runs: Sequence[Result]) -> Table:
             table,
             name,
             *([spread([r.loss for r in last], 4)] if by_loss else [accuracy, worst]),
+            *(spread([r.measures.get(measure) for r in last], 3) for measure in metrics),
             *([ari, purity] if planted else []),
             average([r.num_clusters for r in last], 1),
             average([run.megabytes_down for run in seeded], 1),
@@ -141,8 +144,8 @@ def cluster_count(count: ClusterCount, width: int = 40) -> Table:
     return table
 
 
-def last_round(record: Record) -> Table:
-    """The results of a run, a line for each that is known."""
+def last_round(record: Record, metrics: Sequence[str] = ()) -> Table:
+    """The results of a run, a line for each that is known; `metrics` are those of the run."""
     table = Table(show_header=False)
     values: Mapping[str, object] = {
         "rounds": record.round + 1,
@@ -151,6 +154,7 @@ def last_round(record: Record) -> Table:
         "accuracy, std over clients": _value(record.accuracy_std, 4),
         "accuracy, mean over examples": _value(record.weighted_accuracy, 4),
         "loss": _value(record.loss, 4),
+        **{name: _value(record.measures.get(name), 4) for name in metrics},
         "accuracy on validation examples": _value(record.validation_accuracy, 4),
         "loss on validation examples": _value(record.validation_loss, 4),
         "clusters": record.num_clusters,

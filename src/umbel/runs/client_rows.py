@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -32,13 +32,14 @@ class Client:
     examples: int | None = None  # for training
     accuracy: float | None = None
     loss: float | None = None
+    metrics: Mapping[str, float | None] = field(default_factory=dict)  # of the run, by name
 
 
 def write_rows(file: Path, federation: Federation, scores: ClientScores) -> None:
     """A row for each client of the federation; their seal is in a file of its own."""
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(COLUMNS)
+    writer.writerow([*COLUMNS, *map(no_formula, scores.metrics)])
     writer.writerows(_rows(federation, scores))
     raw = text.getvalue().encode()
     write_text(file.with_suffix(".seal"), digest([raw]) + "\n")
@@ -76,14 +77,18 @@ def _rows(federation: Federation, scores: ClientScores) -> Iterator[list[object]
             "" if federation.groups is None else federation.groups[client],
             scores.clusters[client],
             federation.train.sizes[client],
-            "" if np.isnan(scores.accuracy[client]) else float(scores.accuracy[client]),
-            "" if np.isnan(scores.loss[client]) else float(scores.loss[client]),
+            *map(_cell, (scores.accuracy[client], scores.loss[client])),
+            *(_cell(values[client]) for values in scores.metrics.values()),
         ]
+
+
+def _cell(value: float) -> object:
+    return "" if np.isnan(value) else float(value)
 
 
 def _client(number: int, row: Mapping[str, str]) -> Client:
     """Raises `ValueError` or `TypeError` where a column is missing, too many, or no number."""
-    if set(row) != set(COLUMNS) or None in row.values():
+    if tuple(row)[: len(COLUMNS)] != COLUMNS or None in row or None in row.values():
         raise ValueError("other columns")
     return Client(
         formula_again(row["client"]),
@@ -91,6 +96,11 @@ def _client(number: int, row: Mapping[str, str]) -> Client:
         int(row["cluster"]),
         group=row["group"],
         examples=int(row["examples"]),
-        accuracy=float(row["accuracy"]) if row["accuracy"] else None,
-        loss=float(row["loss"]) if row["loss"] else None,
+        accuracy=_number(row["accuracy"]),
+        loss=_number(row["loss"]),
+        metrics={formula_again(n): _number(row[n]) for n in tuple(row)[len(COLUMNS) :]},
     )
+
+
+def _number(cell: str) -> float | None:
+    return float(cell) if cell else None

@@ -17,6 +17,7 @@ from umbel.algorithms import ALGORITHMS
 from umbel.algorithms.base import Algorithm
 from umbel.algorithms.restarts import Restarts
 from umbel.checks import UsageError, check
+from umbel.client.imports import imported
 from umbel.client.optimizers import OPTIMIZERS, Optimizer
 from umbel.client.work import WORKS, Work
 from umbel.data.scenarios import SCENARIOS
@@ -25,7 +26,6 @@ from umbel.data.shifts import SHIFTS, Shift
 from umbel.networks import MODELS, Model
 from umbel.runs.config_errors import nearest, problems
 from umbel.runs.experiment import Experiment
-from umbel.runs.imports import imported
 from umbel.runs.strangers import OURS, Stranger, stranger
 from umbel.runs.tables import load_table, merged, parse_setting
 from umbel.server.clusterers import CLUSTERERS, Clusterer

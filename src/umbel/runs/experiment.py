@@ -20,7 +20,9 @@ from umbel.engines.wrappers import Faults
 from umbel.flow import Engine
 from umbel.networks import Model
 from umbel.networks.base import check_size
-from umbel.runs.run import Run, check_settings
+from umbel.runs.metrics import check_names
+from umbel.runs.run import Run
+from umbel.runs.starting import check_settings
 from umbel.settings import Settings
 
 LONGEST_NAME = 230
@@ -51,6 +53,7 @@ class Experiment(Settings):
     faults: Faults = field(default_factory=Faults)  #: faults to simulate
     privacy: Privacy = field(default_factory=Privacy)  #: clipping and noise of updates
     objective: ObjectiveName = "auto"  #: what models are trained for; auto: by the type of y
+    metrics: tuple[str, ...] | None = None  #: what is measured beside loss and accuracy
 
     def __post_init__(self) -> None:
         fine = bool(self.name) and not set(self.name) & set("/\\") and self.name[0] != "."
@@ -59,6 +62,7 @@ class Experiment(Settings):
         check_settings(self.seed, self.participation, self.evaluate_every)
         check(self.rounds >= 1, "rounds", self.rounds, "1 or more")
         check(self.checkpoint_every >= 1, "checkpoint_every", self.checkpoint_every, "1 or more")
+        check_names(self.metrics or ())
         clients: int | None = getattr(self.scenario, "clients", None)
         self.algorithm.check(Known(self.participation, clients))
 
@@ -93,4 +97,5 @@ class Experiment(Settings):
             limits=self.limits,
             faults=self.faults,
             privacy=self.privacy,
+            metrics=self.metrics or (),
         )

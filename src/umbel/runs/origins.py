@@ -14,7 +14,7 @@ from umbel.runs.digests import digest, fingerprint, near
 from umbel.runs.experiment import Experiment
 from umbel.runs.flat import flat
 
-FREE = ("name", "description", "rounds", "evaluate_every", "checkpoint_every")
+FREE = ("name", "description", "rounds", "evaluate_every", "checkpoint_every", "metrics")
 """Settings that may change on the way: they change no model, or say how long it goes on."""
 
 SAMPLED = 64

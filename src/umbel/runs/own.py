@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from umbel.checks import UsageError, check
 from umbel.client import objectives
+from umbel.client.imports import imported
 from umbel.client.net import Net
 from umbel.client.objectives import Objective
 from umbel.data.federation import Federation
@@ -25,7 +26,6 @@ from umbel.runs.config import plain
 from umbel.runs.digests import digest, fingerprint, near, split_digest
 from umbel.runs.experiment import Experiment
 from umbel.runs.flat import flat
-from umbel.runs.imports import imported
 from umbel.runs.run import Run
 
 UNREADABLE = {
@@ -143,6 +143,7 @@ def described(run: Run, name: str, rounds: int, checkpoint_every: int) -> Experi
         limits=run.limits,
         faults=run.faults,
         privacy=run.privacy,
+        metrics=run.metrics or None,
     )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.notebooks import named
+from umbel.runs.metrics import means
 from umbel.runs.scores import (
     ClientScores,
     adjusted_rand_index,
@@ -25,6 +26,9 @@ from umbel.summary import counted
 MEGABYTE = 1e6
 
 NONE: Mapping[Any, Any] = MappingProxyType({})
+
+VALIDATION = "validation_"
+"""How the names of what is measured on validation examples begin."""
 
 OF_CLIENTS = ("missing", "refused", "bounded")
 """What a record says of clients; all else in it are numbers."""
@@ -63,7 +67,8 @@ class Record:
     refused: Mapping[int, str] = field(default_factory=dict)  #: client: why its reply was set aside
     #: client: how its weight or step was bounded
     bounded: Mapping[int, str] = field(default_factory=dict)
-    measures: Mapping[str, float | None] = field(default_factory=dict)  #: what the method adds
+    #: what the method adds, and the means over clients of the run's metrics
+    measures: Mapping[str, float | None] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         parts = [f"Record: round {self.round}"]
@@ -113,11 +118,12 @@ class Record:
 
     def evaluated(self, scores: ClientScores) -> Record:
         """The same with what an evaluation on test examples found after the round."""
-        return replace(self, **_quality(scores))
+        return replace(self, **_quality(scores), measures={**self.measures, **means(scores)})
 
     def validated(self, scores: ClientScores) -> Record:
         """The same with what an evaluation on validation examples found after the round."""
-        return replace(self, **_validation(scores))
+        measures = {**self.measures, **means(scores, VALIDATION)}
+        return replace(self, **_validation(scores), measures=measures)
 
     def to_json(self) -> str:
         """One line; what the method adds stands beside the rest."""
@@ -184,7 +190,11 @@ def make_record(
         missing=tuple(sorted(missing)),
         refused=dict(sorted(refused.items())),
         bounded=dict(sorted(bounded.items())),
-        measures={name: _number(value) for name, value in measures.items()},
+        measures={
+            **{name: _number(value) for name, value in measures.items()},
+            **({} if validation is None else means(validation, VALIDATION)),
+            **({} if scores is None else means(scores)),
+        },
     )
 
 
@@ -209,7 +219,7 @@ def _quality(scores: ClientScores) -> dict[str, Any]:
 
 def _validation(scores: ClientScores) -> dict[str, Any]:
     known = _quality(scores)
-    return {f"validation_{n}": known[n] for n in ("loss", "accuracy") if n in known}
+    return {f"{VALIDATION}{n}": known[n] for n in ("loss", "accuracy") if n in known}
 
 
 def _agreement(groups: NDArray[np.int64], clusters: NDArray[np.int64]) -> dict[str, Any]:

@@ -30,8 +30,9 @@ from umbel.runs.folder import RunFolder
 from umbel.runs.models_folder import MadeFor
 from umbel.runs.own import OwnModule
 from umbel.runs.records import MEGABYTE, Record
-from umbel.runs.run import Run, first_state
+from umbel.runs.run import Run
 from umbel.runs.scores import in_order_of_appearance
+from umbel.runs.starting import first_state
 from umbel.summary import counted, few
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from umbel.algorithms.base import Algorithm, Assigned, Known, Setup, State
+from umbel.algorithms.base import Algorithm, Assigned, Known, State
 from umbel.checks import check
+from umbel.client.metrics import check_metrics
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.engines.choice import EngineSettings, make_engine
@@ -24,14 +24,16 @@ from umbel.engines.private import Private
 from umbel.engines.remembering import Remembering
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Faults, Faulty, Guarded, Metered, QuorumError
-from umbel.flow import Engine, drive
+from umbel.flow import Engine, Flow, drive
 from umbel.notebooks import named
 from umbel.runs.budget import Budget, Until
 from umbel.runs.counted import Counted
 from umbel.runs.evidence import sample
+from umbel.runs.metrics import check_names
 from umbel.runs.records import Record, make_record
 from umbel.runs.scores import ClientScores, Judged, score
-from umbel.seeds import Stream, generator, seed_of
+from umbel.runs.starting import check_settings, first_state
+from umbel.seeds import Stream, generator
 from umbel.server.ask import Context
 from umbel.settings import Settings
 from umbel.summary import settings
@@ -70,11 +72,16 @@ class Run(Settings):
     faults: Faults = field(default_factory=Faults)  #: faults to simulate
     #: clipping and noise of the clients in this process
     privacy: Privacy = field(default_factory=Privacy)
+    #: what is measured beside loss and accuracy: "log-loss", "macro-f1", "auroc", "mae", "r2", or
+    #: your own as "module:function"
+    metrics: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check_settings(self.seed, self.participation, self.evaluate_every)
         expected = "a Net; write Net(lambda: MyModule(...))"
         check(isinstance(self.net, Net), "net", self.net, expected)
+        check_names(self.metrics)
+        check_metrics(self.metrics, self.net.objective)
         # How many clients there are is checked before the first round: a run may be of newcomers.
         self.algorithm.check(Known(self.participation, layout=self.net.layout))
 
@@ -184,7 +191,7 @@ class Run(Settings):
             last = number + 1 == num_rounds
             due = (number + 1) % self.evaluate_every == 0 or last
             splits = self._judged_on(last) if due else ()
-            found = {on: drive(score(self.algorithm, state, context, on), judge) for on in splits}
+            found = {on: drive(self._score(state, context, on), judge) for on in splits}
             scores = next(iter(found.values()), None)
             missing, refused, bounded = guard.take()
             _, unusable, _ = judge.take()
@@ -248,7 +255,10 @@ class Run(Settings):
     def scores(self, state: State, context: Context, on: Judged = "test") -> ClientScores:
         """Evaluate how each client is served by this state. It costs no metered traffic."""
         judge = Guarded(self._remembering(), self.limits)
-        return drive(score(self.algorithm, state, context, on), judge)
+        return drive(self._score(state, context, on), judge)
+
+    def _score(self, state: State, context: Context, on: Judged) -> Flow[ClientScores]:
+        return score(self.algorithm, state, context, on, self.metrics)
 
     def context(self, number: int, num_rounds: int) -> Context:
         """Return what this round may know, its cohort among it."""
@@ -266,33 +276,3 @@ class Run(Settings):
             num_outputs=self.federation.num_outputs,
             sample=sample,
         )
-
-
-def check_settings(seed: int, participation: float, evaluate_every: int) -> None:
-    """Raise `UsageError` for what neither a run nor an experiment can have."""
-    check(seed >= 0, "seed", seed, "0 or more")
-    check(0 < participation <= 1, "participation", participation, "in (0, 1]")
-    check(evaluate_every >= 1, "evaluate_every", evaluate_every, "1 or more")
-
-
-def first_state(
-    algorithm: Algorithm[Any],
-    net: Net,
-    num_clients: int,
-    num_rounds: int,
-    participation: float,
-    seed: int,
-    groups: NDArray[np.int64] | None,
-) -> State:
-    """The state of a method before the first round."""
-    setup = Setup(
-        num_clients=num_clients,
-        num_rounds=num_rounds,
-        participation=participation,
-        layout=net.layout,
-        new_model=lambda number: net.new(seed_of(seed, Stream.MODEL, number)),
-        seed=seed_of(seed, Stream.SETUP),
-        groups=None if groups is None else torch.from_numpy(groups),
-    )
-    state: State = algorithm.init(setup)
-    return state

@@ -13,6 +13,7 @@ from umbel.runs.client_rows import COLUMNS, Client
 from umbel.runs.config import plain
 from umbel.runs.flat import flat, measures_of
 from umbel.runs.folder import RunFolder
+from umbel.runs.metrics import names_of
 from umbel.runs.records import Record
 from umbel.runs.result import Result
 from umbel.runs.rows import Table, Value
@@ -138,6 +139,7 @@ def _summary(run: Result) -> dict[str, Value]:
         "rounds": len(run.records),
         "rounds_planned": run.experiment.rounds,
         **{name: getattr(last, name, None) for name in RESULTS},
+        **{name: last.measures.get(name) if last else None for name in names_of(run.experiment)},
         "megabytes_down": run.megabytes_down if sized else None,
         "megabytes_up": run.megabytes_up if sized else None,
         "seconds": run.seconds,
@@ -159,7 +161,7 @@ def _client(client: Client) -> dict[str, Value]:
     """A client, with a group that is a number as such."""
     group = int(client.group) if client.group.isdecimal() else client.group or None
     known = {"client": client.name, **vars(client), "group": group}
-    return {name: known[name] for name in COLUMNS}
+    return {**{name: known[name] for name in COLUMNS}, **client.metrics}
 
 
 def _differing(experiments: Sequence[Any]) -> list[dict[str, Value]]:

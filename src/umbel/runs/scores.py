@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from umbel.algorithms.base import Algorithm, S, Served
+from umbel.client.metrics import short
 from umbel.client.work import Evaluation, MixtureEvaluation
 from umbel.flow import Flow, Request, Rows
 from umbel.server.ask import Context
@@ -52,18 +54,24 @@ class ClientScores:
     num_examples: NDArray[np.int64]  # (M,) of that split
     labels: NDArray[np.int64]  # (M,) the clusters as the method's state calls them
     served: Served  # what was evaluated: personal models or mixtures, where clients use such
+    #: (M,) by name, likewise
+    metrics: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     __repr__ = in_short
 
 
 def score(
-    algorithm: Algorithm[S], state: S, ctx: Context, on: Judged = "test"
+    algorithm: Algorithm[S],
+    state: S,
+    ctx: Context,
+    on: Judged = "test",
+    metrics: tuple[str, ...] = (),
 ) -> Flow[ClientScores]:
     """Evaluate what every client is served, on its own test or validation examples."""
     # An evaluation can do without anybody's answer.
     everyone = replace(ctx.everyone, optional=True)
     served = yield from algorithm.serve(state, everyone)
-    replies = yield _evaluation(served, everyone, on)
+    replies = yield _evaluation(served, everyone, on, metrics)
     counts = replies.columns["num_examples"]
     order = replies.clients.numpy()
     size = ctx.num_clients
@@ -72,6 +80,9 @@ def score(
     loss[order] = (replies.columns["loss"] / counts).numpy()
     accuracy[order] = (replies.columns["right"] / counts).numpy()
     num_examples[order] = counts.numpy()
+    measured = {short(name): np.full(size, np.nan) for name in metrics}
+    for name in metrics:
+        measured[short(name)][order] = replies.columns[name].numpy()
     clusters = in_order_of_appearance(served.labels.numpy())
     models = served.adapted_from or served.models
     labels = served.labels.numpy()
@@ -83,15 +94,16 @@ def score(
         num_examples=num_examples,
         labels=labels,
         served=served,
+        metrics=measured,
     )
 
 
-def _evaluation(served: Served, ctx: Context, on: Judged) -> Request:
-    """Ask for the loss and accuracy of what clients are served: methods can't."""
+def _evaluation(served: Served, ctx: Context, on: Judged, metrics: tuple[str, ...]) -> Request:
+    """Ask for loss, accuracy and metrics of what clients are served: methods can't."""
     if served.weights is None:
-        return ctx.request(Evaluation(on), theta=served.models)
-    weights = Rows(served.weights, torch.arange(len(served.weights)))
-    return ctx.request(MixtureEvaluation(on), {"models": served.models.table}, weights=weights)
+        return ctx.request(Evaluation(on, metrics), theta=served.models)
+    weights, models = Rows(served.weights, torch.arange(len(served.weights))), served.models.table
+    return ctx.request(MixtureEvaluation(on, metrics), {"models": models}, weights=weights)
 
 
 def in_order_of_appearance(labels: NDArray[np.int64]) -> NDArray[np.int64]:

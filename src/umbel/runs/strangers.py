@@ -45,6 +45,9 @@ def strangers_in(value: Any, within: bool = False) -> Iterator[str]:
             yield name
         if name == f"{OURS}OwnModule" and source:
             yield str(source)
+        metrics = value.get("metrics")
+        if not within and isinstance(metrics, list):
+            yield from (str(own) for own in metrics if ":" in str(own))
         value = [*value.values()]
     if isinstance(value, list):
         for member in value:

@@ -86,13 +86,18 @@ class Work(Settings, ABC):
 
     Extend it for work of your own, and give it to `Context.request`. The fields of a work are its
     hyper-parameters. It knows no other client, no server and no engine, and must not branch on the
-    values of tensors: engines run it for many clients at once.
+    values of tensors: engines run it for many clients at once, unless it says that it is `alone`.
     """
 
     @property
     def split(self) -> SplitName:
         """Which examples this is about: a field or an attribute of another work may say others."""
         return "train"
+
+    @property
+    def alone(self) -> bool:
+        """Whether clients do this one after another, as it looks at the values of tensors."""
+        return False
 
     @property
     def batching(self) -> Batching:

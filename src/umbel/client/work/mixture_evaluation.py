@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from umbel.client.batches import Shard
+from umbel.client.metrics import metric
 from umbel.client.net import Net
 from umbel.client.work.base import Footprint, Promise, Work
 from umbel.client.work.evaluation import Evaluation, evaluated
@@ -20,6 +21,15 @@ class MixtureEvaluation(Work):
     """As `Evaluation`, of the mixture of `models` (K, P) with the client's `weights` (K,)."""
 
     split: Literal["validation", "test"] = "test"
+    metrics: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.metrics:
+            metric(name)
+
+    @property
+    def alone(self) -> bool:
+        return bool(self.metrics)
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         models, weights, objective = sent["models"], sent["weights"], net.objective
@@ -27,10 +37,10 @@ class MixtureEvaluation(Work):
         def mixed(x: Tensor) -> Tensor:
             return objective.mixed(net.each(lambda theta: net.outputs(theta, x), models), weights)
 
-        return evaluated(objective, shard, mixed)
+        return evaluated(objective, shard, mixed, self.metrics)
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
-        return Evaluation().promises(sent)
+        return Evaluation(metrics=self.metrics).promises(sent)
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         return Footprint(sent["models"][0])

@@ -1,0 +1,185 @@
+"""Metrics beyond loss and accuracy, computed by scikit-learn where a client's examples are."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, nan
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from umbel.checks import UsageError, check, nearest
+from umbel.client.batches import IGNORED
+from umbel.client.imports import imported
+from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective, alike
+
+MOST = 1e12
+"""Largest magnitude of a metric that has no bound of its own."""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One number that says how good predictions (n, ...) of targets (n, ...) are."""
+
+    of: Callable[[NDArray[Any], NDArray[Any]], float]
+    low: float = -MOST
+    high: float = MOST
+    task: Literal["classes", "numbers", "any"] = "any"
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a model predicts of a client's examples, and what is true."""
+
+    targets: NDArray[Any]  # (n,) labels, or (n, ...) answers or numbers
+    values: NDArray[np.float64]  # (n, C) probabilities of classes, or in the form of the targets
+    binary: bool = False  # whether these are probabilities of yes
+
+    @property
+    def of_classes(self) -> list[tuple[NDArray[Any], NDArray[np.float64]]]:
+        """Labels (n,) and probabilities (n, C): one pair, or one for each answer of an example."""
+        if not self.binary:
+            return [(self.targets, self.values)]
+        answers, yes = (array.reshape(len(array), -1).T for array in (self.targets, self.values))
+        shares = (np.stack([1 - p, p], axis=1) for p in yes)
+        return [((y > 0.5).astype(np.int64), p) for y, p in zip(answers, shares, strict=True)]
+
+    @property
+    def of_numbers(self) -> tuple[NDArray[Any], NDArray[np.float64]]:
+        """Both as (n, d)."""
+        return self.targets.reshape(len(self.targets), -1), self.values.reshape(
+            len(self.values), -1
+        )
+
+
+def predictions(objective: Objective, outputs: Tensor, y: Tensor) -> Predictions:
+    """What outputs (n, ...) say of targets (n, ...), by what the model was trained for.
+
+    Classes have probabilities (n, C); where an example has many labels, each that counts is a row.
+    An objective of one's own has its outputs as they are.
+    """
+    outputs, y = outputs.detach().cpu().double(), y.detach().cpu()
+    if objective == CLASSIFICATION:
+        shares, labels = outputs.softmax(1).movedim(1, -1).flatten(0, -2), y.flatten()
+        counts = labels != IGNORED
+        return Predictions(labels[counts].numpy(), shares[counts].numpy())
+    if objective == BINARY:
+        return Predictions(y.numpy(), alike(outputs, y).sigmoid().numpy(), binary=True)
+    values = alike(outputs, y) if objective == REGRESSION else outputs
+    return Predictions(y.numpy(), values.numpy())
+
+
+def measured(names: Sequence[str], found: Predictions) -> dict[str, Tensor]:
+    """Each metric (), NaN where it is not defined or the outputs are not finite."""
+    finite = bool(np.isfinite(found.values).all()) and len(found.targets) > 0
+    values = {name: _value(name, found) if finite else nan for name in names}
+    return {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
+
+
+def metric(name: str) -> Metric:
+    """The metric of this name; one's own, "module:function", is not imported for this."""
+    if ":" in name:
+        return Metric(_unknown)
+    check(
+        name in METRICS, "metrics", name, f'known, nor "module:function"; {nearest(name, METRICS)}'
+    )
+    return METRICS[name]
+
+
+def short(name: str) -> str:
+    """What a metric is called: one's own, "module:function", by its function."""
+    return name.rpartition(":")[2].rpartition(".")[2]
+
+
+def check_metrics(names: Sequence[str], objective: Objective) -> None:
+    """Raise `UsageError` unless these can be computed for what models are trained for."""
+    tasks = {REGRESSION: "numbers", CLASSIFICATION: "classes", BINARY: "classes"}
+    task = tasks.get(objective)
+    for name in names:
+        if ":" in name:
+            check(callable(imported("metrics", name)), "metrics", name, "the name of a function")
+        elif metric(name).task != task:
+            fit = [f'"{known}"' for known, other in METRICS.items() if other.task == task]
+            fit.append('your own as "module:function"')
+            check(False, "metrics", name, f"one for these models: {' or '.join(fit)}")
+
+
+def _value(name: str, found: Predictions) -> float:
+    about = metric(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what is not defined: it is NaN
+        if ":" in name:
+            value = _own(name, found)
+        elif about.task == "classes":
+            parts = [about.of(*pair) for pair in found.of_classes]
+            value = float(np.nanmean(parts)) if len(parts) > 1 else parts[0]
+        else:
+            value = about.of(*found.of_numbers)
+    return value if abs(value) < inf else nan
+
+
+def _own(name: str, found: Predictions) -> float:
+    """Raises `UsageError` for a function that fails; its words may be about examples."""
+    try:
+        return float(imported("metrics", name)(found.targets, found.values))
+    except UsageError:
+        raise
+    except Exception as error:
+        what = f"{name!r} raised {type(error).__name__}, or gave no number"
+        raise UsageError(f"metrics: {what}") from error
+
+
+def _unknown(targets: NDArray[Any], values: NDArray[Any]) -> float:  # noqa: ARG001
+    return nan
+
+
+def _log_loss(labels: NDArray[Any], shares: NDArray[Any]) -> float:
+    from sklearn.metrics import log_loss
+
+    return float(log_loss(labels, shares, labels=np.arange(shares.shape[1])))
+
+
+def _macro_f1(labels: NDArray[Any], shares: NDArray[Any]) -> float:
+    from sklearn.metrics import f1_score
+
+    return float(f1_score(labels, shares.argmax(1), average="macro", zero_division=0.0))
+
+
+def _auroc(labels: NDArray[Any], shares: NDArray[Any]) -> float:
+    """Of two classes the area; of more the mean of each class against the rest.
+
+    A class that no example or every example has, has none.
+    """
+    from sklearn.metrics import roc_auc_score
+
+    classes = [1] if shares.shape[1] == 2 else np.unique(labels).tolist()
+    told = [label for label in classes if 0 < (labels == label).sum() < len(labels)]
+    areas = [roc_auc_score(labels == label, shares[:, label]) for label in told]
+    return float(np.mean(areas)) if areas else nan
+
+
+def _mae(targets: NDArray[Any], values: NDArray[Any]) -> float:
+    from sklearn.metrics import mean_absolute_error
+
+    return float(mean_absolute_error(targets, values))
+
+
+def _r2(targets: NDArray[Any], values: NDArray[Any]) -> float:
+    from sklearn.metrics import r2_score
+
+    return float(r2_score(targets, values, force_finite=False))
+
+
+METRICS: Mapping[str, Metric] = {
+    "log-loss": Metric(_log_loss, 0.0, task="classes"),
+    "macro-f1": Metric(_macro_f1, 0.0, 1.0, task="classes"),
+    "auroc": Metric(_auroc, 0.0, 1.0, task="classes"),
+    "mae": Metric(_mae, 0.0, task="numbers"),
+    "r2": Metric(_r2, high=1.0, task="numbers"),
+}
+"""By the names that experiments use."""

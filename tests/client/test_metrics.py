@@ -1,0 +1,173 @@
+"""Metrics are scikit-learn's, of the outputs of a client's model, and NaN where there is none."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from sklearn import metrics as sklearn_metrics
+from torch import Tensor
+
+from umbel.checks import UsageError
+from umbel.client.batches import IGNORED
+from umbel.client.metrics import METRICS, check_metrics, measured, metric, predictions, short
+from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
+
+OF_CLASSES = ("log-loss", "macro-f1", "auroc")
+OWN = Objective(lambda outputs, y: (outputs - y) ** 2, lambda outputs, y: outputs == y)
+
+
+def found(objective: Objective, outputs: Tensor, y: Tensor, *names: str) -> dict[str, float]:
+    values = measured(names, predictions(objective, outputs, y))
+    return {name: float(value) for name, value in values.items()}
+
+
+def shares(outputs: Tensor) -> NDArray[np.float64]:
+    return outputs.double().softmax(1).numpy()
+
+
+def test_of_two_classes_they_are_computed_by_hand() -> None:
+    # Probabilities of class 1: 0.9, 0.6, 0.3, 0.2; only the second is on the wrong side.
+    yes = torch.tensor([0.9, 0.6, 0.3, 0.2], dtype=torch.double)
+    outputs = torch.stack([torch.zeros(4), (yes / (1 - yes)).log()], dim=1)
+    values = found(CLASSIFICATION, outputs, torch.tensor([1, 0, 0, 0]), *OF_CLASSES)
+    assert values["log-loss"] == pytest.approx(-np.log([0.9, 0.4, 0.7, 0.8]).mean())
+    # Class 0: 2 of 3 found, all of them right; class 1: found, and half of those right.
+    assert values["macro-f1"] == pytest.approx((0.8 + 2 / 3) / 2)
+    assert values["auroc"] == 1.0
+
+
+def test_of_more_classes_auroc_is_the_mean_of_each_present_class_against_the_rest() -> None:
+    rng = torch.Generator().manual_seed(0)
+    outputs, y = torch.randn(60, 5, generator=rng), torch.randint(0, 4, (60,), generator=rng)
+    values = found(CLASSIFICATION, outputs, y, *OF_CLASSES)
+    expected = [sklearn_metrics.roc_auc_score(y == c, shares(outputs)[:, c]) for c in range(4)]
+    assert values["auroc"] == pytest.approx(np.mean(expected))
+    loss = torch.nn.functional.cross_entropy(outputs.double(), y)
+    assert values["log-loss"] == pytest.approx(float(loss))
+    f1 = sklearn_metrics.f1_score(y, outputs.argmax(1), average="macro")
+    assert values["macro-f1"] == pytest.approx(f1)
+
+
+def test_labels_of_padding_do_not_count() -> None:
+    rng = torch.Generator().manual_seed(1)
+    outputs, y = torch.randn(6, 3, 4, generator=rng), torch.randint(0, 3, (6, 4), generator=rng)
+    y[:, 2:] = IGNORED
+    rows, labels = outputs[:, :, :2].movedim(1, 2).reshape(-1, 3), y[:, :2].flatten()
+    expected = found(CLASSIFICATION, rows, labels, *OF_CLASSES)
+    assert found(CLASSIFICATION, outputs, y, *OF_CLASSES) == pytest.approx(expected)
+
+
+def test_yes_or_no_is_two_classes_and_several_answers_are_averaged() -> None:
+    rng = torch.Generator().manual_seed(2)
+    outputs, y = torch.randn(40, 3, generator=rng), torch.randint(0, 2, (40, 3), generator=rng)
+    y[:, 2] = 1  # of this answer, which is always yes, there is no area
+    whole = found(BINARY, outputs, y.float(), *OF_CLASSES)
+    parts = []
+    for answer in range(3):
+        both = torch.stack([torch.zeros(40), outputs[:, answer]], dim=1)
+        parts.append(found(CLASSIFICATION, both, y[:, answer], *OF_CLASSES))
+    assert math.isnan(parts[2]["auroc"])
+    for name in OF_CLASSES:
+        assert whole[name] == pytest.approx(np.nanmean([part[name] for part in parts]))
+    one = found(BINARY, outputs[:, :1], y[:, :1].float(), *OF_CLASSES)
+    assert one == pytest.approx(parts[0])
+    assert found(BINARY, outputs[:, :1], y[:, 0], *OF_CLASSES) == pytest.approx(parts[0])
+
+
+def test_of_numbers_they_are_computed_by_hand() -> None:
+    outputs, y = torch.tensor([[1.0], [2.0], [5.0]]), torch.tensor([1.0, 3.0, 2.0])
+    values = found(REGRESSION, outputs, y, "mae", "r2")
+    assert values["mae"] == pytest.approx(4 / 3)
+    assert values["r2"] == pytest.approx(1 - 10 / 2)
+    two = torch.tensor([[0.0, 0.0], [1.0, 3.0]])
+    assert found(REGRESSION, two + 1, two, "mae")["mae"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("outputs", "y", "name"),
+    [
+        (torch.randn(5, 2), torch.ones(5, dtype=torch.long), "auroc"),
+        (torch.full((5, 2), torch.nan), torch.tensor([0, 1, 0, 1, 1]), "log-loss"),
+        (torch.zeros(0, 2), torch.zeros(0, dtype=torch.long), "macro-f1"),
+        (torch.ones(1, 1), torch.ones(1), "r2"),
+        (torch.arange(4.0), torch.ones(4), "r2"),
+        (torch.full((4,), torch.inf), torch.ones(4), "mae"),
+    ],
+)
+def test_what_is_not_defined_is_nan(outputs: Tensor, y: Tensor, name: str) -> None:
+    objective = REGRESSION if y.is_floating_point() else CLASSIFICATION
+    assert math.isnan(found(objective, outputs, y, name)[name])
+
+
+def test_metrics_stay_within_what_they_promise() -> None:
+    rng = torch.Generator().manual_seed(3)
+    for _ in range(20):
+        outputs, y = 30 * torch.randn(8, 3, generator=rng), torch.randint(0, 3, (8,), generator=rng)
+        for name, value in found(CLASSIFICATION, outputs, y, *OF_CLASSES).items():
+            assert METRICS[name].low <= value <= METRICS[name].high or math.isnan(value)
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A module with metrics of one's own."""
+    (tmp_path / "own_metrics.py").write_text(
+        "import numpy as np\n"
+        "def cost(targets, predictions):\n"
+        "    return float(10 * np.mean(predictions.argmax(1) != targets))\n"
+        "def shape(targets, predictions):\n"
+        "    return 100 * predictions.ndim + targets.ndim\n"
+        "def fails(targets, predictions):\n"
+        "    raise KeyError('secret')\n"
+        "def words(targets, predictions):\n"
+        "    return 'secret'\n"
+        "number = 3\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("own_metrics", None)
+    return "own_metrics"
+
+
+def test_ones_own_gets_targets_and_probabilities(own: str) -> None:
+    outputs, y = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1, 1])
+    name = f"{own}:cost"
+    assert found(CLASSIFICATION, outputs, y, name) == {name: pytest.approx(10 / 3)}
+    assert short(name) == "cost"
+    name = f"{own}:shape"
+    assert found(CLASSIFICATION, outputs, y, name)[name] == 201
+    assert found(BINARY, outputs, y[:, None].expand(3, 2), name)[name] == 202
+    assert found(OWN, outputs, outputs, name)[name] == 202
+
+
+def test_ones_own_that_fails_is_named_without_what_it_says(own: str) -> None:
+    outputs, y = torch.zeros(2, 2), torch.tensor([0, 1])
+    for name, fault in (("fails", "KeyError"), ("words", "ValueError")):
+        with pytest.raises(UsageError, match=f"'{own}:{name}' raised {fault}") as refused:
+            found(CLASSIFICATION, outputs, y, f"{own}:{name}")
+        assert "secret" not in str(refused.value)
+
+
+def test_metrics_must_fit_what_models_are_trained_for(own: str) -> None:
+    check_metrics([*OF_CLASSES, f"{own}:cost"], CLASSIFICATION)
+    check_metrics(OF_CLASSES, BINARY)
+    check_metrics(["mae", "r2"], REGRESSION)
+    check_metrics([f"{own}:cost"], OWN)
+    with pytest.raises(UsageError, match="metrics: 'mae' is not one for these models: \"log-loss"):
+        check_metrics(["mae"], CLASSIFICATION)
+    with pytest.raises(UsageError, match="metrics: 'auroc' is not one for these models: \"mae"):
+        check_metrics(["auroc"], REGRESSION)
+    with pytest.raises(UsageError, match="metrics: 'auroc' is not one for these models: your own"):
+        check_metrics(["auroc"], OWN)
+    with pytest.raises(UsageError, match="'own_metrics:number' is not the name of a function"):
+        check_metrics([f"{own}:number"], CLASSIFICATION)
+    with pytest.raises(UsageError, match="'own_metrics:none' can't be imported"):
+        check_metrics([f"{own}:none"], CLASSIFICATION)
+    with pytest.raises(
+        UsageError, match="'macrof1' is not known, nor \"module:function\"; did you mean macro-f1"
+    ):
+        metric("macrof1")
