@@ -24,6 +24,8 @@ def test_attributes_come_in_a_list_or_by_client() -> None:
         "site": ("south", "south", "north"),
         "wrist": ("0", "1", "0"),
     }
+    assert repr(federation).endswith("2 classes, known: site and wrist")
+    assert "north" in federation._repr_html_()
     assert umbel.Federation.from_arrays(CLIENTS).attributes == {}
 
 

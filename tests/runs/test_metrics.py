@@ -143,6 +143,20 @@ def test_tables_of_runs_have_a_column_for_each(tmp_path: Path, sources: Sources)
     assert "validation macro-f1" in page
 
 
+def test_a_goal_may_be_a_metric_and_rounds_to_it_are_those_on_validation_examples(
+    tmp_path: Path, sources: Sources
+) -> None:
+    from rich.console import Console
+
+    experiment: Experiment = structured({**TABLE, "rounds": 6}, Experiment)
+    folder = umbel.RunFolder.create(tmp_path / "run", experiment)
+    losses = [r.measures["validation_log-loss"] or 0 for r in umbel.execute(folder, sources)]
+    assert losses[-1] < losses[2] < losses[0]
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(terminal.reached([umbel.load(folder.path)], "log-loss", losses[2]))
+    assert "3.0" in console.export_text()
+
+
 def test_a_run_without_metrics_says_nothing_of_them(tmp_path: Path, sources: Sources) -> None:
     table = {key: value for key, value in TABLE.items() if key != "metrics"}
     experiment: Experiment = structured(table, Experiment)

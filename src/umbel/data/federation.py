@@ -64,6 +64,8 @@ class Federation:
             parts.append(f"{self.num_classes} classes{labels}")
         if self.groups is not None:
             parts.append(counted(len(np.unique(self.groups)), "planted group"))
+        if self.attributes:
+            parts.append(f"known: {' and '.join(self.attributes)}")
         return f"Federation: {', '.join(parts)}"
 
     def _repr_html_(self) -> str:
@@ -74,6 +76,7 @@ class Federation:
         columns["test examples"] = map(str, self.test.sizes)
         if self.groups is not None:
             columns["planted group"] = map(str, self.groups)
+        columns |= self.attributes
         rows = list(zip(*columns.values(), strict=True))
         return cut(tuple(columns), rows, repr(self), "clients")._repr_html_()
 

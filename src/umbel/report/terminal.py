@@ -14,9 +14,9 @@ from umbel.checks import check, printable
 from umbel.runs.assignment import Assignment
 from umbel.runs.budget import first_round
 from umbel.runs.client_rows import Client, by_cluster
-from umbel.runs.metrics import names_of
+from umbel.runs.metrics import judged, names_of
 from umbel.runs.outcomes import average, by_method, spread
-from umbel.runs.records import Record
+from umbel.runs.records import VALIDATION, Record
 from umbel.runs.result import Result
 from umbel.server.cluster_count import ClusterCount
 
@@ -105,10 +105,12 @@ def reached(runs: Sequence[Result], measure: str, goal: float) -> Table:
 
 def _known(record: Record, measure: str) -> float | None:
     values = {**vars(record), **record.measures}
+    values |= {name.removeprefix(VALIDATION): value for name, value in record.measures.items()}
     known = [name for name, value in values.items() if value is None or isinstance(value, Real)]
     check(measure in known, "--reach", measure, f"any of {', '.join(known)}")
-    value: float | None = values[measure]
-    return value if measure in record.measures else record.judged(measure)
+    if measure in vars(record):
+        return record.judged(measure)
+    return judged(record.measures, measure)
 
 
 def assignment(assigned: Assignment, most: int = 6) -> Table:

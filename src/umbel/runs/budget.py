@@ -21,6 +21,9 @@ AGREEMENTS = ("ari", "purity", "nmi")
 AT_LEAST, AT_MOST = (*ACCURACIES, *AGREEMENTS), ("loss", "accuracy_std")
 """Measures of a record that can be a goal, by what they are to be."""
 
+LOWER = (*AT_MOST, "log-loss", "mae")
+"""Measures that are better where they are lower."""
+
 VALIDATED = ("accuracy", "loss")
 """Those that are measured on validation examples, where clients have such."""
 
@@ -123,7 +126,7 @@ def seconds(time: float | str) -> float:
 
 def reaches(name: str, value: float, goal: float) -> bool:
     """Whether a measure is as good as a goal: at most it for losses and spreads, else at least."""
-    return value <= goal if name in AT_MOST else value >= goal
+    return value <= goal if name in LOWER else value >= goal
 
 
 def first_round(values: Iterable[tuple[int, float | None]], name: str, goal: float) -> int | None:

@@ -322,6 +322,8 @@ def test_clients_without_training_rows_or_without_a_name_are_refused(tmp_path: P
         ({"target": "outcom"}, "lacks the column 'outcom'; did you mean outcome"),
         ({"columns": ("weigth",)}, "lacks the column 'weigth'; did you mean weight"),
         ({"columns": ("empty",)}, "column 'empty': 'a value' is not there in any training row"),
+        ({"categories": ("wards",)}, "lacks the column 'wards'; did you mean ward"),
+        ({"leave_out": ("Day",)}, "lacks the column 'Day'; did you mean day"),
         ({"numbers": ("ward",)}, "column 'ward': is not a number"),
         ({"dates": ("ward",)}, "column 'ward': is not a date"),
         ({"most_categories": 2, "leave_out": ("empty",)}, "column 'ward': '4 categories' is not"),
@@ -337,6 +339,15 @@ def test_what_does_not_fit_the_table_is_refused(
     table = frame().assign(empty=np.nan)
     with pytest.raises(UsageError, match=message):
         build(fixed(tmp_path, table, **settings))
+
+
+def test_features_that_memory_can_not_hold_are_refused_before_they_are_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = fixed(tmp_path, frame(), texts=("ward",), text_features=10**5)
+    monkeypatch.setattr("umbel.checks.free_memory", lambda: 2**20)
+    with pytest.raises(UsageError, match="table: the features of all rows: takes"):
+        build(scenario)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import UsageError, check, check_memory
+from umbel.checks import UsageError, check, check_memory, nearest
 from umbel.data.federation import Federation
 from umbel.data.scaling import federated, pooled
 from umbel.data.scenarios.base import Scenario
@@ -123,6 +123,9 @@ class Table(Scenario):
 
     def _wanted(self, file: Path, header: Sequence[str]) -> Sequence[str]:
         """The columns that are read."""
+        for name in (*self._kinds, *self.leave_out):
+            if name not in header:
+                raise UsageError(f"{file}: lacks the column {name!r}; {nearest(name, header)}")
         features = self._features(header)
         check(bool(features), f"{file}: columns", list(header), "any to predict from")
         return (*self._used(), *features)
@@ -172,14 +175,19 @@ class Table(Scenario):
                 raise UsageError(f"client {clients.names[place]}: has no training rows; {advice}")
         return clients.pick(fine), [parts[place] for place in fine]
 
+    @property
+    def _kinds(self) -> dict[str, Kind]:
+        """The kinds of columns that are said."""
+        said: tuple[tuple[Kind, tuple[str, ...]], ...] = (
+            ("number", self.numbers),
+            ("category", self.categories),
+            ("date", self.dates),
+            ("text", self.texts),
+        )
+        return {name: kind for kind, names in said for name in names}
+
     def _kind(self, rows: Rows, name: str) -> Kind:
-        said: dict[Kind, tuple[str, ...]] = {
-            "number": self.numbers,
-            "category": self.categories,
-            "date": self.dates,
-            "text": self.texts,
-        }
-        return next((kind for kind, names in said.items() if name in names), kind_of(rows, name))
+        return self._kinds.get(name) or kind_of(rows, name)
 
     def _encoder(self, rows: Rows, train: Sequence[Places]) -> Encoder:
         """What makes features of rows, learnt from the training rows."""
