@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tests.report.pages import Page, beside_baselines, made
-from umbel.report.contenders import Contender, contenders, gains, standing
 from umbel.report.fates import fates
 from umbel.report.leading import leads, verdict
 from umbel.report.writing import write_report
@@ -18,6 +17,7 @@ from umbel.runs.config import read
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import find_experiment
 from umbel.runs.result import Result
+from umbel.runs.statistics.contenders import Contender, contenders, gains, standing
 
 SCENARIO = read(find_experiment("fedavg-digits")).scenario
 OTHER = read(find_experiment("fedavg-digits"), ["scenario.clients=8"]).scenario

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from umbel.report import comparing
 from umbel.report.comparing import Methods, Sheet
-from umbel.report.contenders import contenders, standing
 from umbel.report.fates import fates
 from umbel.report.leading import leads, verdict
 from umbel.report.markup import Markup, Part, element, join, table
@@ -14,6 +13,7 @@ from umbel.report.page import Section, figures, made_with, page
 from umbel.report.panels import Panel
 from umbel.runs.outcomes import by_method
 from umbel.runs.result import Result
+from umbel.runs.statistics.contenders import contenders, standing
 from umbel.summary import counted
 
 

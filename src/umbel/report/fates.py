@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from umbel.report.charts import Dot, Middle, Strip, Strips, swarm
-from umbel.report.contenders import BASELINES, Contender, gains
 from umbel.report.leading import said
 from umbel.report.listing import listing
 from umbel.report.markup import Markup, Part, element, join, table
-from umbel.report.paired import Gain, interval
 from umbel.report.panels import Panel
+from umbel.runs.statistics.contenders import BASELINES, Contender, gains
+from umbel.runs.statistics.paired import Gain, interval
 
 MOST_DOTS = 1500
 """Number of dots that a figure shows at most."""

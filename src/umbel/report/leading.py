@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from math import inf
 
 from umbel.report.charts import Dot, Middle, Strip, Strips
-from umbel.report.contenders import Contender, Standing, gains
-from umbel.report.paired import FEWEST, Interval
 from umbel.report.panels import Panel
+from umbel.runs.statistics.contenders import Contender, Standing, gains
+from umbel.runs.statistics.paired import FEWEST, Interval
 
 MOST_NAMED = 4
 """Largest number of methods that a sentence names; the figure shows all."""

@@ -10,9 +10,9 @@ from umbel.algorithms import FedAvg, LocalOnly
 from umbel.algorithms.base import Algorithm
 from umbel.algorithms.restarts import method_of
 from umbel.data.scenarios.base import Scenario
-from umbel.report.paired import Gain, Interval, interval
 from umbel.runs.outcomes import by_method, mean
 from umbel.runs.result import Result
+from umbel.runs.statistics.paired import Gain, Interval, interval
 
 BASELINES = ("local-only", "FedAvg")
 """What clients would have without a federation, and in one without clusters."""

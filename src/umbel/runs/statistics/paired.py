@@ -1,0 +1,100 @@
+"""How much better one method is than another, on the same clients under the same seeds.
+
+The 95% interval takes seeds and clients as drawn by chance, and is the wider of two on each side:
+that of a paired bootstrap over both, and a t interval. Of two or three seeds a bootstrap alone is
+too narrow, as these are too few to be drawn anew; of few clients, some of which gain much, the t
+interval alone is. `python -m benchmarks.coverage` measures
+how often each excludes zero where there is no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+
+from umbel.runs.statistics.crossed import Crossed, Ends, spread_of
+from umbel.runs.statistics.resampling import MOST, by_bootstrap
+from umbel.runs.statistics.student import by_t
+
+FEWEST = 6
+"""Fewer pairs have no interval: even if all of them agree in sign, that is chance in one of 16."""
+
+ROUNDING = 1e-9
+"""A mean of gains nearer to zero is zero, and so is a standard error."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """How much better a client fares under a seed."""
+
+    client: str
+    seed: int
+    value: float  # more accuracy, or less loss
+    now: float  # the accuracy or loss that it has
+    before: float  # what it is compared with
+
+
+@dataclass(frozen=True, kw_only=True)
+class Interval:
+    """A mean gain with its 95% interval, which is endless where too little is known."""
+
+    mean: float
+    low: float
+    high: float
+    seeds: int
+    pairs: int
+    p_value: float = 1.0  # of no difference, by itself: not corrected for other comparisons
+
+    @property
+    def sure(self) -> bool:
+        """Whether zero is outside."""
+        return self.low > 0 or self.high < 0
+
+    @property
+    def ahead(self) -> bool:
+        """Whether it is a gain, beyond chance."""
+        return self.low > 0
+
+    @property
+    def known(self) -> bool:
+        """Whether there are pairs enough for an interval."""
+        return self.low > -inf
+
+
+def interval(gains: Sequence[Gain], samples: int = MOST) -> Interval:
+    """The mean over seeds of the means over clients, at least one, with its interval.
+
+    `samples` bounds the samples of the bootstrap.
+    """
+    table = _crossed(gains)
+    whole = spread_of(table)
+    mean = float(whole.mean[0])
+    mean = 0.0 if abs(mean) < ROUNDING else mean
+    if len(gains) < FEWEST:
+        ends = [Ends(-inf, inf, 1.0)]
+    elif whole.error[0] < ROUNDING:  # everyone gains the same
+        ends = [Ends(mean, mean, 0.0 if mean else 1.0)]
+    else:
+        ends = [by_t(table, whole), by_bootstrap(table, whole, samples)]
+    return Interval(
+        mean=mean,
+        low=min(each.low for each in ends),
+        high=max(each.high for each in ends),
+        seeds=table.num_seeds,
+        pairs=len(gains),
+        p_value=max(each.p_value for each in ends),
+    )
+
+
+def _crossed(gains: Sequence[Gain]) -> Crossed:
+    """The gains as a table, without rows or columns of which nothing is known."""
+    seeds = {seed: row for row, seed in enumerate(dict.fromkeys(gain.seed for gain in gains))}
+    clients = {name: place for place, name in enumerate(dict.fromkeys(g.client for g in gains))}
+    values, known = np.zeros((2, len(seeds), len(clients)))
+    for gain in gains:
+        place = seeds[gain.seed], clients[gain.client]
+        values[place], known[place] = gain.value, 1.0
+    return Crossed(values, known)

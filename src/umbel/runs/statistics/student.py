@@ -1,0 +1,42 @@
+"""The t interval of a mean over seeds and clients.
+
+Each part of the variance has its own degrees of freedom, and reaches as far as it would by itself;
+parts add up as standard errors do (Howe 1974). Joint degrees of freedom (Satterthwaite 1946) make
+it too narrow where there are two seeds and many clients.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+
+from umbel.runs.statistics.crossed import LEVEL, Crossed, Ends, Spread
+
+LEAST_DOUBT = -12.0
+"""Decimal logarithm of the smallest p-value that is told from zero."""
+
+
+def by_t(gains: Crossed, whole: Spread) -> Ends:
+    """The interval of gains whose spread is known."""
+    from scipy.optimize import brentq
+
+    mean = float(whole.mean[0])
+    reach = _reach(gains, whole, 1 - LEVEL)
+
+    def beyond(exponent: float) -> float:
+        return _reach(gains, whole, 10**exponent) - abs(mean)
+
+    exponent = LEAST_DOUBT if beyond(LEAST_DOUBT) < 0 else float(brentq(beyond, LEAST_DOUBT, 0))
+    return Ends(mean - reach, mean + reach, 10**exponent)
+
+
+def _reach(gains: Crossed, whole: Spread, doubt: float) -> float:
+    """How far from the mean an interval reaches that misses this share."""
+    from scipy.special import stdtrit
+
+    seeds, clients = (
+        float(stdtrit(max(1, number - 1), doubt / 2))
+        for number in (gains.num_seeds, gains.num_clients)
+    )
+    both = seeds**2 * float(whole.seeds[0]) + clients**2 * float(whole.lasting[0])
+    # The means of a few seeds may agree by chance: no less than what clients vary.
+    return sqrt(max(both, clients**2 * float(whole.clients[0])))
