@@ -17,7 +17,8 @@ from umbel.runs.config import read
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import find_experiment
 from umbel.runs.result import Result
-from umbel.runs.statistics.contenders import Contender, contenders, gains, standing
+from umbel.runs.statistics.contenders import Contender, contenders, gains
+from umbel.runs.statistics.pairs import standing
 
 SCENARIO = read(find_experiment("fedavg-digits")).scenario
 OTHER = read(find_experiment("fedavg-digits"), ["scenario.clients=8"]).scenario
@@ -63,7 +64,8 @@ def test_a_method_that_chance_may_have_put_first_is_still_ahead_of_others() -> N
     worse = tuple(score - 0.3 for score in BASE)
     text = said(contender("a", worse), contender("local", BASE), contender("ifca", MIXED))
     assert "its lead over local could be chance" in text
-    assert text.endswith("It is ahead of a by more than chance.")
+    assert "It is ahead of a by more than chance." in text
+    assert text.endswith("Corrected for all 3 pairs of methods (Holm), it is ahead of a.")
 
 
 def test_with_one_seed_the_page_says_that_only_clients_vary() -> None:

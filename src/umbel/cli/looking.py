@@ -75,7 +75,7 @@ def _print_results(run: Path, at: str | None, reach: str | None) -> None:
     from rich.console import Console
 
     from umbel.cli.courses import goal_of, rounds_of
-    from umbel.report import terminal
+    from umbel.report import standing_tables, terminal
     from umbel.runs.folder import RunFolder
     from umbel.runs.result import Result
 
@@ -89,13 +89,15 @@ def _print_results(run: Path, at: str | None, reach: str | None) -> None:
     finished = [folder for folder in folders if folder.finished]
     check(bool(finished), "run", str(run), "a folder with a finished run in it")
     runs = list(map(Result, finished))
-    wanted = [terminal.comparison(runs)] if at is None and reach is None else []
+    wanted = []
+    if at is None and reach is None:
+        wanted = [terminal.comparison(runs), *standing_tables.statistics(runs)]
     if at is not None:
         most = max(len(each.records) for each in runs)
         wanted.append(terminal.course(runs, rounds_of(at, most)))
     if reach is not None:
         wanted.append(terminal.reached(runs, *goal_of(reach)))
-    Console().print(*wanted, sep="")
+    Console().print(*wanted, sep="\n" if at is None and reach is None else "")
 
 
 @click.command()

@@ -134,7 +134,7 @@ def compare(
     from umbel.cli.importing import announce
     from umbel.cli.printing import print_rows
     from umbel.data.sources import Sources
-    from umbel.report import terminal
+    from umbel.report import standing_tables, terminal
     from umbel.runs.library import find_comparison
     from umbel.runs.result import Result
     from umbel.runs.run_tables import results_of
@@ -149,4 +149,6 @@ def compare(
     if form is not None:
         print_rows(results_of(folders).runs, form)
     else:
-        Console().print(terminal.comparison(list(map(Result, folders))))
+        runs = list(map(Result, folders))
+        tables = [terminal.comparison(runs), *standing_tables.statistics(runs)]
+        Console().print(*tables, sep="\n")

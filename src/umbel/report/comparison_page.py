@@ -13,7 +13,8 @@ from umbel.report.page import Section, figures, made_with, page
 from umbel.report.panels import Panel
 from umbel.runs.outcomes import by_method
 from umbel.runs.result import Result
-from umbel.runs.statistics.contenders import contenders, standing
+from umbel.runs.statistics.contenders import contenders
+from umbel.runs.statistics.pairs import standing
 from umbel.summary import counted
 
 

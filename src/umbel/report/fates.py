@@ -10,7 +10,8 @@ from umbel.report.leading import said
 from umbel.report.listing import listing
 from umbel.report.markup import Markup, Part, element, join, table
 from umbel.report.panels import Panel
-from umbel.runs.statistics.contenders import BASELINES, Contender, gains
+from umbel.runs.statistics.baselines import BASELINES
+from umbel.runs.statistics.contenders import Contender, gains
 from umbel.runs.statistics.paired import Gain, interval
 
 MOST_DOTS = 1500

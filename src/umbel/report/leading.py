@@ -7,8 +7,9 @@ from math import inf
 
 from umbel.report.charts import Dot, Middle, Strip, Strips
 from umbel.report.panels import Panel
-from umbel.runs.statistics.contenders import Contender, Standing, gains
+from umbel.runs.statistics.contenders import gains
 from umbel.runs.statistics.paired import FEWEST, Interval
+from umbel.runs.statistics.pairs import Pair, Standing
 
 MOST_NAMED = 4
 """Largest number of methods that a sentence names; the figure shows all."""
@@ -19,43 +20,54 @@ def verdict(order: Standing, by_loss: bool) -> str:
     what, best = ("loss", "lowest") if by_loss else ("accuracy", "highest")
     leader = f"{order.leader.name} has the {best} mean {what}, {order.leader.quality:.4g}"
     doubtful = order.doubtful
-    near, lead = (doubtful or order.others)[0]
+    near = (doubtful or order.others)[0]
+    lead = near.lead
     if not doubtful:
         assert lead is not None
         text = (
             f"{leader}, and is ahead of every other method by more than chance explains: of "
-            f"{near.name}, the next, by {said(lead)}, paired over {_pairs(lead)}."
+            f"{near.other.name}, the next, by {said(lead)}, paired over {_pairs(lead)}."
         )
     elif lead is None:
         text = (
             f"No method is named as the best: {leader}, but it has no finished run on the same "
-            f"data under the same seed as {near.name}."
+            f"data under the same seed as {near.other.name}."
         )
     else:
         text = f"No method is best for sure: {leader}, but {_doubt(near, lead)}"
-        others = [other.name for other, _ in doubtful[1:]]
+        others = [pair.other.name for pair in doubtful[1:]]
         text += f" The same holds of {_listed(others)}." if others else ""
-        beaten = [other.name for other, lead in order.others if lead is not None and lead.ahead]
+        beaten = [pair.other.name for pair in order.others if pair.ahead]
         text += f" It is ahead of {_listed(beaten)} by more than chance." if beaten else ""
-    known = [lead for _, lead in order.others if lead is not None]
-    if any(lead.seeds == 1 for lead in known):
+    text += _corrected(order)
+    if any(pair.lead is not None and pair.lead.seeds == 1 for pair in order.others):
         text += " With one seed only clients vary here: how much another seed changes is not known."
     return text
 
 
-def _doubt(near: Contender, lead: Interval) -> str:
+def _corrected(order: Standing) -> str:
+    """Of whom the leader is ahead where all pairs of methods are judged together."""
+    count = max(pair.of for pair in order.pairs)
+    ahead = [pair for pair in order.others if pair.ahead]
+    if count < 2 or not ahead:
+        return ""
+    sure = [pair.other.name for pair in ahead if pair.sure]
+    others = "every other method" if len(sure) == len(order.others) else _listed(sure or ["none"])
+    return f" Corrected for all {count} pairs of methods (Holm), it is ahead of {others}."
+
+
+def _doubt(near: Pair, lead: Interval) -> str:
+    name = near.other.name
     if lead.known and lead.low == lead.high == 0:
-        return f"every client fares alike with {near.name}."
+        return f"every client fares alike with {name}."
     if lead.known and lead.mean == 0:
-        return (
-            f"{near.name} has the same: the difference is {said(lead)}, paired over {_pairs(lead)}."
-        )
+        return f"{name} has the same: the difference is {said(lead)}, paired over {_pairs(lead)}."
     if not lead.known:
         return (
-            f"its lead over {near.name}, {signed(lead.mean)}, rests on {_pairs(lead)}: fewer than "
+            f"its lead over {name}, {signed(lead.mean)}, rests on {_pairs(lead)}: fewer than "
             f"{FEWEST} tell nothing of chance."
         )
-    return f"its lead over {near.name} could be chance: {said(lead)}, paired over {_pairs(lead)}."
+    return f"its lead over {name} could be chance: {said(lead)}, paired over {_pairs(lead)}."
 
 
 def said(lead: Interval) -> str:
@@ -70,10 +82,16 @@ def signed(value: float) -> str:
     return f"{value:+.3g}" if value else "0"
 
 
+def chance(p_value: float) -> str:
+    """A p-value as text."""
+    return "< 0.001" if p_value < 0.001 else f"{p_value:.3f}"
+
+
 def leads(order: Standing, by_loss: bool) -> Iterator[Panel]:
     """How far the leader is ahead of each other method, with what chance allows."""
     strips = []
-    for other, lead in order.others:
+    for pair in order.others:
+        other, lead = pair.other, pair.lead
         if lead is None:
             continue
         known = gains(order.leader, other, by_loss)

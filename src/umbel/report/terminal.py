@@ -6,11 +6,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from numbers import Real
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 from rich.text import Text
 
 from umbel.checks import check, printable
+from umbel.report.frameless import frameless as _table
+from umbel.report.frameless import row
 from umbel.runs.assignment import Assignment
 from umbel.runs.budget import first_round
 from umbel.runs.client_rows import Client, by_cluster
@@ -238,23 +239,6 @@ def one_line(record: Record, rounds: int | None) -> str:
     if absent:
         parts.append(f"absent {absent}")
     return "  ".join(parts)
-
-
-def row(table: Table, *cells: str) -> None:
-    """Add a row in which nothing is markup, or does something to the terminal."""
-    table.add_row(*(Text(printable(cell)) for cell in cells))
-
-
-def _table(*heads: str, caption: str | None = None) -> Table:
-    """A table without a frame, its caption below on the left."""
-    return Table(
-        *heads,
-        box=SIMPLE_HEAD,
-        pad_edge=False,
-        show_edge=False,
-        caption=caption,
-        caption_justify="left",
-    )
 
 
 def _value(value: float | None, digits: int) -> str:

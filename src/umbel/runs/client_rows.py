@@ -33,6 +33,8 @@ class Client:
     accuracy: float | None = None
     loss: float | None = None
     metrics: Mapping[str, float | None] = field(default_factory=dict)  # of the run, by name
+    test_examples: int | None = None  # that it was judged on
+    attributes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 def write_rows(file: Path, federation: Federation, scores: ClientScores) -> None:

@@ -15,6 +15,7 @@ from umbel.algorithms.base import State
 from umbel.checks import InUseError, UsageError, check
 from umbel.runs import checkpoint, config
 from umbel.runs.budget import Budget, Stop
+from umbel.runs.client_facts import with_facts, write_facts
 from umbel.runs.client_rows import Client, read_rows, write_rows
 from umbel.runs.durable import write_text
 from umbel.runs.environment import environment
@@ -227,6 +228,7 @@ class RunFolder:
     def finish(self, run: Run, scores: ClientScores) -> None:
         """Write the models and the clients of every cluster; after this the run is finished."""
         self.models.write(run, scores)
+        write_facts(self.file("clients.csv"), run.federation, scores)
         write_rows(self.file("clusters.csv"), run.federation, scores)
 
     def stop_at(self, stop: Stop) -> None:
@@ -255,12 +257,12 @@ class RunFolder:
             self.write("budget.json", json_text(budget.plain))
 
     def clients(self) -> list[Client]:
-        """The rows of `clusters.csv` of a finished run, one a client.
+        """The rows of `clusters.csv` of a finished run, one a client, with what is known of each.
 
         Raises `UsageError` if they are not what `finish` wrote.
         """
         with self.putting_right():
-            return read_rows(self.file("clusters.csv"))
+            return with_facts(self.file("clients.csv"), read_rows(self.file("clusters.csv")))
 
     @contextmanager
     def putting_right(self) -> Iterator[None]:

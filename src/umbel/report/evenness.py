@@ -1,0 +1,57 @@
+"""How evenly methods serve their clients, and what their clusters agree with, over all seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from umbel.runs.outcomes import average
+from umbel.runs.result import Result
+from umbel.runs.statistics.agreement import agreement
+from umbel.runs.statistics.baselines import Baselines
+from umbel.runs.statistics.fairness import Fairness, WorseOff, fairness
+
+
+@dataclass(frozen=True)
+class Evenness:
+    """The statistics of a method, one for each seed."""
+
+    seeds: tuple[Fairness, ...]
+    agreements: tuple[dict[str, float], ...]  # of each seed's clusters with attributes
+
+    def mean(self, of: Callable[[Fairness], float | None], digits: int) -> str:
+        """The mean over seeds as text, a dash if nothing is known."""
+        return average([of(each) for each in self.seeds], digits)
+
+    def worse(self, of: Callable[[Fairness], WorseOff | None]) -> str:
+        """The share of clients that are worse off, and in brackets by more than chance."""
+        known = [worse for each in self.seeds if (worse := of(each)) is not None]
+        if not known:
+            return "-"
+        share = sum(worse.share for worse in known) / len(known)
+        surely = [worse.surely for worse in known if worse.surely is not None]
+        if len(surely) < len(known):
+            return f"{share:.0%}"
+        return f"{share:.0%} ({sum(surely) / len(surely):.0%})"
+
+    def agrees(self, attribute: str) -> str:
+        """How well clusters agree with an attribute, the mean over seeds."""
+        return average([each.get(attribute) for each in self.agreements], 2)
+
+
+def evenness(methods: Sequence[tuple[str, Sequence[Result]]]) -> list[Evenness]:
+    """The statistics of each method, beside the baselines among them all."""
+    baselines = Baselines.among(run for _, runs in methods for run in runs)
+    return [
+        Evenness(
+            tuple(fairness(run, baselines) for run in runs),
+            tuple(agreement(run.clients) if run.finished else {} for run in runs),
+        )
+        for _, runs in methods
+    ]
+
+
+def attributes_of(several: Sequence[Evenness]) -> list[str]:
+    """The attributes that any of them is compared with."""
+    names = (name for each in several for found in each.agreements for name in found)
+    return list(dict.fromkeys(names))

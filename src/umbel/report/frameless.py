@@ -1,0 +1,26 @@
+"""Tables of a terminal that have no frame, in which nothing is markup."""
+
+from __future__ import annotations
+
+from rich.box import SIMPLE_HEAD
+from rich.table import Table
+from rich.text import Text
+
+from umbel.checks import printable
+
+
+def frameless(*heads: str, caption: str | None = None) -> Table:
+    """A table without a frame, its caption below on the left."""
+    return Table(
+        *heads,
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        show_edge=False,
+        caption=caption,
+        caption_justify="left",
+    )
+
+
+def row(table: Table, *cells: str) -> None:
+    """Add a row in which nothing is markup, or does something to the terminal."""
+    table.add_row(*(Text(printable(cell)) for cell in cells))

@@ -1,0 +1,93 @@
+"""Tables for the terminal: how evenly methods serve their clients, and which is ahead of which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from umbel.checks import printable
+from umbel.report.evenness import attributes_of, evenness
+from umbel.report.frameless import frameless, row
+from umbel.report.leading import chance, signed
+from umbel.runs.outcomes import by_method
+from umbel.runs.result import Result
+from umbel.runs.statistics.contenders import contenders
+from umbel.runs.statistics.pairs import Pair, standing
+
+MOST_ATTRIBUTES = 4
+"""Attributes that fit 80 columns."""
+
+WORSE = (
+    "worse than alone, than one model: share of clients worse off than with local-only training, "
+    "than with FedAvg; in brackets those by more than chance, which one in 20 exceeds"
+)
+
+
+def statistics(runs: Sequence[Result]) -> Iterator[Table]:
+    """What finished runs of several methods say beside their means; each fits 80 columns."""
+    if len(by_method(runs)) > 1:
+        yield clients(runs)
+        yield differences(runs)
+
+
+def clients(runs: Sequence[Result]) -> Table:
+    """A row a method, the best last: its worst clients, their spread, and who is worse off."""
+    methods = by_method(runs)
+    by_loss = all(run.last.accuracy is None for run in runs)
+    several, digits = evenness(methods), 4 if by_loss else 3
+    columns = [
+        ("worst\ntenth", [each.mean(lambda f: f.worst_tenth, digits) for each in several]),
+        ("spread", [each.mean(lambda f: f.spread, digits) for each in several]),
+        ("worse than\nalone", [each.worse(lambda f: f.alone) for each in several]),
+        ("worse than\none model", [each.worse(lambda f: f.one_model) for each in several]),
+    ]
+    attributes = attributes_of(several)
+    columns += [
+        (f"AMI\n{name[:10]}", [each.agrees(name) for each in several])
+        for name in attributes[:MOST_ATTRIBUTES]
+    ]
+    known = [(head, cells) for head, cells in columns if set(cells) != {"-"}]
+    what = "loss" if by_loss else "accuracy"
+    notes = [f"worst tenth: mean {what} of the worst tenth of clients"]
+    notes += [f"spread: standard deviation of {what} over clients"]
+    notes += [WORSE] if any(head.startswith("worse") for head, _ in known) else []
+    notes += ["AMI: agreement of clusters with what is known of clients"] if attributes else []
+    table = frameless(caption="; ".join(notes))
+    table.collapse_padding = True
+    table.add_column("method", overflow="fold")
+    for head, _ in known:
+        table.add_column(Text(printable(head, "\n")), justify="right", no_wrap=True)
+    for number, (name, _) in enumerate(methods):
+        row(table, name, *(cells[number] for _, cells in known))
+    return table
+
+
+def differences(runs: Sequence[Result]) -> Table:
+    """How far the method with the best mean is ahead of each other, the nearest first."""
+    by_loss = all(run.last.accuracy is None for run in runs)
+    order = standing(contenders(runs, by_loss), by_loss)
+    what = "less loss" if by_loss else "more accuracy"
+    count = max(pair.of for pair in order.pairs)
+    caption = (
+        f"ahead: {what}, paired over clients and seeds; p: probability of as much by chance; "
+        f"Holm: the same, corrected for all {count} pairs of methods"
+    )
+    table = frameless(caption=caption)
+    table.collapse_padding = True
+    table.add_column(Text(printable(f"{order.leader.name} over")), overflow="fold")
+    for head in ("ahead", "95% interval", "p", "Holm"):
+        table.add_column(head, justify="right", no_wrap=True)
+    for pair in order.others:
+        row(table, pair.other.name, *_lead(pair))
+    return table
+
+
+def _lead(pair: Pair) -> list[str]:
+    if pair.lead is None:
+        return ["-", "-", "-", "-"]
+    if not pair.known:
+        return [signed(pair.lead.mean), "-", "-", "-"]
+    ends = f"{signed(pair.lead.low)} to {signed(pair.lead.high)}"
+    return [signed(pair.lead.mean), ends, chance(pair.lead.p_value), chance(pair.p_value)]

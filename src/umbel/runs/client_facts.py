@@ -1,0 +1,78 @@
+"""The file `clients.csv` of a finished run: what is known of its clients beside their results.
+
+That is on how many test examples each was judged, and its attributes where its federation has any.
+Runs of earlier versions have no such file.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from umbel.checks import UsageError
+from umbel.data.federation import Federation
+from umbel.runs.client_rows import Client
+from umbel.runs.digests import digest
+from umbel.runs.durable import replacing, write_text
+from umbel.runs.rows import formula_again, no_formula
+from umbel.runs.scores import ClientScores
+
+COLUMNS = ("client", "test_examples")
+"""Before the attributes, a column each."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of a client."""
+
+    test_examples: int
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+
+def write_facts(file: Path, federation: Federation, scores: ClientScores) -> None:
+    """A row for each client of the federation; their seal is in a file of its own."""
+    attributes = federation.attributes
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow([*COLUMNS, *map(no_formula, attributes)])
+    for client, name in enumerate(federation.names):
+        values = [no_formula(values[client]) for values in attributes.values()]
+        writer.writerow([no_formula(name), scores.num_examples[client], *values])
+    raw = text.getvalue().encode()
+    write_text(file.with_suffix(".seal"), digest([raw]) + "\n")
+    with replacing(file) as beside:
+        beside.write_bytes(raw)
+
+
+def with_facts(file: Path, clients: Sequence[Client]) -> list[Client]:
+    """The same clients with what the file says of them, or as they are without that file.
+
+    Raises `UsageError` if it is not what `write_facts` writes of these clients.
+    """
+    if not file.is_file():
+        return list(clients)
+    raw, seal = file.read_bytes(), file.with_suffix(".seal")
+    if seal.is_file() and seal.read_bytes() != f"{digest([raw])}\n".encode():
+        raise UsageError(f"{file}: damaged: its seal in {seal.name} does not match")
+    try:
+        facts = _read(raw)
+        return [replace(client, **vars(facts[client.name])) for client in clients]
+    except (ValueError, TypeError, KeyError, csv.Error):
+        what = f"damaged: not a row {','.join(COLUMNS)} for each client of clusters.csv"
+        raise UsageError(f"{file}: {what}") from None
+
+
+def _read(raw: bytes) -> dict[str, Facts]:
+    """The facts by client. Raises `ValueError` for other columns."""
+    head, *rows = csv.reader(io.StringIO(raw.decode(), newline=""))
+    if tuple(head[: len(COLUMNS)]) != COLUMNS:
+        raise ValueError("other columns")
+    names = [formula_again(name) for name in head[len(COLUMNS) :]]
+    facts = {}
+    for client, count, *values in rows:
+        attributes = dict(zip(names, map(formula_again, values), strict=True))
+        facts[formula_again(client)] = Facts(int(count), attributes)
+    return facts

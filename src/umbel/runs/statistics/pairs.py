@@ -1,0 +1,120 @@
+"""Every pair of methods, and how sure it is which of the two is better."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from umbel.runs.result import Result
+from umbel.runs.rows import Table
+from umbel.runs.statistics.contenders import Contender, contenders, gains
+from umbel.runs.statistics.paired import Interval, interval
+
+DOUBT = 0.05
+"""The probability with which any of the pairs is told apart by chance."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """Two methods, the one with the better mean first."""
+
+    better: Contender
+    other: Contender
+    lead: Interval | None  # None: no seed and client in common
+    p_value: float = 1.0  # of no difference, corrected for all pairs by Holm
+    of: int = 1  # pairs that were compared
+
+    @property
+    def known(self) -> bool:
+        """Whether there are results enough to judge by."""
+        return self.lead is not None and self.lead.known
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the better one is ahead by more than chance, as the only pair."""
+        return self.lead is not None and self.lead.ahead
+
+    @property
+    def sure(self) -> bool:
+        """Whether it is so as one of all pairs."""
+        return self.ahead and self.p_value <= DOUBT
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The method with the best mean, and every pair of methods."""
+
+    leader: Contender
+    pairs: tuple[Pair, ...]
+
+    @property
+    def others(self) -> list[Pair]:
+        """The leader and each other method, the nearest first."""
+        return [pair for pair in self.pairs if pair.better is self.leader]
+
+    @property
+    def doubtful(self) -> list[Pair]:
+        """The pairs with methods that the leader may be ahead of by chance.
+
+        It is best where there is none: chance must then have put it ahead of all at once, which is
+        rarer than of one, and needs no correction.
+        """
+        return [pair for pair in self.others if not pair.ahead]
+
+
+def standing(methods: Sequence[Contender], by_loss: bool) -> Standing:
+    """Who is ahead of whom, of methods of which the best is the last."""
+    return Standing(methods[-1], tuple(pairs(methods, by_loss)))
+
+
+def pairs(methods: Sequence[Contender], by_loss: bool) -> list[Pair]:
+    """All pairs of methods of which the best is the last; the best one's pairs come first."""
+    found: list[tuple[Contender, Contender, Interval | None]] = []
+    for better, other in combinations(reversed(methods), 2):
+        gained = gains(better, other, by_loss)
+        found.append((better, other, interval(gained) if gained else None))
+    judged = [lead for _, _, lead in found if lead is not None and lead.known]
+    corrected = dict(zip(map(id, judged), holm([lead.p_value for lead in judged]), strict=True))
+    return [
+        Pair(
+            better=better,
+            other=other,
+            lead=lead,
+            p_value=corrected.get(id(lead), 1.0),
+            of=max(1, len(judged)),
+        )
+        for better, other, lead in found
+    ]
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """The p-values corrected for there being several of them (Holm 1979), in the same order."""
+    corrected = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda n: p_values[n])):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = largest
+    return corrected
+
+
+def differences(runs: Sequence[Result]) -> Table:
+    """A row for each pair of methods of finished runs, with the interval of their difference."""
+    finished = [run for run in runs if run.finished]
+    by_loss = all(run.last.accuracy is None for run in finished)
+    return Table.of(
+        {
+            "method": pair.better.name,
+            "other": pair.other.name,
+            "measure": "loss" if by_loss else "accuracy",
+            "gain": None if pair.lead is None else pair.lead.mean,
+            "low": pair.lead.low if pair.lead is not None and pair.known else None,
+            "high": pair.lead.high if pair.lead is not None and pair.known else None,
+            "p_value": pair.lead.p_value if pair.lead is not None and pair.known else None,
+            "p_holm": pair.p_value if pair.known else None,
+            "sure": pair.sure,
+            "seeds": 0 if pair.lead is None else pair.lead.seeds,
+            "results": 0 if pair.lead is None else pair.lead.pairs,
+        }
+        for pair in pairs(contenders(finished, by_loss), by_loss)
+    )
