@@ -51,7 +51,8 @@ class World:
 
     def _drawn(self, rng: np.random.Generator, shape: tuple[int, int]) -> Floats:
         if self.tails == "heavy":
-            return rng.standard_t(3, shape) / np.sqrt(3)
+            heavy: Floats = rng.standard_t(3, shape) / np.sqrt(3)
+            return heavy
         return rng.normal(size=shape) if self.tails == "normal" else rng.exponential(size=shape) - 1
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Oracle,
         PerFedAvg,
         PFedMe,
+        RandomClusters,
         Restarts,
         Sattler,
     )
@@ -97,6 +98,7 @@ __all__ = [
     "PFedMe",
     "PerFedAvg",
     "QuorumError",
+    "RandomClusters",
     "Record",
     "Restarts",
     "Result",
@@ -147,6 +149,7 @@ _HOMES = {
         "Oracle",
         "PerFedAvg",
         "PFedMe",
+        "RandomClusters",
         "Restarts",
         "Sattler",
     ),

@@ -27,6 +27,7 @@ from umbel.algorithms import (
     Oracle,
     PerFedAvg,
     PFedMe,
+    RandomClusters,
     Restarts,
     Sattler,
 )
@@ -83,6 +84,7 @@ def cases(local: LocalTraining) -> dict[str, Algorithm[Any]]:
             local=local, similarity="euclidean", sign="literal", reduction="sum", repair="always"
         ),
         "oracle": Oracle(local),
+        "random-clusters": RandomClusters(3, local=local),
         "sattler": Sattler(local, eps_1=2.0, eps_2=0.1, from_round=1, gamma_max=0.1),
         "sattler, gradients": Sattler(local, 2.0, 0.1, from_round=1, send="gradient"),
         "fl-hc": FLHC(threshold=1.0, cluster_round=1, local=local),

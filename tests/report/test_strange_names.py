@@ -17,8 +17,8 @@ import umbel as package
 from tests.shell import SMALL, Shell
 from umbel.cli import Plain
 from umbel.data.sources import Sources
-from umbel.report import terminal
 from umbel.report.charts import Chart, Line
+from umbel.report.frameless import frameless, row
 from umbel.report.plots import draw
 from umbel.runs.client_rows import read_rows
 from umbel.runs.execution import advance
@@ -116,8 +116,8 @@ def test_a_name_is_drawn_and_listed(name: str, tmp_path: Path) -> None:
     lines = (Line(name, (1.0, 2.0), (1.0, 2.0)), Line("b", (1.0, 2.0), (2.0, 1.0)))
     draw([Chart(name, "x", "y", lines)], tmp_path / "chart.svg")
     assert (tmp_path / "chart.svg").stat().st_size
-    table = terminal._table("a", caption="c")
-    terminal.row(table, name)
+    table = frameless("a", caption="c")
+    row(table, name)
     from rich.console import Console
 
     console = Console(width=200, file=io.StringIO(), force_terminal=False)

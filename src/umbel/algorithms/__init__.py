@@ -17,6 +17,7 @@ from umbel.algorithms.oracle import Oracle
 from umbel.algorithms.pacfl import PACFL
 from umbel.algorithms.per_fedavg import PerFedAvg
 from umbel.algorithms.pfedme import PFedMe
+from umbel.algorithms.random_clusters import RandomClusters
 from umbel.algorithms.restarts import Restarts
 from umbel.algorithms.sattler import Sattler
 
@@ -36,6 +37,7 @@ __all__ = [
     "Oracle",
     "PFedMe",
     "PerFedAvg",
+    "RandomClusters",
     "Restarts",
     "Sattler",
 ]
@@ -50,6 +52,7 @@ ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
     "lcfl": LCFL,
     "joint": Joint,
     "oracle": Oracle,
+    "random-clusters": RandomClusters,
     "sattler": Sattler,
     "fl-hc": FLHC,
     "pacfl": PACFL,

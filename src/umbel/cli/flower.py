@@ -13,7 +13,7 @@ from rich.table import Table
 
 from umbel.checks import UsageError, check
 from umbel.cli.printing import say
-from umbel.report.terminal import row
+from umbel.report.frameless import row
 from umbel.runs.config import read, write
 from umbel.runs.library import find_experiment
 

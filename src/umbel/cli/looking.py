@@ -29,7 +29,7 @@ run_argument = click.argument("run", type=click.Path(path_type=Path), shell_comp
 @click.option(
     "--rows",
     "kind",
-    type=click.Choice(["runs", "rounds", "clients"]),
+    type=click.Choice(["runs", "rounds", "clients", "differences"]),
     default="runs",
     show_default=True,
     help="What a row of --json or --csv is about.",
@@ -40,7 +40,7 @@ def show(
     at: str | None,
     reach: str | None,
     config: bool,
-    kind: Literal["runs", "rounds", "clients"],
+    kind: Literal["runs", "rounds", "clients", "differences"],
     form: RowFormat | None,
 ) -> None:
     """Show the results of a RUN, finished or not; or the comparison in a folder of finished runs.
@@ -53,7 +53,7 @@ def show(
         say_lines(_settings(run))
     elif form is not None:
         results = results_of(run_folders(run))
-        table: Table = getattr(results, kind)
+        table: Table = results.differences() if kind == "differences" else getattr(results, kind)
         if at is not None or reach is not None:
             from umbel.cli.courses import course_rows
 

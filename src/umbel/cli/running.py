@@ -105,6 +105,11 @@ def resume(
 @runs_dir_option
 @data_dir_option
 @set_option
+@click.option(
+    "--control",
+    is_flag=True,
+    help="Add, for each clustered method, random clusters of the sizes that it found.",
+)
 @no_import_option
 @form_options
 def compare(
@@ -115,6 +120,7 @@ def compare(
     runs_dir: Path,
     data_dir: Path | None,
     settings: tuple[str, ...],
+    control: bool,
     no_import: bool,
     form: RowFormat | None,
 ) -> None:
@@ -127,6 +133,9 @@ def compare(
 
     A setting may have several values, as in --set algorithm.lam=0.1,0.2,0.5: then there is a row
     for each. An experiment without that setting runs without it.
+
+    With --control each clustered method is followed by its control: FedAvg in clusters of the same
+    sizes, of clients drawn at random.
     """
     from rich.console import Console
 
@@ -135,6 +144,7 @@ def compare(
     from umbel.cli.printing import print_rows
     from umbel.data.sources import Sources
     from umbel.report import standing_tables, terminal
+    from umbel.runs.control import controls
     from umbel.runs.library import find_comparison
     from umbel.runs.result import Result
     from umbel.runs.run_tables import results_of
@@ -146,6 +156,9 @@ def compare(
     groups = [[experiment.with_seed(n) for n in numbers] for experiment in experiments]
     sources = Sources.default(data_dir)
     folders = make_all(groups, place, sources, quiet=form is not None, jobs=jobs)
+    if control:
+        each = [[seeded] for group in controls(folders) for seeded in group]
+        folders += make_all(each, place, sources, quiet=form is not None, jobs=jobs)
     if form is not None:
         print_rows(results_of(folders).runs, form)
     else:

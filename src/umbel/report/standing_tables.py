@@ -14,7 +14,7 @@ from umbel.report.leading import chance, signed
 from umbel.runs.outcomes import by_method
 from umbel.runs.result import Result
 from umbel.runs.statistics.contenders import contenders
-from umbel.runs.statistics.pairs import Pair, standing
+from umbel.runs.statistics.pairs import Pair, Standing, standing
 
 MOST_ATTRIBUTES = 4
 """Attributes that fit 80 columns."""
@@ -29,7 +29,11 @@ def statistics(runs: Sequence[Result]) -> Iterator[Table]:
     """What finished runs of several methods say beside their means; each fits 80 columns."""
     if len(by_method(runs)) > 1:
         yield clients(runs)
-        yield differences(runs)
+        by_loss = all(run.last.accuracy is None for run in runs)
+        order = standing(contenders(runs, by_loss), by_loss)
+        yield differences(order, by_loss)
+        if order.controlled:
+            yield controlled(order)
 
 
 def clients(runs: Sequence[Result]) -> Table:
@@ -64,23 +68,31 @@ def clients(runs: Sequence[Result]) -> Table:
     return table
 
 
-def differences(runs: Sequence[Result]) -> Table:
+def differences(order: Standing, by_loss: bool) -> Table:
     """How far the method with the best mean is ahead of each other, the nearest first."""
-    by_loss = all(run.last.accuracy is None for run in runs)
-    order = standing(contenders(runs, by_loss), by_loss)
     what = "less loss" if by_loss else "more accuracy"
     count = max(pair.of for pair in order.pairs)
     caption = (
         f"ahead: {what}, paired over clients and seeds; p: probability of as much by chance; "
         f"Holm: the same, corrected for all {count} pairs of methods"
     )
+    rows = [(pair.other.name, pair) for pair in order.others]
+    return _leads(f"{order.leader.name} over", rows, caption)
+
+
+def controlled(order: Standing) -> Table:
+    """How far each clustered method is ahead of random clusters of the sizes that it found."""
+    return _leads("over its random clusters", list(order.controlled.items()))
+
+
+def _leads(head: str, rows: Sequence[tuple[str, Pair]], caption: str | None = None) -> Table:
     table = frameless(caption=caption)
     table.collapse_padding = True
-    table.add_column(Text(printable(f"{order.leader.name} over")), overflow="fold")
-    for head in ("ahead", "95% interval", "p", "Holm"):
-        table.add_column(head, justify="right", no_wrap=True)
-    for pair in order.others:
-        row(table, pair.other.name, *_lead(pair))
+    table.add_column(Text(printable(head)), overflow="fold")
+    for name in ("ahead", "95% interval", "p", "Holm"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name, pair in rows:
+        row(table, name, *_lead(pair))
     return table
 
 

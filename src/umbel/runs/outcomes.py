@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 import numpy as np
@@ -10,11 +10,18 @@ import numpy as np
 from umbel.runs.result import Result
 from umbel.runs.sweep import parts_of
 
+CONTROL = ("control", "random-clusters")
+"""The setting that the name of a control ends in, as if it were a variant of what it controls."""
+
+CONTROLS = " (random clusters)"
+"""What the name of a control ends in when it is shown."""
+
 
 def by_method(runs: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     """The runs of each method, named without what all names end in; the best last.
 
-    The variants of a sweep are named by their values, as in "joint lam=0.1".
+    The variants of a sweep are named by their values, as in "joint lam=0.1", and controls as in
+    "joint (random clusters)".
     """
     ordered = sorted(runs, key=lambda run: (run.experiment.name, run.experiment.seed))
     methods = [list(group) for _, group in groupby(ordered, key=lambda run: run.experiment.name)]
@@ -24,11 +31,13 @@ def by_method(runs: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     parts = [parts_of(runs[0].experiment.name) for runs in methods]
     bases = _shortened({base for base, _ in parts})
     keys = _shortest({path for _, settings in parts for path in settings})
-    names = [
-        " ".join([bases[base], *(f"{keys[path]}={value}" for path, value in settings.items())])
-        for base, settings in parts
-    ]
+    names = [_named(bases[base], settings, keys) for base, settings in parts]
     return list(zip(names, methods, strict=True))
+
+
+def _named(base: str, settings: Mapping[str, str], keys: Mapping[str, str]) -> str:
+    varied = [f"{keys[p]}={value}" for p, value in settings.items() if (p, value) != CONTROL]
+    return " ".join([base, *varied]) + (CONTROLS if CONTROL in settings.items() else "")
 
 
 def _shortened(names: set[str]) -> dict[str, str]:

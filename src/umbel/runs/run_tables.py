@@ -17,6 +17,10 @@ from umbel.runs.metrics import names_of
 from umbel.runs.records import Record
 from umbel.runs.result import Result
 from umbel.runs.rows import Table, Value
+from umbel.runs.statistics.agreement import agreement
+from umbel.runs.statistics.baselines import Baselines
+from umbel.runs.statistics.fairness import Fairness, WorseOff, fairness
+from umbel.runs.statistics.pairs import differences
 from umbel.summary import counted
 
 OF_A_RUN = ("folder", "name", "algorithm", "seed")
@@ -30,6 +34,13 @@ RESULTS = (
 
 OF = ("run", "round", "client")
 """What the rows of the tables are of, in the order of their fields."""
+
+EVENNESS = (
+    *("worst_tenth", "spread"),
+    *("worse_than_alone", "surely_worse_than_alone"),
+    *("worse_than_one_model", "surely_worse_than_one_model"),
+)
+"""How evenly a finished run serves its clients; worse off than with local-only and with FedAvg."""
 
 COSTS = ("megabytes_down", "megabytes_up", "seconds")
 """Traffic for each client and time, of all rounds so far."""
@@ -75,6 +86,14 @@ class Results:
         """One value of each run. Raises `UsageError` for a name that is not a column's."""
         return self.runs.column(name)
 
+    def differences(self) -> Table:
+        """A row for each pair of methods: how much better one is, with a 95% interval.
+
+        Gains are of accuracy, or without it of loss, on the same clients under the same seeds.
+        `p_holm` is the p-value corrected for all pairs. Runs of one name are of one method.
+        """
+        return differences([Result(RunFolder(Path(folder))) for folder in self.column("folder")])
+
     def to_pandas(self) -> Any:
         """The runs as a `pandas.DataFrame`. Raises `UsageError` where pandas is not installed."""
         return self.runs.to_pandas()
@@ -109,18 +128,21 @@ def run_folders(folder: Path) -> list[RunFolder]:
 def results_of(folders: Sequence[RunFolder]) -> Results:
     """The results of these runs, in this order."""
     differing = _differing([folder.experiment for folder in folders])
+    every = list(map(Result, folders))
+    baselines = Baselines.among(every)
     runs, rounds, clients = [], [], []
-    for folder, settings in zip(folders, differing, strict=True):
-        run, which = Result(folder), _which(folder)
-        runs.append({**which, **_summary(run), **settings})
+    for folder, run, settings in zip(folders, every, differing, strict=True):
+        which = _which(folder)
+        even, agrees = _evenness(fairness(run, baselines)), _agreement(run)
+        runs.append({**which, **_summary(run), **even, **agrees, **settings})
         rounds += [{**which, **_measured(record)} for record in run.records]
         if run.finished:
             clients += [{**which, **_client(client)} for client in run.clients]
-    first = (*OF_A_RUN, "finished", "rounds", "rounds_planned", *RESULTS, *COSTS)
+    first = (*OF_A_RUN, "finished", "rounds", "rounds_planned", *RESULTS, *COSTS, *EVENNESS)
     return Results(
         Table.of(runs, first),
         Table.of(rounds, (*OF_A_RUN, "round", *RESULTS)),
-        Table.of(clients, (*OF_A_RUN, *COLUMNS)),
+        Table.of(clients, (*OF_A_RUN, *COLUMNS, "test_examples")),
     )
 
 
@@ -161,7 +183,23 @@ def _client(client: Client) -> dict[str, Value]:
     """A client, with a group that is a number as such."""
     group = int(client.group) if client.group.isdecimal() else client.group or None
     known = {"client": client.name, **vars(client), "group": group}
-    return {**{name: known[name] for name in COLUMNS}, **client.metrics}
+    attributes = {f"attribute_{name}": value for name, value in client.attributes.items()}
+    told = {name: known[name] for name in (*COLUMNS, "test_examples")}
+    return {**told, **client.metrics, **attributes}
+
+
+def _evenness(found: Fairness) -> dict[str, Value]:
+    def shares(worse: WorseOff | None) -> tuple[Value, Value]:
+        return (None, None) if worse is None else (worse.share, worse.surely)
+
+    values = (found.worst_tenth, found.spread, *shares(found.alone), *shares(found.one_model))
+    return dict(zip(EVENNESS, values, strict=True))
+
+
+def _agreement(run: Result) -> dict[str, Value]:
+    """How well the clusters agree with each attribute, by adjusted mutual information."""
+    found = agreement(run.clients) if run.finished else {}
+    return {f"ami_{name}": value for name, value in found.items()}
 
 
 def _differing(experiments: Sequence[Any]) -> list[dict[str, Value]]:

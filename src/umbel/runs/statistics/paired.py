@@ -10,7 +10,7 @@ how often each excludes zero where there is no difference.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 import numpy as np
@@ -47,6 +47,11 @@ class Interval:
     seeds: int
     pairs: int
     p_value: float = 1.0  # of no difference, by itself: not corrected for other comparisons
+
+    @property
+    def reversed(self) -> Interval:
+        """How much better the other one is."""
+        return replace(self, mean=-self.mean, low=-self.high, high=-self.low)
 
     @property
     def sure(self) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
+from umbel.runs.outcomes import CONTROLS
 from umbel.runs.result import Result
 from umbel.runs.rows import Table
 from umbel.runs.statistics.contenders import Contender, contenders, gains
@@ -24,6 +25,12 @@ class Pair:
     lead: Interval | None  # None: no seed and client in common
     p_value: float = 1.0  # of no difference, corrected for all pairs by Holm
     of: int = 1  # pairs that were compared
+
+    @property
+    def reversed(self) -> Pair:
+        """The same pair the other way round."""
+        lead = None if self.lead is None else self.lead.reversed
+        return replace(self, better=self.other, other=self.better, lead=lead)
 
     @property
     def known(self) -> bool:
@@ -52,6 +59,17 @@ class Standing:
     def others(self) -> list[Pair]:
         """The leader and each other method, the nearest first."""
         return [pair for pair in self.pairs if pair.better is self.leader]
+
+    @property
+    def controlled(self) -> dict[str, Pair]:
+        """Each method that has a control, and the pair of both, the method first."""
+        found = {}
+        for pair in self.pairs:
+            if pair.other.name == pair.better.name + CONTROLS:
+                found[pair.better.name] = pair
+            elif pair.better.name == pair.other.name + CONTROLS:
+                found[pair.other.name] = pair.reversed
+        return found
 
     @property
     def doubtful(self) -> list[Pair]:

@@ -1,0 +1,69 @@
+"""FedAvg in clusters that are drawn at random: what clusters of these sizes give by themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from umbel.algorithms.base import (
+    Algorithm,
+    Known,
+    Setup,
+    State,
+    check_num_clusters,
+    federate,
+)
+from umbel.checks import check
+from umbel.client.work import LocalTraining
+from umbel.flow import Flow
+from umbel.server.aggregation import Averaging
+from umbel.server.ask import Context
+
+
+@dataclass(frozen=True)
+class RandomClusters(Algorithm[State]):
+    """Average within clusters that say nothing of the clients: the control of a clustered method.
+
+    Clients are dealt once, before the first round, by the seed of the run. A method that does no
+    better than this in clusters of the same `sizes` has gained nothing by choosing who is in which.
+    All clusters begin with the same model.
+    """
+
+    num_clusters: int = 2  #: K, clusters of sizes as equal as can be, unless `sizes` are given
+    sizes: tuple[int, ...] = ()  #: clients of each cluster, together all clients of the federation
+    local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
+    averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
+
+    def __post_init__(self) -> None:
+        check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
+        check(all(size >= 1 for size in self.sizes), "sizes", self.sizes, "1 or more each")
+
+    def check(self, known: Known) -> None:
+        super().check(known)
+        self._check_sizes(known)
+
+    def init(self, setup: Setup) -> State:
+        self._check_sizes(setup)
+        labels = self._in_order(setup.num_clients)
+        order = np.random.default_rng(setup.seed).permutation(setup.num_clients)
+        count = int(labels.max()) + 1
+        return State(setup.new_models(1).repeat(count, 1), labels[torch.from_numpy(order)])
+
+    def round(self, state: State, ctx: Context) -> Flow[State]:
+        return (yield from federate(state, ctx, self.local, self.averaging))
+
+    def _in_order(self, num_clients: int) -> Tensor:
+        """The clusters (M,) before clients are shuffled."""
+        if self.sizes:
+            return torch.repeat_interleave(torch.arange(len(self.sizes)), torch.tensor(self.sizes))
+        return torch.arange(num_clients) % self.num_clusters
+
+    def _check_sizes(self, known: Known | Setup) -> None:
+        if not self.sizes:
+            check_num_clusters(self.num_clusters, known)
+        elif known.num_clients is not None:
+            expected = f"sizes whose sum is the number of clients, {known.num_clients}"
+            check(sum(self.sizes) == known.num_clients, "algorithm.sizes", self.sizes, expected)

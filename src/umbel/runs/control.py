@@ -1,0 +1,78 @@
+"""The control of a clustered method: random clusters of the sizes that it found.
+
+A method whose clusters do no better than these gains by the number of its models, or not at all,
+but not by who is in which cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from umbel.algorithms import RandomClusters
+from umbel.algorithms.base import Algorithm
+from umbel.algorithms.restarts import method_of
+from umbel.client.work import LocalTraining
+from umbel.runs.experiment import Experiment
+from umbel.runs.folder import RunFolder
+from umbel.runs.outcomes import CONTROL
+from umbel.server.aggregation import Averaging
+
+KEY, VALUE = CONTROL
+
+
+def controls(folders: Iterable[RunFolder]) -> list[list[Experiment]]:
+    """The controls of finished runs, those of each method together.
+
+    A method has them if it found more clusters than one and fewer than clients under any seed.
+    """
+    ordered = sorted(folders, key=lambda folder: folder.experiment.name)
+    groups = [[*each] for _, each in groupby(ordered, key=lambda folder: folder.experiment.name)]
+    return [[control(folder) for folder in group] for group in groups if _has_one(group)]
+
+
+def control(folder: RunFolder) -> Experiment:
+    """FedAvg in random clusters of the sizes that a finished run ended with.
+
+    Local training, rounds, cohorts and seed are those of the run.
+    """
+    experiment = folder.runnable
+    method = method_of(experiment.algorithm)
+    averaging = getattr(method, "averaging", None)
+    algorithm = RandomClusters(
+        sizes=_sizes(folder),
+        local=_training(method) or LocalTraining(),
+        averaging=averaging if isinstance(averaging, Averaging) else Averaging(),
+    )
+    return replace(
+        experiment,
+        algorithm=algorithm,
+        name=f"{experiment.name},{KEY}={VALUE}",
+        description=f"Random clusters of the sizes that {experiment.name} found",
+        rounds=len(folder.records()),
+    )
+
+
+def _has_one(folders: Sequence[RunFolder]) -> bool:
+    """Whether these runs, which differ in their seed, are of a method with clusters."""
+    method = method_of(folders[0].runnable.algorithm)
+    if isinstance(method, RandomClusters) or _training(method) is None:
+        return False
+    sizes = (_sizes(folder) for folder in folders)
+    return any(1 < len(each) < sum(each) for each in sizes)
+
+
+def _sizes(folder: RunFolder) -> tuple[int, ...]:
+    """Clients of each cluster, the largest first."""
+    counts = np.bincount([client.cluster for client in folder.clients()])
+    return tuple(sorted((int(count) for count in counts if count), reverse=True))
+
+
+def _training(method: Algorithm[Any]) -> LocalTraining | None:
+    """How clients train, where the method says so as umbel's own do."""
+    local = getattr(method, "local", None)
+    return local if isinstance(local, LocalTraining) else None
