@@ -199,7 +199,8 @@ def test_a_method_without_evidence_has_no_such_section(tmp_path: Path) -> None:
 def test_a_comparison_has_methods_side_by_side_and_a_table_in_three_forms(tmp_path: Path) -> None:
     page = report(compared(), tmp_path)
     assert page.headings == [
-        *("Methods side by side", "Client by client", "Round by round", "Run it again")
+        *("Methods side by side", "Client by client", "Every pair of methods"),
+        *("Round by round", "Run it again"),
     ]
     assert "2 methods, 2 seeds (0, 1)." in page.said
     assert "umbel compare two-methods --seeds 2" in page.said

@@ -67,7 +67,7 @@ def test_the_rows_of_clients_are_cells_and_no_formulas(strange: RunFolder, umbel
     written = [row["client"] for row in csv.DictReader(io.StringIO(raw, newline=""))]
     printed, _ = umbel("show", str(strange.path), "--csv", "--rows", "clients")
     rows = list(csv.DictReader(io.StringIO(printed, newline="")))
-    for cells in (written, [row["client"] for row in rows]):
+    for cells in (written, [each["client"] for each in rows]):
         assert len(cells) == len(STRANGE)
         assert [cell for cell in cells if cell[:1] in ("=", "+", "-", "@", "\t", "\r")] == []
     assert [client.name for client in read_rows(strange.file("clusters.csv"))] == [*STRANGE]

@@ -174,14 +174,17 @@ def print_run(folder: RunFolder) -> None:
     from rich.console import Console
 
     from umbel.report import terminal
+    from umbel.report.evenness import of_clients
     from umbel.runs.metrics import names_of
+    from umbel.runs.result import Result
 
     console, records = Console(), folder.records()
     clients = folder.clients() if folder.finished else []
     stopped = f": stopped after {how_far(folder)}" if folder.stop else ""
     say(f"{folder.path}{stopped}" + ("" if clients else " (not finished)"))
     if records:
-        console.print(terminal.last_round(records[-1], names_of(folder.experiment)))
+        even = of_clients(Result(folder))
+        console.print(terminal.last_round(records[-1], names_of(folder.experiment), even))
     if clients:
         console.print(terminal.clusters(clients))
     absences = terminal.absences(records, [client.name for client in clients])

@@ -30,6 +30,7 @@ def said(client: Client, grouped: bool = True) -> str:
         parts.append(f"planted group {client.group}")
     if client.examples is not None:
         parts.append(f"{client.examples} training examples")
+    parts += [f"{name} {value}" for name, value in client.attributes.items()]
     if client.accuracy is not None:
         parts.append(f"accuracy {client.accuracy:.3f}")
     elif client.loss is not None:

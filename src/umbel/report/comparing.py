@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from umbel.report.charts import Chart, Dot, Line, Strip, Strips, swarm
+from umbel.report.evenness import evenly
 from umbel.report.panels import Panel
 from umbel.runs.metrics import judged, names_of
 from umbel.runs.outcomes import average, spread
@@ -78,11 +79,14 @@ def sheet(methods: Methods) -> Sheet:
     """A row a method, the best last; columns that nothing is known for are left out."""
     small = all(run.megabytes_down + run.megabytes_up < 1 for _, runs in methods for run in runs)
     digits = 4 if small else 2
+    by_loss = all(run.last.accuracy is None for _, runs in methods for run in runs)
     columns: list[tuple[str, Callable[[Sequence[Result]], str]]] = [
         ("accuracy", lambda runs: spread([run.last.accuracy for run in runs], 3)),
         ("worst client", lambda runs: spread([run.last.worst for run in runs], 3)),
         ("loss", lambda runs: spread([run.last.loss for run in runs], 4)),
         *((name, partial(_metric, name)) for name in _metrics(methods)),
+    ]
+    costs: list[tuple[str, Callable[[Sequence[Result]], str]]] = [
         ("ARI", lambda runs: spread([run.last.ari for run in runs], 2)),
         ("purity", lambda runs: spread([run.last.purity for run in runs], 2)),
         ("clusters", lambda runs: average([run.last.num_clusters for run in runs], 1)),
@@ -91,6 +95,8 @@ def sheet(methods: Methods) -> Sheet:
         ("seconds", lambda runs: average([run.seconds for run in runs], 1)),
     ]
     cells = [(head, [of(runs) for _, runs in methods]) for head, of in columns]
+    cells += evenly(methods, 4 if by_loss else 3)
+    cells += [(head, [of(runs) for _, runs in methods]) for head, of in costs]
     known = [(head, column) for head, column in cells if set(column) != {"-"}]
     names = [name for name, _ in methods]
     rows = tuple(zip(names, *(column for _, column in known), strict=True))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from umbel.runs.outcomes import average
+from umbel.runs.outcomes import average, spread
 from umbel.runs.result import Result
 from umbel.runs.statistics.agreement import agreement
 from umbel.runs.statistics.baselines import Baselines
@@ -51,7 +51,47 @@ def evenness(methods: Sequence[tuple[str, Sequence[Result]]]) -> list[Evenness]:
     ]
 
 
+def evenly(
+    methods: Sequence[tuple[str, Sequence[Result]]], digits: int
+) -> list[tuple[str, list[str]]]:
+    """Columns of a table, each a head and a cell for each method; a dash for what is not known."""
+    several = evenness(methods)
+    of: dict[str, Callable[[Fairness], float | None]] = {
+        "worst tenth": lambda f: f.worst_tenth,
+        "std over clients": lambda f: f.spread,
+        "worse than alone": lambda f: _share(f.alone),
+        "surely worse than alone": lambda f: _surely(f.alone),
+        "worse than one model": lambda f: _share(f.one_model),
+        "surely worse than one model": lambda f: _surely(f.one_model),
+    }
+    columns = [
+        (head, [spread([value(seed) for seed in each.seeds], digits) for each in several])
+        for head, value in of.items()
+    ]
+    for name in attributes_of(several):
+        found = [[seed.get(name) for seed in each.agreements] for each in several]
+        columns.append((f"AMI with {name}", [spread(values, 2) for values in found]))
+    return columns
+
+
 def attributes_of(several: Sequence[Evenness]) -> list[str]:
     """The attributes that any of them is compared with."""
     names = (name for each in several for found in each.agreements for name in found)
     return list(dict.fromkeys(names))
+
+
+def of_clients(run: Result) -> dict[str, float]:
+    """What is known of a single finished run beyond its records, by name."""
+    what = "loss" if run.by_loss else "accuracy"
+    found = {f"{what}, worst tenth of clients": fairness(run, Baselines({})).worst_tenth}
+    agrees = agreement(run.clients) if run.finished else {}
+    found |= {f"AMI with {name}": value for name, value in agrees.items()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _share(worse: WorseOff | None) -> float | None:
+    return None if worse is None else worse.share
+
+
+def _surely(worse: WorseOff | None) -> float | None:
+    return None if worse is None else worse.surely

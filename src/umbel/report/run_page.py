@@ -14,6 +14,9 @@ from umbel.runs.client_rows import Client, by_cluster
 from umbel.runs.own import OwnData
 from umbel.runs.records import MEGABYTE
 from umbel.runs.result import Result
+from umbel.runs.statistics.agreement import agreement
+from umbel.runs.statistics.baselines import Baselines
+from umbel.runs.statistics.fairness import fairness
 
 
 def run_page(run: Result) -> tuple[str, list[Panel]]:
@@ -77,9 +80,17 @@ def _headline(run: Result) -> Iterator[tuple[str, str, str]]:
         yield "Loss", _number(last.loss, 4), "mean over clients, on their test examples"
         if named and worst is not None:
             yield "Worst client's loss", _number(worst.loss, 4), whose
+    even = fairness(run, Baselines({}))
+    if even.worst_tenth is not None:
+        what = "mean loss" if run.by_loss else "mean accuracy"
+        digits = 4 if run.by_loss else 3
+        more = f"{what} of the tenth that fare worst"
+        yield "Worst tenth of clients", _number(even.worst_tenth, digits), more
     yield "Clusters", _number(last.num_clusters, 0), f"of {len(run.clients)} clients"
     if run.has_groups:
         yield "ARI", _number(last.ari, 2), f"purity {_number(last.purity, 2)}; 1 is perfect"
+    for name, value in agreement(run.clients).items():
+        yield f"AMI with {name}", _number(value, 2), "agreement of clusters; 0 is that of chance"
     down = sum(record.bytes_down for record in run.records) / MEGABYTE
     up = sum(record.bytes_up for record in run.records) / MEGABYTE
     yield "Traffic", f"{_three(down + up)} MB", f"{_three(down)} to clients, {_three(up)} from them"
@@ -102,8 +113,11 @@ def _clients(run: Result, panels: Sequence[Panel]) -> tuple[Part, ...]:
         "training examples",
         "test accuracy",
         "test loss",
+        "test examples",
     ]
-    rows = [_row(client) for client in clients.worst_first(run)]
+    names = list(dict.fromkeys(name for client in run.clients for name in client.attributes))
+    heads += names
+    rows = [_row(client, names) for client in clients.worst_first(run)]
     dropped = {place for place, _ in enumerate(heads) if not any(row[place] for row in rows)}
     heads = [head for place, head in enumerate(heads) if place not in dropped]
     rows = [[cell for place, cell in enumerate(row) if place not in dropped] for row in rows]
@@ -112,7 +126,7 @@ def _clients(run: Result, panels: Sequence[Panel]) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _row(client: Client) -> list[str]:
+def _row(client: Client, attributes: Sequence[str]) -> list[str]:
     return [
         client.name,
         str(client.cluster),
@@ -120,6 +134,8 @@ def _row(client: Client) -> list[str]:
         "" if client.examples is None else str(client.examples),
         "" if client.accuracy is None else f"{client.accuracy:.4f}",
         "" if client.loss is None else f"{client.loss:.4f}",
+        "" if client.test_examples is None else str(client.test_examples),
+        *(client.attributes.get(name, "") for name in attributes),
     ]
 
 

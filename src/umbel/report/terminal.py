@@ -17,7 +17,7 @@ from umbel.runs.budget import first_round
 from umbel.runs.client_rows import Client, by_cluster
 from umbel.runs.metrics import judged, names_of
 from umbel.runs.outcomes import average, by_method, spread
-from umbel.runs.records import VALIDATION, Record
+from umbel.runs.records import NONE, VALIDATION, Record
 from umbel.runs.result import Result
 from umbel.server.cluster_count import ClusterCount
 
@@ -147,8 +147,10 @@ def cluster_count(count: ClusterCount, width: int = 40) -> Table:
     return table
 
 
-def last_round(record: Record, metrics: Sequence[str] = ()) -> Table:
-    """The results of a run, a line for each that is known; `metrics` are those of the run."""
+def last_round(
+    record: Record, metrics: Sequence[str] = (), more: Mapping[str, float] = NONE
+) -> Table:
+    """The results of a run, a line for each that is known; its `metrics`, and more by name."""
     table = Table(show_header=False)
     values: Mapping[str, object] = {
         "rounds": record.round + 1,
@@ -165,6 +167,7 @@ def last_round(record: Record, metrics: Sequence[str] = ()) -> Table:
         "ARI": _value(record.ari, 3),
         "purity": _value(record.purity, 3),
         "NMI": _value(record.nmi, 3),
+        **{name: _value(value, 4) for name, value in more.items()},
     }
     for name, value in values.items():
         if value is not None and value != "-":
