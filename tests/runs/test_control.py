@@ -1,0 +1,60 @@
+"""The control of a clustered method: FedAvg in random clusters of the sizes that it found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from tests.shell import Shell
+from umbel.algorithms import RandomClusters
+from umbel.data.sources import Sources
+from umbel.runs.config import read
+from umbel.runs.control import control, controls
+from umbel.runs.execution import execute
+from umbel.runs.folder import RunFolder
+from umbel.runs.library import find_experiment
+
+
+def made(name: str, folder: Path, *settings: str) -> RunFolder:
+    small = ["rounds=3", "scenario.clients=8", "scenario.examples=[20]", "evaluate_every=3"]
+    run = RunFolder.create(folder / name, read(find_experiment(name), [*small, *settings]))
+    for _ in execute(run, Sources.default()):
+        pass
+    return run
+
+
+def test_a_control_differs_from_the_run_in_who_is_in_which_cluster_alone(tmp_path: Path) -> None:
+    run = made("ifca-digits", tmp_path, "seed=3")
+    found = control(run)
+    sizes = sorted(np.bincount([client.cluster for client in run.clients()]), reverse=True)
+    assert isinstance(found.algorithm, RandomClusters)
+    assert list(found.algorithm.sizes) == sizes
+    experiment = run.experiment
+    for name in ("scenario", "model", "seed", "rounds", "participation"):
+        assert getattr(found, name) == getattr(experiment, name)
+    assert found.algorithm.local == experiment.algorithm.local  # type: ignore[attr-defined]
+
+
+def test_methods_with_one_cluster_or_one_a_client_have_no_control(tmp_path: Path) -> None:
+    folders = [made(f"{name}-digits", tmp_path) for name in ("fedavg", "local-only", "oracle")]
+    ((found,),) = controls(folders)
+    assert found.name == "oracle-digits,control=random-clusters"
+    assert controls([made("random-clusters-digits", tmp_path)]) == []
+
+
+def test_compare_adds_controls_once_and_says_how_far_methods_are_ahead(umbel: Shell) -> None:
+    words = ("compare", "both", "--seeds", "1", "--set", "rounds=2", "--control")
+    printed, _ = umbel(*words)
+    table = printed[printed.index("method") : printed.index("accuracy: mean")]
+    assert "flacc (random" in table
+    assert "fedavg (random" not in table
+    assert "over its random clusters" in printed
+    path = umbel.folder / "runs" / "both" / "flacc,control=random-clusters-seed0"
+    clusters = (path / "clusters.csv").read_bytes()
+    printed, _ = umbel(*words)
+    assert printed.count("finished already") == 3
+    (path / "clusters.csv").unlink()
+    umbel(*words)
+    assert (path / "clusters.csv").read_bytes() == clusters
+    assert "over its random clusters" in umbel("show", "runs/both")[0]
