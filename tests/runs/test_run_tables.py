@@ -52,7 +52,7 @@ def test_rounds_and_clients_are_tables_of_their_own(runs: Path) -> None:
     assert isinstance(found.rounds.rows[0]["num_clusters"], int)
     assert len(found.clients) == 16  # of the finished runs
     which = ("folder", "name", "algorithm", "seed")
-    known = ("client", "group", "cluster", "examples", "accuracy", "loss")
+    known = ("client", "group", "cluster", "examples", "accuracy", "loss", "test_examples")
     assert found.clients.columns == (*which, *known)
     assert (found.clients.rows[0]["name"], found.clients.rows[0]["client"]) == ("fedavg", "0")
     assert 0 <= found.clients.rows[0]["accuracy"] <= 1
