@@ -1,4 +1,4 @@
-"""Metrics are scikit-learn's, of the outputs of a client's model, and NaN where there is none."""
+"""Metrics are as scikit-learn has them, of the outputs of a model, and NaN where there is none."""
 
 from __future__ import annotations
 
@@ -52,6 +52,15 @@ def test_of_more_classes_auroc_is_the_mean_of_each_present_class_against_the_res
     assert values["log-loss"] == pytest.approx(float(loss))
     f1 = sklearn_metrics.f1_score(y, outputs.argmax(1), average="macro")
     assert values["macro-f1"] == pytest.approx(f1)
+
+
+def test_auroc_of_ties_is_that_of_the_curve() -> None:
+    rng = np.random.default_rng(4)
+    values = torch.from_numpy(rng.integers(0, 3, (30, 2)).astype(float))
+    y = torch.from_numpy(rng.integers(0, 2, 30))
+    expected = sklearn_metrics.roc_auc_score(y, shares(values)[:, 1].round(9))
+    rounded = torch.from_numpy(np.log(shares(values).round(9)))
+    assert found(CLASSIFICATION, rounded, y, "auroc")["auroc"] == pytest.approx(expected, abs=1e-6)
 
 
 def test_labels_of_padding_do_not_count() -> None:

@@ -1,4 +1,4 @@
-"""Metrics beyond loss and accuracy, computed by scikit-learn where a client's examples are."""
+"""Metrics beyond loss and accuracy, computed where a client's examples are."""
 
 from __future__ import annotations
 
@@ -153,13 +153,18 @@ def _macro_f1(labels: NDArray[Any], shares: NDArray[Any]) -> float:
 def _auroc(labels: NDArray[Any], shares: NDArray[Any]) -> float:
     """Of two classes the area; of more the mean of each class against the rest.
 
-    A class that no example or every example has, has none.
+    The area is the Mann-Whitney statistic: the share of pairs, one of the class and one of the
+    rest, that are in the right order. A class that no example or every example has, has none.
     """
-    from sklearn.metrics import roc_auc_score
+    from scipy.stats import rankdata  # a hundredth of the time of scikit-learn's curves
 
-    classes = [1] if shares.shape[1] == 2 else np.unique(labels).tolist()
-    told = [label for label in classes if 0 < (labels == label).sum() < len(labels)]
-    areas = [roc_auc_score(labels == label, shares[:, label]) for label in told]
+    ranks, areas = rankdata(shares, axis=0), []
+    for label in [1] if shares.shape[1] == 2 else np.unique(labels).tolist():
+        own = labels == label
+        ours, others = int(own.sum()), int((~own).sum())
+        if ours and others:
+            above = ranks[own, label].sum() - ours * (ours + 1) / 2
+            areas.append(above / (ours * others))
     return float(np.mean(areas)) if areas else nan
 
 
