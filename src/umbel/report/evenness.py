@@ -36,7 +36,8 @@ class Evenness:
 
     def agrees(self, attribute: str) -> str:
         """How well clusters agree with an attribute, the mean over seeds."""
-        return average([each.get(attribute) for each in self.agreements], 2)
+        mean = average([each.get(attribute) for each in self.agreements], 2)
+        return "0.00" if mean == "-0.00" else mean
 
 
 def evenness(methods: Sequence[tuple[str, Sequence[Result]]]) -> list[Evenness]:

@@ -21,7 +21,7 @@ MOST_ATTRIBUTES = 4
 
 WORSE = (
     "worse than alone, than one model: share of clients worse off than with local-only training, "
-    "than with FedAvg; in brackets by more than chance allows all but one in 20"
+    "than with FedAvg; in brackets by more than chance explains, but for one client in 20"
 )
 
 

@@ -15,7 +15,12 @@ BASELINES = LOCAL, FEDERATED = ("local-only", "FedAvg")
 
 
 def baseline_of(experiment: Experiment) -> str:
-    """Which baseline this is, or nothing; a clustered method with one cluster is FedAvg, too."""
+    """Which baseline this is, or nothing; a clustered method with one cluster is FedAvg, too.
+
+    Methods whose clients tune their models in the end are none.
+    """
+    if getattr(experiment, "personal", None) is not None:
+        return ""
     algorithm = method_of(experiment.algorithm)
     if isinstance(algorithm, LocalOnly):
         return LOCAL
