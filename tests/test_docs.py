@@ -32,6 +32,7 @@ from umbel.engines.wrappers import Faults
 from umbel.networks import MODELS
 from umbel.runs.config import structured
 from umbel.runs.experiment import Experiment
+from umbel.runs.personal import Personal
 from umbel.server import aggregation, ask
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context
@@ -160,6 +161,7 @@ def test_every_setting_is_documented() -> None:
         Limits,
         Faults,
         Privacy,
+        Personal,
         EngineSettings,
         LocalTraining,
         Averaging,

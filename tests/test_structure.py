@@ -177,7 +177,7 @@ def test_public_names_are_pinned() -> None:
             "Scenario",
             "Sequential",
         ),
-        *("PFedMe", "PerFedAvg", "RandomClusters"),
+        *("PFedMe", "PerFedAvg", "Personal", "RandomClusters"),
         *("Served", "Setup", "Sources", "State", "UsageError", "Vectorised", "__version__"),
         *("execute", "find_experiment", "finish", "load", "read", "resume", "scenario"),
         *("plot", "plot_clusters", "progress", "table", "write_report"),

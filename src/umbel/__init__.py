@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from umbel.runs.experiment import Experiment
     from umbel.runs.folder import RunFolder
     from umbel.runs.library import find_experiment
+    from umbel.runs.personal import Personal
     from umbel.runs.recipes import scenario
     from umbel.runs.records import Record
     from umbel.runs.result import Result
@@ -97,6 +98,7 @@ __all__ = [
     "Oracle",
     "PFedMe",
     "PerFedAvg",
+    "Personal",
     "QuorumError",
     "RandomClusters",
     "Record",
@@ -166,6 +168,7 @@ _HOMES = {
     "umbel.engines.wrappers": ("Faults", "QuorumError"),
     "umbel.runs.execution": ("execute", "load"),
     "umbel.runs.experiment": ("Experiment",),
+    "umbel.runs.personal": ("Personal",),
     "umbel.runs.run": ("Run",),
     "umbel.runs.folder": ("RunFolder",),
     "umbel.client.net": ("Net",),

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 from umbel.algorithms.base import Algorithm, State
+from umbel.algorithms.restarts import method_of
 from umbel.checks import UsageError
 from umbel.client.net import Net
 from umbel.data.federation import Federation
@@ -178,6 +179,8 @@ def clients_never_asked_are_served(algorithm: Algorithm[Any]) -> None:
     assert np.isfinite(scores.accuracy).all()
     assert record.accuracy is not None
     assert abs(record.accuracy - scores.accuracy.mean()) < 1e-9
+    mixed = scores.served.weights is not None
+    assert mixed == method_of(algorithm).mixes, "mixes must say whether serve gives weights"
 
 
 def everyone_may_take_part_and_so_may_one(algorithm: Algorithm[Any]) -> None:

@@ -33,6 +33,8 @@ from umbel.client.work import (
     MixtureTraining,
     MixtureWeights,
     MoreauTraining,
+    PersonalEvaluation,
+    PersonalTraining,
     PrincipalVectors,
     Quantised,
     TrainAndGradient,
@@ -73,6 +75,9 @@ WORKS: list[Work] = [
     MixtureEvaluation(),
     MixtureEvaluation(metrics=("log-loss", "macro-f1", "auroc")),
     MoreauTraining(LocalTraining(batch_size=4, lr=0.01), 15.0, personal_steps=3, personal_lr=0.05),
+    PersonalTraining(LocalTraining(batch_size=4, epochs=2)),
+    PersonalTraining(LocalTraining(batch_size=4, optimizer=SGD(weight_decay=0.01)), ("*bias",)),
+    PersonalEvaluation("test"),
     MetaTraining(LocalTraining(batch_size=4, epochs=2), 0.1, "first-order", 0.01),
     MetaTraining(LocalTraining(batch_size=4, epochs=2), 0.1, "hessian-free", 0.01),
     MetaTraining(LocalTraining(batch_size=4, epochs=2), 0.1, "exact", 0.01),
@@ -91,8 +96,11 @@ def request(work: Work, net: Net, clients: Sequence[int]) -> Request:
     weights = torch.tensor([[0.2, 0.5, 0.3], [0.1, 0.1, 0.8], [0.4, 0.4, 0.2]], dtype=net.dtype)
     each = {"theta": Rows(models, index), MEMORY: Rows(weights, index)}
     each["weights"] = each[MEMORY]
+    if isinstance(work, PersonalTraining | PersonalEvaluation):
+        each[MEMORY] = Rows(torch.stack([models.roll(1, 0), models.roll(2, 0)], 1), index)
     each["given"] = Rows(torch.tensor([-1, 2]), torch.tensor([client % 2 for client in clients]))
     shared = {"models": models, "moves": models.roll(1, 0), "coordinates": torch.tensor([1, 0])}
+    shared["shares"] = torch.tensor([[0.0, 0.0], [0.5, 0.0], [0.0, 1.0]], dtype=net.dtype)
     return Request(work, torch.tensor(clients), seeds, shared, each)
 
 

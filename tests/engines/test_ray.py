@@ -23,7 +23,7 @@ from tests.engines.test_workers import assert_identical
 from tests.shell import Shell
 from umbel.client.batches import Shard
 from umbel.client.net import Net
-from umbel.client.work import LocalTraining, Promise, Work
+from umbel.client.work import Evaluation, LocalTraining, Promise, Work
 from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine
 from umbel.engines.workers import Workers
 from umbel.flow import Request
@@ -61,7 +61,7 @@ def cluster() -> Iterator[Any]:
 def engines(cluster: Any) -> dict[str, RayCluster]:
     """An engine that batches, and one that does not."""
     assert cluster.address
-    net, federation = mlp(dtype=torch.float32), blobs()
+    net, federation = mlp(dtype=torch.float32), blobs().with_validation(0.2)
     kinds: dict[str, Sequential | Vectorised] = {
         "sequential": Sequential(net.using("in-place"), federation),
         "vectorised": Vectorised(net.using("dense"), federation, memory_mb=1e-6),
@@ -71,7 +71,10 @@ def engines(cluster: Any) -> dict[str, RayCluster]:
 
 @pytest.mark.parametrize(
     ("kind", "work"),
-    [*(("sequential", work) for work in WORKS), *(("vectorised", work) for work in WORKS[::6])],
+    [
+        *(("sequential", work) for work in [*WORKS, Evaluation("validation")]),
+        *(("vectorised", work) for work in [*WORKS[::6], Evaluation("validation")]),
+    ],
     ids=str,
 )
 def test_replies_are_those_of_workers(

@@ -26,8 +26,10 @@ from umbel.flower.owners import Owners
 from umbel.flower.registry import Roll
 from umbel.networks import MLP, Linear
 from umbel.runs.config import write
+from umbel.runs.execution import execute
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
+from umbel.runs.personal import Personal
 from umbel.testing import assert_same_state
 
 SMALL = Experiment(
@@ -412,3 +414,18 @@ def test_a_roll_without_validation_is_as_earlier_versions_wrote_it(tmp_path: Pat
     served = serve(grid, SMALL, Settings(8, runs_dir=str(tmp_path)))
     assert "validation" not in served.file("clients.json").read_text()
     assert Roll.read(served.file("clients.json")).federation().validation is None
+
+
+def test_clients_tune_their_models_at_their_nodes_as_in_one_process(tmp_path: Path) -> None:
+    personal = Personal(epochs=(1, 3), batch_size=10, validation_fraction=0.25)
+    experiment = replace(SMALL, algorithm=FedAvg(LOCAL), personal=personal)
+    grid = grid_of(experiment, tmp_path / "site")
+    served = serve(grid, experiment, Settings(8, runs_dir=str(tmp_path)))
+    expected = RunFolder.create(tmp_path / "here", experiment)
+    for _ in execute(expected, Sources.default()):
+        pass
+    assert served.records()[-1].refused == {}
+    for found, wanted in zip(served.clients(), expected.clients(), strict=True):
+        assert found.tuned_epochs == wanted.tuned_epochs
+        assert found.accuracy == wanted.accuracy
+    assert any(client.tuned_epochs for client in served.clients())

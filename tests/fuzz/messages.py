@@ -29,7 +29,7 @@ from tests.engines.test_equality import WORKS
 from tests.flower.grid import MemoryGrid
 from tests.fuzz.mutation import mutated
 from umbel.algorithms import FedAvg
-from umbel.client.work import MEMORY, LocalTraining
+from umbel.client.work import MEMORY, LocalTraining, PersonalEvaluation, PersonalTraining
 from umbel.data.federation import Federation
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.engines import EngineSettings
@@ -79,7 +79,13 @@ def requests(node: Node) -> list[Request]:
     each = {"theta": Rows(models, index), "given": Rows(torch.tensor([-1, 0]), index)}
     weights = Rows(torch.full((2, 2), 0.5), index)
     each |= {MEMORY: weights, "weights": weights}
-    return [Request(work, index, [1, 2], shared, each) for work in WORKS]
+    shared["shares"] = torch.tensor([[0.0, 0.0], [0.5, 0.0]], dtype=models.dtype)
+    versions = {**each, MEMORY: Rows(torch.stack([models, models.roll(1, 0)], 1), index)}
+    personal = (PersonalTraining, PersonalEvaluation)
+    return [
+        Request(work, index, [1, 2], shared, versions if isinstance(work, personal) else each)
+        for work in WORKS
+    ]
 
 
 @dataclass

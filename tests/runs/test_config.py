@@ -111,12 +111,15 @@ def test_a_comparison_differs_in_nothing_but_the_method() -> None:
         experiments = [read(path) for path in experiments_in(folder)]
         # What a method needs may be its own: a full cohort, another learning rate or batch.
         alike = {
-            replace(e, name="any", description="", algorithm=FedAvg(), participation=1.0)
+            replace(
+                e, name="any", description="", algorithm=FedAvg(), participation=1.0, personal=None
+            )
             for e in experiments
         }
         assert len(alike) == 1
         assert len({e.participation for e in experiments} - {1.0}) <= 1
-        assert len({str(plain(e.algorithm)) for e in experiments}) == len(experiments)
+        methods = {str((plain(e.algorithm), plain(e.personal))) for e in experiments}
+        assert len(methods) == len(experiments)
 
 
 @pytest.mark.parametrize(

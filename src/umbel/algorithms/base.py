@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -121,6 +121,9 @@ class Algorithm(Settings, ABC, Generic[S]):
     A method of your own is a frozen dataclass that extends this with `init` and `round`; the other
     functions have defaults. What documents call a *method* is an *algorithm* in code and in TOML.
     """
+
+    #: whether `serve` gives clients mixtures of models, by `weights`, in place of one model each
+    mixes: ClassVar[bool] = False
 
     def check(self, known: Known) -> None:
         """Raise `UsageError` where the method can't work; called when a run is built."""

@@ -39,6 +39,8 @@ class FedEM(Algorithm[FedEMState]):
 
     former: ClassVar[Mapping[str, str]] = {"num_components": "num_clusters"}
 
+    mixes: ClassVar[bool] = True
+
     num_clusters: int = 3  #: K, the components
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged

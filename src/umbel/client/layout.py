@@ -49,14 +49,14 @@ class Layout:
         """Views of theta (P,) by name, in the module's shapes."""
         return unflatten(theta, self.weights + self.rest)
 
-    def mask(self, patterns: Sequence[str]) -> Tensor:
+    def mask(self, patterns: Sequence[str], field: str = "shared") -> Tensor:
         """(P,) bool: the values of tensors whose name matches a pattern such as `"trunk.*"`.
 
-        Raises `ValueError` for a pattern that matches no name.
+        Raises `ValueError` for a pattern of this field that matches no name.
         """
         entries = self.weights + self.rest
         names = [entry.name for entry in entries]
-        hits = matching(names, patterns, "shared")
+        hits = matching(names, patterns, field)
         sizes = torch.tensor([entry.shape.numel() for entry in entries])
         flags = torch.tensor([name in hits for name in names], dtype=torch.bool)
         return flags.repeat_interleave(sizes)

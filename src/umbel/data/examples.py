@@ -10,7 +10,7 @@ from umbel.data.dataframes import check_columns, check_rows
 from umbel.data.given import pair
 from umbel.data.splits import Pair, set_apart
 from umbel.data.values import inputs, targets
-from umbel.seeds import Stream
+from umbel.seeds import Stream, generator
 
 
 def tensors_of(given: Mapping[str, Sequence[Any]], names: tuple[str, ...]) -> dict[str, list[Pair]]:
@@ -40,8 +40,9 @@ def with_all_splits(
     for what, stream in (("test", Stream.DATA), ("validation", Stream.VALIDATION)):
         if what not in made and (what == "test" or fractions[what]):
             setting = f"{what}_fraction"
+            rngs = [generator(seed, stream, client) for client in range(len(names))]
             made["train"], made[what] = set_apart(
-                made["train"], names, fractions[what], setting, seed, stream
+                made["train"], names, fractions[what], setting, rngs
             )
     return made
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,8 +20,9 @@ from umbel.data.examples import check_alike, tensors_of, with_all_splits
 from umbel.data.form import Form
 from umbel.data.given import in_order, listed
 from umbel.data.labels import check_labels, check_no_indicators
-from umbel.data.splits import Pair, Split, joined
+from umbel.data.splits import Pair, Split, joined, set_apart
 from umbel.notebooks import cut
+from umbel.seeds import Stream, generator
 from umbel.summary import counted
 
 Examples: TypeAlias = "tuple[ArrayLike | Tensor | Any, ArrayLike | Tensor | Any]"
@@ -114,6 +116,20 @@ class Federation:
             num_outputs=classes or int(self.train.y[0].numel()),
             num_classes=self.num_classes,
         )
+
+    def with_validation(self, fraction: float, seed: int = 0) -> Federation:
+        """The same with a random fraction of each client's training examples for validation.
+
+        Which examples they are depends on a client's name and the seed, not on the other clients.
+        Raises `UsageError` where it would leave a client without training examples, or where there
+        are validation examples already.
+        """
+        check(self.validation is None, "federation", "one with validation examples", "without such")
+        train = [self.train.of(client) for client in range(self.num_clients)]
+        numbers = [crc32(name.encode()) for name in self.names]
+        rngs = [generator(seed, Stream.VALIDATION, number) for number in numbers]
+        left, apart = set_apart(train, self.names, fraction, "validation_fraction", rngs)
+        return replace(self, train=joined(left), validation=_validation(apart, self.names))
 
     def pick(self, clients: Sequence[int]) -> Federation:
         """Make a federation of these clients only, in this order, under their names."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from umbel.checks import check, check_memory
-from umbel.seeds import Stream, generator
 from umbel.summary import in_short
 
 Pair: TypeAlias = tuple[Tensor, Tensor]
@@ -62,18 +61,17 @@ def set_apart(
     names: Sequence[str],
     fraction: float,
     what: str,
-    seed: int,
-    stream: Stream,
+    rngs: Iterable[np.random.Generator],
 ) -> tuple[list[Pair], list[Pair]]:
-    """What is left of each client's examples, and a random fraction of them.
+    """What is left of each client's examples, and a random fraction, drawn by its own generator.
 
     `what` is the name of the setting that says the fraction. Raises `UsageError` where none of a
     client's examples would be left.
     """
     check(0 <= fraction < 1, what, fraction, "in [0, 1)")
     left, apart = [], []
-    for client, ((x, y), name) in enumerate(zip(shards, names, strict=True)):
-        order = torch.from_numpy(generator(seed, stream, client).permutation(len(x)))
+    for (x, y), name, rng in zip(shards, names, rngs, strict=True):
+        order = torch.from_numpy(rng.permutation(len(x)))
         cut = len(x) - round(fraction * len(x))
         expected = f"low enough: of the {len(x)} examples of client {name} none is left"
         check(cut > 0 or not len(x), what, fraction, f"{expected} for training")

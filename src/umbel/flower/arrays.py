@@ -40,7 +40,9 @@ def arrays(tensors: Mapping[str, Tensor]) -> ArrayRecord:
 def _array(name: str, tensor: Tensor) -> Array:
     dtype = str(tensor.dtype).removeprefix("torch.")
     check(dtype in DTYPES, name, dtype, f"a type that messages carry: {', '.join(DTYPES)}")
-    values = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    # A single value may have any stride, however contiguous it is said to be.
+    flat = tensor.detach().cpu().contiguous().as_strided((tensor.numel(),), (1,))
+    values = flat.view(torch.uint8)
     return Array(dtype=dtype, shape=tuple(tensor.shape), stype=STYPE, data=values.numpy().tobytes())
 
 

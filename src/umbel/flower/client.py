@@ -51,6 +51,7 @@ class Node:
     @classmethod
     def of(cls, experiment: Experiment, federation: Federation, memory: Path) -> Node:
         """Ready to work for these clients."""
+        federation = experiment.with_validation(federation)
         if federation.validation is None:  # other nodes may have such, and all are asked the same
             federation = replace(federation, validation=federation.train.without_examples())
         net = experiment.net(federation)

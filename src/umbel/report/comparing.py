@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from umbel.report.charts import Chart, Dot, Line, Strip, Strips, swarm
+from umbel.report.courses import split_of
 from umbel.report.evenness import evenly
 from umbel.report.panels import Panel
 from umbel.runs.metrics import judged, names_of
@@ -119,8 +120,9 @@ def _metric(name: str, runs: Sequence[Result]) -> str:
 
 def courses(methods: Methods) -> Iterator[Panel]:
     """Measures round by round, a line a method."""
-    validated = any(run.validated for _, runs in methods for run in runs)
-    split = "validation" if validated else "test"
+    kinds = {run.validated for _, runs in methods for run in runs}
+    validated = True in kinds
+    split = split_of(kinds)
     measures: list[tuple[str, str, Measure]] = [
         ("Accuracy", f"{split} accuracy, mean over clients", lambda r: r.judged("accuracy")),
         *([] if validated else [("Worst client", "test accuracy", lambda r: r.worst)]),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -50,8 +50,8 @@ def plot(runs: Courses) -> Any:
     by_name = _by_name(runs)
     records = [record for courses in by_name.values() for course in courses for record in course]
     charts: list[Figure] = []
-    validated = any(record.validation_loss is not None for record in records)
-    split = "validation" if validated else "test"
+    kinds = {any(r.validation_loss is not None for r in c) for cs in by_name.values() for c in cs}
+    split = split_of(kinds)
     if any(record.judged("accuracy") is not None for record in records):
         axis = f"{split} accuracy"
         charts.append(_chart("Accuracy", axis, by_name, lambda r: r.judged("accuracy")))
@@ -64,6 +64,13 @@ def plot(runs: Courses) -> Any:
         "Clusters", "clusters found", by_name, lambda r: r.num_clusters, from_zero=True
     )
     return drawn([*charts, clusters], columns=3)
+
+
+def split_of(validated: Collection[bool]) -> str:
+    """The examples that curves are about, of runs that are judged on validation or not."""
+    if len(set(validated)) > 1:
+        return "test or validation"
+    return "validation" if any(validated) else "test"
 
 
 def table(runs: Courses) -> Table:

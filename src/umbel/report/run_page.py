@@ -73,19 +73,22 @@ def _headline(run: Result) -> Iterator[tuple[str, str, str]]:
     last, worst = run.last_evaluated, next(iter(clients.worst_first(run)), None)
     named = worst is not None and (worst.accuracy if not run.by_loss else worst.loss) is not None
     whose = f"client {worst.name}" if named and worst is not None else "over all clients"
+    tested = last.loss is not None or last.validation_loss is None
+    on = f"mean over clients, on their {'test' if tested else 'validation'} examples"
+    measure, digits = ("loss", 4) if run.by_loss else ("accuracy", 3)
+    value: float | None = getattr(last, measure) if tested else last.judged(measure)
+    yield measure.capitalize(), _number(value, digits), on
     if not run.by_loss:
-        yield "Accuracy", _number(last.accuracy, 3), "mean over clients, on their test examples"
         yield "Worst client", _number(last.worst, 3), whose
-    else:
-        yield "Loss", _number(last.loss, 4), "mean over clients, on their test examples"
-        if named and worst is not None:
-            yield "Worst client's loss", _number(worst.loss, 4), whose
+    elif named and worst is not None:
+        yield "Worst client's loss", _number(worst.loss, 4), whose
     even = fairness(run, Baselines({}))
     if even.worst_tenth is not None:
-        what = "mean loss" if run.by_loss else "mean accuracy"
-        digits = 4 if run.by_loss else 3
-        more = f"{what} of the tenth that fare worst"
+        more = f"mean {measure} of the tenth that fare worst"
         yield "Worst tenth of clients", _number(even.worst_tenth, digits), more
+    if "tuned_share" in last.measures:
+        before = f"{_number(last.measures.get(f'untuned_{measure}'), digits)} without"
+        yield "Fine-tuned", f"{last.measures['tuned_share'] or 0:.0%} of clients", before
     yield "Clusters", _number(last.num_clusters, 0), f"of {len(run.clients)} clients"
     if run.has_groups:
         yield "ARI", _number(last.ari, 2), f"purity {_number(last.purity, 2)}; 1 is perfect"
@@ -113,6 +116,9 @@ def _clients(run: Result, panels: Sequence[Panel]) -> tuple[Part, ...]:
         "training examples",
         "test accuracy",
         "test loss",
+        "epochs of tuning",
+        "untuned accuracy",
+        "untuned loss",
         "test examples",
     ]
     names = list(dict.fromkeys(name for client in run.clients for name in client.attributes))
@@ -134,6 +140,9 @@ def _row(client: Client, attributes: Sequence[str]) -> list[str]:
         "" if client.examples is None else str(client.examples),
         "" if client.accuracy is None else f"{client.accuracy:.4f}",
         "" if client.loss is None else f"{client.loss:.4f}",
+        "" if client.tuned_epochs is None else str(client.tuned_epochs),
+        "" if client.untuned_accuracy is None else f"{client.untuned_accuracy:.4f}",
+        "" if client.untuned_loss is None else f"{client.untuned_loss:.4f}",
         "" if client.test_examples is None else str(client.test_examples),
         *(client.attributes.get(name, "") for name in attributes),
     ]

@@ -15,9 +15,12 @@ from umbel.data.federation import Federation
 from umbel.runs.digests import digest
 from umbel.runs.durable import replacing, write_text
 from umbel.runs.rows import formula_again, no_formula
-from umbel.runs.scores import ClientScores
+from umbel.runs.scores import ClientScores, Tuning
 
 COLUMNS = ("client", "group", "cluster", "examples", "accuracy", "loss")
+
+TUNED = ("tuned_epochs", "tuned_weight", "untuned_accuracy", "untuned_loss")
+"""Further columns, where clients tuned their models."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,10 @@ class Client:
     accuracy: float | None = None
     loss: float | None = None
     metrics: Mapping[str, float | None] = field(default_factory=dict)  # of the run, by name
+    tuned_epochs: int | None = None  # of fine-tuning that the client chose; None: no run with such
+    tuned_weight: float | None = None  # of the tuned model, in a mean with the one it is served
+    untuned_accuracy: float | None = None  # with the model that it is served
+    untuned_loss: float | None = None
     test_examples: int | None = None  # that it was judged on
     attributes: Mapping[str, str] = field(default_factory=dict, hash=False)
 
@@ -41,7 +48,8 @@ def write_rows(file: Path, federation: Federation, scores: ClientScores) -> None
     """A row for each client of the federation; their seal is in a file of its own."""
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow([*COLUMNS, *map(no_formula, scores.metrics)])
+    tuned = () if scores.tuning is None else TUNED
+    writer.writerow([*COLUMNS, *tuned, *map(no_formula, scores.metrics)])
     writer.writerows(_rows(federation, scores))
     raw = text.getvalue().encode()
     write_text(file.with_suffix(".seal"), digest([raw]) + "\n")
@@ -80,8 +88,17 @@ def _rows(federation: Federation, scores: ClientScores) -> Iterator[list[object]
             scores.clusters[client],
             federation.train.sizes[client],
             *map(_cell, (scores.accuracy[client], scores.loss[client])),
+            *_tuned(scores.tuning, client),
             *(_cell(values[client]) for values in scores.metrics.values()),
         ]
+
+
+def _tuned(tuning: Tuning | None, client: int) -> list[object]:
+    """What a client has in the further columns."""
+    if tuning is None:
+        return []
+    untuned = (tuning.accuracy[client], tuning.loss[client])
+    return [int(tuning.epochs[client]), float(tuning.weight[client]), *map(_cell, untuned)]
 
 
 def _cell(value: float) -> object:
@@ -92,6 +109,9 @@ def _client(number: int, row: Mapping[str, str]) -> Client:
     """Raises `ValueError` or `TypeError` where a column is missing, too many, or no number."""
     if tuple(row)[: len(COLUMNS)] != COLUMNS or None in row or None in row.values():
         raise ValueError("other columns")
+    told = {*COLUMNS, *TUNED}
+    epochs, *further = (row.get(name, "") for name in TUNED)
+    weight, accuracy, loss = map(_number, further)
     return Client(
         formula_again(row["client"]),
         number,
@@ -100,7 +120,11 @@ def _client(number: int, row: Mapping[str, str]) -> Client:
         examples=int(row["examples"]),
         accuracy=_number(row["accuracy"]),
         loss=_number(row["loss"]),
-        metrics={formula_again(n): _number(row[n]) for n in tuple(row)[len(COLUMNS) :]},
+        tuned_epochs=int(epochs) if epochs else None,
+        tuned_weight=weight,
+        untuned_accuracy=accuracy,
+        untuned_loss=loss,
+        metrics={formula_again(name): _number(row[name]) for name in row if name not in told},
     )
 
 

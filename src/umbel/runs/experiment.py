@@ -21,6 +21,7 @@ from umbel.flow import Engine
 from umbel.networks import Model
 from umbel.networks.base import check_size
 from umbel.runs.metrics import check_names
+from umbel.runs.personal import Personal
 from umbel.runs.run import Run
 from umbel.runs.starting import check_settings
 from umbel.settings import Settings
@@ -52,6 +53,8 @@ class Experiment(Settings):
     limits: Limits = field(default_factory=Limits)  #: what the server accepts
     faults: Faults = field(default_factory=Faults)  #: faults to simulate
     privacy: Privacy = field(default_factory=Privacy)  #: clipping and noise of updates
+    #: how clients tune their models after the last round; None: not at all
+    personal: Personal | None = None
     objective: ObjectiveName = "auto"  #: what models are trained for; auto: by the type of y
     metrics: tuple[str, ...] | None = None  #: what is measured beside loss and accuracy
 
@@ -65,6 +68,8 @@ class Experiment(Settings):
         check_names(self.metrics or ())
         clients: int | None = getattr(self.scenario, "clients", None)
         self.algorithm.check(Known(self.participation, clients))
+        if self.personal is not None:
+            self.personal.check_for(self.algorithm, self.privacy)
 
     def with_seed(self, seed: int) -> Experiment:
         """The same experiment under another seed."""
@@ -72,7 +77,19 @@ class Experiment(Settings):
 
     def open(self, sources: Sources) -> Run:
         """Build the federation and the network, and return the run, before its first round."""
-        return self.run(self.scenario.build(self.seed, sources), self.engine)
+        return self.run(self.with_validation(self.scenario.build(self.seed, sources)), self.engine)
+
+    def with_validation(self, federation: Federation) -> Federation:
+        """The federation, with examples for clients to choose their models by if that is asked for.
+
+        Raises `UsageError` where it has validation examples already.
+        """
+        fraction = None if self.personal is None else self.personal.validation_fraction
+        if fraction is None:
+            return federation
+        expected = "left out, as the clients have validation examples"
+        check(federation.validation is None, "personal.validation_fraction", fraction, expected)
+        return federation.with_validation(fraction, self.seed)
 
     def net(self, federation: Federation) -> Net:
         """The network for these clients."""
@@ -98,4 +115,5 @@ class Experiment(Settings):
             faults=self.faults,
             privacy=self.privacy,
             metrics=self.metrics or (),
+            personal=self.personal,
         )

@@ -15,6 +15,8 @@ TAKEN = (
     *("round", "loss", "accuracy", "worst", "accuracy_std", "weighted_accuracy"),
     *("num_clusters", "num_models", "ari", "purity", "nmi", "bytes_down", "bytes_up"),
     *("seconds", "client_seconds", "missing", "refused", "bounded", "measures", "seal"),
+    *("tuned_epochs", "tuned_weight", "tuned_share", "untuned_loss", "untuned_accuracy"),
+    *("tuned_validation_loss", "tuned_validation_accuracy"),
     *("client", "group", "cluster", "examples", "folder", "name", "algorithm", "seed"),
 )
 """Names that records and tables have for something else."""

@@ -126,7 +126,7 @@ def described(run: Run, name: str, rounds: int, checkpoint_every: int) -> Experi
     Raises `UsageError` where it has a part that no folder can hold.
     """
     own_engine = not isinstance(run.engine, EngineSettings)
-    for part in ("algorithm", "engine", "limits", "faults", "privacy"):
+    for part in ("algorithm", "engine", "limits", "faults", "privacy", "personal"):
         if part != "engine" or not own_engine:
             _check_storable(part, getattr(run, part))
     return Experiment(
@@ -144,6 +144,7 @@ def described(run: Run, name: str, rounds: int, checkpoint_every: int) -> Experi
         faults=run.faults,
         privacy=run.privacy,
         metrics=run.metrics or None,
+        personal=run.personal,
     )
 
 

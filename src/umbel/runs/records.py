@@ -118,7 +118,8 @@ class Record:
 
     def evaluated(self, scores: ClientScores) -> Record:
         """The same with what an evaluation on test examples found after the round."""
-        return replace(self, **_quality(scores), measures={**self.measures, **means(scores)})
+        measures = {**self.measures, **_tuning(scores), **means(scores)}
+        return replace(self, **_quality(scores), measures=measures)
 
     def validated(self, scores: ClientScores) -> Record:
         """The same with what an evaluation on validation examples found after the round."""
@@ -193,7 +194,7 @@ def make_record(
         measures={
             **{name: _number(value) for name, value in measures.items()},
             **({} if validation is None else means(validation, VALIDATION)),
-            **({} if scores is None else means(scores)),
+            **({} if scores is None else {**_tuning(scores), **means(scores)}),
         },
     )
 
@@ -215,6 +216,12 @@ def _quality(scores: ClientScores) -> dict[str, Any]:
         "accuracy_std": _number(accuracy.std()),
         "weighted_accuracy": _number(weighted),
     }
+
+
+def _tuning(scores: ClientScores) -> dict[str, float | None]:
+    """What clients' tuning adds to the measures."""
+    said = {} if scores.tuning is None else scores.tuning.measures()
+    return {name: _number(value) for name, value in said.items()}
 
 
 def _validation(scores: ClientScores) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -28,8 +28,10 @@ from umbel.flow import Engine, Flow, drive
 from umbel.notebooks import named
 from umbel.runs.budget import Budget, Until
 from umbel.runs.counted import Counted
+from umbel.runs.evaluation import Evaluated, evaluated
 from umbel.runs.evidence import sample
 from umbel.runs.metrics import check_names
+from umbel.runs.personal import Personal
 from umbel.runs.records import Record, make_record
 from umbel.runs.scores import ClientScores, Judged, score
 from umbel.runs.starting import check_settings, first_state
@@ -75,6 +77,7 @@ class Run(Settings):
     #: what is measured beside loss and accuracy: "log-loss", "macro-f1", "auroc", "mae", "r2", or
     #: your own as "module:function"
     metrics: tuple[str, ...] = ()
+    personal: Personal | None = None  #: how clients tune their models in the end; None: not at all
 
     def __post_init__(self) -> None:
         check_settings(self.seed, self.participation, self.evaluate_every)
@@ -84,6 +87,8 @@ class Run(Settings):
         check_metrics(self.metrics, self.net.objective)
         # How many clients there are is checked before the first round: a run may be of newcomers.
         self.algorithm.check(Known(self.participation, layout=self.net.layout))
+        if self.personal is not None:
+            self.personal.check_for(self.algorithm, self.privacy)
 
     def __repr__(self) -> str:
         share = "" if self.participation == 1 else f", participation {self.participation:g}"
@@ -103,6 +108,8 @@ class Run(Settings):
             return self.engine
         engine = make_engine(self.net, self.federation, self.engine)
         check_batches(self.net, self.federation, self.algorithm)
+        for work in () if self.personal is None else self.personal.works():
+            check_batches(self.net, self.federation, work)
         if self.privacy.clip is None:
             return engine
         return Private(engine, self.privacy, cohort=self.cohort_size)
@@ -116,6 +123,8 @@ class Run(Settings):
         """Return the state before the first round of this many."""
         whole = isinstance(num_rounds, int) and not isinstance(num_rounds, bool)
         check(whole and num_rounds >= 1, "rounds", num_rounds, "a whole number, 1 or more")
+        if self.personal is not None:
+            self.personal.check_data(self.net, self.federation)
         return first_state(
             self.algorithm,
             self.net,
@@ -190,8 +199,8 @@ class Run(Settings):
             seconds = perf_counter() - began + spared
             last = number + 1 == num_rounds
             due = (number + 1) % self.evaluate_every == 0 or last
-            splits = self._judged_on(last) if due else ()
-            found = {on: drive(self._score(state, context, on), judge) for on in splits}
+            on = self._judged_on(last) if due else ()
+            found = drive(self._evaluated(state, context, on), judge)
             scores = next(iter(found.values()), None)
             missing, refused, bounded = guard.take()
             _, unusable, _ = judge.take()
@@ -223,11 +232,12 @@ class Run(Settings):
 
         The round was the last of fewer than were planned, and `state` is the one after it.
         """
-        context = self.context(record.round, num_rounds)
-        if self.federation.validation is not None and record.validation_loss is None:
-            record = record.validated(self.scores(state, context, "validation"))
-        scores = self.scores(state, context)
-        return record.evaluated(scores), scores
+        context, on = self.context(record.round, num_rounds), self._judged_on(last=True)
+        judge = Guarded(self._remembering(), self.limits)
+        found = drive(self._evaluated(state, context, on), judge)
+        if "validation" in found:
+            record = record.validated(found["validation"])
+        return record.evaluated(found["test"]), found["test"]
 
     def _remembering(self) -> Engine:
         """The clients; where all of them take part in every round, what they judged is kept.
@@ -255,10 +265,10 @@ class Run(Settings):
     def scores(self, state: State, context: Context, on: Judged = "test") -> ClientScores:
         """Evaluate how each client is served by this state. It costs no metered traffic."""
         judge = Guarded(self._remembering(), self.limits)
-        return drive(self._score(state, context, on), judge)
+        return drive(score(self.algorithm, state, context, on, self.metrics), judge)
 
-    def _score(self, state: State, context: Context, on: Judged) -> Flow[ClientScores]:
-        return score(self.algorithm, state, context, on, self.metrics)
+    def _evaluated(self, state: State, context: Context, on: Sequence[Judged]) -> Flow[Evaluated]:
+        return evaluated(self.algorithm, state, context, on, self.metrics, self.personal)
 
     def context(self, number: int, num_rounds: int) -> Context:
         """Return what this round may know, its cohort among it."""

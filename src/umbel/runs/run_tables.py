@@ -9,7 +9,7 @@ from typing import Any
 
 from umbel.checks import check
 from umbel.notebooks import cut
-from umbel.runs.client_rows import COLUMNS, Client
+from umbel.runs.client_rows import COLUMNS, TUNED, Client
 from umbel.runs.config import plain
 from umbel.runs.flat import flat, measures_of
 from umbel.runs.folder import RunFolder
@@ -184,7 +184,8 @@ def _client(client: Client) -> dict[str, Value]:
     group = int(client.group) if client.group.isdecimal() else client.group or None
     known = {"client": client.name, **vars(client), "group": group}
     attributes = {f"attribute_{name}": value for name, value in client.attributes.items()}
-    told = {name: known[name] for name in (*COLUMNS, "test_examples")}
+    tuned = () if client.tuned_epochs is None else TUNED
+    told = {name: known[name] for name in (*COLUMNS, "test_examples", *tuned)}
     return {**told, **client.metrics, **attributes}
 
 

@@ -44,6 +44,32 @@ def normalised_mutual_information(groups: NDArray[np.int64], labels: NDArray[np.
 
 
 @dataclass(frozen=True, kw_only=True)
+class Tuning:
+    """How each client tuned the model that it is served, and how that model does untuned."""
+
+    epochs: NDArray[np.int64]  # (M,) that the client chose; 0: it keeps what it is served
+    weight: NDArray[np.float64]  # (M,) of the tuned model, in a mean with the served one
+    loss: NDArray[np.float64]  # (M,) of the served model, on test examples; NaN: not known
+    accuracy: NDArray[np.float64]  # (M,) likewise
+    validation_loss: NDArray[np.float64]  # (M,) of what was chosen; NaN: nothing to choose by
+    validation_accuracy: NDArray[np.float64]  # (M,) likewise
+
+    __repr__ = in_short
+
+    def measures(self) -> dict[str, float]:
+        """What a record says of it: means over the clients for which it is known."""
+        means = {
+            "untuned_loss": self.loss,
+            "untuned_accuracy": self.accuracy,
+            "tuned_validation_loss": self.validation_loss,
+            "tuned_validation_accuracy": self.validation_accuracy,
+        }
+        known = {name: values[~np.isnan(values)] for name, values in means.items()}
+        share = {"tuned_share": float((self.epochs > 0).mean())}
+        return share | {name: float(v.mean()) for name, v in known.items() if len(v)}
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClientScores:
     """What each client gets: its cluster, and how that model does on its examples of a split."""
 
@@ -54,6 +80,7 @@ class ClientScores:
     num_examples: NDArray[np.int64]  # (M,) of that split
     labels: NDArray[np.int64]  # (M,) the clusters as the method's state calls them
     served: Served  # what was evaluated: personal models or mixtures, where clients use such
+    tuning: Tuning | None = None  # where clients tuned what the method serves
     #: (M,) by name, likewise
     metrics: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 

@@ -15,6 +15,8 @@ from umbel.client.work.mixture_evaluation import MixtureEvaluation
 from umbel.client.work.mixture_training import MixtureTraining
 from umbel.client.work.mixture_weights import MixtureWeights
 from umbel.client.work.moreau_training import MoreauTraining
+from umbel.client.work.personal_evaluation import PersonalEvaluation
+from umbel.client.work.personal_training import PersonalTraining
 from umbel.client.work.principal_vectors import PrincipalVectors
 from umbel.client.work.quantised import Quantised
 from umbel.client.work.train_and_gradient import TrainAndGradient
@@ -33,6 +35,8 @@ WORKS: Mapping[str, type[Work]] = {
     "mixture-training": MixtureTraining,
     "mixture-weights": MixtureWeights,
     "moreau-training": MoreauTraining,
+    "personal-evaluation": PersonalEvaluation,
+    "personal-training": PersonalTraining,
     "principal-vectors": PrincipalVectors,
     "quantised": Quantised,
     "train-and-gradient": TrainAndGradient,
@@ -58,6 +62,8 @@ __all__ = [
     "MixtureTraining",
     "MixtureWeights",
     "MoreauTraining",
+    "PersonalEvaluation",
+    "PersonalTraining",
     "PrincipalVectors",
     "Promise",
     "Quantised",

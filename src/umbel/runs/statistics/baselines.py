@@ -19,7 +19,7 @@ def baseline_of(experiment: Experiment) -> str:
 
     Methods whose clients tune their models in the end are none.
     """
-    if getattr(experiment, "personal", None) is not None:
+    if experiment.personal is not None:
         return ""
     algorithm = method_of(experiment.algorithm)
     if isinstance(algorithm, LocalOnly):

@@ -1,0 +1,55 @@
+"""How good the versions of a client's own model are, and what lies between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from umbel.client.batches import Shard
+from umbel.client.net import Net
+from umbel.client.work.base import MEMORY, Footprint, Promise, Work
+from umbel.client.work.evaluation import Evaluation, evaluated
+
+
+@dataclass(frozen=True)
+class PersonalEvaluation(Work):
+    """As `Evaluation`, of models between the received one and the versions that a client keeps.
+
+    Row c of `shares` (C, E) says how far model c lies from `theta` (P,) towards each version of the
+    memory (E, P): theta + sum_e shares[c, e] (version_e - theta). Replies have C values each.
+    """
+
+    split: Literal["validation", "test"] = "validation"
+    metrics: tuple[str, ...] = ()
+
+    @property
+    def alone(self) -> bool:
+        return bool(self.metrics)
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        theta, shares = sent["theta"], sent["shares"]
+        models = theta + shares.to(theta.dtype) @ (sent[MEMORY] - theta)
+
+        names = ("loss", "right", *self.metrics)
+
+        def judged(theta: Tensor) -> Tensor:
+            outputs_of = partial(net.outputs, theta)
+            found = evaluated(net.objective, shard, outputs_of, self.metrics)
+            return torch.stack([found[name] for name in names])
+
+        values = net.each(judged, models).unbind(1)
+        return {**dict(zip(names, values, strict=True)), "num_examples": shard.num_examples}
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
+        one, several = Evaluation(self.split, self.metrics).promises(sent), (sent["shares"][0],)
+        each = {name: replace(promise, shape=several) for name, promise in one.items()}
+        return {**each, "num_examples": one["num_examples"]}
+
+    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
+        models, versions = sent["shares"]
+        return Footprint(models, models=models + versions)

@@ -1,0 +1,57 @@
+"""Fine-tune the model that a client is served, and keep every version: a model of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from umbel.client.batches import Shard
+from umbel.client.net import Net
+from umbel.client.work.base import MEMORY, Batching, Footprint, Promise, Work
+from umbel.client.work.local_training import LocalTraining
+
+
+@dataclass(frozen=True)
+class PersonalTraining(Work):
+    """Train a client's latest version of its model further, and keep the result beside it.
+
+    The client's memory (E, P) holds the versions so far, and the latest goes on; without a memory
+    it is the received model, `theta` (P,), that is trained. The reply is the memory (E + 1, P) with
+    the new version last. Where that is not finite, it is the version that it came from.
+    """
+
+    local: LocalTraining  #: mini-batches, learning rate and optimizer
+    parameters: tuple[str, ...] = ()  #: patterns of the parameters that are trained; (): all
+
+    @property
+    def batching(self) -> Batching:
+        return self.local.batching
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        kept = sent.get(MEMORY)
+        start = sent["theta"] if kept is None else kept[-1]
+        trained = self._trained(net, shard, start)
+        new = torch.where(trained.isfinite().all(), trained, start)[None]
+        return {MEMORY: new if kept is None else torch.cat([kept, new])}
+
+    def _trained(self, net: Net, shard: Shard, start: Tensor) -> Tensor:
+        if not self.parameters:
+            return start + net.descend(start, shard, self.local.descent)
+        tuned = net.layout.mask(self.parameters, "parameters").to(start.device)
+        theta, cut, descent = start, net.layout.num_weights, self.local.descent
+        inside = descent.start(start[:cut])
+        for batch in shard.batches():
+            gradient, rest = net.gradient(theta, batch)
+            moved, inside = descent.step(theta, gradient * tuned[:cut], rest, inside, batch)
+            theta = torch.where(tuned, moved, start)  # nor does weight decay move the others
+        return theta
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
+        versions = sent[MEMORY][0] if MEMORY in sent else 0
+        return {MEMORY: Promise((versions + 1, *sent["theta"]))}
+
+    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
+        return self.local.footprint(sent)

@@ -1,0 +1,105 @@
+"""Settings of personal models: what a client that fine-tunes its model has to choose from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import inf
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from umbel.algorithms.base import Algorithm
+from umbel.algorithms.restarts import method_of
+from umbel.checks import check, check_memory
+from umbel.client.net import Net
+from umbel.client.work import LocalTraining, PersonalTraining
+from umbel.client.work.local_training import Everything, check_batch_size
+from umbel.data.federation import Federation
+from umbel.engines.privacy import Privacy
+from umbel.settings import Settings
+
+
+@dataclass(frozen=True)
+class Personal(Settings):
+    """How each client fine-tunes the model that it is served, after the last round.
+
+    >>> umbel.Personal(epochs=(1, 5), lr=0.05, parameters=("head.*",)).choices[:2]
+    ((0, 0.0), (1, 1.0))
+
+    A client takes the number of epochs, and of `interpolate` the weight, with the lowest mean loss
+    on its own validation examples; leaving the model as it is is always among the choices, and what
+    a client without validation examples does. The model after one number of epochs goes on to the
+    next larger one, with a fresh optimizer.
+    """
+
+    epochs: tuple[int, ...] = (1, 2, 5, 10)  #: numbers of epochs to choose from; 0 always is one
+    lr: float = 0.1  #: learning rate of fine-tuning
+    batch_size: int | Everything = 32  #: examples in a mini-batch, or "all"
+    parameters: tuple[str, ...] = ()  #: patterns of the parameters that are tuned; (): all
+    #: weights of the tuned model to choose from, in a mean with the model that is served
+    interpolate: tuple[float, ...] = (1.0,)
+    #: of each client's training examples, set apart to choose by; None: the federation has some
+    validation_fraction: float | None = None
+
+    def __post_init__(self) -> None:
+        fine = all(number >= 0 for number in self.epochs) and any(self.epochs)
+        check(fine, "epochs", self.epochs, "a list of numbers of epochs, one of them 1 or more")
+        check(0 < self.lr < inf, "lr", self.lr, "more than 0, and finite")
+        check_batch_size(self.batch_size)
+        weights = self.interpolate
+        fine = all(0 <= weight <= 1 for weight in weights) and any(weights)
+        expected = "a list of weights in [0, 1], one of them more than 0"
+        check(fine, "interpolate", weights, expected)
+        fraction = self.validation_fraction
+        fine = fraction is None or 0 < fraction < 1
+        check(fine, "validation_fraction", fraction, "in (0, 1)")
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """The numbers of epochs, 0 left out, in increasing order."""
+        return tuple(sorted({number for number in self.epochs if number}))
+
+    @property
+    def choices(self) -> tuple[tuple[int, float], ...]:
+        """Every choice of a client: a number of epochs, and the weight of the tuned model."""
+        weights = sorted({weight for weight in self.interpolate if weight})
+        tuned = ((epochs, weight) for epochs in self.versions for weight in weights)
+        return ((0, 0.0), *tuned)
+
+    @property
+    def shares(self) -> Tensor:
+        """(C, E) how far each choice goes from the served model towards each version."""
+        rows = [[weight * (epochs == n) for n in self.versions] for epochs, weight in self.choices]
+        return torch.tensor(rows, dtype=torch.float64)
+
+    def works(self) -> list[PersonalTraining]:
+        """What a client does for each version, one after another."""
+        stretches = [after - before for before, after in pairwise((0, *self.versions))]
+        local = LocalTraining(lr=self.lr, batch_size=self.batch_size)
+        each = (replace(local, epochs=epochs) for epochs in stretches)
+        return [PersonalTraining(local, self.parameters) for local in each]
+
+    def check_data(self, net: Net, federation: Federation) -> None:
+        """Raise `UsageError` where clients have nothing to choose by, or nothing is to be tuned."""
+        expected = (
+            "some: set validation_fraction in [personal] or in the scenario, or write "
+            "federation.with_validation(0.2)"
+        )
+        check(federation.validation is not None, "personal: validation examples", "none", expected)
+        size = federation.num_clients * net.layout.num_values * net.dtype.itemsize
+        check_memory(2 * size, f"personal models of {federation.num_clients:,} clients")
+        if self.parameters:
+            trained = net.layout.mask(self.parameters, "personal.parameters")
+            fine = bool(trained[: net.layout.num_weights].any())
+            expected = "patterns of parameters that are trained"
+            check(fine, "personal.parameters", self.parameters, expected)
+
+    def check_for(self, algorithm: Algorithm[Any], privacy: Privacy) -> None:
+        """Raise `UsageError` for a run whose clients' models can't be tuned, or may not be told."""
+        method = method_of(algorithm)
+        expected = "for a method that serves each client one model: its clients use mixtures"
+        check(not method.mixes, "personal", type(method).__name__, expected)
+        expected = "for a run with privacy.clip: tuned models are not protected"
+        check(privacy.clip is None, "personal", "fine-tuning", expected)

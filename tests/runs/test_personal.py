@@ -1,0 +1,472 @@
+"""Personal models on top of any method: clients tune what they are served where that helps them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import f1_score
+from torch import Tensor
+
+import umbel
+from tests.runs.test_execution import assert_same_end, finish
+from umbel.algorithms import (
+    FLACC,
+    IFCA,
+    FedAvg,
+    FedEM,
+    LocalOnly,
+    PerFedAvg,
+    PFedMe,
+    Restarts,
+)
+from umbel.algorithms.base import Algorithm
+from umbel.checks import UsageError
+from umbel.client.net import Net
+from umbel.client.work import MEMORY, Evaluation, LocalTraining, PersonalTraining
+from umbel.data.federation import Federation
+from umbel.data.scenarios import ROTATED_DIGITS, LinearRegressions
+from umbel.data.sources import Sources
+from umbel.engines import EngineSettings, Sequential
+from umbel.engines.privacy import Privacy
+from umbel.flow import Engine, Replies, Request, Rows
+from umbel.networks import MLP, Linear
+from umbel.report import terminal
+from umbel.runs import tuning
+from umbel.runs.config import read, write
+from umbel.runs.execution import execute, execute_together, load
+from umbel.runs.experiment import Experiment
+from umbel.runs.folder import RunFolder
+from umbel.runs.personal import Personal
+from umbel.runs.run import Run
+from umbel.runs.scores import ClientScores
+from umbel.seeds import Stream, client_seeds
+
+LOCAL = LocalTraining(epochs=2, batch_size=10)
+PERSONAL = Personal(epochs=(0, 1, 3), lr=0.1, batch_size=10, validation_fraction=0.25)
+EXPERIMENT = Experiment(
+    replace(ROTATED_DIGITS, clients=8, examples=(40, 60)),
+    MLP((16,)),
+    IFCA(local=LOCAL, num_clusters=2),
+    name="small",
+    rounds=3,
+    personal=PERSONAL,
+)
+
+
+def opened(**changes: Any) -> Run:
+    return replace(EXPERIMENT, **changes).open(Sources.default())
+
+
+def ended(run: Run, rounds: int = 3) -> ClientScores:
+    """The scores on the test at the end."""
+    *_, (_, _, scores) = run.scored_rounds(rounds, run.start(rounds), 0)
+    assert scores is not None
+    assert scores.tuning is not None
+    return scores
+
+
+def of_each(scores: ClientScores) -> Tensor:
+    """(M, P) what each client is served in the end."""
+    models = scores.served.models
+    return models.take(torch.arange(len(models.index)))
+
+
+def evaluated(run: Run, models: Tensor, split: Any) -> dict[str, Tensor]:
+    clients = torch.arange(len(models))
+    asked = Request(
+        Evaluation(split), clients, [0] * len(models), {}, {"theta": Rows(models, clients)}
+    )
+    columns = Sequential(run.net, run.federation).send(asked).columns
+    return {name: columns[name] / columns["num_examples"] for name in ("loss", "right")}
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        FedAvg(LOCAL),
+        IFCA(local=LOCAL, num_clusters=2),
+        Restarts(IFCA(local=LOCAL, num_clusters=2), restarts=2, trial_rounds=2),
+        FLACC(LOCAL, n_sep=1),
+        LocalOnly(LOCAL),
+        PFedMe(local=LOCAL),
+        PerFedAvg(local=LOCAL),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_on_top_of_any_method_nobody_is_worse_off_on_validation(algorithm: Algorithm[Any]) -> None:
+    run = opened(algorithm=algorithm)
+    scores = ended(run)
+    tuned = scores.tuning
+    assert tuned is not None
+    plain = replace(run, personal=None)
+    *_, (_, _, before) = plain.scored_rounds(3, plain.start(3), 0)
+    assert before is not None
+    assert tuned.loss == pytest.approx(before.loss, nan_ok=True)
+    served = evaluated(run, of_each(before), "validation")["loss"].numpy()
+    chosen = evaluated(run, of_each(scores), "validation")["loss"].numpy()
+    assert (chosen <= served + 1e-6).all()
+    assert tuned.validation_loss == pytest.approx(chosen, rel=1e-5)
+    kept = tuned.epochs == 0
+    assert (chosen[~kept] < served[~kept]).all()
+    assert np.array_equal(scores.accuracy[kept], before.accuracy[kept])
+    assert torch.equal(
+        of_each(scores)[torch.from_numpy(kept)], of_each(before)[torch.from_numpy(kept)]
+    )
+    on_test = evaluated(run, of_each(scores), "test")
+    assert scores.accuracy == pytest.approx(on_test["right"].numpy())
+    assert scores.loss == pytest.approx(on_test["loss"].numpy(), rel=1e-5)
+    assert np.array_equal(scores.labels, before.labels)
+
+
+def test_each_number_of_epochs_goes_on_from_the_one_before() -> None:
+    run = opened(personal=replace(PERSONAL, epochs=(3, 1), interpolate=(0.5, 1.0)))
+    scores = ended(run)
+    assert scores.tuning is not None
+    base = scores.served.adapted_from
+    assert base is not None
+    everyone = torch.arange(8)
+    served = base.take(everyone)
+    seeds = [client_seeds(run.seed, Stream.CLIENT, 3 + n, everyone.numpy()) for n in range(2)]
+    engine = Sequential(run.net, run.federation)
+    theta, models = served, {(0, 0.0): served}
+    for epochs, stretch, drawn in ((1, 1, seeds[0]), (3, 2, seeds[1])):
+        work = LocalTraining(lr=0.1, epochs=stretch, batch_size=10)
+        asked = Request(work, everyone, drawn, {}, {"theta": Rows(theta, everyone)})
+        theta = theta + engine.send(asked).columns["update"]
+        models |= {(epochs, weight): served + weight * (theta - served) for weight in (0.5, 1.0)}
+    losses = {c: evaluated(run, m, "validation")["loss"].tolist() for c, m in models.items()}
+    for client in range(8):
+        best = min(losses, key=lambda choice: losses[choice][client])
+        chosen = int(scores.tuning.epochs[client]), float(scores.tuning.weight[client])
+        assert chosen == best
+        torch.testing.assert_close(
+            of_each(scores)[client], models[best][client], rtol=1e-4, atol=1e-5
+        )
+    assert len(set(scores.tuning.epochs.tolist())) > 1  # or nothing was shown
+
+
+def test_tuning_that_diverges_changes_nothing() -> None:
+    plain = opened(personal=None, scenario=replace(EXPERIMENT.scenario))
+    federation = plain.federation.with_validation(0.25, 0)
+    wild = opened(personal=replace(PERSONAL, lr=1e30))
+    assert torch.equal(wild.federation.train.x, federation.train.x)
+    scores = ended(wild)
+    assert scores.tuning is not None
+    assert scores.tuning.epochs.tolist() == [0] * 8
+    expected = list(replace(plain, federation=federation).rounds(3))[-1][1]
+    found = list(wild.rounds(3))[-1][1]
+    assert found.accuracy == expected.accuracy
+    assert found.measures["tuned_share"] == 0
+    assert found.refused == {}
+
+
+def test_only_the_named_parameters_are_tuned() -> None:
+    run = opened(personal=replace(PERSONAL, parameters=("3.*",)))
+    scores = ended(run)
+    base = scores.served.adapted_from
+    assert base is not None
+    moved = of_each(scores) != base.take(torch.arange(8))
+    assert moved.any()
+    assert not moved[:, ~run.net.layout.mask(("3.*",))].any()
+
+
+def test_a_masked_step_is_one_of_the_named_parameters_alone() -> None:
+    run = opened()
+    theta = run.net.new(0)
+    work = PersonalTraining(LocalTraining(lr=0.1, epochs=1, batch_size="all"), ("3.bias",))
+    asked = Request(work, torch.tensor([2]), [0], {"theta": theta})
+    new = Sequential(run.net, run.federation).send(asked).columns[MEMORY][0, 0]
+    x, y = run.federation.train.of(2)
+    module = run.net.module(theta).train()
+    torch.nn.functional.cross_entropy(module(x), y).backward()  # type: ignore[no-untyped-call]
+    expected = dict(run.net.layout.tensors(theta))
+    gradient = dict(module.named_parameters())["3.bias"].grad
+    assert gradient is not None
+    expected["3.bias"] = expected["3.bias"] - 0.1 * gradient
+    for name, values in run.net.layout.tensors(new).items():
+        torch.testing.assert_close(values, expected[name])
+
+
+@pytest.mark.parametrize("name", ["sequential", "vectorised"])
+def test_engines_come_to_the_same_choices(name: Any) -> None:
+    run = opened()
+    expected = ended(replace(run, engine=EngineSettings("vectorised", workers=2)))
+    found = ended(replace(run, engine=EngineSettings(name)))
+    assert found.tuning is not None
+    assert expected.tuning is not None
+    assert found.tuning.validation_loss == pytest.approx(expected.tuning.validation_loss, rel=1e-3)
+    assert found.loss == pytest.approx(expected.loss, rel=1e-2)
+
+
+def test_clients_in_blocks_come_to_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = ended(opened())
+    monkeypatch.setattr(tuning, "BLOCK_BYTES", 3 * 2 * 4 * opened().net.layout.num_values)
+    found = ended(opened())
+    assert found.tuning is not None
+    assert expected.tuning is not None
+    assert found.tuning.epochs.tolist() == expected.tuning.epochs.tolist()
+    assert found.loss == pytest.approx(expected.loss, rel=1e-4)
+    torch.testing.assert_close(of_each(found), of_each(expected), rtol=1e-4, atol=1e-5)
+
+
+@dataclass
+class Deaf:
+    """Some clients do not answer one kind of work about one split."""
+
+    engine: Engine
+    kind: str
+    split: str
+    absent: tuple[int, ...]
+
+    def send(self, request: Request) -> Replies:
+        replies = self.engine.send(request)
+        if type(request.work).__name__ != self.kind or request.work.split != self.split:
+            return replies
+        there = [n for n, c in enumerate(replies.clients.tolist()) if c not in self.absent]
+        return replies.pick(torch.tensor(there, dtype=torch.long))
+
+
+@pytest.mark.parametrize(
+    ("kind", "split"), [("PersonalTraining", "train"), ("PersonalEvaluation", "validation")]
+)
+@pytest.mark.parametrize("absent", [(1, 4), tuple(range(8))])
+def test_who_does_not_answer_keeps_what_it_is_served(
+    kind: str, split: str, absent: tuple[int, ...]
+) -> None:
+    run = opened()
+    deaf = Deaf(Sequential(run.net, run.federation), kind, split, absent)
+    scores, whole = ended(replace(run, engine=deaf)), ended(run)
+    assert scores.tuning is not None
+    assert whole.tuning is not None
+    kept = list(absent)
+    assert scores.tuning.epochs[kept].tolist() == [0] * len(kept)
+    assert np.array_equal(scores.accuracy[kept], scores.tuning.accuracy[kept])
+    others = [client for client in range(8) if client not in absent]
+    assert scores.tuning.epochs[others].tolist() == whole.tuning.epochs[others].tolist()
+
+
+def test_who_does_not_answer_the_test_has_no_score() -> None:
+    run = opened()
+    whole = ended(run)
+    assert whole.tuning is not None
+    tuned = tuple(np.flatnonzero(whole.tuning.epochs)[:2].tolist())
+    deaf = Deaf(Sequential(run.net, run.federation), "PersonalEvaluation", "test", tuned)
+    scores = ended(replace(run, engine=deaf))
+    assert np.flatnonzero(np.isnan(scores.loss)).tolist() == list(tuned)
+
+
+def test_a_client_without_validation_examples_keeps_what_it_is_served() -> None:
+    run = opened()
+    old = run.federation
+    assert old.validation is not None
+    validation = [old.validation.of(c) for c in range(8)]
+    validation[3] = (validation[3][0][:0], validation[3][1][:0])
+    federation = Federation.from_arrays(
+        [old.train.of(c) for c in range(8)],
+        [old.test.of(c) for c in range(8)],
+        validation=validation,
+        num_classes=10,
+    )
+    scores = ended(replace(run, federation=federation))
+    assert scores.tuning is not None
+    assert scores.tuning.epochs[3] == 0
+    assert np.isnan(scores.tuning.validation_loss[3])
+    assert scores.tuning.epochs.any()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+    return finish(RunFolder.create(tmp_path_factory.mktemp("runs") / "whole", EXPERIMENT))
+
+
+def test_results_are_those_of_the_tuned_models_with_the_others_beside_them(
+    whole: RunFolder,
+) -> None:
+    result = load(whole.path)
+    last, clients = result.last, result.clients
+    assert [record.accuracy for record in result.records[:-1]] == [None, None]
+    assert last.accuracy == pytest.approx(np.mean([c.accuracy for c in clients]))
+    untuned = np.mean([c.untuned_accuracy for c in clients])
+    assert last.measures["untuned_accuracy"] == pytest.approx(untuned)
+    share = np.mean([bool(c.tuned_epochs) for c in clients])
+    assert last.measures["tuned_share"] == pytest.approx(share)
+    assert share > 0
+    chosen = last.measures["tuned_validation_loss"]
+    assert last.validation_loss is not None
+    assert chosen is not None
+    assert chosen < last.validation_loss
+    rows = umbel.results(whole.path).clients
+    assert rows.column("tuned_epochs") == [c.tuned_epochs for c in clients]
+    federation = EXPERIMENT.open(Sources.default()).federation
+    for number, client in enumerate(clients):
+        x, y = federation.test.of(number)
+        with torch.no_grad():
+            right = (result.model_for(client.name)(x).argmax(1) == y).float().mean()
+        assert client.accuracy == pytest.approx(float(right))
+    lines = [str(cell) for cell in terminal.last_round(last).columns[0].cells]
+    assert "accuracy before fine-tuning" in lines
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_a_run_that_was_stopped_goes_on_to_the_same_models(
+    after: int, tmp_path: Path, whole: RunFolder
+) -> None:
+    folder = RunFolder.create(tmp_path / "run", EXPERIMENT)
+    rounds = execute(folder, Sources.default())
+    assert len(list(islice(rounds, after))) == after
+    rounds.close()  # type: ignore[attr-defined]
+    assert not folder.finished
+    assert_same_end(finish(folder), whole)
+
+
+def test_a_run_that_ends_early_tunes_what_it_has(tmp_path: Path) -> None:
+    run = opened()
+    result = run.save(tmp_path / "run", 9, until="accuracy=0.05")
+    assert len(result.records) < 9
+    assert "tuned_share" in result.last.measures
+
+
+def test_runs_side_by_side_tune_as_each_alone(tmp_path: Path) -> None:
+    def folders(where: Path) -> list[RunFolder]:
+        return [RunFolder.create(where / str(n), EXPERIMENT.with_seed(n)) for n in range(2)]
+
+    side, alone = folders(tmp_path / "side"), folders(tmp_path / "alone")
+    assert execute_together(side, Sources.default(), lambda _: None)
+    for one, other in zip(side, map(finish, alone), strict=True):
+        for found, expected in zip(one.clients(), other.clients(), strict=True):
+            assert found.tuned_epochs == expected.tuned_epochs
+            assert found.accuracy == pytest.approx(expected.accuracy)
+
+
+def test_regressions_are_tuned_by_their_loss() -> None:
+    run = opened(
+        scenario=replace(LinearRegressions(), examples=60, test_examples=20, clients=6),
+        model=Linear(),
+        algorithm=FedAvg(LocalTraining(epochs=1)),
+    )
+    scores = ended(run)
+    assert scores.tuning is not None
+    assert scores.tuning.epochs.any()
+    assert np.nanmean(scores.loss) < np.nanmean(scores.tuning.loss)
+    assert np.isnan(scores.accuracy).all()
+
+
+def test_settings_are_read_and_written() -> None:
+    text = write(EXPERIMENT)
+    assert "[personal]" in text
+    assert "[personal]" not in write(replace(EXPERIMENT, personal=None))
+    assert PERSONAL.choices == ((0, 0.0), (1, 1.0), (3, 1.0))
+    between = replace(PERSONAL, interpolate=(1.0, 0.5, 0.0))
+    assert between.choices == ((0, 0.0), (1, 0.5), (1, 1.0), (3, 0.5), (3, 1.0))
+    assert between.shares.tolist() == [[0, 0], [0.5, 0], [1, 0], [0, 0.5], [0, 1]]
+    assert [work.local.epochs for work in PERSONAL.works()] == [1, 2]
+
+
+def test_the_experiment_of_a_run_says_how_clients_tune(tmp_path: Path) -> None:
+    file = tmp_path / "small.toml"
+    file.write_text(write(EXPERIMENT))
+    assert read(file) == EXPERIMENT
+    assert read(file, ["personal.epochs=[2]"]).personal == replace(PERSONAL, epochs=(2,))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"epochs": ()}, "epochs: .* is not a list of numbers of epochs"),
+        ({"epochs": (0,)}, "one of them 1 or more"),
+        ({"epochs": (-1, 2)}, "one of them 1 or more"),
+        ({"lr": 0.0}, "lr: 0.0 is not more than 0"),
+        ({"batch_size": 0}, "batch_size: 0"),
+        ({"interpolate": (1.5,)}, "interpolate: .* is not a list of weights"),
+        ({"interpolate": (0.0,)}, "one of them more than 0"),
+        ({"validation_fraction": 0.0}, r"validation_fraction: 0.0 is not in \(0, 1\)"),
+    ],
+)
+def test_bad_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Personal(**settings)
+
+
+def test_what_can_not_be_tuned_is_refused_before_the_first_round(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="one model: its clients use mixtures"):
+        replace(EXPERIMENT, algorithm=FedEM(local=LOCAL))
+    with pytest.raises(UsageError, match=r"a run with privacy\.clip"):
+        replace(EXPERIMENT, privacy=Privacy(clip=1.0))
+    with pytest.raises(UsageError, match="set validation_fraction"):
+        opened(personal=replace(PERSONAL, validation_fraction=None)).rounds(1)
+    with pytest.raises(UsageError, match=r"personal\.validation_fraction: 0\.25 is not left out"):
+        opened(scenario=replace(ROTATED_DIGITS, clients=8, validation_fraction=0.2))
+    with pytest.raises(UsageError, match=r"personal\.parameters: 'head' is not a pattern"):
+        opened(personal=replace(PERSONAL, parameters=("head",))).rounds(1)
+    run = opened(personal=None)
+    with pytest.raises(UsageError, match=r"federation\.with_validation"):
+        Run(run.algorithm, run.federation, run.net, personal=Personal()).rounds(1)
+    several = Run(
+        FedAvg(LOCAL), run.federation.with_validation(0.2), run.net, personal=Personal(epochs=(1,))
+    )
+    assert several.save(tmp_path / "own", 1).clients[0].tuned_epochs is not None
+
+
+def test_batch_normalisation_is_told_of_mini_batches_of_one() -> None:
+    def build() -> torch.nn.Module:
+        return torch.nn.Sequential(
+            torch.nn.Flatten(), torch.nn.BatchNorm1d(64), torch.nn.Linear(64, 10)
+        )
+
+    federation = opened(personal=None).federation.with_validation(0.2)
+    size = int(federation.train.sizes[0])
+    personal = Personal(batch_size=size - 1)
+    method = FedAvg(LocalTraining(batch_size="all"))
+    with pytest.raises(UsageError, match="batch normalisation needs two"):
+        list(Run(method, federation, Net(build), personal=personal).rounds(1))
+
+
+def test_which_examples_are_set_apart_does_not_depend_on_the_other_clients() -> None:
+    federation = umbel.scenario("rotated-digits", clients=4)
+    found, alone = federation.with_validation(0.2, 3), federation.pick([2]).with_validation(0.2, 3)
+    assert found.validation is not None
+    assert alone.validation is not None
+    assert torch.equal(found.validation.of(2)[0], alone.validation.of(0)[0])
+    assert torch.equal(found.test.x, federation.test.x)
+    with pytest.raises(UsageError, match="one with validation examples"):
+        found.with_validation(0.2)
+
+
+def test_newcomers_need_no_validation_examples_to_be_assigned() -> None:
+    run = opened()
+    *_, (state, _) = run.rounds(2)
+    newcomers = umbel.scenario("rotated-digits", clients=4, seed=5)
+    assert len(replace(run, federation=newcomers).assign(state).labels) == 4
+
+
+@dataclass(frozen=True)
+class Unsaid(FedEM):
+    """A method that mixes models, and does not say so."""
+
+    mixes: ClassVar[bool] = False
+
+
+def test_a_method_that_does_not_say_it_mixes_is_refused_after_its_first_round() -> None:
+    rounds = opened(algorithm=Unsaid(local=LOCAL)).rounds(5)
+    with pytest.raises(UsageError, match="one model: its clients use mixtures"):
+        next(rounds)
+
+
+def test_metrics_are_those_of_the_tuned_models() -> None:
+    plain = opened()
+    run = replace(plain, metrics=("macro-f1",))
+    scores, without = ended(run), ended(plain)
+    assert scores.loss == pytest.approx(without.loss, rel=1e-3)
+    module = run.net.module(of_each(scores)[0])
+    x, y = run.federation.test.of(0)
+    with torch.no_grad():
+        expected = f1_score(y, module(x).argmax(1), average="macro", zero_division=0)
+    assert scores.metrics["macro-f1"][0] == pytest.approx(expected)
+    *_, (_, record) = run.rounds(3)
+    assert record.measures["macro-f1"] == pytest.approx(np.nanmean(scores.metrics["macro-f1"]))
