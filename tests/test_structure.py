@@ -33,7 +33,7 @@ FLOORS = (
     ("algorithms", "method"),
     ("runs", "testing"),
     ("report",),
-    ("papers", "flower"),
+    ("papers", "flower", "advice"),
     ("cli",),
 )
 """The rooms of the package, lowest floor first: what a module imports is on its floor or below."""
@@ -165,6 +165,7 @@ def test_public_names_are_pinned() -> None:
         ),
         *("SGD", "Adam", "Algorithm", "Sattler", "FedEM", "Joint", "Oracle", "Assignment"),
         *("ClusterCount", "count_clusters", "Results", "results"),
+        *("Advice", "advise", "FixedClusters"),
         *("Averaging", "EngineSettings", "Experiment", "Faults", "FedAvg", "FedProx"),
         *("Federation", "Gradient", "Limits", "LocalOnly", "LocalTraining", "Net", "Objective"),
         *(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from umbel.version import __version__
 
 if TYPE_CHECKING:
+    from umbel.advice import Advice, advise
     from umbel.algorithms import (
         CFLGP,
         FLACC,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
         FedAvg,
         FedEM,
         FedProx,
+        FixedClusters,
         Joint,
         LocalOnly,
         Oracle,
@@ -77,6 +79,7 @@ __all__ = [
     "REGRESSION",
     "SGD",
     "Adam",
+    "Advice",
     "Algorithm",
     "Assignment",
     "Averaging",
@@ -88,6 +91,7 @@ __all__ = [
     "FedEM",
     "FedProx",
     "Federation",
+    "FixedClusters",
     "Gradient",
     "Joint",
     "Limits",
@@ -117,6 +121,7 @@ __all__ = [
     "UsageError",
     "Vectorised",
     "__version__",
+    "advise",
     "count_clusters",
     "execute",
     "find_experiment",
@@ -135,6 +140,7 @@ __all__ = [
 
 # Whoever needs little of the package, as the command line does for its help, loads little of it.
 _HOMES = {
+    "umbel.advice": ("Advice", "advise"),
     "umbel.server.aggregation": ("Averaging",),
     "umbel.algorithms": (
         "CFLGP",
@@ -146,6 +152,7 @@ _HOMES = {
         "FedAvg",
         "FedEM",
         "FedProx",
+        "FixedClusters",
         "Joint",
         "LocalOnly",
         "Oracle",

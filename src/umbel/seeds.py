@@ -24,6 +24,7 @@ class Stream(IntEnum):
     SETUP = 6  # what a method draws before the first round
     NOISE = 7  # what is added to updates for privacy, in a simulation
     VALIDATION = 8  # which of a client's training examples are set apart for validation
+    ADVICE = 9  # how examples are dealt into halves, and how these are paired
 
 
 def seed_of(seed: int, stream: Stream, *more: int) -> int:

@@ -7,6 +7,7 @@ from umbel.algorithms.cfl_gp import CFLGP
 from umbel.algorithms.fedavg import FedAvg
 from umbel.algorithms.fedem import FedEM
 from umbel.algorithms.fedprox import FedProx
+from umbel.algorithms.fixed_clusters import FixedClusters
 from umbel.algorithms.flacc import FLACC
 from umbel.algorithms.flhc import FLHC
 from umbel.algorithms.ifca import IFCA
@@ -32,6 +33,7 @@ __all__ = [
     "FedAvg",
     "FedEM",
     "FedProx",
+    "FixedClusters",
     "Joint",
     "LocalOnly",
     "Oracle",
@@ -53,6 +55,7 @@ ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
     "joint": Joint,
     "oracle": Oracle,
     "random-clusters": RandomClusters,
+    "fixed-clusters": FixedClusters,
     "sattler": Sattler,
     "fl-hc": FLHC,
     "pacfl": PACFL,

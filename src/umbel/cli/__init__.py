@@ -29,6 +29,7 @@ COMMANDS = {
     "resume": Place("umbel.cli.running", "resume", "Go on with a run that was stopped."),
     "finish": Place("umbel.cli.budget", "finish", "End a run with the rounds that are done."),
     "compare": Place("umbel.cli.running", "compare", "Run a folder of experiments; one table."),
+    "advise": Place("umbel.cli.advising", "advise", "Say whether to cluster at all, and how."),
     "show": Place("umbel.cli.looking", "show", "Show the results of a run or a comparison."),
     "assign": Place("umbel.cli.looking", "assign", "Give newcomers their cluster."),
     "estimate-clusters": CLUSTERS,

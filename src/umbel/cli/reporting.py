@@ -32,7 +32,8 @@ MODELS = ("onnx", "torch", "safetensors")
     help="Write the figures there, too, as PNG and SVG.",
 )
 def report(runs: Path, out: Path | None, figures: Path | None) -> None:
-    """Write one page, to be opened in a browser, about a run or a folder of RUNS."""
+    """Write one page, to be opened in a browser, about a run, a folder of RUNS, or advice."""
+    from umbel.advice.saving import holds_advice, write_page
     from umbel.data.files import check_folder, check_place
     from umbel.report import write_report
 
@@ -40,6 +41,11 @@ def report(runs: Path, out: Path | None, figures: Path | None) -> None:
         check_place(out, "--out")
     if figures is not None:
         check_folder(figures, "--figures")
+    if holds_advice(runs):
+        check(figures is None, "--figures", str(figures), "left out: advice has a page alone")
+        page = write_page(runs, out)
+        say(f"{page}: {page.stat().st_size / 1e6:.1f} MB")
+        return
     written = write_report(runs, out, figures)
     say(f"{written[0]}: {written[0].stat().st_size / 1e6:.1f} MB")
     if figures is not None:

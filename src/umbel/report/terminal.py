@@ -11,7 +11,7 @@ from rich.text import Text
 
 from umbel.checks import check, printable
 from umbel.report.frameless import frameless as _table
-from umbel.report.frameless import row
+from umbel.report.frameless import frameless, row
 from umbel.runs.assignment import Assignment
 from umbel.runs.budget import first_round
 from umbel.runs.client_rows import Client, by_cluster
@@ -45,7 +45,7 @@ def comparison(runs: Sequence[Result]) -> Table:
         + (f"; mean ± standard deviation over {seeds} seeds" if seeds > 1 else "")
         + (f"; runs of {min(lengths)} to {max(lengths)} rounds" if len(lengths) > 1 else "")
     )
-    table = _table(caption=caption)
+    table = frameless(caption=caption)
     table.collapse_padding = True
     table.add_column("method", overflow="fold")
     qualities = ["loss"] if by_loss else ["accuracy", "worst"]
@@ -79,7 +79,7 @@ def course(runs: Sequence[Result], rounds: Sequence[int]) -> Table:
     it is that on these.
     """
     measure = "loss" if all(run.by_loss for run in runs) else "accuracy"
-    table = _table("method")
+    table = frameless("method")
     for number in rounds:
         table.add_column(f"round {number}", justify="right", no_wrap=True)
     for name, seeded in by_method(runs):
@@ -94,7 +94,7 @@ def course(runs: Sequence[Result], rounds: Sequence[int]) -> Table:
 
 def reached(runs: Sequence[Result], measure: str, goal: float) -> Table:
     """How many rounds each method took until a measure first reached a goal."""
-    table = _table("method")
+    table = frameless("method")
     table.add_column(Text(printable(f"rounds to {measure} {goal:g}")), justify="right")
     table.add_column("seeds that reached it", justify="right")
     for name, seeded in by_method(runs):
@@ -116,7 +116,7 @@ def _known(record: Record, measure: str) -> float | None:
 
 def assignment(assigned: Assignment, most: int = 6) -> Table:
     """Each newcomer's cluster and its score of each, or of the best three if there are many."""
-    table = _table(
+    table = frameless(
         "client", "cluster", caption=f"score: {printable(assigned.meaning)}; the lowest wins"
     )
     num_clusters = assigned.scores.shape[1]
@@ -138,7 +138,7 @@ def cluster_count(count: ClusterCount, width: int = 40) -> Table:
         f"other estimates: the largest gap is after {count.rank}; in as many dimensions the elbow "
         f"of k-means is at {count.elbow}, and the gap statistic chooses {count.gap_statistic}"
     )
-    table = _table("", "singular value", "", caption=caption)
+    table = frameless("", "singular value", "", caption=caption)
     largest = float(count.singular_values[0]) or 1.0
     for number, value in enumerate(count.singular_values, start=1):
         gap = "  ◀ largest gap below" if number == count.rank else ""

@@ -1,0 +1,75 @@
+"""What advice is asked about: a folder, a table, a scenario by name, or an experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from umbel.checks import UsageError, check
+from umbel.client.work import LocalTraining
+from umbel.data.scenarios import SCENARIOS
+from umbel.runs.config import read, structured
+from umbel.runs.config_errors import nearest
+from umbel.runs.experiment import Experiment
+from umbel.runs.library import find_experiment, shipped_experiments
+from umbel.runs.tables import merged, parse_setting
+
+TABLES = (".csv", ".parquet")
+
+MODEL = {"name": "mlp", "hidden": [64]}
+"""The network where none is named."""
+
+
+def asked_about(
+    data: str, settings: Sequence[str], seed: int | None, *, looking: bool = False
+) -> Experiment:
+    """The data and the network, as an experiment. Raises `UsageError` for what can't be found."""
+    path = Path(data)
+    if path.suffix == ".toml" or data in shipped_experiments():
+        found = read(find_experiment(data), settings, looking=looking)
+    else:
+        table: dict[str, Any] = {
+            "name": _name_of(path),
+            "scenario": _scenario(data),
+            "model": MODEL,
+            "algorithm": {"name": "fedavg"},
+        }
+        for setting in settings:
+            table = merged(table, parse_setting(setting))
+        found = structured(table, Experiment, looking)
+    return found if seed is None else found.with_seed(seed)
+
+
+def local_training(asked: Experiment, data: str, settings: Sequence[str]) -> LocalTraining | None:
+    """How clients are to train, where that was said; None: it is to be found."""
+    said = any(setting.strip().startswith("algorithm.local") for setting in settings)
+    if not said and not data.endswith(".toml") and data not in shipped_experiments():
+        return None
+    local = getattr(asked.algorithm, "local", None)
+    return local if isinstance(local, LocalTraining) else None
+
+
+def _scenario(data: str) -> Mapping[str, Any]:
+    path = Path(data)
+    if data in SCENARIOS and not path.exists():
+        return {"name": data}
+    if not path.exists():
+        known = [*SCENARIOS, *shipped_experiments()]
+        raise UsageError(f"data: {data}: no such file, folder or scenario{nearest(data, known)}")
+    if path.suffix in TABLES or (path.is_dir() and _of_tables(path)):
+        return {"name": "table", "path": data}
+    return {"name": "folder", "path": data}
+
+
+def _of_tables(folder: Path) -> bool:
+    """Whether a folder holds tables and no arrays."""
+    kinds = {file.suffix for file in folder.iterdir()}
+    return bool(kinds & set(TABLES)) and ".npz" not in kinds
+
+
+def _name_of(path: Path) -> str:
+    name = path.resolve().name if path.exists() else str(path)
+    name = Path(name).stem
+    check(bool(name), "data", str(path), "the name of a file, folder or scenario")
+    return name

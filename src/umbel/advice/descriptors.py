@@ -1,0 +1,111 @@
+"""Numbers that describe an example by its input, by its label, and by its label given its input.
+
+The mean of such numbers over a client's examples is the client's descriptor. If clients draw from
+one distribution, their descriptors differ by chance alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from umbel.advice.examples import Floats, Pooled
+
+COMPONENTS, IN_PRODUCTS = 30, 8
+"""Principal components of the inputs, and how many of them enter products of two."""
+
+WIDEST = 64
+"""Numbers in a descriptor."""
+
+ROWS_A_NUMBER = 25
+"""Examples for each number in a descriptor: fewer do not tell how much it varies."""
+
+CLIP = 3.0
+"""Standard deviations at which a number is cut: means of what has long tails tell little."""
+
+TREES = 100
+
+
+def descriptors(examples: Pooled, seed: int) -> dict[str, Floats]:
+    """(N, D) numbers for each kind of difference; a kind that can't be looked at is left out."""
+    parts = _components(examples.inputs, seed)
+    scaled = parts[:, :IN_PRODUCTS]
+    kinds = {
+        "inputs": np.hstack([parts, _products(scaled)]),
+        "labels": _of_targets(examples),
+    }
+    left = _unexplained(examples, parts, seed)
+    if left is not None:
+        kinds["labels given inputs"] = _times(left, np.hstack([np.ones((len(left), 1)), scaled]))
+    return {kind: _reduced(values, seed) for kind, values in kinds.items()}
+
+
+def _components(inputs: Floats, seed: int) -> Floats:
+    """The inputs' principal components, each with deviation 1."""
+    from sklearn.decomposition import PCA
+
+    most = max(1, min(COMPONENTS, inputs.shape[1], len(inputs) // 20))
+    parts = PCA(most, random_state=seed % 2**32).fit_transform(inputs)
+    scaled: Floats = parts / np.maximum(parts.std(0), 1e-9)
+    return scaled
+
+
+def _products(parts: Floats) -> Floats:
+    first, second = np.triu_indices(parts.shape[1])
+    products: Floats = parts[:, first] * parts[:, second]
+    return products
+
+
+def _of_targets(examples: Pooled) -> Floats:
+    if examples.classes is not None:
+        return examples.targets
+    scaled = _standard(examples.targets)
+    return np.hstack([scaled, scaled**2])
+
+
+def _times(left: Floats, right: Floats) -> Floats:
+    """(N, A * B): every number of one row times every number of the other."""
+    product: Floats = (left[:, :, None] * right[:, None]).reshape(len(left), -1)
+    return product
+
+
+def _unexplained(examples: Pooled, parts: Floats, seed: int) -> Floats | None:
+    """What trees that know the other half of all clients' examples do not say of the targets.
+
+    None for sequences of labels.
+    """
+    from sklearn.ensemble import ExtraTreesClassifier, ExtraTreesRegressor
+
+    if examples.classes is not None and examples.labels is None:
+        return None
+    explained = np.zeros_like(examples.targets)
+    for half in (0, 1):
+        known, asked = examples.half != half, examples.half == half
+        settings = {"n_estimators": TREES, "min_samples_leaf": 3, "random_state": seed % 2**32}
+        if examples.labels is None:
+            trees = ExtraTreesRegressor(**settings).fit(parts[known], examples.targets[known])
+            explained[asked] = trees.predict(parts[asked]).reshape(int(asked.sum()), -1)
+        else:
+            trees = ExtraTreesClassifier(**settings).fit(parts[known], examples.labels[known])
+            explained[np.ix_(asked, trees.classes_)] = trees.predict_proba(parts[asked])
+    return examples.targets - explained
+
+
+def _reduced(values: Floats, seed: int) -> Floats:
+    """As many numbers as the examples can bear: the principal components of the standard ones."""
+    from sklearn.decomposition import PCA
+
+    scaled = _standard(values)
+    most = min(WIDEST, max(IN_PRODUCTS, len(values) // ROWS_A_NUMBER))
+    if scaled.shape[1] <= most:
+        return scaled
+    found: Floats = PCA(most, random_state=seed % 2**32).fit_transform(scaled)
+    return found
+
+
+def _standard(values: Floats) -> Floats:
+    """Mean 0 and deviation 1, cut where they are far away, without those that never change."""
+    centred = values - values.mean(0)
+    spread = centred.std(0)
+    varies = spread > 1e-9
+    scaled: Floats = np.clip(centred[:, varies] / spread[varies], -CLIP, CLIP)
+    return scaled

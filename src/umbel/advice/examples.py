@@ -1,0 +1,97 @@
+"""The training examples that clients are compared by: numbers, dealt into two halves a client."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from umbel.client.batches import IGNORED
+from umbel.data.federation import Federation
+from umbel.seeds import Stream, generator
+from umbel.summary import in_short
+
+MOST_EXAMPLES = 20_000
+"""Larger federations are compared by a random part of each client's examples."""
+
+FEWEST = 4
+"""Clients with fewer training examples are not compared: a half needs two."""
+
+BINS = 256
+"""Whole-number inputs, such as characters and words, count into this many bins."""
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pooled:
+    """Examples of the clients that have enough of them, one client after another."""
+
+    inputs: Floats  #: (N, D) inputs as rows of numbers
+    targets: Floats  #: (N, C) labels as indicators or shares, or the targets of a regression
+    labels: Ints | None  #: (N,) the labels themselves, where each example has one
+    owner: Ints  #: (N,) whose it is: a position in `clients`
+    half: Ints  #: (N,) 0 or 1
+    clients: Ints  #: (M',) the clients that are compared
+    classes: int | None  #: number of labels; None: regression
+
+    __repr__ = in_short
+
+    @property
+    def num_clients(self) -> int:
+        """M', the clients that are compared."""
+        return len(self.clients)
+
+
+def pooled(federation: Federation, seed: int) -> Pooled:
+    """Training examples of all clients that have at least `FEWEST`, each dealt into halves."""
+    rng = generator(seed, Stream.ADVICE)
+    train, sizes = federation.train, federation.train.sizes
+    clients = np.flatnonzero(sizes >= FEWEST)
+    share = min(1.0, MOST_EXAMPLES / max(1, int(sizes[clients].sum())))
+    rows, owner, half = [], [], []
+    for place, client in enumerate(clients):
+        size = int(sizes[client])
+        kept = max(FEWEST, round(share * size))
+        rows.append(train.offsets[client] + rng.permutation(size)[:kept])
+        owner.append(np.full(kept, place))
+        half.append(np.arange(kept) % 2)
+    chosen = torch.from_numpy(np.concatenate(rows)) if rows else torch.zeros(0, dtype=torch.long)
+    x, y, classes = train.x[chosen], train.y[chosen], federation.num_classes
+    targets = _targets(y, classes)
+    return Pooled(
+        inputs=_numbers(x),
+        targets=targets,
+        labels=y.numpy().astype(np.int64) if classes is not None and y.dim() == 1 else None,
+        owner=np.concatenate(owner) if owner else np.zeros(0, dtype=np.int64),
+        half=np.concatenate(half) if half else np.zeros(0, dtype=np.int64),
+        clients=clients.astype(np.int64),
+        classes=classes,
+    )
+
+
+def _numbers(x: torch.Tensor) -> Floats:
+    """Inputs as rows; whole numbers are names of things, and their order says nothing."""
+    flat = x.reshape(len(x), -1).numpy()
+    if x.is_floating_point():
+        return flat.astype(np.float64)
+    return _shares(flat.astype(np.int64) % BINS, BINS)
+
+
+def _targets(y: torch.Tensor, classes: int | None) -> Floats:
+    values = y.reshape(len(y), -1).numpy()
+    if classes is None:
+        return values.astype(np.float64)
+    return _shares(values.astype(np.int64), classes)
+
+
+def _shares(values: Ints, bins: int) -> Floats:
+    """(N, bins): how often each value is in a row, as a share of those that count."""
+    table = np.zeros((len(values), bins))
+    rows, columns = np.nonzero(values != IGNORED)
+    np.add.at(table, (rows, values[rows, columns]), 1.0)
+    shares: Floats = table / np.maximum(table.sum(1, keepdims=True), 1.0)
+    return shares

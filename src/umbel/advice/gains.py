@@ -1,0 +1,53 @@
+"""How much better clients fare with one model than with another, and how sure that is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+SURE = 0.01
+"""p-value up to which a mean gain is taken for more than chance: several are looked at."""
+
+FEWEST = 6
+"""Fewer clients have no interval: that all of them agree in sign is chance in one of 16."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gain:
+    """How much lower a mean loss is, with its 95% interval over clients."""
+
+    mean: float
+    low: float
+    high: float
+    p_value: float  #: of no gain, against a gain
+
+    @property
+    def sure(self) -> bool:
+        """Whether it is a gain beyond chance."""
+        return self.p_value <= SURE
+
+
+def gain(new: Floats, old: Floats) -> Gain:
+    """What clients gain by `new` losses (M,) in place of `old` ones; NaN where unknown."""
+    from scipy.stats import ttest_1samp
+
+    known = ~(np.isnan(new) | np.isnan(old))
+    values = (old - new)[known]
+    if len(values) < FEWEST or np.ptp(values) == 0:
+        mean = float(values.mean()) if len(values) else 0.0
+        return Gain(mean=mean, low=-inf, high=inf, p_value=1.0)
+    test = ttest_1samp(values, 0.0, alternative="greater")
+    low, high = ttest_1samp(values, 0.0).confidence_interval(0.95)
+    return Gain(
+        mean=float(values.mean()), low=float(low), high=float(high), p_value=float(test.pvalue)
+    )
+
+
+def ahead(new: Floats, old: Floats) -> bool:
+    """Whether `new` losses are surely the lower ones."""
+    return gain(new, old).sure

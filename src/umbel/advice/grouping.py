@@ -1,0 +1,117 @@
+"""How many groups the clients form, and who is in which, by how their descriptors lie.
+
+Clients of a group have one true descriptor, from which theirs differ by noise of a known size: a
+mixture of as many normal distributions as there are groups. The number of groups is the one with
+the smallest penalised likelihood (Schwarz 1978, the BIC, with a heavier penalty).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from umbel.advice.examples import Floats, Ints
+from umbel.advice.halves import Halves
+from umbel.summary import in_short
+
+PENALTY = 2.5
+"""Times the logarithm of the number of clients for every number of the mixture; BIC has 1.
+
+Noise of examples is not quite normal, and a group too many is the commoner error.
+"""
+
+PRIOR = 20
+"""Clients' worth of belief that groups are as noisy as all clients together."""
+
+MOST_GROUPS = 16
+
+STARTS, STEPS = 20, 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grouping:
+    """Clients in a number of groups."""
+
+    labels: Ints  #: (M,)
+    cost: float  #: penalised likelihood, the lower the better
+
+    __repr__ = in_short
+
+    @property
+    def num_groups(self) -> int:
+        """K."""
+        return int(self.labels.max()) + 1
+
+
+def groupings(halves: Halves, seed: int) -> tuple[Grouping, ...]:
+    """The best grouping into each number of groups from 1, while there are clients for it."""
+    halves = _in_noise(halves)
+    most = min(MOST_GROUPS, max(1, halves.counts.shape[1] // 2))
+    found = (_grouped(halves, count, seed) for count in range(1, most + 1))
+    return tuple(each for each in found if each is not None)
+
+
+def best(found: Sequence[Grouping]) -> Grouping:
+    """The grouping with the lowest cost, the first of equals."""
+    return min(found, key=lambda each: each.cost)
+
+
+def _in_noise(halves: Halves) -> Halves:
+    """The same in units of noise that half and half of the same clients show."""
+    apart = _apart(halves)
+    size, width = apart.shape
+    noise = (apart.T @ apart + PRIOR * np.eye(width)) / (size + PRIOR)
+    return halves.seen_from(np.linalg.cholesky(np.linalg.inv(noise)))
+
+
+def _apart(halves: Halves) -> Floats:
+    """(M, Q) differences between the halves of each client, which are noise of variance 1."""
+    counts = halves.counts
+    weight = np.sqrt(1 / (1 / counts).sum(0))
+    found: Floats = (halves.means[0] - halves.means[1]) * weight[:, None]
+    return found
+
+
+def _grouped(halves: Halves, count: int, seed: int) -> Grouping | None:
+    """The clients in this many groups; None where a group is lost."""
+    from sklearn.cluster import KMeans
+
+    where, sizes = halves.whole(), halves.counts.sum(0).astype(np.float64)
+    means = KMeans(count, n_init=STARTS, random_state=seed % 2**32)
+    labels = means.fit(where, sample_weight=sizes).labels_.astype(np.int64)
+    for _ in range(STEPS):
+        densities = _densities(halves, where, sizes, labels, count)
+        kept, labels = labels, densities.argmax(1)
+        if len(np.unique(labels)) < count:
+            return None
+    peak = densities.max(1)
+    likelihood = float((peak + np.log(np.exp(densities - peak[:, None]).sum(1))).sum())
+    numbers = count * where.shape[1] + count - 1
+    cost = -2 * likelihood + PENALTY * numbers * np.log(len(where))
+    return Grouping(labels=_by_first(kept), cost=cost)
+
+
+def _densities(halves: Halves, where: Floats, sizes: Floats, labels: Ints, count: int) -> Floats:
+    """(M, K) logarithm of how likely each client is in each group, up to a constant of its own."""
+    apart, width = _apart(halves), where.shape[1]
+    found = np.empty((len(where), count))
+    for group in range(count):
+        mine = labels == group
+        noise = apart[mine].T @ apart[mine] + PRIOR * np.eye(width)
+        noise = noise / (mine.sum() + PRIOR)
+        gap = where - np.average(where[mine], axis=0, weights=sizes[mine])
+        far = np.einsum("mi,ij,mj->m", gap, np.linalg.inv(noise), gap)
+        share = np.log(mine.mean())
+        found[:, group] = share - 0.5 * sizes * far - 0.5 * np.linalg.slogdet(noise)[1]
+    return found
+
+
+def _by_first(labels: Ints) -> Ints:
+    """The same groups, numbered in the order of their first clients."""
+    _, first, names = np.unique(labels, return_index=True, return_inverse=True)
+    rank = np.empty(len(first), dtype=np.int64)
+    rank[np.argsort(first)] = np.arange(len(first))
+    found: Ints = rank[names]
+    return found

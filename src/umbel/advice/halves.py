@@ -1,0 +1,123 @@
+"""Whether clients differ: the two halves of a client's examples against halves of other clients.
+
+If all clients draw from one distribution, a client's halves are no more alike than halves of two
+clients. No examples have to move for that: two means a client are enough.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from umbel.advice.examples import Floats, Ints
+from umbel.summary import in_short
+
+SHUFFLES = 499
+"""Ways in which halves are paired with those of other clients; the smallest p-value is 0.002."""
+
+NULLS = 19
+"""Draws of pure noise, whose largest eigenvalue a direction must exceed."""
+
+MARGIN = 1.1
+"""Times that largest eigenvalue, as examples are not quite normal."""
+
+ALPHA = 0.01
+"""p-values above this are taken for chance."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Halves:
+    """Mean descriptors of the two halves of each client, in units of an example's noise."""
+
+    means: Floats  #: (2, M, D)
+    counts: Ints  #: (2, M) examples
+
+    __repr__ = in_short
+
+    def scaled(self) -> Floats:
+        """(2, M, D) deviations from the mean of all, with noise of variance 1 in every number."""
+        weights = self.counts[..., None]
+        centre = (self.means * weights).sum((0, 1)) / self.counts.sum()
+        found: Floats = (self.means - centre) * np.sqrt(weights)
+        return found
+
+    def seen_from(self, directions: Floats) -> Halves:
+        """The same, in these directions (D, Q) alone."""
+        return Halves(means=self.means @ directions, counts=self.counts)
+
+    def whole(self) -> Floats:
+        """(M, D) mean descriptor of all examples of each client."""
+        weights = self.counts[..., None]
+        found: Floats = (self.means * weights).sum(0) / self.counts.sum(0)[:, None]
+        return found
+
+
+def halves_of(values: Floats, owner: Ints, half: Ints, num_clients: int) -> Halves:
+    """Means over the halves of each client of the numbers (N, D) that describe its examples."""
+    means = np.zeros((2, num_clients, values.shape[1]))
+    counts = np.zeros((2, num_clients), dtype=np.int64)
+    np.add.at(means, (half, owner), values)
+    np.add.at(counts, (half, owner), 1)
+    return Halves(means=means / np.maximum(counts, 1)[..., None], counts=counts)
+
+
+def whitened(values: Floats, owner: Ints, num_clients: int) -> Floats:
+    """The numbers (N, D) in units of what varies within clients, without correlations."""
+    from sklearn.covariance import ledoit_wolf
+
+    sums, counts = np.zeros((num_clients, values.shape[1])), np.bincount(owner)
+    np.add.at(sums, owner, values)
+    within = values - (sums / counts[:, None])[owner]
+    freedom = len(values) / max(1, len(values) - num_clients)
+    variance, axes = np.linalg.eigh(ledoit_wolf(within)[0] * freedom)
+    found: Floats = (values - values.mean(0)) @ axes / np.sqrt(np.maximum(variance, 1e-12))
+    return found
+
+
+def p_value(halves: Halves, rng: np.random.Generator) -> float:
+    """How likely halves of clients without differences are as alike as these, by permutation.
+
+    The statistic is the sum over clients of the inner products of their halves, which under the
+    null has the same distribution whichever half is paired with which.
+    """
+    first, second = halves.scaled()
+    products = first @ second.T
+    places = np.arange(len(products))
+    # Sums that are equal but for their order may differ in the last bits.
+    least = np.trace(products) - 1e-9 * np.abs(products).sum()
+    shuffled = [products[places, rng.permutation(places)].sum() for _ in range(SHUFFLES)]
+    return float((1 + sum(each >= least for each in shuffled)) / (1 + SHUFFLES))
+
+
+def nearness(halves: Halves) -> float:
+    """How often a client's other half is nearer than half of another client: 0.5 by chance."""
+    first, second = halves.scaled()
+    distances = ((first[:, None] - second[None]) ** 2).sum(-1)
+    own = np.diag(distances)[:, None]
+    others = ~np.eye(len(distances), dtype=bool)
+    nearer = (own < distances) + 0.5 * (own == distances)
+    return float(nearer[others].mean()) if others.any() else 0.5
+
+
+def directions(halves: Halves, rng: np.random.Generator) -> Floats:
+    """(D, Q) directions in which clients differ beyond noise, the strongest first; Q may be 0.
+
+    Halves share what is a client's own and not their noise, so that noise leaves no eigenvalue of
+    the halves' cross products larger than those of random numbers.
+    """
+    first, second = halves.scaled()
+    values, axes = _eigen(first, second)
+    noise = [_eigen(*rng.normal(size=(2, *first.shape)))[0][-1] for _ in range(NULLS)]
+    count = int((values > MARGIN * max(noise)).sum())
+    shuffled = [_eigen(first, rng.permutation(second))[0][-1] for _ in range(int(1 / ALPHA) - 1)]
+    chance = (1 + sum(each >= values[-1] for each in shuffled)) * ALPHA
+    kept: Floats = axes[:, ::-1][:, : count if chance <= ALPHA else 0]
+    return kept
+
+
+def _eigen(first: Floats, second: Floats) -> tuple[Floats, Floats]:
+    """Eigenvalues, smallest first, and eigenvectors of the symmetric cross products."""
+    product = first.T @ second
+    values, axes = np.linalg.eigh(product + product.T)
+    return values, axes

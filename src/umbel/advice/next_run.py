@@ -1,0 +1,39 @@
+"""The experiment that an answer leads to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from umbel.advice.adviser import Advice
+from umbel.algorithms import FedAvg, FixedClusters, LocalOnly
+from umbel.algorithms.base import Algorithm, State
+from umbel.runs.experiment import Experiment
+
+
+def algorithm_of(advice: Advice) -> Algorithm[State]:
+    """The method that the answer names, with the local training of the race."""
+    verdict, local = advice.verdict, advice.local
+    kind = verdict.chosen.contender.kind
+    if kind == "clusters":
+        return FixedClusters(clusters=tuple(verdict.clusters.tolist()), local=local)
+    if kind == "local":
+        return LocalOnly(local=local)
+    return FedAvg(local=local)
+
+
+def next_experiment(advice: Advice, asked: Experiment) -> Experiment:
+    """The run to make next on the data that were `asked` about."""
+    chosen = advice.verdict.chosen
+    base = next(
+        each
+        for each in advice.standings
+        if each.contender.name == chosen.contender.name.removesuffix(", fine-tuned")
+    )
+    return replace(
+        asked,
+        name=f"advised-{asked.name}",
+        description="what umbel advise found best",
+        algorithm=algorithm_of(advice),
+        seed=advice.seed,
+        rounds=max(1, base.best_round),
+    )

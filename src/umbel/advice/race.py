@@ -1,0 +1,133 @@
+"""A race between ways to serve the clients, on validation examples, under a budget.
+
+All train side by side; who is surely behind is stopped early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from time import monotonic
+
+from umbel.advice.gains import ahead
+from umbel.advice.structure import Structure
+from umbel.advice.trial import Contender, Standing, Track, waiting
+from umbel.algorithms import IFCA, FedAvg, FixedClusters, LocalOnly
+from umbel.checks import check
+from umbel.client.work import LocalTraining
+
+RATES = (0.3, 0.1, 0.03, 0.01)
+"""Learning rates that are tried, where none is given."""
+
+ROUNDS_A_RATE = 5
+
+FIRST = 20
+"""Rounds until contenders are compared first; then after twice as many, and so on."""
+
+LONG = 2_000
+"""Most rounds where time is what is limited."""
+
+EPOCHS = 10
+"""Most epochs of fine-tuning."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allowance:
+    """What a race may take."""
+
+    rounds: int = 80  #: most rounds of a contender
+    seconds: float = inf  #: of time; the result then depends on how fast the machine is
+
+    def __post_init__(self) -> None:
+        check(self.rounds >= 1, "rounds", self.rounds, "1 or more")
+        check(self.seconds > 0, "budget", self.seconds, "more than 0 seconds")
+
+    def clock(self) -> Callable[[], bool]:
+        """Tells, when asked, whether the time is up, from now on."""
+        end = monotonic() + self.seconds
+        return lambda: monotonic() >= end
+
+
+Told = Callable[[str], None]
+
+
+def learning_rate(track: Track, local: LocalTraining) -> float:
+    """The rate under which one model for all has the lowest validation loss after a few rounds."""
+    found = {}
+    for rate in RATES:
+        contender = _one(replace(local, lr=rate))
+        standing = waiting(contender, track.federation.num_clients)
+        found[rate] = track.advance(standing, ROUNDS_A_RATE).mean
+    return min(RATES, key=lambda rate: found[rate])
+
+
+def contenders(structure: Structure, local: LocalTraining) -> tuple[Contender, ...]:
+    """One model, a model a client, and clusters: as the descriptors lie, and as IFCA finds them."""
+    found = [_one(local), Contender(name="train alone", kind="local", algorithm=LocalOnly(local))]
+    for count in _counts(structure):
+        clusters = tuple(structure.groupings[count - 1].tolist())
+        algorithm = FixedClusters(clusters=clusters, local=local)
+        name = f"{count} clusters"
+        found.append(Contender(name=name, kind="clusters", algorithm=algorithm))
+    many = max(2, structure.num_groups)
+    if many <= len(structure.groupings[0]):
+        ifca = IFCA(num_clusters=many, local=local)
+        found.append(Contender(name=f"{many} clusters by IFCA", kind="clusters", algorithm=ifca))
+    return tuple(found)
+
+
+def race(
+    track: Track, all_: Sequence[Contender], local: LocalTraining, allowance: Allowance, told: Told
+) -> tuple[Standing, ...]:
+    """Train all contenders, and fine-tune one model and the best clusters."""
+    standings = [waiting(each, track.federation.num_clients) for each in all_]
+    for goal in _goals(allowance.rounds):
+        running = [each for each in standings if not each.stopped]
+        told(f"round {goal} of {allowance.rounds}: {len(running)} contenders")
+        standings = [each if _done(each) else track.advance(each, goal) for each in standings]
+        standings = _without_losers(standings)
+    bases = [standings[0]]
+    clustered = [each for each in standings if each.contender.kind == "clusters"]
+    bases += [min(clustered, key=lambda each: each.mean)] if clustered else []
+    told("fine-tuning")
+    return (*standings, *(track.tuned(each, local, EPOCHS) for each in bases if each.course))
+
+
+def _one(local: LocalTraining) -> Contender:
+    return Contender(name="one model", kind="one", algorithm=FedAvg(local=local))
+
+
+def _counts(structure: Structure) -> list[int]:
+    """How many clusters are tried: those that the descriptors show, fewer, and one more."""
+    wanted = structure.num_groups
+    if wanted == 1:
+        return []
+    tried = {2, (wanted + 1) // 2, wanted - 1, wanted, wanted + 1}
+    return sorted(count for count in tried if 2 <= count <= len(structure.groupings))
+
+
+def _goals(rounds: int) -> Iterator[int]:
+    goal = FIRST
+    while goal < rounds:
+        yield goal
+        goal *= 2
+    yield rounds
+
+
+def _done(standing: Standing) -> bool:
+    return bool(standing.stopped) or standing.settled
+
+
+def _without_losers(standings: Sequence[Standing]) -> list[Standing]:
+    """The same; who is surely behind the best is stopped.
+
+    One model is not: all others are compared with it.
+    """
+    best = min(standings, key=lambda each: each.mean)
+    return [
+        replace(each, stopped=f"behind {best.contender.name}")
+        if each.contender.kind != "one" and not each.stopped and ahead(best.loss, each.loss)
+        else each
+        for each in standings
+    ]

@@ -1,0 +1,71 @@
+"""The folder of advice: what was found, the experiment to run next, and a page."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from umbel.advice.page import advice_page
+from umbel.advice.summary import Summary
+from umbel.checks import UsageError, check
+from umbel.data.files import read_text
+from umbel.runs import config
+from umbel.runs.durable import write_text
+from umbel.runs.experiment import Experiment
+
+FOUND, NEXT, PAGE = "advice.json", "experiment.toml", "report.html"
+
+LARGEST = 2**26
+"""Bytes of a file that is read back."""
+
+
+def check_free(folder: Path) -> None:
+    """Raise `UsageError` unless advice can go to this folder, a new one or that of other advice."""
+    free = not folder.exists() or (
+        folder.is_dir() and (not any(folder.iterdir()) or (folder / FOUND).is_file())
+    )
+    check(free, "--out", str(folder), "a new folder, or one with advice in it")
+
+
+def save(folder: Path, told: Summary, next_: Experiment | None) -> list[Path]:
+    """Write the folder, and return the files; a page is among them where plotly is installed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = [folder / FOUND]
+    write_text(folder / FOUND, json.dumps(asdict(told), indent=1, allow_nan=False) + "\n")
+    if next_ is not None:
+        write_text(folder / NEXT, config.write(next_))
+        written.append(folder / NEXT)
+    if importlib.util.find_spec("plotly") is not None:
+        written.append(write_page(folder))
+    return written
+
+
+def holds_advice(folder: Path) -> bool:
+    """Whether `save` wrote this folder."""
+    return (folder / FOUND).is_file()
+
+
+def read_summary(folder: Path) -> Summary:
+    """The advice of a folder. Raises `UsageError` where it can't be read."""
+    file = folder / FOUND
+    try:
+        table: Any = json.loads(read_text(file, LARGEST))
+        told: Summary = config.structured(table, Summary)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise UsageError(f"{file}: not the advice that was written: {error}") from None
+    return told
+
+
+def write_page(folder: Path, out: Path | None = None) -> Path:
+    """Write the page about the advice of a folder, and return where it is."""
+    text = folder / NEXT
+    toml = text.read_text(encoding="utf-8") if text.is_file() else ""
+    page = folder / PAGE if out is None else out
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(
+        advice_page(folder.resolve().name, read_summary(folder), toml), encoding="utf-8"
+    )
+    return page

@@ -1,0 +1,111 @@
+"""What tells clients apart before anything is trained, and the groups that follow from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from umbel.advice.descriptors import descriptors
+from umbel.advice.examples import Ints, Pooled
+from umbel.advice.grouping import Grouping, best, groupings
+from umbel.advice.halves import (
+    ALPHA,
+    directions,
+    halves_of,
+    nearness,
+    p_value,
+    whitened,
+)
+from umbel.seeds import Stream, generator
+from umbel.summary import in_short
+
+FEWEST_CLIENTS = 4
+"""Fewer clients are not compared: so few pairs of halves can be paired in too few ways."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """Whether clients differ in one respect: their inputs, labels, or labels given inputs."""
+
+    kind: str  #: "inputs", "labels" or "labels given inputs"
+    p_value: float  #: how likely clients that do not differ look as different as these
+    #: how often a client's other half is nearer than half of another client; 0.5 by chance
+    nearness: float
+    dimensions: int  #: directions in which clients differ beyond noise
+
+    @property
+    def found(self) -> bool:
+        """Whether it is more than chance."""
+        return self.p_value <= ALPHA
+
+
+@dataclass(frozen=True, kw_only=True)
+class Structure:
+    """How clients differ, and how they can be grouped by it."""
+
+    differences: tuple[Difference, ...]  #: one for each kind that was looked at
+    groupings: tuple[Ints, ...]  #: (M,) clusters of all clients, for 1, 2, ... clusters
+    num_groups: int  #: how many groups the descriptors show; 1: none
+
+    __repr__ = in_short
+
+    @property
+    def found(self) -> bool:
+        """Whether clients differ in any respect."""
+        return any(each.found for each in self.differences)
+
+
+def structure(examples: Pooled, num_clients: int, seed: int) -> Structure:
+    """Compare the clients (M of them, of which `examples` has those with enough)."""
+    alone = (np.zeros(num_clients, dtype=np.int64),)
+    if examples.num_clients < FEWEST_CLIENTS:
+        return Structure(differences=(), groupings=alone, num_groups=1)
+    rng = generator(seed, Stream.ADVICE, 1)
+    places = (examples.owner, examples.half, examples.num_clients)
+    differences, parts = [], []
+    for kind, values in descriptors(examples, seed).items():
+        if not values.shape[1]:
+            continue
+        white = whitened(values, examples.owner, examples.num_clients)
+        halves = halves_of(white, *places)
+        axes = directions(halves, rng)
+        said = Difference(
+            kind=kind,
+            p_value=p_value(halves, rng),
+            nearness=nearness(halves),
+            dimensions=axes.shape[1],
+        )
+        differences.append(said)
+        if said.found and axes.shape[1]:
+            parts.append(white @ axes)
+    found = _groupings(parts, examples, rng, seed)
+    if not found:
+        return Structure(differences=tuple(differences), groupings=alone, num_groups=1)
+    return Structure(
+        differences=tuple(differences),
+        groupings=tuple(_of_all(each.labels, examples.clients, num_clients) for each in found),
+        num_groups=best(found).num_groups,
+    )
+
+
+def _groupings(
+    parts: list[np.ndarray[tuple[int, ...], np.dtype[np.float64]]],
+    examples: Pooled,
+    rng: np.random.Generator,
+    seed: int,
+) -> tuple[Grouping, ...]:
+    """Groupings by what differs in any respect; empty where nothing does."""
+    if not parts:
+        return ()
+    white = whitened(np.hstack(parts), examples.owner, examples.num_clients)
+    halves = halves_of(white, examples.owner, examples.half, examples.num_clients)
+    axes = directions(halves, rng)
+    return groupings(halves.seen_from(axes), seed) if axes.shape[1] else ()
+
+
+def _of_all(labels: Ints, clients: Ints, num_clients: int) -> Ints:
+    """Clusters of all clients; those that were not compared are in the largest."""
+    found = np.full(num_clients, int(np.bincount(labels).argmax()), dtype=np.int64)
+    found[clients] = labels
+    return found

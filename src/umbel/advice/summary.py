@@ -1,0 +1,121 @@
+"""Advice as plain values: what is written to a folder, printed and drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+
+from umbel.advice.adviser import Advice
+from umbel.advice.facts import Facts
+from umbel.advice.gains import gain
+from umbel.advice.structure import Difference
+from umbel.advice.trial import Standing
+from umbel.advice.words import sentences
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContenderRow:
+    """How one way to serve the clients did in the race."""
+
+    name: str
+    rounds: int  # done
+    best_round: int  # rounds done when its mean validation loss was the lowest
+    loss: float | None = None  # mean over clients, on validation examples
+    accuracy: float | None = None  # likewise; None: no such measure
+    gain: float | None = None  # how much lower its loss is than that of one model
+    low: float | None = None  # 95% interval of the gain, over clients; None: too few of them
+    high: float | None = None
+    megabytes: float = 0.0  # to and from each client, until the best round
+    stopped: str = ""  # why it was stopped early
+    test_loss: float | None = None  # None: its test was not opened
+    test_accuracy: float | None = None
+    course_rounds: tuple[int, ...] = ()
+    course_losses: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClientRow:
+    """What the answer means to one client."""
+
+    name: str
+    cluster: int
+    gain: float | None = None  # in validation loss, over one model
+    error: float | None = None  # its standard error
+    over_alone: float | None = None  # in validation loss, over training alone
+    fate: str = ""  # "gains", "hurt", or empty: its examples can't tell
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What `umbel advise` found."""
+
+    answer: str
+    num_clusters: int
+    fine_tune: bool
+    chosen: str  # the contender that is advised
+    sentences: tuple[str, ...]
+    facts: Facts
+    differences: tuple[Difference, ...]
+    num_groups: int  # distributions that the examples seem to come from
+    contenders: tuple[ContenderRow, ...]
+    clients: tuple[ClientRow, ...]
+    lr: float
+    seed: int
+
+
+def summary(advice: Advice) -> Summary:
+    """The advice without models and examples."""
+    verdict = advice.verdict
+    return Summary(
+        answer=verdict.answer,
+        num_clusters=verdict.num_clusters,
+        fine_tune=verdict.tuned,
+        chosen=verdict.chosen.contender.name,
+        sentences=tuple(sentences(advice)),
+        facts=advice.facts,
+        differences=advice.structure.differences,
+        num_groups=advice.structure.num_groups,
+        contenders=tuple(_row(each, advice) for each in advice.standings),
+        clients=tuple(
+            ClientRow(
+                name=name,
+                cluster=cluster,
+                gain=_known(fate.gain),
+                error=_known(fate.error),
+                over_alone=_known(fate.over_alone),
+                fate="gains" if fate.gains else "hurt" if fate.hurt else "",
+            )
+            for (name, cluster), fate in zip(advice.clusters.items(), advice.fates, strict=True)
+        ),
+        lr=advice.local.lr,
+        seed=advice.seed,
+    )
+
+
+def _row(standing: Standing, advice: Advice) -> ContenderRow:
+    one = advice.standings[0]
+    over_one = gain(standing.loss, one.loss)
+    test_loss, test_accuracy = advice.test.get(standing.contender.name, (None, None))
+    known = standing.accuracy[standing.accuracy == standing.accuracy]
+    course = [(done, loss) for done, loss in standing.course if isfinite(loss)]
+    return ContenderRow(
+        name=standing.contender.name,
+        rounds=standing.rounds,
+        best_round=standing.best_round,
+        loss=_known(standing.mean),
+        accuracy=float(known.mean()) if len(known) else None,
+        gain=None if standing is one else _known(over_one.mean),
+        low=_known(over_one.low),
+        high=_known(over_one.high),
+        megabytes=standing.megabytes,
+        stopped=standing.stopped,
+        test_loss=test_loss,
+        test_accuracy=test_accuracy,
+        course_rounds=tuple(done for done, _ in course),
+        course_losses=tuple(loss for _, loss in course),
+    )
+
+
+def _known(value: float) -> float | None:
+    """JSON knows neither NaN nor infinity."""
+    return float(value) if isfinite(value) else None

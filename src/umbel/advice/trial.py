@@ -1,0 +1,167 @@
+"""One contender's training, judged round by round on validation examples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from umbel.algorithms import LocalOnly
+from umbel.algorithms.base import Algorithm, State
+from umbel.checks import QuorumError
+from umbel.client.net import Net
+from umbel.client.work import LocalTraining
+from umbel.data.federation import Federation
+from umbel.flow import Rows
+from umbel.runs.records import MEGABYTE
+from umbel.runs.run import Run
+from umbel.runs.scores import ClientScores
+from umbel.summary import in_short
+
+Floats = NDArray[np.float64]
+
+Kind = Literal["one", "clusters", "local"]
+
+EVALUATIONS = 5
+"""How often a contender is judged between two comparisons with the others."""
+
+PATIENCE = 0.5
+"""A contender that was not better in the last half of its rounds has learned what it will."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contender:
+    """A way to serve the clients: one model, a model for each cluster or for each client."""
+
+    name: str
+    kind: Kind
+    algorithm: Algorithm[Any]
+    tuned: bool = False  #: whether clients fine-tune the model that they get
+
+    @property
+    def num_clusters(self) -> int:
+        """K of a clustered contender, of others 1."""
+        clusters = getattr(self.algorithm, "clusters", ())
+        return getattr(self.algorithm, "num_clusters", None) or max(clusters, default=0) + 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """How far a contender is, and how it did in the best of its rounds."""
+
+    contender: Contender
+    rounds: int = 0  #: done
+    state: State | None = None  #: after the last round
+    best_round: int = 0  #: rounds done when its mean validation loss was the lowest
+    loss: Floats  #: (M,) validation loss of each client then, NaN where unknown
+    accuracy: Floats  #: (M,) likewise; NaN where there is no such measure
+    clusters: NDArray[np.int64]  #: (M,) clusters then
+    served: Rows | None = None  #: the models that clients were served then
+    course: tuple[tuple[int, float], ...] = ()  #: rounds done, mean validation loss
+    megabytes: float = 0.0  #: to and from each client, until the best round
+    all_megabytes: float = 0.0  #: likewise, of all rounds
+    stopped: str = ""  #: why it was stopped; empty: it was not
+
+    __repr__ = in_short
+
+    @property
+    def mean(self) -> float:
+        """Mean over clients of their validation losses in the best round."""
+        known = self.loss[~np.isnan(self.loss)]
+        return float(known.mean()) if len(known) else float("inf")
+
+    @property
+    def settled(self) -> bool:
+        """Whether it has not become better for a long time."""
+        return self.rounds > EVALUATIONS and self.best_round <= PATIENCE * self.rounds
+
+
+def waiting(contender: Contender, num_clients: int) -> Standing:
+    """A contender before its first round."""
+    unknown = np.full(num_clients, np.nan)
+    clusters = np.zeros(num_clients, dtype=np.int64)
+    return Standing(contender=contender, loss=unknown, accuracy=unknown, clusters=clusters)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Track:
+    """What all contenders train on, alike."""
+
+    federation: Federation  #: whose test examples are for validation: the real test is not in it
+    net: Net
+    seed: int
+    out_of_time: Callable[[], bool]  #: asked after every round
+
+    __repr__ = in_short
+
+    def advance(self, standing: Standing, rounds: int) -> Standing:
+        """Train until so many rounds are done, or the time is up."""
+        if standing.stopped or standing.rounds >= rounds:
+            return standing
+        step = max(1, (rounds - standing.rounds) // EVALUATIONS)
+        run = Run(
+            standing.contender.algorithm,
+            self.federation,
+            self.net,
+            seed=self.seed,
+            evaluate_every=step,
+        )
+        state = run.start(rounds) if standing.state is None else standing.state
+        try:
+            for after, record, scores in run.scored_rounds(rounds, state, standing.rounds):
+                traffic = (record.bytes_down + record.bytes_up) / MEGABYTE
+                spent = standing.all_megabytes + traffic / self.federation.num_clients
+                standing = replace(
+                    standing, rounds=record.round + 1, state=after, all_megabytes=spent
+                )
+                standing = standing if scores is None else judged(standing, scores)
+                if self.out_of_time() and standing.course:
+                    return replace(standing, stopped="the time was up")
+        except QuorumError:
+            return replace(standing, stopped="its models diverged")
+        return standing
+
+    def tuned(self, base: Standing, local: LocalTraining, epochs: int) -> Standing:
+        """What fine-tuning adds: clients go on from the best served models by themselves."""
+        assert base.served is not None
+        models = base.served.table[base.served.index]
+        alone = LocalOnly(replace(local, epochs=1, steps=None))
+        contender = replace(
+            base.contender,
+            name=f"{base.contender.name}, fine-tuned",
+            algorithm=alone,
+            tuned=True,
+        )
+        start = replace(
+            base,
+            contender=contender,
+            rounds=0,
+            best_round=0,
+            state=State(models, torch.arange(len(models))),
+            course=((0, base.mean),),
+            stopped="",
+        )
+        after = self.advance(start, epochs)
+        return replace(after, clusters=base.clusters, megabytes=base.megabytes)
+
+
+def judged(standing: Standing, scores: ClientScores) -> Standing:
+    """The same with an evaluation, which counts if it is the best."""
+    mean = float(np.nanmean(scores.loss)) if not np.isnan(scores.loss).all() else float("inf")
+    course = (*standing.course, (standing.rounds, mean))
+    if standing.course and mean >= standing.mean:
+        return replace(standing, course=course)
+    return replace(
+        standing,
+        course=course,
+        best_round=standing.rounds,
+        loss=scores.loss,
+        accuracy=scores.accuracy,
+        clusters=scores.clusters,
+        served=scores.served.models,
+        megabytes=standing.all_megabytes,
+    )

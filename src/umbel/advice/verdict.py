@@ -1,0 +1,110 @@
+"""The answer: one model, a model for each cluster, or each client alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.advice.gains import Gain, ahead, gain
+from umbel.advice.structure import Structure
+from umbel.advice.trial import Standing
+from umbel.summary import in_short
+
+Answer = Literal["one model", "clusters", "train alone", "too few examples to tell"]
+
+ALIKE = 0.005
+"""Losses that differ by less than this share are alike, and the simpler way is taken."""
+
+WIDE = 0.25
+"""If a gain of this share of the loss can't be told from chance, the examples are too few."""
+
+SIMPLEST = {("one", False): 0, ("clusters", False): 1, ("one", True): 2, ("clusters", True): 3}
+"""Ways to serve clients, the simplest first; training alone, which learns from nobody, is last."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What to do, and what is known of it."""
+
+    answer: Answer
+    chosen: Standing  #: the way that is advised
+    num_clusters: int  #: clusters that clients form, 1 where there are none
+    clusters: NDArray[np.int64]  #: (M,)
+    over_one: Gain  #: what clients gain over one model for all
+    over_alone: Gain  #: what clients gain over training alone
+
+    __repr__ = in_short
+
+    @property
+    def tuned(self) -> bool:
+        """Whether clients should fine-tune the model that they get."""
+        return self.chosen.contender.tuned
+
+
+def decide(standings: Sequence[Standing], structure: Structure) -> Verdict:
+    """Weigh how the contenders did; the first is one model for all."""
+    one = standings[0]
+    alone = next(each for each in standings if each.contender.kind == "local")
+    clustered = _best_clusters(standings, structure)
+    field = [each for each in standings if _in_field(each, clustered)]
+    better = [each for each in field if each is one or ahead(each.loss, one.loss)]
+    lowest = min(better, key=lambda each: each.mean)
+    alike = [each for each in better if each.mean <= lowest.mean * (1 + ALIKE)]
+    chosen = min(alike, key=_effort)
+    shown = chosen if chosen.contender.kind == "clusters" else clustered
+    grouped = chosen.contender.kind == "clusters" or (
+        chosen is not one and clustered is not None and ahead(clustered.loss, one.loss)
+    )
+    clusters = shown.clusters if grouped and shown is not None else one.clusters
+    return Verdict(
+        answer=_answer(chosen, one, field),
+        chosen=chosen,
+        num_clusters=int(clusters.max()) + 1,
+        clusters=clusters,
+        over_one=gain(chosen.loss, one.loss),
+        over_alone=gain(chosen.loss, alone.loss),
+    )
+
+
+def _answer(chosen: Standing, one: Standing, field: Sequence[Standing]) -> Answer:
+    if chosen.contender.kind == "clusters":
+        return "clusters"
+    if chosen.contender.kind == "local":
+        return "train alone"
+    if chosen is one and not _can_tell(one, field):
+        return "too few examples to tell"
+    return "one model"
+
+
+def _can_tell(one: Standing, field: Sequence[Standing]) -> bool:
+    """Whether a large gain over one model is ruled out, for every other way."""
+    gains = [gain(each.loss, one.loss) for each in field if each is not one]
+    return all(each.high <= WIDE * one.mean for each in gains)
+
+
+def _best_clusters(standings: Sequence[Standing], structure: Structure) -> Standing | None:
+    """The clusters that the descriptors show, unless others are surely better; None: no others."""
+    clustered = [s for s in standings if s.contender.kind == "clusters" and not s.contender.tuned]
+    if not clustered:
+        return None
+    wanted = [s for s in clustered if s.contender.num_clusters == structure.num_groups]
+    first = (wanted or clustered)[0]
+    better = [each for each in clustered if ahead(each.loss, first.loss)]
+    return min(better, key=lambda each: each.mean) if better else first
+
+
+def _in_field(standing: Standing, clustered: Standing | None) -> bool:
+    """Whether a way can be the answer: of all clusterings one can, with its fine-tuning."""
+    if not standing.course:
+        return False
+    if standing.contender.kind != "clusters" or clustered is None:
+        return True
+    return standing.contender.name.removesuffix(", fine-tuned") == clustered.contender.name
+
+
+def _effort(standing: Standing) -> int:
+    return SIMPLEST.get((standing.contender.kind, standing.contender.tuned), len(SIMPLEST))

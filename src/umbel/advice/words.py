@@ -1,0 +1,118 @@
+"""Advice in plain sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import isinf
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from umbel.advice.facts import DRIFT
+from umbel.advice.gains import Gain
+from umbel.summary import counted, few
+
+if TYPE_CHECKING:
+    from umbel.advice.adviser import Advice
+
+FEW = 5
+"""Median training examples of a client below which the advice is said to rest on little."""
+
+
+def sentences(advice: Advice) -> list[str]:
+    """The answer first, then what it rests on, who gains and who is hurt, and what is not sure."""
+    return [headline(advice), *_why(advice), *_who(advice), *_cost(advice), *_doubts(advice)]
+
+
+def headline(advice: Advice) -> str:
+    """What to do, in one sentence."""
+    verdict = advice.verdict
+    tuned = ", and let each client fine-tune it" if verdict.tuned else ""
+    if verdict.answer == "clusters":
+        each = ", and let each client fine-tune its own" if verdict.tuned else ""
+        return f"Train {verdict.num_clusters} models, one for each cluster of clients{each}."
+    if verdict.answer == "train alone":
+        return "Let each client train alone: no model that clients share is as good."
+    if verdict.answer == "too few examples to tell":
+        return "There are too few examples to tell; until there are more, train one model for all."
+    return f"Train one model for all clients{tuned}."
+
+
+def _why(advice: Advice) -> Iterator[str]:
+    structure, verdict = advice.structure, advice.verdict
+    kinds = [each.kind for each in structure.differences if each.found]
+    if kinds:
+        yield f"Clients differ in their {_listed(kinds)}, more than chance would have it."
+    elif structure.differences:
+        yield (
+            "Clients do not differ in their inputs, labels, or labels given inputs by more than "
+            "chance would have it."
+        )
+    else:
+        yield "There are too few clients, or too few examples at each, to compare them."
+    if structure.num_groups > 1:
+        yield f"Their examples look as if they came from {structure.num_groups} distributions."
+    if verdict.chosen.contender.kind != "one" or verdict.tuned:
+        yield f"Against one model for all, {_gained(verdict.over_one)}."
+    if verdict.chosen.contender.kind != "local":
+        yield f"Against training alone, {_gained(verdict.over_alone)}."
+
+
+def _gained(gain: Gain) -> str:
+    """By how much the mean validation loss is lower, with its interval."""
+    way = "lower" if gain.mean >= 0 else "higher"
+    said = f"the mean validation loss is {way} by {abs(gain.mean):.3g}"
+    if isinf(gain.low):
+        return f"{said}; the clients are too few for an interval"
+    return f"{said} (95% interval of the gain: {gain.low:.3g} to {gain.high:.3g})"
+
+
+def _who(advice: Advice) -> Iterator[str]:
+    if advice.verdict.chosen is advice.standings[0]:
+        return
+    gaining = [n for n, fate in zip(advice.names, advice.fates, strict=True) if fate.gains]
+    hurt = [n for n, fate in zip(advice.names, advice.fates, strict=True) if fate.hurt]
+    of = len(advice.names)
+    yield (
+        f"Compared with one model, {len(gaining)} of {of} clients surely gain, and "
+        f"{len(hurt)} {'is' if len(hurt) == 1 else 'are'} surely hurt"
+        f"{f' ({few(hurt)})' if hurt else ''}; for the others their examples can't tell."
+    )
+
+
+def _cost(advice: Advice) -> Iterator[str]:
+    chosen = advice.verdict.chosen
+    if chosen.contender.kind == "local" and not chosen.contender.tuned:
+        yield "It costs no traffic."
+    else:
+        yield f"Until its best round it cost {chosen.megabytes:.3g} MB to and from each client."
+
+
+def _doubts(advice: Advice) -> Iterator[str]:
+    facts, verdict = advice.facts, advice.verdict
+    if facts.train[1] < FEW:
+        yield f"Half of the clients have {facts.train[1]} training examples or fewer."
+    if facts.drift > DRIFT:
+        yield (
+            f"Inputs of the test can be told from those of training (area under the curve "
+            f"{facts.drift:.2f}): what was best in training may not stay so."
+        )
+    if facts.unseen:
+        yield f"{counted(facts.unseen, 'client')} will meet labels that were not in training."
+    if len(advice.standings[0].course) and _still_learning(advice):
+        yield "The advised way was still getting better when the budget ended: allow more rounds."
+    if verdict.answer == "one model" and advice.structure.found and not verdict.tuned:
+        yield "The differences between clients are too small for clusters to pay."
+
+
+def _still_learning(advice: Advice) -> bool:
+    chosen = advice.verdict.chosen
+    losses = [loss for _, loss in chosen.course]
+    if len(losses) < 4 or chosen.contender.tuned:
+        return False
+    late = losses[-1] < 0.98 * losses[-3]
+    return bool(late and np.isfinite(losses[-1]))
+
+
+def _listed(words: list[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

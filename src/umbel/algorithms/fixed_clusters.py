@@ -1,0 +1,55 @@
+"""FedAvg in clusters that are given: by an attribute, by advice, by another run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from umbel.algorithms.base import Algorithm, Known, Setup, State, federate
+from umbel.checks import check
+from umbel.client.work import LocalTraining
+from umbel.flow import Flow
+from umbel.server.aggregation import Averaging
+from umbel.server.ask import Context
+
+
+@dataclass(frozen=True)
+class FixedClusters(Algorithm[State]):
+    """Average within clusters that are known before training, such as those of `umbel advise`.
+
+    >>> umbel.FixedClusters(clusters=(0, 0, 1, 1)).clusters
+    (0, 0, 1, 1)
+
+    With one cluster for all it is FedAvg (McMahan et al. 2017, Algorithm 1).
+    """
+
+    clusters: tuple[
+        int, ...
+    ] = ()  #: the cluster of each client, in the federation's order; (): one
+    local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
+    averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
+
+    def __post_init__(self) -> None:
+        lowest = min(self.clusters, default=0)
+        check(lowest >= 0, "algorithm.clusters", lowest, "numbers of clusters, 0 or more")
+
+    def check(self, known: Known) -> None:
+        super().check(known)
+        if known.num_clients is not None:
+            self._check_count(known.num_clients)
+
+    def init(self, setup: Setup) -> State:
+        self._check_count(setup.num_clients)
+        clusters = self.clusters or (0,) * setup.num_clients
+        labels = torch.unique(torch.tensor(clusters), return_inverse=True)[1]
+        return State(setup.new_models(1).repeat(int(labels.max()) + 1, 1), labels)
+
+    def round(self, state: State, ctx: Context) -> Flow[State]:
+        return (yield from federate(state, ctx, self.local, self.averaging))
+
+    def _check_count(self, num_clients: int) -> None:
+        count = len(self.clusters)
+        fine = count in (0, num_clients)
+        expected = f"the cluster of each of the {num_clients} clients"
+        check(fine, "algorithm.clusters", f"{count} numbers", expected)

@@ -1,0 +1,131 @@
+"""The command that says whether to cluster."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from umbel.checks import check
+from umbel.cli.options import data_dir_option, no_import_option, set_option
+from umbel.cli.printing import say
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from umbel.advice.race import Allowance
+    from umbel.advice.summary import Summary
+
+
+@click.command()
+@click.argument("data")
+@click.option(
+    "--budget",
+    default="80",
+    show_default=True,
+    metavar="ROUNDS|TIME",
+    help="What a way to serve the clients may train for: rounds, or a time for all, such as 5m.",
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Of everything random; 0 unless set.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("advice"),
+    show_default=True,
+    help="A folder for what was found, the experiment to run next, and a page.",
+)
+@data_dir_option
+@set_option
+@no_import_option
+def advise(
+    data: str,
+    budget: str,
+    seed: int | None,
+    out: Path,
+    data_dir: Path | None,
+    settings: tuple[str, ...],
+    no_import: bool,
+) -> None:
+    """Say whether to train one model, several or one each for the clients in DATA, and how sure.
+
+    DATA is a folder with a .npz file for each client, a table (CSV or Parquet), the name of a
+    scenario, or an experiment. Ways to serve the clients are compared on validation examples; test
+    examples are opened once, at the end. With --set scenario.client=COLUMN and the like a table is
+    described, and with --set model.name=NAME the network is chosen.
+    """
+    from rich.console import Console
+
+    from umbel.advice.adviser import advise as advise_
+    from umbel.advice.asked import asked_about, local_training
+    from umbel.advice.next_run import next_experiment
+    from umbel.advice.saving import check_free, save
+    from umbel.advice.summary import summary
+    from umbel.cli.importing import allow
+    from umbel.data.sources import Sources
+
+    allowance = allowance_of(budget)
+    check_free(out)
+    asked = asked_about(data, settings, seed, looking=True)
+    if allow([asked], no_import):
+        asked = asked_about(data, settings, seed)
+    federation = asked.scenario.build(asked.seed, Sources.default(data_dir))
+    say(repr(federation))
+    found = advise_(
+        federation,
+        asked.net(federation),
+        local=local_training(asked, data, settings),
+        allowance=allowance,
+        seed=asked.seed,
+        progress=lambda line: say(f"  {line}", err=True),
+    )
+    told = summary(found)
+    files = save(out, told, next_experiment(found, asked))
+    Console().print(contenders_table(told))
+    for sentence in told.sentences:
+        say(sentence)
+    say(f"written: {', '.join(str(file) for file in files)}")
+    say(f"to run it: umbel run {out / 'experiment.toml'}")
+
+
+def allowance_of(text: str) -> Allowance:
+    """Rounds, or a time that ends in s, m, h or d."""
+    from umbel.advice.race import LONG, Allowance
+    from umbel.runs.budget import seconds
+
+    if text.isdecimal():
+        check(len(text) < 10, "--budget", text, "fewer rounds, or a time such as 5m")
+        return Allowance(rounds=int(text))
+    return Allowance(rounds=LONG, seconds=seconds(text))
+
+
+def contenders_table(told: Summary) -> Table:
+    """How the ways to serve the clients did; fits 80 columns."""
+    from rich.text import Text
+
+    from umbel.report.frameless import frameless, row
+
+    caption = (
+        "loss: mean over clients, on validation examples; gain: over one model, with its 95% "
+        "interval over clients; test: loss on test examples, opened once"
+    )
+    table = frameless("way", caption=caption)
+    for name in ("loss", "gain", "95% interval", "rounds", "test"):
+        table.add_column(Text(name), justify="right", no_wrap=True)
+    for each in told.contenders:
+        mark = " *" if each.name == told.chosen else ""
+        known = each.gain is not None and each.low is not None
+        row(
+            table,
+            f"{each.name}{mark}",
+            _number(each.loss),
+            _number(each.gain),
+            f"{each.low:+.3f} {each.high:+.3f}" if known else "",
+            str(each.best_round),
+            _number(each.test_loss),
+        )
+    return table
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4f}"
