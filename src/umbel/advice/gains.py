@@ -38,14 +38,14 @@ def gain(new: Floats, old: Floats) -> Gain:
 
     known = ~(np.isnan(new) | np.isnan(old))
     values = (old - new)[known]
-    if len(values) < FEWEST or np.ptp(values) == 0:
-        mean = float(values.mean()) if len(values) else 0.0
+    mean = float(values.mean()) if len(values) else 0.0
+    if len(values) < FEWEST:
         return Gain(mean=mean, low=-inf, high=inf, p_value=1.0)
+    if np.ptp(values) == 0:  # as where fine-tuning began and ended with the same model
+        return Gain(mean=mean, low=mean, high=mean, p_value=float(mean <= 0))
     test = ttest_1samp(values, 0.0, alternative="greater")
     low, high = ttest_1samp(values, 0.0).confidence_interval(0.95)
-    return Gain(
-        mean=float(values.mean()), low=float(low), high=float(high), p_value=float(test.pvalue)
-    )
+    return Gain(mean=mean, low=float(low), high=float(high), p_value=float(test.pvalue))
 
 
 def ahead(new: Floats, old: Floats) -> bool:

@@ -19,8 +19,8 @@ Answer = Literal["one model", "clusters", "train alone", "too few examples to te
 ALIKE = 0.005
 """Losses that differ by less than this share are alike, and the simpler way is taken."""
 
-WIDE = 0.25
-"""If a gain of this share of the loss can't be told from chance, the examples are too few."""
+WIDE = 0.1
+"""If a gain of this share of an first evaluation can't be ruled out, the examples are too few."""
 
 SIMPLEST = {("one", False): 0, ("clusters", False): 1, ("one", True): 2, ("clusters", True): 3}
 """Ways to serve clients, the simplest first; training alone, which learns from nobody, is last."""
@@ -83,7 +83,7 @@ def _answer(chosen: Standing, one: Standing, field: Sequence[Standing]) -> Answe
 def _can_tell(one: Standing, field: Sequence[Standing]) -> bool:
     """Whether a large gain over one model is ruled out, for every other way."""
     gains = [gain(each.loss, one.loss) for each in field if each is not one]
-    return all(each.high <= WIDE * one.mean for each in gains)
+    return all(each.high <= WIDE * one.course[0][1] for each in gains)
 
 
 def _best_clusters(standings: Sequence[Standing], structure: Structure) -> Standing | None:

@@ -9,7 +9,7 @@ import click
 
 from umbel.checks import check
 from umbel.cli.completing import complete_runs
-from umbel.cli.options import RowFormat, form_options, no_import_option
+from umbel.cli.options import RowFormat, data_dir_option, form_options, no_import_option
 from umbel.cli.printing import print_rows, say, say_lines
 from umbel.runs.rows import Table
 
@@ -103,30 +103,50 @@ def _print_results(run: Path, at: str | None, reach: str | None) -> None:
 @click.command()
 @run_argument
 @click.argument("data", type=click.Path(path_type=Path))
+@click.option(
+    "--unlabelled",
+    is_flag=True,
+    help="Go by inputs alone; needs the run's own data once. Refused where they can't tell.",
+)
+@data_dir_option
 @no_import_option
 @form_options
-def assign(run: Path, data: Path, no_import: bool, form: RowFormat | None) -> None:
+def assign(
+    run: Path,
+    data: Path,
+    unlabelled: bool,
+    data_dir: Path | None,
+    no_import: bool,
+    form: RowFormat | None,
+) -> None:
     """Give newcomers their cluster of a finished RUN, by its method's own rule.
 
-    DATA is a .npz file with arrays x and y, or a folder with one such file a client.
+    DATA is a .npz file with arrays x and y, or a folder with one such file a client; with
+    --unlabelled y may be left out.
     """
     from rich.console import Console
 
     from umbel.cli.importing import allow
-    from umbel.data.scenarios.folder import read_clients
+    from umbel.data.scenarios.folder import read_clients, read_inputs
     from umbel.report import terminal
     from umbel.runs.execution import load
 
     result = load(run)
     allow([result.experiment], no_import)
-    assigned = result.assign(read_clients(data, result.made_for[0].num_classes))
+    classes = result.made_for[0].num_classes
+    if unlabelled:
+        assigned = result.assign(read_inputs(data, classes), labelled=False, data_dir=data_dir)
+    else:
+        assigned = result.assign(read_clients(data, classes))
     if form is None:
         Console().print(terminal.assignment(assigned))
         return
+    sure = None if assigned.confidence is None else assigned.confidence.tolist()
     rows = [
         {"client": name, "cluster": cluster}
-        | {f"score_{k}": score for k, score in enumerate(scores.tolist())}
-        for (name, cluster), scores in zip(assigned.clusters.items(), assigned.scores, strict=True)
+        | ({} if sure is None else {"confidence": sure[n]})
+        | {f"score_{k}": score for k, score in enumerate(assigned.scores[n].tolist())}
+        for n, (name, cluster) in enumerate(assigned.clusters.items())
     ]
     print_rows(Table.of(rows), form)
 

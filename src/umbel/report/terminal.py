@@ -122,13 +122,17 @@ def assignment(assigned: Assignment, most: int = 6) -> Table:
     num_clusters = assigned.scores.shape[1]
     few = num_clusters <= most
     shown = num_clusters if few else 3
+    if assigned.confidence is not None:
+        table.add_column("confidence", justify="right")
     for column in range(shown):
         table.add_column(f"score of {column}" if few else f"best {column + 1}", justify="right")
-    for name, scores in zip(assigned.clients, assigned.scores, strict=True):
+    sure = [None] * len(assigned.clients) if assigned.confidence is None else assigned.confidence
+    for name, scores, likely in zip(assigned.clients, assigned.scores, sure, strict=True):
         order = scores.argsort()[:shown].tolist()
         cells = [f"{k}: {float(scores[k]):.4g}" for k in order]
         cells = [f"{float(score):.4g}" for score in scores] if few else cells
-        row(table, name, str(order[0]), *cells)
+        told = [] if likely is None else [f"{float(likely):.0%}"]
+        row(table, name, str(order[0]), *told, *cells)
     return table
 
 

@@ -20,6 +20,8 @@ class Assignment:
     clients: tuple[str, ...]  #: the newcomers' names
     scores: Tensor  #: (N, K) a column for each cluster, in the order of `clusters.csv`
     meaning: str  #: what a score is, such as training loss
+    #: (N,) how likely the cluster is the best of them, in [0, 1]; None: the rule can't tell
+    confidence: Tensor | None = None
 
     def __repr__(self) -> str:
         placed = [f"{name}: {cluster}" for name, cluster in self.clusters.items()]

@@ -30,7 +30,6 @@ from umbel.runs.folder import RunFolder
 from umbel.runs.models_folder import MadeFor
 from umbel.runs.own import OwnModule
 from umbel.runs.records import MEGABYTE, Record
-from umbel.runs.run import Run
 from umbel.runs.scores import in_order_of_appearance
 from umbel.runs.starting import first_state
 from umbel.summary import counted, few
@@ -79,7 +78,7 @@ class Result:
         return self.folder.experiment
 
     @cached_property
-    def _runnable(self) -> Experiment:
+    def runnable(self) -> Experiment:
         """The same, for which modules that it names are imported."""
         return self.folder.runnable
 
@@ -163,7 +162,7 @@ class Result:
         """
         if self.given is not None:
             return self.given
-        recipe = self._runnable.model
+        recipe = self.runnable.model
         if isinstance(recipe, OwnModule):
             try:
                 return recipe.net()
@@ -171,12 +170,12 @@ class Result:
                 path = self.folder.path
                 how = f'umbel.load("{path}", net) needs it again, and umbel export its --net'
                 raise UsageError(f"{path}: {error}: {how}") from None
-        return self._runnable.net_of(self.made_for[0])
+        return self.runnable.net_of(self.made_for[0])
 
     @cached_property
     def state(self) -> State:
         """The method's state after the last round. Raises `UsageError` if it is damaged."""
-        experiment, groups = self._runnable, [client.group for client in self.clients]
+        experiment, groups = self.runnable, [client.group for client in self.clients]
         template = first_state(
             experiment.algorithm,
             self.net,
@@ -192,7 +191,7 @@ class Result:
     @property
     def profile(self) -> Tensor:
         """The vectors (M, D) that the method clusters by. Raises `UsageError` if it keeps none."""
-        algorithm: Any = self._runnable.algorithm
+        algorithm: Any = self.runnable.algorithm
         profile: Tensor | None = algorithm.profile(self.state)
         kind = type(method_of(algorithm)).__name__
         check(
@@ -221,7 +220,7 @@ class Result:
             raise UsageError(f"client: {name!r} is not known; {nearest(name, names, few)}")
         number = names.index(name)
         used = self._made_for(clusters[number][1]).clients_use
-        if used is None and type(method_of(self._runnable.algorithm)).serve in CLUSTER_MODELS:
+        if used is None and type(method_of(self.runnable.algorithm)).serve in CLUSTER_MODELS:
             used = "cluster"
         if used == "cluster":
             return self.model(clusters[number][1])
@@ -265,28 +264,28 @@ class Result:
         with self.folder.putting_right():
             yield
 
-    def assign(self, newcomers: Federation) -> Assignment:
-        """Find the cluster of each newcomer by the method's own rule.
+    def assign(
+        self,
+        newcomers: Federation,
+        *,
+        labelled: bool = True,
+        clients: Federation | None = None,
+        data_dir: Path | str | None = None,
+    ) -> Assignment:
+        """Find the cluster of each newcomer by the method's own rule, or by its inputs alone.
 
-        Clusters that no client of the run is in are left out. Raises `UsageError` where the
-        newcomers' examples are not of the run's kind.
+        Where newcomers have no labels (`labelled=False`, whatever their y says), their inputs are
+        compared with those of the run's clients, which are described once, from the run's own data
+        (found as `resume` finds them, in `data_dir` if need be) or from `clients`, the run's
+        federation. Clusters that no client of the run is in are left out. Raises `UsageError` where
+        the newcomers' examples are not of the run's kind, and where inputs do not tell the run's
+        clusters apart.
         """
-        made_for, experiment = self.made_for[0], self._runnable
-        # Newcomers are alike: what does not fit in the first, fits in none.
-        first, shape = f"client {newcomers.names[0]}", newcomers.input_shape
-        expected = f"{made_for.input_shape}, the run's"
-        check(shape == made_for.input_shape, f"{first}: shape of an input", shape, expected)
-        kinds = ("whole numbers, as class labels are", "floating-point numbers")
-        given, wanted = (kinds[n is None] for n in (newcomers.num_classes, made_for.num_classes))
-        check(given == wanted, f"{first}: y", given, f"{wanted}, as in the run")
-        too_many = (newcomers.num_classes or 0) > (made_for.num_classes or 0)
-        expected = f"at most {made_for.num_outputs}, as in the run"
-        check(not too_many, "number of classes", newcomers.num_classes, expected)
-        run: Run = Run(experiment.algorithm, newcomers, self.net, seed=experiment.seed)
-        assigned = run.assign(self.state)
-        labels = torch.tensor([entry.label for entry in self.made_for])
-        names = tuple(newcomers.names[client] for client in assigned.clients.tolist())
-        return Assignment(names, assigned.scores[:, labels], assigned.meaning)
+        from umbel.runs.newcomers import assign, assign_unlabelled
+
+        if labelled:
+            return assign(self, newcomers)
+        return assign_unlabelled(self, newcomers, clients, data_dir)
 
 
 def _clients_so_far(folder: RunFolder) -> list[Client]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from umbel.client.work.base import MEMORY, Batching, Footprint, Promise, Work
 from umbel.client.work.choose_by_loss import ChooseByLoss, Judge
 from umbel.client.work.choose_jointly import ChooseJointly, JointScore
+from umbel.client.work.description import Description
 from umbel.client.work.evaluation import Evaluation
 from umbel.client.work.feature import Feature
 from umbel.client.work.gradient import Gradient
@@ -24,6 +25,7 @@ from umbel.client.work.train_and_gradient import TrainAndGradient
 WORKS: Mapping[str, type[Work]] = {
     "choose-by-loss": ChooseByLoss,
     "choose-jointly": ChooseJointly,
+    "description": Description,
     "evaluation": Evaluation,
     "feature": Feature,
     "gradient": Gradient,
@@ -49,6 +51,7 @@ __all__ = [
     "Batching",
     "ChooseByLoss",
     "ChooseJointly",
+    "Description",
     "Evaluation",
     "Feature",
     "Footprint",

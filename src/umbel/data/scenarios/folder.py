@@ -63,11 +63,7 @@ def read_clients(
     seed: int = 0,
 ) -> Federation:
     """The clients of a folder of `.npz` files, or of one such file. See `Folder`."""
-    if not path.exists():
-        raise UsageError(f"{path}: there is no such folder or file")
-    files = [path] if path.is_file() else sorted(path.glob("*.npz"))
-    if not files:
-        raise UsageError(f"{path}: holds no .npz files, of which there must be one a client")
+    files = _files(path)
     loaded = [_load(file) for file in files]
     names = [file.stem for file in files]
     test, validation = (_pairs(loaded, split) for split in ("test", "validation"))
@@ -84,6 +80,16 @@ def read_clients(
         test_fraction=test_fraction,
         validation_fraction=validation_fraction,
         seed=seed,
+    )
+
+
+def read_inputs(path: Path, num_classes: int | None) -> Federation:
+    """Clients without labels, or whose labels are not looked at; in their place there are zeros."""
+    kind = np.float32 if num_classes is None else np.int64
+    loaded = {file.stem: _load(file, needed=("x",))["x"] for file in _files(path)}
+    pairs = [(x, np.zeros(len(x), dtype=kind)) for x in loaded.values()]
+    return Federation.from_arrays(
+        pairs, names=list(loaded), num_classes=num_classes, test_fraction=0.0
     )
 
 
@@ -108,12 +114,23 @@ def write_clients(federation: Federation, path: Path) -> None:
         (path / "groups.csv").write_text(text, encoding="utf-8")
 
 
-def _load(file: Path) -> dict[str, NDArray[Any]]:
+def _files(path: Path) -> list[Path]:
+    """The files of the clients, one each."""
+    if not path.exists():
+        raise UsageError(f"{path}: there is no such folder or file")
+    files = [path] if path.is_file() else sorted(path.glob("*.npz"))
+    if not files:
+        raise UsageError(f"{path}: holds no .npz files, of which there must be one a client")
+    return files
+
+
+def _load(file: Path, needed: Sequence[str] = ("x", "y")) -> dict[str, NDArray[Any]]:
     splits = ("", "_test", "_validation")
     found = read_arrays(file, [f"{name}{split}" for split in splits for name in ("x", "y")])
-    lacking = " and ".join(name for name in ("x", "y") if name not in found)
+    lacking = " and ".join(name for name in needed if name not in found)
     if lacking:
-        raise UsageError(f"{file}: lacks {lacking}: arrays x and y are needed")
+        wanted = "arrays x and y are" if len(needed) > 1 else "an array x is"
+        raise UsageError(f"{file}: lacks {lacking}: {wanted} needed")
     return found
 
 

@@ -1,0 +1,63 @@
+"""What a client's inputs are like, without their labels: for newcomers who have none."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from umbel.checks import check
+from umbel.client.batches import Shard
+from umbel.client.net import Net
+from umbel.client.work.base import Footprint, Promise, Work
+
+
+@dataclass(frozen=True)
+class Description(Work):
+    """Mean and deviation (R * C,) over the inputs of what `models` (R, P) say of them.
+
+    The models are common and untrained, so that all clients are described alike; what they say is
+    cut at a public `bound`, as the descriptors of FLUX (arXiv 2511.22305) are at a measured one.
+    """
+
+    outputs: int  #: C, the outputs of a model
+    bound: float = 5.0  #: outputs are cut at plus and minus this
+
+    def __post_init__(self) -> None:
+        check(self.outputs >= 1, "outputs", self.outputs, "1 or more")
+        check(self.bound > 0, "bound", self.bound, "more than 0")
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        models = sent["models"]
+        size = (len(models), self.outputs)
+        total = torch.zeros(size, dtype=torch.float64, device=models.device)
+        squares = total
+        for batch in shard.everything():
+            said = net.each(lambda theta, x=batch.x: self._said(net, theta, x), models)  # type: ignore[misc]
+            said = said.double().clamp(-self.bound, self.bound)
+            said = said if batch.keep is None else said.where(batch.keep[None, :, None], 0)
+            total = total + said.sum(1)
+            squares = squares + (said * said).sum(1)
+        count = shard.num_examples.clamp(min=1)
+        mean = total / count
+        deviation = (squares / count - mean * mean).clamp(min=0).sqrt()
+        return {"mean": mean.flatten(), "deviation": deviation.flatten()}
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
+        size = (sent["models"][0] * self.outputs,)
+        return {
+            "mean": Promise(size, torch.float64, -self.bound, self.bound),
+            "deviation": Promise(size, torch.float64, 0.0, self.bound),
+        }
+
+    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
+        return Footprint(sent["models"][0])
+
+    @staticmethod
+    def _said(net: Net, theta: Tensor, x: Tensor) -> Tensor:
+        """(B, C), a mean over places where an example has an output for each of several."""
+        said = net.outputs(theta, x)
+        said = said[:, None] if said.dim() == 1 else said
+        return said if said.dim() == 2 else said.flatten(2).mean(2)

@@ -1,0 +1,145 @@
+"""What clients' inputs are like, and the clusters of newcomers who have no labels by that.
+
+A run's clients are described when they are first asked for, and their descriptions stay in its
+folder; after that its data are no longer needed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from umbel.checks import UsageError
+from umbel.client.net import Net
+from umbel.client.work import Description
+from umbel.engines.validation import Limits
+from umbel.engines.wrappers import Guarded
+from umbel.flow import Flow, drive
+from umbel.runs import tensor_files
+from umbel.runs.run import Run
+from umbel.seeds import Stream, seed_of
+from umbel.server.ask import Context
+from umbel.summary import in_short
+
+MODELS = 8
+"""Untrained models that describe inputs."""
+
+COMPONENTS = 20
+"""Most principal components that clusters are told apart by."""
+
+SHUFFLES = 199
+"""Random clusters that are told apart, for a p-value."""
+
+ALPHA = 0.01
+"""p-value above which clusters are said not to be told apart by inputs."""
+
+FILE = "descriptions.safetensors"
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Descriptions:
+    """Clients by what their inputs are like."""
+
+    clients: Tensor  #: (N,) who answered
+    table: Tensor  #: (N, D)
+
+    __repr__ = in_short
+
+
+def described(run: Run, net: Net, seed: int, outputs: int) -> Descriptions:
+    """Describe the training inputs of all clients of a run, by untrained models of its own seed."""
+    models = torch.stack([net.new(seed_of(seed, Stream.ADVICE, n)) for n in range(MODELS)])
+    guard = Guarded(run.clients, Limits())
+    return drive(_ask(models, Description(outputs), run.context(0, 1).everyone), guard)
+
+
+def _ask(models: Tensor, work: Description, ctx: Context) -> Flow[Descriptions]:
+    replies = yield ctx.request(work, {"models": models})
+    table = torch.cat([replies.columns["mean"], replies.columns["deviation"]], 1)
+    return Descriptions(clients=replies.clients, table=table)
+
+
+def save(folder: Path, found: Descriptions) -> None:
+    """Keep the descriptions of a run's clients in its folder."""
+    tensor_files.write(folder / FILE, {"clients": found.clients, "table": found.table}, {})
+
+
+def load(folder: Path) -> Descriptions | None:
+    """Descriptions that were kept. Raises `UsageError` where they are damaged."""
+    file = folder / FILE
+    if not file.is_file():
+        return None
+    advice = "; remove it, and it is made again from the run's data"
+    with tensor_files.reading(file, "not the descriptions that were written", advice) as (
+        opened,
+        _,
+    ):
+        return Descriptions(**tensor_files.tensors_in(opened))
+
+
+def placed(known: Floats, clusters: Ints, new: Floats, count: int, seed: int) -> Floats:
+    """(N, K) how likely each of the `new` descriptions is in each cluster of the `known` ones.
+
+    Clusters are normal around their means, with one covariance. Raises `UsageError` where inputs do
+    not tell the clusters apart: where clusters differ only in labels given inputs, no rule without
+    labels can.
+    """
+    from scipy.special import softmax
+    from sklearn.covariance import ledoit_wolf
+
+    sizes = np.bincount(clusters, minlength=count)
+    present = np.flatnonzero(sizes)
+    found = np.zeros((len(new), count))
+    if len(present) < 2:
+        found[:, present] = 1.0
+        return found
+    scores, of_new = _components(known, new)
+    chance = _chance(scores, clusters, np.random.default_rng(seed))
+    if chance > ALPHA:
+        raise UsageError(
+            "inputs do not tell this run's clusters apart (a p-value of "
+            f"{chance:.2g}): clusters that differ in labels given inputs can't be told without "
+            "labels; give newcomers some labels, and leave out --unlabelled (labelled=False)"
+        )
+    means = np.stack([scores[clusters == cluster].mean(0) for cluster in present])
+    within = scores - means[np.searchsorted(present, clusters)]
+    noise = ledoit_wolf(within, assume_centered=True)[0] * len(known) / (len(known) - len(present))
+    gaps = of_new[:, None] - means
+    far = np.einsum("nki,ij,nkj->nk", gaps, np.linalg.inv(noise), gaps)
+    found[:, present] = softmax(-far / 2 + np.log(sizes[present]), axis=1)
+    return found
+
+
+def _components(known: Floats, new: Floats) -> tuple[Floats, Floats]:
+    """Both in the principal components of what is known, in units of its deviations."""
+    from sklearn.decomposition import PCA
+    from sklearn.preprocessing import StandardScaler
+
+    scale = StandardScaler().fit(known)
+    most = max(1, min(COMPONENTS, len(known) // 2, known.shape[1]))
+    parts = PCA(most, random_state=0).fit(scale.transform(known))
+    inside, outside = (parts.transform(scale.transform(each)) for each in (known, new))
+    return inside, outside
+
+
+def _chance(scores: Floats, clusters: Ints, rng: np.random.Generator) -> float:
+    """How likely random clusters of these sizes lie as far apart as these, by permutation."""
+    least = _between(scores, clusters) * (1 - 1e-9)
+    shuffled = [_between(scores, rng.permutation(clusters)) for _ in range(SHUFFLES)]
+    return float((1 + sum(each >= least for each in shuffled)) / (1 + SHUFFLES))
+
+
+def _between(scores: Floats, clusters: Ints) -> float:
+    """Sum of squares of the clusters' means, each as often as it has clients."""
+    sums = np.zeros((int(clusters.max()) + 1, scores.shape[1]))
+    np.add.at(sums, clusters, scores)
+    sizes = np.maximum(np.bincount(clusters), 1)
+    return float((sums**2 / sizes[:, None]).sum())

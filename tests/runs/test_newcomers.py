@@ -1,0 +1,149 @@
+"""Newcomers are placed by their inputs alone where inputs tell clusters apart, and only there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+
+import umbel
+from umbel.cli import app
+from umbel.client.work import Description, LocalTraining
+from umbel.data.scenarios import LABEL_SWAPPED_DIGITS, ROTATED_DIGITS
+from umbel.data.scenarios.base import Scenario
+from umbel.data.sources import Sources
+from umbel.engines import Sequential, Vectorised
+from umbel.flow import Request
+from umbel.networks import Linear
+from umbel.runs import descriptions
+from umbel.runs.descriptions import placed
+from umbel.runs.result import Result
+
+LOCAL = LocalTraining(epochs=1)
+
+
+def finished(scenario: Scenario, folder: Path, clients: slice = slice(0, 20)) -> Result:
+    """A run in the planted groups on some of the clients."""
+    federation = scenario.build(0, Sources.default(None))
+    chosen = federation.pick(range(federation.num_clients)[clients])
+    return run_of(chosen).save(folder, rounds=1)
+
+
+def run_of(federation: umbel.Federation) -> umbel.Run:
+    return umbel.Run(umbel.Oracle(LOCAL), federation, umbel.Net(_linear))
+
+
+def _linear() -> torch.nn.Module:
+    return Linear().build((1, 8, 8), 10)
+
+
+def newcomers(scenario: Scenario, clients: slice) -> umbel.Federation:
+    federation = scenario.build(0, Sources.default(None))
+    return federation.pick(range(federation.num_clients)[clients])
+
+
+def test_newcomers_without_labels_join_clients_whose_inputs_are_alike(tmp_path: Path) -> None:
+    others, new = slice(0, 20, 2), slice(1, 20, 2)
+    result = finished(ROTATED_DIGITS, tmp_path / "run", others)
+    known, unknown = newcomers(ROTATED_DIGITS, others), newcomers(ROTATED_DIGITS, new)
+
+    assigned = result.assign(unknown, labelled=False, clients=known)
+
+    assert unknown.groups is not None
+    group_of = {cluster: known.groups[n] for n, cluster in enumerate(result.clusters.values())}  # type: ignore[index]
+    found = [group_of[cluster] for cluster in assigned.clusters.values()]
+    assert found == unknown.groups.tolist()
+    assert assigned.confidence is not None
+    assert float(assigned.confidence.min()) > 0.9
+
+
+def test_the_runs_own_data_are_needed_once(tmp_path: Path) -> None:
+    result = finished(ROTATED_DIGITS, tmp_path / "run")
+    new = newcomers(ROTATED_DIGITS, slice(0, 2))
+    with pytest.raises(umbel.UsageError, match="clients="):
+        result.assign(new, labelled=False)
+    first = result.assign(new, labelled=False, clients=newcomers(ROTATED_DIGITS, slice(0, 20)))
+    again = umbel.load(tmp_path / "run", umbel.Net(_linear)).assign(new, labelled=False)
+    assert again.clusters == first.clusters
+
+
+def test_others_than_the_runs_clients_are_refused(tmp_path: Path) -> None:
+    result = finished(ROTATED_DIGITS, tmp_path / "run", slice(0, 10))
+    new = newcomers(ROTATED_DIGITS, slice(0, 2))
+    with pytest.raises(umbel.UsageError, match="those of the run"):
+        result.assign(new, labelled=False, clients=newcomers(ROTATED_DIGITS, slice(2, 12)))
+
+
+def test_a_damaged_description_says_what_to_do(tmp_path: Path) -> None:
+    result = finished(ROTATED_DIGITS, tmp_path / "run")
+    clients = newcomers(ROTATED_DIGITS, slice(0, 20))
+    result.assign(clients, labelled=False, clients=clients)
+    file = tmp_path / "run" / descriptions.FILE
+    data = bytearray(file.read_bytes())
+    data[-3] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(umbel.UsageError, match="remove it"):
+        result.assign(clients, labelled=False)
+
+
+def test_clusters_that_differ_in_labels_given_inputs_are_refused(tmp_path: Path) -> None:
+    result = finished(LABEL_SWAPPED_DIGITS, tmp_path / "run")
+    clients = newcomers(LABEL_SWAPPED_DIGITS, slice(0, 20))
+    with pytest.raises(umbel.UsageError, match="do not tell this run's clusters apart"):
+        result.assign(clients, labelled=False, clients=clients)
+
+
+def test_one_cluster_takes_everybody() -> None:
+    table = np.random.default_rng(0).normal(size=(8, 3))
+    assert placed(table, np.zeros(8, dtype=int), table[:2], 1, 0).tolist() == [[1.0], [1.0]]
+
+
+def test_a_description_is_the_mean_and_deviation_of_bounded_outputs() -> None:
+    clients = [(np.full((3, 1), 2.0), np.zeros(3)), (np.array([[0.0], [4.0], [99.0]]), np.zeros(3))]
+    federation = umbel.Federation.from_arrays(clients, test_fraction=0.0)
+    net = umbel.Net(lambda: torch.nn.Linear(1, 1), umbel.REGRESSION)
+    models = {"models": torch.tensor([[1.0, 0.0], [0.0, 3.0]])}  # x itself, and 3
+    request = Request(Description(1, bound=8.0), torch.arange(2), [0, 0], models)
+    for engine in (Sequential, Vectorised):
+        columns = engine(net, federation).send(request).columns
+        torch.testing.assert_close(
+            columns["mean"], torch.tensor([[2.0, 3.0], [4.0, 3.0]], dtype=torch.float64)
+        )
+        spread = (32 / 3) ** 0.5  # of 0, 4 and 8
+        expected = torch.tensor([[0.0, 0.0], [spread, 0.0]], dtype=torch.float64)
+        torch.testing.assert_close(columns["deviation"], expected)
+
+
+def test_by_labels_a_clear_case_is_sure_and_a_single_example_is_not(tmp_path: Path) -> None:
+    result = finished(ROTATED_DIGITS, tmp_path / "run")
+    clients = newcomers(ROTATED_DIGITS, slice(0, 1))
+    x, y = clients.train.of(0)
+    many = umbel.Federation.from_arrays([(x, y)], test_fraction=0.0, num_classes=10)
+    one = umbel.Federation.from_arrays([(x[:1], y[:1])], test_fraction=0.0, num_classes=10)
+    sure, unsure = (result.assign(each).confidence for each in (many, one))
+    assert sure is not None
+    assert unsure is not None
+    assert float(sure) > 0.99
+    assert float(unsure) == 0.25
+
+
+def test_the_command_takes_files_without_labels(tmp_path: Path) -> None:
+    text = (
+        'rounds = 1\n[scenario]\nname = "rotated-digits"\n[model]\nname = "linear"\n'
+        '[algorithm]\nname = "oracle"\n'
+    )
+    (tmp_path / "digits.toml").write_text(text)
+    run = CliRunner().invoke(
+        app, ["run", str(tmp_path / "digits.toml"), "--runs-dir", str(tmp_path)]
+    )
+    assert run.exit_code == 0, run.output
+    x = newcomers(ROTATED_DIGITS, slice(5, 6)).train.x.numpy()
+    np.savez(tmp_path / "eve.npz", x=x)
+    asked = ["assign", str(tmp_path / "digits-seed0"), str(tmp_path / "eve.npz"), "--unlabelled"]
+    said = CliRunner().invoke(app, asked)
+    assert said.exit_code == 0, said.output
+    assert "eve" in said.output
+    assert "confidence" in said.output
