@@ -27,7 +27,7 @@ PRIOR = 20
 
 MOST_GROUPS = 16
 
-STARTS, STEPS = 20, 3
+STARTS, STEPS = 20, 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,11 +46,10 @@ class Grouping:
 
 
 def groupings(halves: Halves, seed: int) -> tuple[Grouping, ...]:
-    """The best grouping into each number of groups from 1, while there are clients for it."""
+    """A grouping into each number of groups: 1, 2, ..., while there are two clients for each."""
     halves = _in_noise(halves)
     most = min(MOST_GROUPS, max(1, halves.counts.shape[1] // 2))
-    found = (_grouped(halves, count, seed) for count in range(1, most + 1))
-    return tuple(each for each in found if each is not None)
+    return tuple(_grouped(halves, count, seed) for count in range(1, most + 1))
 
 
 def best(found: Sequence[Grouping]) -> Grouping:
@@ -74,23 +73,24 @@ def _apart(halves: Halves) -> Floats:
     return found
 
 
-def _grouped(halves: Halves, count: int, seed: int) -> Grouping | None:
-    """The clients in this many groups; None where a group is lost."""
+def _grouped(halves: Halves, count: int, seed: int) -> Grouping:
+    """The clients in this many groups, none of which is empty."""
     from sklearn.cluster import KMeans
 
     where, sizes = halves.whole(), halves.counts.sum(0).astype(np.float64)
     means = KMeans(count, n_init=STARTS, random_state=seed % 2**32)
     labels = means.fit(where, sample_weight=sizes).labels_.astype(np.int64)
+    densities = _densities(halves, where, sizes, labels, count)
     for _ in range(STEPS):
-        densities = _densities(halves, where, sizes, labels, count)
-        kept, labels = labels, densities.argmax(1)
-        if len(np.unique(labels)) < count:
-            return None
+        moved = densities.argmax(1)
+        if len(np.unique(moved)) < count:
+            break
+        labels, densities = moved, _densities(halves, where, sizes, moved, count)
     peak = densities.max(1)
     likelihood = float((peak + np.log(np.exp(densities - peak[:, None]).sum(1))).sum())
     numbers = count * where.shape[1] + count - 1
     cost = -2 * likelihood + PENALTY * numbers * np.log(len(where))
-    return Grouping(labels=_by_first(kept), cost=cost)
+    return Grouping(labels=_by_first(labels), cost=cost)
 
 
 def _densities(halves: Halves, where: Floats, sizes: Floats, labels: Ints, count: int) -> Floats:

@@ -70,8 +70,10 @@ def whitened(values: Floats, owner: Ints, num_clients: int) -> Floats:
     np.add.at(sums, owner, values)
     within = values - (sums / counts[:, None])[owner]
     freedom = len(values) / max(1, len(values) - num_clients)
-    variance, axes = np.linalg.eigh(ledoit_wolf(within)[0] * freedom)
-    found: Floats = (values - values.mean(0)) @ axes / np.sqrt(np.maximum(variance, 1e-12))
+    scale = np.maximum(within.std(0), 1e-9)
+    variance, axes = np.linalg.eigh(ledoit_wolf(within / scale)[0] * freedom)
+    centred = (values - values.mean(0)) / scale
+    found: Floats = centred @ axes / np.sqrt(np.maximum(variance, 1e-12))
     return found
 
 

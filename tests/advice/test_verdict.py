@@ -1,0 +1,100 @@
+"""The answer follows from how the contenders did, the simpler way first where they are alike."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import umbel
+from umbel.advice.gains import gain
+from umbel.advice.structure import Structure
+from umbel.advice.trial import Contender, Kind, Standing
+from umbel.advice.verdict import decide
+
+CLIENTS = 20
+NOISE = np.random.default_rng(0).normal(0, 0.01, CLIENTS)
+
+
+def standing(kind: Kind, loss: float, clusters: int = 1, tuned: bool = False) -> Standing:
+    """A contender whose clients have about this loss."""
+    labels = np.arange(CLIENTS) % clusters
+    algorithm: umbel.Algorithm[Any] = umbel.FedAvg()
+    if kind == "clusters":
+        algorithm = umbel.FixedClusters(clusters=tuple(labels.tolist()))
+    name = f"{clusters} clusters" if kind == "clusters" else kind
+    return Standing(
+        contender=Contender(
+            name=f"{name}, fine-tuned" if tuned else name,
+            kind=kind,
+            algorithm=algorithm,
+            tuned=tuned,
+        ),
+        rounds=10,
+        best_round=10,
+        loss=loss + NOISE * (1 + loss),
+        accuracy=np.full(CLIENTS, np.nan),
+        clusters=labels,
+        course=((2, 2.0), (10, loss)),
+    )
+
+
+def structure(groups: int) -> Structure:
+    labels = tuple(np.arange(CLIENTS) % (k + 1) for k in range(4))
+    return Structure(differences=(), groupings=labels, num_groups=groups)
+
+
+def answered(groups: int, *standings: Standing) -> tuple[str, int, bool]:
+    verdict = decide(standings, structure(groups))
+    return verdict.answer, verdict.num_clusters, verdict.tuned
+
+
+def test_one_model_where_nothing_is_surely_better() -> None:
+    one, alone = standing("one", 0.5), standing("local", 0.6)
+    assert answered(1, one, alone) == ("one model", 1, False)
+
+
+def test_clusters_that_are_surely_better() -> None:
+    one, alone = standing("one", 0.5), standing("local", 0.6)
+    found = standing("clusters", 0.3, 3)
+    assert answered(3, one, alone, found) == ("clusters", 3, False)
+
+
+def test_the_number_that_examples_show_unless_another_is_surely_better() -> None:
+    ways = [standing("one", 0.5), standing("local", 0.6)]
+    more = [standing("clusters", 0.30, 2), standing("clusters", 0.30, 3)]
+    assert answered(2, *ways, *more)[1] == 2
+    more = [standing("clusters", 0.30, 2), standing("clusters", 0.20, 3)]
+    assert answered(2, *ways, *more)[1] == 3
+
+
+def test_training_alone_where_it_is_surely_best() -> None:
+    ways = standing("one", 0.5), standing("local", 0.2), standing("clusters", 0.4, 2)
+    assert answered(2, *ways)[0] == "train alone"
+
+
+def test_fine_tuning_only_where_it_adds_something() -> None:
+    ways = [standing("one", 0.5), standing("local", 0.6)]
+    assert answered(1, *ways, standing("one", 0.3, tuned=True)) == ("one model", 1, True)
+    assert answered(1, *ways, standing("one", 0.499, tuned=True)) == ("one model", 1, False)
+
+
+def test_too_few_clients_to_tell() -> None:
+    one, alone = standing("one", 0.5), standing("local", 0.45)
+    few = np.full(CLIENTS, np.nan)
+    few[:3] = 0.5
+    one, alone = replace(one, loss=few), replace(alone, loss=few - 0.2)
+    assert answered(1, one, alone)[0] == "too few examples to tell"
+
+
+def test_a_gain_is_a_paired_mean_with_its_interval() -> None:
+    old, new = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]), np.array([0.5, 1.6, 2.4, 3.6, 4.5, 5.4])
+    found = gain(new, old)
+    assert found.mean == pytest.approx(0.5)
+    # By hand: deviation 0.08944, t of five degrees of freedom 2.5706.
+    assert found.high - found.mean == pytest.approx(2.5706 * 0.0894427 / 6**0.5, rel=1e-4)
+    assert found.sure
+    assert not gain(old, new).sure
+    assert gain(old, old).low == 0 == gain(old, old).high
