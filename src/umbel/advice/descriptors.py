@@ -82,7 +82,9 @@ def _unexplained(examples: Pooled, parts: Floats, seed: int) -> Floats | None:
         known, asked = examples.half != half, examples.half == half
         settings = {"n_estimators": TREES, "min_samples_leaf": 3, "random_state": seed % 2**32}
         if examples.labels is None:
-            trees = ExtraTreesRegressor(**settings).fit(parts[known], examples.targets[known])
+            targets = examples.targets[known]
+            targets = targets[:, 0] if targets.shape[1] == 1 else targets
+            trees = ExtraTreesRegressor(**settings).fit(parts[known], targets)
             explained[asked] = trees.predict(parts[asked]).reshape(int(asked.sum()), -1)
         else:
             trees = ExtraTreesClassifier(**settings).fit(parts[known], examples.labels[known])

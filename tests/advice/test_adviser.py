@@ -1,0 +1,151 @@
+"""Advice from the examples to the answer, in Python and on the command line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from sklearn.metrics import adjusted_rand_score
+
+import umbel
+from umbel.advice import Allowance
+from umbel.advice.adviser import for_selection
+from umbel.advice.saving import read_summary
+from umbel.advice.summary import summary
+from umbel.cli import app
+from umbel.cli.advising import allowance_of
+
+SHORT = Allowance(rounds=20)
+LOCAL = umbel.LocalTraining(lr=0.3, epochs=2)
+
+
+def tables(groups: int, clients: int = 16, examples: int = 60, seed: int = 0) -> umbel.Federation:
+    """Clients of two labels, whose rule is turned by a right angle from group to group."""
+    rng = np.random.default_rng(seed)
+    pairs = []
+    for client in range(clients):
+        x = rng.normal(size=(examples, 4)).astype(np.float32)
+        angle = np.pi * (client % groups) / 2
+        y = (np.cos(angle) * x[:, 0] + np.sin(angle) * x[:, 1] > 0).astype(np.int64)
+        pairs.append((x, y))
+    of = [client % groups for client in range(clients)]
+    return umbel.Federation.from_arrays(pairs, groups=of, num_classes=2, seed=seed)
+
+
+def net() -> umbel.Net:
+    return umbel.Net(lambda: torch.nn.Linear(4, 2))
+
+
+@pytest.fixture(scope="module")
+def two() -> umbel.Advice:
+    """Advice for two planted groups."""
+    return umbel.advise(tables(2), net(), local=LOCAL, allowance=SHORT)
+
+
+def test_groups_that_contradict_each_other_get_a_model_each(two: umbel.Advice) -> None:
+    assert two.verdict.answer == "clusters"
+    assert adjusted_rand_score(tables(2).groups, list(two.clusters.values())) == 1
+    found = {each.kind: each.found for each in two.structure.differences}
+    assert found == {"inputs": False, "labels": False, "labels given inputs": True}
+    assert "Train 2 models" in str(two)
+
+
+def test_alike_clients_get_one_model() -> None:
+    advice = umbel.advise(tables(1), net(), local=LOCAL, allowance=SHORT)
+    assert advice.verdict.answer == "one model"
+    assert set(advice.clusters.values()) == {0}
+    assert not advice.structure.found
+
+
+def test_planted_groups_and_test_examples_are_not_in_what_is_chosen_by() -> None:
+    federation = tables(2)
+    trial = for_selection(federation, seed=0)
+    assert trial.groups is None
+    rows = {tuple(row) for row in federation.test.x.tolist()}
+    assert not rows & {tuple(row) for split in trial.splits for row in split.x.tolist()}
+
+
+def test_given_validation_examples_are_what_ways_are_compared_by() -> None:
+    federation = tables(2)
+    given = replace(federation, validation=federation.test)
+    trial = for_selection(given, seed=0)
+    assert trial.test is federation.test
+    assert trial.validation is None
+    assert len(trial.train.x) == len(federation.train.x)
+
+
+def test_the_same_question_has_the_same_answer(two: umbel.Advice) -> None:
+    again = umbel.advise(tables(2), net(), local=LOCAL, allowance=SHORT)
+    assert summary(again) == summary(two)
+
+
+def test_regressions_and_clients_with_few_examples_are_advised_on() -> None:
+    rng = np.random.default_rng(0)
+    pairs = []
+    for client in range(12):
+        x = rng.normal(size=(3 if client == 0 else 40, 4)).astype(np.float32)
+        pairs.append((x, x[:, 0] * (1 if client % 2 else -1)))
+    federation = umbel.Federation.from_arrays(pairs)
+    regression = umbel.Net(lambda: torch.nn.Linear(4, 1), umbel.REGRESSION)
+    local = umbel.LocalTraining(lr=0.03, epochs=2)
+    advice = umbel.advise(federation, regression, local=local, allowance=SHORT)
+    assert advice.verdict.answer == "clusters"
+    assert [advice.clusters[str(client)] % 2 for client in range(1, 12)] == [0, 1] * 5 + [0]
+
+
+def test_two_clients_are_too_few_to_tell() -> None:
+    advice = umbel.advise(tables(1, clients=2), net(), local=LOCAL, allowance=SHORT)
+    assert advice.verdict.answer == "too few examples to tell"
+    with pytest.raises(umbel.UsageError, match="two clients or more"):
+        umbel.advise(tables(1, clients=1), net())
+
+
+def test_the_command_prints_writes_and_names_the_run_to_make_next(tmp_path: Path) -> None:
+    tables(2).save(tmp_path / "sites")
+    out = tmp_path / "advice"
+    asked = ["advise", str(tmp_path / "sites"), "--budget", "20", "--out", str(out)]
+    said = CliRunner().invoke(app, [*asked, "--set", "model.hidden=[8]"])
+    assert said.exit_code == 0, said.output
+    assert "Train 2 models, one for each cluster of clients" in said.output
+    assert read_summary(out).num_clusters == 2
+    assert json.loads((out / "advice.json").read_text())["answer"] == "clusters"
+    experiment = umbel.read(out / "experiment.toml")
+    assert isinstance(experiment.algorithm, umbel.FixedClusters)
+    made = ["run", str(out / "experiment.toml"), "--runs-dir", str(tmp_path / "runs")]
+    assert CliRunner().invoke(app, made).exit_code == 0
+    page = CliRunner().invoke(app, ["report", str(out)])
+    assert page.exit_code == 0, page.output
+    assert "should I cluster?" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_an_answer_for_other_data_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    said = CliRunner().invoke(app, ["advise", "rotated-digits", "--out", str(tmp_path)])
+    assert "a new folder, or one with advice in it" in str(said.exception)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["notes.txt"]
+
+
+def test_data_that_are_nowhere_are_refused_with_what_is_near(tmp_path: Path) -> None:
+    said = CliRunner().invoke(app, ["advise", "rotated-digit", "--out", str(tmp_path / "a")])
+    assert "rotated-digits" in str(said.exception)
+    assert not (tmp_path / "a").exists()
+
+
+def test_damaged_advice_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "advice.json").write_text('{"answer": 3}')
+    said = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert isinstance(said.exception, umbel.UsageError)
+    assert "advice.json" in str(said.exception)
+
+
+def test_budgets_are_rounds_or_time() -> None:
+    assert allowance_of("40") == Allowance(rounds=40)
+    assert allowance_of("5m").seconds == 300
+    for wrong in ("0", "five", "-1", "9999999999"):
+        with pytest.raises(umbel.UsageError):
+            allowance_of(wrong)
