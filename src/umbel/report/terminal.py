@@ -10,7 +10,6 @@ from rich.table import Table
 from rich.text import Text
 
 from umbel.checks import check, printable
-from umbel.report.frameless import frameless as _table
 from umbel.report.frameless import frameless, row
 from umbel.runs.assignment import Assignment
 from umbel.runs.budget import first_round
