@@ -15,6 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 import umbel
 from umbel.advice import Allowance
 from umbel.advice.adviser import for_selection
+from umbel.advice.next_run import next_experiment
 from umbel.advice.saving import read_summary
 from umbel.advice.summary import summary
 from umbel.cli import app
@@ -121,6 +122,15 @@ def test_the_command_prints_writes_and_names_the_run_to_make_next(tmp_path: Path
     page = CliRunner().invoke(app, ["report", str(out)])
     assert page.exit_code == 0, page.output
     assert "should I cluster?" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_where_fine_tuning_is_advised_the_run_to_make_next_does_it(two: umbel.Advice) -> None:
+    chosen = replace(two.verdict.chosen.contender, tuned=True)
+    tuned = replace(two.verdict, chosen=replace(two.verdict.chosen, contender=chosen))
+    asked = umbel.read(umbel.find_experiment("fedavg-digits"))
+    following = next_experiment(replace(two, verdict=tuned), asked)
+    assert following.personal == umbel.Personal(lr=LOCAL.lr, validation_fraction=0.2)
+    assert next_experiment(two, asked).personal is None
 
 
 def test_an_answer_for_other_data_is_not_overwritten(tmp_path: Path) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from umbel.advice.adviser import Advice
+from umbel.advice.adviser import FRACTION, Advice
 from umbel.algorithms import FedAvg, FixedClusters, LocalOnly
 from umbel.algorithms.base import Algorithm, State
 from umbel.runs.experiment import Experiment
+from umbel.runs.personal import Personal
 
 
 def algorithm_of(advice: Advice) -> Algorithm[State]:
@@ -36,4 +37,14 @@ def next_experiment(advice: Advice, asked: Experiment) -> Experiment:
         algorithm=algorithm_of(advice),
         seed=advice.seed,
         rounds=max(1, base.best_round),
+        personal=_personal(advice),
     )
+
+
+def _personal(advice: Advice) -> Personal | None:
+    """How clients fine-tune, where that is advised: each chooses by its own validation examples."""
+    if not advice.verdict.tuned:
+        return None
+    apart = None if advice.facts.validation else FRACTION
+    local = advice.local
+    return Personal(lr=local.lr, batch_size=local.batch_size, validation_fraction=apart)
