@@ -66,10 +66,10 @@ def alternate(contenders: list[Callable[[], object]], repeats: int, device: str)
     return [Timing.of(taken) for taken in seconds]
 
 
-def matmul_peak(device: str, size: int = 2048) -> float:
-    """FLOP a second of a large matrix product in single precision: the best of ten."""
+def matmul_peak(device: str, size: int = 2048, dtype: torch.dtype = torch.float32) -> float:
+    """FLOP a second of a large matrix product of this type: the best of ten."""
     size = size if device == "cpu" else 4 * size
-    a, now, best = torch.rand(size, size, device=device), clock(device), float("inf")
+    a, now, best = torch.rand(size, size, device=device).to(dtype), clock(device), float("inf")
     for _ in range(10):
         start = now()
         a @ a

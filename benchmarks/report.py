@@ -1,11 +1,12 @@
 """A result file as Markdown: `python -m benchmarks.report benchmarks/results/cpu.json`.
 
-That of whole rounds, `rounds.json`, is one table.
+Those of whole rounds, `rounds.json`, and of both precisions, `precision.json`, have their own.
 """
 
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,65 @@ def rounds_markdown(results: dict[str, Any]) -> str:
         header = f"method|round|{'|'.join(PARTS)}|slowest|share of peak"
         lines += [*_table(header, [_round_row(row, peaks[-1]) for row in rows]), ""]
     return "\n".join(lines)
+
+
+def precision_markdown(results: dict[str, Any]) -> str:
+    """Whole workloads, experiments and single products, in full precision and in bfloat16."""
+    lines = [f"Machine: {results['machine']}.", ""]
+    if "speeds" in results:
+        header = "workload|precision|seconds|times as fast|best product, GFLOP/s|share of it|apart"
+        lines += [*_table(header, [_speed_row(row) for row in results["speeds"]]), ""]
+    if "experiments" in results:
+        header = "experiment|seeds|precision|accuracy, %|by seed|clusters|ARI|clients' ms a round"
+        lines += [*_table(header, _experiment_rows(results["experiments"])), ""]
+    if "products" in results:
+        widths = list(results["products"][0]["times"])
+        header = f"product|in, or examples|out|{'|'.join(widths)}"
+        lines += [*_table(header, [_product_row(row) for row in results["products"]]), ""]
+    return "\n".join(lines)
+
+
+def _speed_row(row: dict[str, Any]) -> list[str]:
+    return [
+        f"**{row['name']}** {row['what']}",
+        row["precision"],
+        f"{row['seconds']:.3g} ({row['low']:.3g} to {row['high']:.3g})",
+        f"**{row['times']:.2f}**",
+        f"{row['peak_gflops']:.0f}",
+        f"{row['share_of_peak']:.0%}",
+        f"{row['apart']:.2g}" if row["apart"] else "",
+    ]
+
+
+def _experiment_rows(rows: list[dict[str, Any]]) -> list[list[str]]:
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault((row["what"], row["precision"]), []).append(row)
+    lines = []
+    for (what, precision), runs in found.items():
+        accuracies = [100 * run["accuracy"] for run in runs]
+        spread = f" ± {statistics.stdev(accuracies):.2f}" if len(runs) > 1 else ""
+        lines.append(
+            [
+                f"{what}, {runs[0]['rounds']} rounds",
+                str(len(runs)),
+                precision,
+                f"{statistics.mean(accuracies):.2f}{spread}",
+                ", ".join(f"{accuracy:.2f}" for accuracy in accuracies),
+                ", ".join(str(run["num_clusters"]) for run in runs),
+                ", ".join(f"{run['ari']:.3f}" for run in runs),
+                f"{1000 * statistics.median(run['client_seconds'] for run in runs):.0f}",
+            ]
+        )
+    return lines
+
+
+def _product_row(row: dict[str, Any]) -> list[str]:
+    times = [
+        f"**{times:.2f}**" if int(rows) in row["taken"] else f"{times:.2f}"
+        for rows, times in row["times"].items()
+    ]
+    return [row["kind"], *map(str, row["sizes"]), *times]
 
 
 def _round_row(row: dict[str, Any], best: float) -> list[str]:
@@ -91,4 +151,6 @@ def _table(header: str, rows: list[list[str]]) -> list[str]:
 
 if __name__ == "__main__":
     read = json.loads(Path(sys.argv[1]).read_text())
-    sys.stdout.write((rounds_markdown if "rounds" in read else markdown)(read))
+    ways = {"rounds": rounds_markdown, "experiments": precision_markdown}
+    way = next((way for key, way in ways.items() if key in read), markdown)
+    sys.stdout.write(way(read))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
@@ -18,6 +18,7 @@ from umbel.client.objectives import CLASSIFICATION, REGRESSION
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, make_engine
+from umbel.engines.precision import bf16_units
 from umbel.flow import Engine, Request, Rows
 from umbel.networks import CNN, MLP, ResNet18
 
@@ -63,13 +64,12 @@ def one_step(clients: int, device: str) -> Contest:
     """CFL-GP's round: a step from one of four models each, and all gradients at one model."""
     federation = images([500] * clients, (784,))
     net, build = classifier(MLP(), (784,))
-    engine = make_engine(net, federation, EngineSettings(device=device))
     step, gradient = LocalTraining(lr=0.1, steps=1, batch_size=64), Gradient(64)
     models = torch.stack([net.new(seed) for seed in range(4)])
     index = torch.arange(clients) % 4
     plain = PlainClients(build, federation, device, "classes")
 
-    def ours() -> Result:
+    def ours(engine: Engine) -> Result:
         update = ask(engine, step, clients, theta=Rows(models, index))["update"]
         one = Rows(models, torch.zeros(clients, dtype=torch.long))
         return update, ask(engine, gradient, clients, theta=one)["gradient"]
@@ -83,11 +83,11 @@ def one_step(clients: int, device: str) -> Contest:
     return Contest(
         "W1",
         f"MLP 784-200-10, {clients} clients: one step on 64 examples, one gradient",
-        {FULL: ours},
+        {label: partial(ours, engine) for label, engine in engines(net, federation, device)},
         loop,
         samples,
         3 * forward_flops(net, (784,)) * samples,
-        {FULL: 1e-4},
+        {FULL: 1e-4, BF16: 0.1},
         {FULL: 2.7},
     )
 
@@ -105,18 +105,21 @@ def lcfl_losses(clients: int, device: str) -> Contest:
     """LCFL's evidence: every model on every client."""
     federation = images([200] * clients, (784,))
     net, build = classifier(MLP(), (784,))
-    engine = make_engine(net, federation, EngineSettings(device=device))
     models = torch.stack([net.new(seed) for seed in range(clients)])
     plain = PlainClients(build, federation, device, "classes")
     samples = 200 * clients**2
+
+    def ours(engine: Engine) -> Result:
+        return (ask(engine, MeanLoss(), clients, models=models)["losses"],)
+
     return Contest(
         "W2 cross-loss",
         f"loss of {clients} such models on {clients} clients x 200 examples",
-        {FULL: lambda: (ask(engine, MeanLoss(), clients, models=models)["losses"],)},
+        {label: partial(ours, engine) for label, engine in engines(net, federation, device)},
         lambda: (plain.losses(list(models.to(device)), 200).cpu(),),
         samples,
         forward_flops(net, (784,)) * samples,
-        {FULL: 1e-4},
+        {FULL: 1e-4, BF16: 0.1},
         {FULL: 5.0},
     )
 
@@ -196,10 +199,9 @@ def training(
     theta = net.new(0)
     rows = Rows(theta[None], torch.zeros(clients, dtype=torch.long))
     plain = PlainClients(build, federation, device, "classes")
-    engines = {label: make_engine(net, federation, settings(label, device)) for label in goals}
+    every = list(engines(net, federation, device))
 
     def ours(done: LocalTraining) -> dict[str, Callable[[], Result]]:
-        every = engines.items()
         return {label: partial(updates, engine, done, clients, rows) for label, engine in every}
 
     def loop(done: LocalTraining) -> Result:
@@ -220,9 +222,12 @@ def training(
     )
 
 
-def settings(label: str, device: str) -> EngineSettings:
-    """The settings of the engine under this label."""
-    return EngineSettings(device=device, precision="bf16" if label == BF16 else "full")
+def engines(net: Net, federation: Federation, device: str) -> Iterator[tuple[str, Engine]]:
+    """One for each precision that the device has products of, by its label."""
+    yield FULL, make_engine(net, federation, EngineSettings(device=device))
+    if device != "cpu" or bf16_units():
+        settings = EngineSettings(device=device, precision="bf16")
+        yield BF16, make_engine(net, federation, settings)
 
 
 def updates(engine: Engine, work: Work, clients: int, theta: Rows) -> Result:

@@ -158,7 +158,6 @@ class Net:
         if kernel == "dense":
             expected = "possible: only a chain of linear layers with ReLU between them is dense"
             check(self.is_dense, "engine.kernel", kernel, expected)
-            check(precision == "full", "engine.precision", precision, '"full" with this kernel')
         return self._like(self.modules, replace(self.way, kernel=kernel, precision=precision))
 
     def one_by_one(self) -> Net:
@@ -212,14 +211,18 @@ class Net:
 
 
 def _general(modules: Modules, objective: Objective, way: Way) -> General:
-    return General(modules, objective, torch.bfloat16 if way.precision == "bf16" else None)
+    # What the dense kernel leaves to this one is too rare, and too small, to gain from bfloat16.
+    cast = way.precision == "bf16" and way.kernel != "dense"
+    return General(modules, objective, torch.bfloat16 if cast else None)
 
 
 def _kernel(modules: Modules, objective: Objective, way: Way) -> Kernel:
     general = _general(modules, objective, way)
     if way.kernel == "in-place":
         return InPlace(general)
-    dense = recognise(modules.training, objective) if way.kernel == "dense" else None
+    if way.kernel != "dense":
+        return general
+    dense = recognise(modules.training, objective, way.precision == "bf16")
     return general if dense is None else Chain(dense, general)
 
 

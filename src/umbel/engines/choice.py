@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from umbel.checks import UsageError, check
-from umbel.client.net import Net, Precision
+from umbel.client.net import KernelName, Net, Precision
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
 from umbel.engines.fit import check_fit, sample
+from umbel.engines.precision import settled
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
 from umbel.engines.workers import Workers, can_fork
@@ -47,7 +48,8 @@ class EngineSettings(Settings):
     memory_mb: float | None = None
     #: how models are computed; auto: the fastest that fits
     kernel: Literal["auto", "general", "dense", "in-place"] = "auto"
-    precision: Precision = "full"  #: "bf16": passes through the module in bfloat16 autocast
+    #: "bf16": products of bfloat16 numbers where they are faster, sums and models in full
+    precision: Precision = "full"
     #: processes of this machine that clients are spread over; auto: where it pays
     workers: int | Literal["auto"] = "auto"
     #: of the Ray cluster to join, "auto" for that of this machine; "": one is started here
@@ -60,8 +62,6 @@ class EngineSettings(Settings):
         check(count == "auto" or count >= 1, "workers", count, '1 or more, or "auto"')
         in_place = self.kernel == "in-place" and self.name == "vectorised"
         check(not in_place, "kernel", self.kernel, "of the sequential engine, not the vectorised")
-        cut = self.kernel == "dense" and self.precision != "full"
-        check(not cut, "precision", self.precision, '"full" with the kernel "dense"')
         try:
             torch.device("cpu" if self.device == "auto" else self.device)
         except RuntimeError:
@@ -103,14 +103,22 @@ def _in_process(
         check(obstacle is None, "engine.name", "vectorised", f"possible: {obstacle}")
     elif settings.name == "auto" and obstacle is not None:
         log.info("clients run one after another: %s", obstacle)
-    kernel = settings.kernel
-    if obstacle is not None:
-        kernel = "in-place" if kernel == "auto" else kernel
-        return Sequential(net.using(kernel, settings.precision), federation, device)
+    precision, kernel = settled(net, device, settings.precision), settings.kernel
     if kernel == "auto":
-        kernel = "dense" if net.is_dense and settings.precision == "full" else "general"
-    fast = net.using(kernel, settings.precision)
+        kernel = _kernel(net, device, precision, batched=obstacle is None)
+    fast = net.using(kernel, precision)
+    if obstacle is not None:
+        return Sequential(fast, federation, device)
     return Vectorised(fast, federation, device, settings.memory_mb)
+
+
+def _kernel(net: Net, device: torch.device, precision: Precision, batched: bool) -> KernelName:
+    """The rule of "auto"."""
+    half = precision == "bf16"
+    # In bf16 it is on a processor that the dense kernel gains, and there for a single model, too.
+    if net.is_dense and (device.type == "cpu" if half else batched):
+        return "dense"
+    return "general" if batched else "in-place"
 
 
 def _spread(engine: Sequential | Vectorised, settings: EngineSettings) -> Engine:

@@ -10,14 +10,17 @@ from typing import Any
 
 import torch
 
+from umbel.client.net import Precision
+from umbel.engines.precision import bf16_units
 from umbel.version import __version__
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "kmedoids", "safetensors")
 
 
-def environment() -> dict[str, Any]:
-    """Versions and machine."""
-    return {
+def environment(precision: Precision = "full") -> dict[str, Any]:
+    """Versions and machine; with what it has for products of bfloat16 numbers, if it is to."""
+    units = {"bf16_units": bf16_units()} if precision == "bf16" else {}
+    return units | {
         "versions": {"umbel": __version__, "python": platform.python_version()}
         | {name: importlib.metadata.version(name) for name in PACKAGES}
         | {"torch": str(torch.__version__)},  # it says the build, too, as +cpu or +cu130

@@ -281,7 +281,8 @@ class RunFolder:
     def note_session(self, began: datetime, seconds: float) -> None:
         """Add to the environment file what ran here, on what, and for how long."""
         session = {"began": began.isoformat(timespec="seconds"), "seconds": round(seconds, 3)}
-        sessions = [*self.sessions(), session | environment()]
+        session |= environment(self.experiment.engine.precision)
+        sessions = [*self.sessions(), session]
         self.write("environment.json", json_text(sessions))
 
     def sessions(self) -> list[dict[str, Any]]:

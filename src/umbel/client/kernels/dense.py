@@ -6,27 +6,22 @@ it, so that no gradient is ever stored. Letters: C models, B examples, P values 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from umbel.client.descent import Descent, held
-from umbel.client.kernels.schedule import Schedule
+from umbel.client.descent import Descent
+from umbel.client.kernels import by_example
+from umbel.client.kernels.by_example import ByExample, Span
+from umbel.client.kernels.half import pays_in_a_pass, pays_in_steps
+from umbel.client.kernels.moving import Path, Weights, sgd_of
+from umbel.client.kernels.products import back, forward, put_weight
+from umbel.client.kernels.schedule import Schedule, SideBySide
 from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
-from umbel.client.optimizers import SGD
-from umbel.summary import in_short
-
-Slopes: TypeAlias = tuple[Tensor, Tensor]
-"""Slope of a loss by the outputs of a layer (C, B, out), and the layer's inputs (C, B, in)."""
-
-
-LARGE = 16_384
-"""Number of values from which on the products of several models outgrow a cache."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +52,7 @@ class Dense:
     layers: tuple[Layer, ...]
     flattens: bool  # whether the module takes examples of more than one dimension
     objective: Objective
+    half: bool = False  # whether products are taken in bfloat16 where that is faster
 
     def takes(self, x: Tensor, y: Tensor | None = None) -> bool:
         """Whether these examples (B, ...) are of a form that this is written for."""
@@ -72,7 +68,8 @@ class Dense:
 
     def outputs(self, theta: Tensor, x: Tensor) -> tuple[Tensor]:
         """(C, B, out) of models (C, P) for examples (C, B, ...); either C may be 1."""
-        return (_forward([layer.views(theta) for layer in self.layers], x)[-1],)
+        layers = [layer.views(theta) for layer in self.layers]
+        return (forward(layers, x, self._halves(theta, x))[-1],)
 
     def gradient(
         self, theta: Tensor, x: Tensor, y: Tensor, factors: Tensor
@@ -87,15 +84,23 @@ class Dense:
 
     def _pass(self, theta: Tensor, x: Tensor, y: Tensor, factors: Tensor) -> tuple[Tensor, Tensor]:
         """Return the gradient of that sum and the outputs (C, B, out)."""
-        layers = [layer.views(theta) for layer in self.layers]
-        *passed, outputs = _forward(layers, x)
+        layers, halves = [layer.views(theta) for layer in self.layers], self._halves(theta, x)
+        *passed, outputs = forward(layers, x, halves)
         gradient = theta.new_empty(len(outputs), self.layers[-1].end)
-        for number, slopes in _back(layers, passed, self._slope(outputs, y, factors)):
+        first = self._slope(outputs, y, factors)
+        for number, slope, inputs in back(layers, passed, first, halves):
             weight, *bias = self.layers[number].views(gradient)
-            _put_weight(weight, slopes)
+            put_weight(weight, slope, inputs, halves[number])
             for into in bias:
-                torch.sum(slopes[0], 1, keepdim=True, out=into)
+                torch.sum(slope, 1, keepdim=True, out=into)
         return gradient, outputs
+
+    def _halves(self, theta: Tensor, x: Tensor) -> list[bool]:
+        """Whether each layer takes its products in bfloat16 in one pass of x (C, B, ...)."""
+        rows = x.shape[1] * (len(x) if len(theta) == 1 else 1)
+        return [
+            self.half and pays_in_a_pass(rows, one.size_in, one.size_out) for one in self.layers
+        ]
 
     def descend(
         self, descent: Descent, x: Tensor, y: Tensor, theta: Tensor, rows: Tensor
@@ -106,24 +111,52 @@ class Dense:
         theta may be 1. The optimiser must be SGD.
         """
         schedule = Schedule.of(rows)
-        if schedule.at_work == [len(rows)] and not _sgd(descent).weight_decay:
+        if schedule.at_work == [len(rows)] and not sgd_of(descent).weight_decay:
             return (self._one_step(descent, x, y, theta, schedule),)
         received = schedule.arranged(theta.expand(len(rows), -1))
-        paths = [_Path.of(layer.views(received), descent) for layer in self.layers]
-        moving = paths
+        paths = list(self._paths(descent, x, received, schedule))
+        moving, count = paths, len(rows)
         for batch in schedule.batches(theta.dtype):
-            if len(batch.rows) < len(moving[0].now[0]):
-                moving = [path.first(len(batch.rows)) for path in paths]
-            now, (inputs, labels) = [path.now for path in moving], batch.examples(x, y)
-            *passed, outputs = _forward(now, inputs)
-            slope = self._slope(outputs, labels, batch.shares)
-            for number, slopes in _back(now, passed, slope):
-                moving[number].step(slopes, descent)
+            if len(batch.rows) < count:
+                count = len(batch.rows)
+                moving = [path.first(count) for path in paths]
+            self._step(descent, moving, batch, x, y)
         update = torch.empty_like(received)
         for layer, path in zip(self.layers, paths, strict=True):
-            for into, new, old in zip(layer.views(update), path.now, path.received, strict=True):
-                torch.sub(new, old, out=into)
+            path.put_update(*layer.views(update))
         return (schedule.restored(update),)
+
+    def _paths(
+        self, descent: Descent, x: Tensor, received: Tensor, schedule: Schedule
+    ) -> Iterator[Path]:
+        """How each layer goes through the steps."""
+        for number, layer in enumerate(self.layers):
+            weight, *biases = layer.views(received)
+            bias = biases[0] if biases else None
+            sizes = layer.size_in, layer.size_out
+            if number == 0 and not x.is_cuda and by_example.takes(descent):
+                span = Span.of(schedule)
+                if by_example.pays(span, schedule, *sizes, half=self.half):
+                    yield ByExample.of(weight, bias, x, span, schedule, descent, self.half)
+                    continue
+            rounded = self.half and pays_in_steps(schedule.rows.shape[2], *sizes)
+            yield Weights.of(weight, bias, descent, rounded)
+
+    def _step(
+        self, descent: Descent, moving: Sequence[Path], batch: SideBySide, x: Tensor, y: Tensor
+    ) -> None:
+        """Let all layers take one step."""
+        passed = [moving[0].taken(batch, x)]
+        for path in moving[:-1]:
+            passed.append(path.forward(passed[-1]).relu_())
+        outputs = moving[-1].forward(passed[-1])
+        slope = self._slope(outputs, batch.labels(y), batch.shares)
+        for number in range(len(moving) - 1, -1, -1):
+            of_outputs = slope
+            if number:
+                slope = moving[number].back(of_outputs)
+                slope = torch.ops.aten.threshold_backward(slope, passed[number], 0)
+            moving[number].step(of_outputs, passed[number], descent)
 
     def _one_step(
         self, descent: Descent, x: Tensor, y: Tensor, theta: Tensor, schedule: Schedule
@@ -131,7 +164,8 @@ class Dense:
         """As `descend`, where the first step is the last: a multiple of the gradient."""
         (batch,) = schedule.batches(theta.dtype)
         received = theta if len(theta) == 1 else schedule.arranged(theta)
-        update, _ = self._pass(received, *batch.examples(x, y), -descent.lr * batch.shares)
+        given = batch.inputs(x), batch.labels(y)
+        update, _ = self._pass(received, *given, -descent.lr * batch.shares)
         return schedule.restored(update)
 
     def _slope(self, outputs: Tensor, y: Tensor, factors: Tensor) -> Tensor:
@@ -147,7 +181,7 @@ class Dense:
         return (outputs - targets) * (2 * scale)
 
 
-def recognise(module: nn.Module, objective: Objective) -> Dense | None:
+def recognise(module: nn.Module, objective: Objective, half: bool = False) -> Dense | None:
     """The chain of this module, or None if it is anything else."""
     parts = list(_unrolled(module))
     first = parts[0] if parts else None
@@ -169,7 +203,7 @@ def recognise(module: nn.Module, objective: Objective) -> Dense | None:
         and all(parameter.requires_grad for parameter in module.parameters())
         and not any(_is_special(part) for part in module.modules())
     )
-    return Dense(tuple(layers), flattens, objective) if known else None
+    return Dense(tuple(layers), flattens, objective, half) if known else None
 
 
 def _unrolled(module: nn.Module) -> Iterator[nn.Module]:
@@ -184,110 +218,3 @@ def _is_special(module: nn.Module) -> bool:
     """Whether something else than its kind says happens in its passes."""
     hooked = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
     return bool(hooked or module._buffers) or is_parametrized(module)
-
-
-def _forward(layers: Sequence[Sequence[Tensor]], x: Tensor) -> list[Tensor]:
-    """Return the inputs of each layer and then the outputs, each (C, B, size)."""
-    passed = [x.flatten(2)]
-    for number, (weight, *bias) in enumerate(layers):
-        out = _product(passed[-1], weight.transpose(1, 2), *bias)
-        passed.append(out.relu_() if number + 1 < len(layers) else out)
-    return passed
-
-
-def _back(
-    layers: Sequence[Sequence[Tensor]], passed: Sequence[Tensor], slope: Tensor
-) -> Iterator[tuple[int, Slopes]]:
-    """The layers' numbers and slopes, from the last to the first.
-
-    A layer may be changed as soon as it is yielded.
-    """
-    for number in range(len(layers) - 1, -1, -1):
-        inputs, of_outputs = passed[number], slope
-        if number:
-            slope = _product(of_outputs, layers[number][0])
-            slope = torch.ops.aten.threshold_backward(slope, inputs, 0)
-        yield number, (of_outputs, inputs.expand(len(of_outputs), -1, -1))
-
-
-def _product(rows: Tensor, matrices: Tensor, bias: Tensor | None = None) -> Tensor:
-    """rows (C, B, in) times matrices (C, in, out), plus bias (C, 1, out); either C may be 1."""
-    if len(matrices) == 1:
-        flat, one = rows.flatten(0, 1), matrices[0]
-        out = flat @ one if bias is None else torch.addmm(bias[0], flat, one)
-        return out.view(*rows.shape[:2], -1)
-    rows = rows.expand(len(matrices), -1, -1)
-    return torch.bmm(rows, matrices) if bias is None else torch.baddbmm(bias, rows, matrices)
-
-
-def _put_weight(weight: Tensor, slopes: Slopes) -> None:
-    """Make a weight (C, out, in) its gradient."""
-    of_outputs, inputs = slopes
-    if weight.is_cuda or weight[0].numel() < LARGE:
-        weight.baddbmm_(of_outputs.transpose(1, 2), inputs, beta=0)
-        return
-    for into, left, right in zip(weight, of_outputs.transpose(1, 2), inputs, strict=True):
-        # Products are slow to write into memory that is not in the cache: this brings it there.
-        into.zero_()
-        torch.mm(left, right, out=into)
-
-
-def _add_to_weight(weight: Tensor, slopes: Slopes, old: float, new: float) -> None:
-    """Make a weight (C, out, in) `old` times itself plus `new` times its gradient."""
-    of_outputs, inputs = slopes
-    weight.baddbmm_(of_outputs.transpose(1, 2), inputs, beta=old, alpha=new)
-
-
-def _add_to_bias(bias: Tensor, slopes: Slopes, old: float, new: float) -> None:
-    """Make a bias (C, 1, out) `old` times itself plus `new` times its gradient."""
-    bias.mul_(old).add_(slopes[0].sum(1, keepdim=True), alpha=new)
-
-
-ADDERS: Sequence[Callable[[Tensor, Slopes, float, float], None]] = (_add_to_weight, _add_to_bias)
-
-
-@dataclass(frozen=True)
-class _Path:
-    """The parameters of a layer while they move."""
-
-    now: Sequence[Tensor]
-    received: Sequence[Tensor]
-    velocity: Sequence[Tensor | None]
-
-    __repr__ = in_short
-
-    @classmethod
-    def of(cls, received: Sequence[Tensor], descent: Descent) -> _Path:
-        """Return the path before its first step."""
-        now = [tensor.clone(memory_format=torch.contiguous_format) for tensor in received]
-        moving = _sgd(descent).momentum > 0
-        return cls(now, received, [torch.zeros_like(t) if moving else None for t in now])
-
-    def first(self, clients: int) -> _Path:
-        """Return the path of the first clients only, in the same memory."""
-        return _Path(
-            [tensor[:clients] for tensor in self.now],
-            [tensor[:clients] for tensor in self.received],
-            [None if tensor is None else tensor[:clients] for tensor in self.velocity],
-        )
-
-    def step(self, slopes: Slopes, descent: Descent) -> None:
-        """Take one step."""
-        sgd, lr, pull = _sgd(descent), descent.lr, descent.proximal
-        parts = zip(self.now, self.received, self.velocity, ADDERS, strict=False)
-        for now, received, velocity, add in parts:
-            if velocity is not None:
-                add(velocity, slopes, sgd.momentum, 1)
-                velocity.add_(now, alpha=held(sgd.weight_decay + pull, now))
-                velocity.sub_(received, alpha=held(pull, now))
-                now.sub_(velocity, alpha=held(lr, now))
-            else:
-                if sgd.weight_decay or pull:
-                    now.mul_(1 - lr * (sgd.weight_decay + pull))
-                    now.add_(received, alpha=held(lr * pull, now))
-                add(now, slopes, 1, held(-lr, now))
-
-
-def _sgd(descent: Descent) -> SGD:
-    assert isinstance(descent.optimizer, SGD)
-    return descent.optimizer

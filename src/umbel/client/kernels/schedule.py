@@ -20,11 +20,13 @@ class SideBySide:
 
     __repr__ = in_short
 
-    def examples(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the flat inputs (c, B, D) and the labels (c, B, ...) from the storage x and y."""
-        flat, shape = self.rows.flatten(), self.rows.shape
-        inputs, labels = x.index_select(0, flat), y.index_select(0, flat)
-        return inputs.view(*shape, -1), labels.view(*shape, *y.shape[1:])
+    def inputs(self, x: Tensor) -> Tensor:
+        """Return the flat inputs (c, B, D) from the storage x."""
+        return x.index_select(0, self.rows.flatten()).view(*self.rows.shape, -1)
+
+    def labels(self, y: Tensor) -> Tensor:
+        """Return the labels (c, B, ...) from the storage y."""
+        return y.index_select(0, self.rows.flatten()).view(*self.rows.shape, *y.shape[1:])
 
 
 @dataclass(frozen=True)

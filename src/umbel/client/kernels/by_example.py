@@ -1,0 +1,203 @@
+"""A first layer whose weights stay as received, with a row of coefficients for each example.
+
+All that gradient steps add to the weights W (out, in) of a first layer are products of slopes and
+examples: W = W_0 + A' X for examples X (n, in) and coefficients A (n, out). The outputs for X are
+then X W_0' + (X X') A. Where a client goes through few examples many times, it is less work to
+take X W_0' and X X' once, to change the rows of A in every step, and to take A' X at the end.
+Letters: C models, B examples of a mini-batch, n of a client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from umbel.client.descent import Descent
+from umbel.client.kernels.half import pays_by_example, pays_in_a_pass
+from umbel.client.kernels.moving import Moving, sgd_of
+from umbel.client.kernels.schedule import Schedule, SideBySide
+from umbel.summary import in_short
+
+SMALL, LARGE = 7_000, 100_000
+"""Weights of a layer from which on this is tried, and from which on the nearest cache is small."""
+
+STEP = 10
+"""Examples of a mini-batch that cost as much as going through weights beyond that cache does."""
+
+WORTHWHILE = {False: 0.75, True: 1.3}
+"""Largest number of operations, in units of those that steps on such weights take, by whether
+products are in bfloat16: these products are larger ones, which a processor is better at."""
+
+NEARLY_SURE = 0.6
+"""The same for smaller weights."""
+
+ROOM = 3
+"""Most memory beyond the models', in units of the layer's weights."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Where the examples of each client stand in the storage, one after another."""
+
+    start: Tensor  # (C,)
+    sizes: Sequence[int]
+
+    __repr__ = in_short
+
+    @classmethod
+    def of(cls, schedule: Schedule) -> Span:
+        """From the first to the last of a client's examples in any mini-batch."""
+        low, high = schedule.rows.amin((0, 2)), schedule.rows.amax((0, 2))
+        return cls(low, (high - low + 1).tolist())
+
+    @property
+    def most(self) -> int:
+        """The largest number of examples."""
+        return max(self.sizes)
+
+
+def pays(span: Span, schedule: Schedule, size_in: int, size_out: int, half: bool) -> bool:
+    """Whether a layer with these sizes is better kept by example than stepped on."""
+    most, values = span.most, size_in * size_out
+    steps, _, width = schedule.rows.shape
+    seen = steps * width
+    here = 2 * most * values + most * most * size_in + seen * most * size_out
+    if values < SMALL or most * (most + 2 * size_out) > ROOM * values:
+        return False
+    if values < LARGE:
+        return here <= NEARLY_SURE * 2 * seen * values
+    return here <= WORTHWHILE[half] * 2 * (seen + STEP * steps) * values
+
+
+@dataclass(frozen=True)
+class ByExample:
+    """The path of such a layer; the optimiser has no weight decay."""
+
+    products: Tensor  # (C, n, n) X X', of examples
+    received: Tensor  # (C, n, out) X W_0'
+    coefficients: Moving  # (C, n, out) A
+    rounded: Tensor | None  # A in bfloat16, where products are taken in it
+    bias: Moving | None  # (C, 1, out)
+    before: Tensor  # (C, 1) what the number of a row is larger by than its position in X
+    examples: Sequence[Tensor]  # X (n, in) of each client
+    half: bool  # whether the products with X are taken in bfloat16
+
+    __repr__ = in_short
+
+    @classmethod
+    def of(
+        cls,
+        weight: Tensor,
+        bias: Tensor | None,
+        x: Tensor,
+        span: Span,
+        schedule: Schedule,
+        descent: Descent,
+        half: bool,
+    ) -> ByExample:
+        """Return the path of received weights (C, out, in) and bias (C, 1, out).
+
+        x (total, ...) is the storage of examples. `half` takes products in bfloat16 where that is
+        faster.
+        """
+        flat, count, most, size_out = x.flatten(1), len(weight), span.most, weight.shape[1]
+        half_steps = half and pays_by_example(schedule.rows.shape[2], most, size_out)
+        half = half and pays_in_a_pass(most, weight.shape[2], size_out)
+        starts = zip(span.start.tolist(), span.sizes, strict=True)
+        examples = [flat[start : start + size] for start, size in starts]
+        kind = torch.bfloat16 if half_steps else weight.dtype
+        products = torch.zeros(count, most, most, dtype=kind)
+        received = weight.new_zeros(count, most, size_out)
+        for rows, matrix, into, outputs in zip(examples, weight, products, received, strict=True):
+            given, matrix = (rows.bfloat16(), matrix.bfloat16()) if half else (rows, matrix)
+            into[: len(rows), : len(rows)] = given @ given.t()
+            outputs[: len(rows)] = given @ matrix.t()
+        coefficients = weight.new_zeros(count, most, size_out)
+        path = None if bias is None else Moving.of(bias, descent)
+        return cls(
+            products,
+            received,
+            Moving.from_zero(coefficients, descent),
+            coefficients.bfloat16() if half_steps else None,
+            path,
+            (span.start - torch.arange(count) * most)[:, None],
+            examples,
+            half,
+        )
+
+    def first(self, clients: int) -> ByExample:
+        return ByExample(
+            self.products[:clients],
+            self.received[:clients],
+            self.coefficients.first(clients),
+            None if self.rounded is None else self.rounded[:clients],
+            None if self.bias is None else self.bias.first(clients),
+            self.before[:clients],
+            self.examples,
+            self.half,
+        )
+
+    def taken(self, batch: SideBySide, x: Tensor) -> Tensor:  # noqa: ARG002
+        """Rows (C, B) of the tables of all clients, one below the other."""
+        return batch.rows - self.before
+
+    def forward(self, taken: Tensor) -> Tensor:
+        out = _rows(self.received, taken)
+        if self.rounded is None:
+            out.baddbmm_(_rows(self.products, taken), self.coefficients.now)
+        else:
+            out.add_(torch.bmm(_rows(self.products, taken), self.rounded))
+        return out if self.bias is None else out.add_(self.bias.now)
+
+    def back(self, slope: Tensor) -> Tensor:  # noqa: ARG002
+        raise AssertionError("the slope by the inputs of a first layer is not needed")
+
+    def step(self, slope: Tensor, taken: Tensor, descent: Descent) -> None:
+        rows, slopes = taken.flatten(), slope.flatten(0, 1)
+        self.coefficients.step(partial(_add_rows, rows, slopes), descent)
+        if self.rounded is not None:
+            now, rounded = self.coefficients.now, self.rounded
+            if descent.proximal or self.coefficients.velocity is not None:
+                rounded.copy_(now)
+            else:
+                changed = now.flatten(0, 1).index_select(0, rows).bfloat16()
+                rounded.flatten(0, 1).index_copy_(0, rows, changed)
+        if self.bias is not None:
+            self.bias.step(partial(_add_sum, slope), descent)
+
+    def put_update(self, weight: Tensor, *bias: Tensor) -> None:
+        for into, rows, found in zip(weight, self.examples, self.coefficients.now, strict=True):
+            of_rows = found[: len(rows)].t()
+            if self.half:
+                into.copy_(of_rows.bfloat16() @ rows.bfloat16())
+            else:
+                torch.mm(of_rows, rows, out=into)
+        for into in bias:
+            assert self.bias is not None
+            self.bias.put_update(into)
+
+
+def takes(descent: Descent) -> bool:
+    """Whether all that the steps add to the weights are products of slopes and examples."""
+    return not sgd_of(descent).weight_decay
+
+
+def _rows(table: Tensor, taken: Tensor) -> Tensor:
+    """Rows (C, B, ...) of tables (C, n, ...)."""
+    return table.flatten(0, 1).index_select(0, taken.flatten()).view(*taken.shape, -1)
+
+
+def _add_rows(rows: Tensor, slopes: Tensor, values: Tensor, old: float, new: float) -> None:
+    if old != 1:
+        values.mul_(old)
+    values.view(-1, values.shape[2]).index_add_(0, rows, slopes, alpha=new)
+
+
+def _add_sum(slope: Tensor, values: Tensor, old: float, new: float) -> None:
+    if old != 1:
+        values.mul_(old)
+    values.add_(slope.sum(1, keepdim=True), alpha=new)

@@ -1,0 +1,177 @@
+"""The parameters of a layer while gradient steps move them.
+
+Letters: C models, B examples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, TypeAlias
+
+import torch
+from torch import Tensor
+
+from umbel.client.descent import Descent, held
+from umbel.client.kernels.products import product
+from umbel.client.kernels.schedule import SideBySide
+from umbel.client.optimizers import SGD
+from umbel.summary import in_short
+
+Adder: TypeAlias = Callable[[Tensor, float, float], None]
+"""Makes a tensor `old` times itself plus `new` times the gradient: called with the three."""
+
+
+class Path(Protocol):
+    """A layer on its way through the steps of a descent."""
+
+    def first(self, clients: int) -> Path:
+        """The path of the first clients only, in the same memory."""
+        ...
+
+    def taken(self, batch: SideBySide, x: Tensor) -> Tensor:
+        """What the layer takes of these examples, if it is the first; x is the storage."""
+        ...
+
+    def forward(self, taken: Tensor) -> Tensor:
+        """Outputs (C, B, out)."""
+        ...
+
+    def back(self, slope: Tensor) -> Tensor:
+        """Slope (C, B, in) by the inputs, of that by the outputs (C, B, out)."""
+        ...
+
+    def step(self, slope: Tensor, taken: Tensor, descent: Descent) -> None:
+        """Take one step."""
+        ...
+
+    def put_update(self, weight: Tensor, *bias: Tensor) -> None:
+        """Make these what the steps have added to weight and bias."""
+        ...
+
+
+@dataclass(frozen=True)
+class Moving:
+    """A tensor on its way, one row a model."""
+
+    now: Tensor
+    received: Tensor | None  # None: nothing but zeros
+    velocity: Tensor | None
+
+    __repr__ = in_short
+
+    @classmethod
+    def of(cls, received: Tensor, descent: Descent) -> Moving:
+        """Return it before its first step."""
+        now = received.clone(memory_format=torch.contiguous_format)
+        return cls(now, received, _resting(now, descent))
+
+    @classmethod
+    def from_zero(cls, now: Tensor, descent: Descent) -> Moving:
+        """Return it before its first step, where it is zero."""
+        return cls(now, None, _resting(now, descent))
+
+    def first(self, clients: int) -> Moving:
+        """Return that of the first clients only, in the same memory."""
+        every = (self.now, self.received, self.velocity)
+        return Moving(*(None if t is None else t[:clients] for t in every))  # type: ignore[arg-type]
+
+    def step(self, add: Adder, descent: Descent) -> None:
+        """Take one step."""
+        sgd, lr, pull = sgd_of(descent), descent.lr, descent.proximal
+        now, received, velocity = self.now, self.received, self.velocity
+        if velocity is not None:
+            add(velocity, sgd.momentum, 1)
+            velocity.add_(now, alpha=held(sgd.weight_decay + pull, now))
+            if received is not None:
+                velocity.sub_(received, alpha=held(pull, now))
+            now.sub_(velocity, alpha=held(lr, now))
+            return
+        if sgd.weight_decay or pull:
+            now.mul_(1 - lr * (sgd.weight_decay + pull))
+            if received is not None:
+                now.add_(received, alpha=held(lr * pull, now))
+        add(now, 1, held(-lr, now))
+
+    def put_update(self, into: Tensor) -> None:
+        """Make `into` what the steps have added."""
+        assert self.received is not None
+        torch.sub(self.now, self.received, out=into)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A layer whose weights every step changes."""
+
+    weight: Moving  # (C, out, in)
+    bias: Moving | None  # (C, 1, out)
+    rounded: Tensor | None  # the weights in bfloat16, where products are taken in it
+
+    __repr__ = in_short
+
+    @classmethod
+    def of(cls, weight: Tensor, bias: Tensor | None, descent: Descent, half: bool) -> Weights:
+        """Return the path of received weights (C, out, in) and bias (C, 1, out)."""
+        rounded = weight.bfloat16() if half else None
+        path = None if bias is None else Moving.of(bias, descent)
+        return cls(Moving.of(weight, descent), path, rounded)
+
+    def first(self, clients: int) -> Weights:
+        bias, rounded = self.bias, self.rounded
+        return Weights(
+            self.weight.first(clients),
+            None if bias is None else bias.first(clients),
+            None if rounded is None else rounded[:clients],
+        )
+
+    def taken(self, batch: SideBySide, x: Tensor) -> Tensor:
+        inputs = batch.inputs(x)
+        return inputs if self.rounded is None else inputs.bfloat16()
+
+    def forward(self, taken: Tensor) -> Tensor:
+        weight = self.weight.now if self.rounded is None else self.rounded
+        bias = None if self.bias is None else self.bias.now
+        out = product(taken, weight.transpose(1, 2), bias, half=self.rounded is not None)
+        return out.to(self.weight.now.dtype)
+
+    def back(self, slope: Tensor) -> Tensor:
+        if self.rounded is None:
+            return product(slope, self.weight.now)
+        return product(slope, self.rounded, half=True)
+
+    def step(self, slope: Tensor, taken: Tensor, descent: Descent) -> None:
+        if self.rounded is None:
+            self.weight.step(partial(_add_product, slope, taken), descent)
+        else:
+            gradient = torch.bmm(slope.transpose(1, 2).bfloat16(), taken.bfloat16())
+            self.weight.step(partial(_add, gradient), descent)
+            self.rounded.copy_(self.weight.now)
+        if self.bias is not None:
+            self.bias.step(partial(_add, slope.sum(1, keepdim=True)), descent)
+
+    def put_update(self, weight: Tensor, *bias: Tensor) -> None:
+        self.weight.put_update(weight)
+        for into in bias:
+            assert self.bias is not None
+            self.bias.put_update(into)
+
+
+def _add_product(slope: Tensor, inputs: Tensor, weight: Tensor, old: float, new: float) -> None:
+    weight.baddbmm_(slope.transpose(1, 2), inputs, beta=old, alpha=new)
+
+
+def _add(gradient: Tensor, values: Tensor, old: float, new: float) -> None:
+    if old != 1:
+        values.mul_(old)
+    values.add_(gradient, alpha=new)
+
+
+def _resting(now: Tensor, descent: Descent) -> Tensor | None:
+    return torch.zeros_like(now) if sgd_of(descent).momentum > 0 else None
+
+
+def sgd_of(descent: Descent) -> SGD:
+    """The optimiser of a descent whose optimiser is SGD."""
+    assert isinstance(descent.optimizer, SGD)
+    return descent.optimizer

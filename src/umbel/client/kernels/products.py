@@ -1,0 +1,92 @@
+"""Products of stacks of matrices, and by them forward and back through a chain of layers.
+
+Letters: C models, B examples. Products in bfloat16 are of rounded factors; their sums are taken in
+single precision, and rounded again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+LARGE = 16_384
+"""Number of values from which on the products of several models outgrow a cache."""
+
+
+def product(
+    rows: Tensor, matrices: Tensor, bias: Tensor | None = None, half: bool = False
+) -> Tensor:
+    """rows (C, B, in) times matrices (C, in, out), plus bias (C, 1, out); either C may be 1.
+
+    `half` takes the product in bfloat16; what is returned is of the type of the bias, or of rows.
+    """
+    if not half:
+        return _product(rows, matrices, bias)
+    kind = rows.dtype if bias is None else bias.dtype
+    if len(rows) == 1 < len(matrices):
+        out = _one_by_one(rows[0].bfloat16(), matrices, kind)
+    else:
+        out = _product(rows.bfloat16(), matrices.bfloat16()).to(kind)
+    return out if bias is None else out.add_(bias)
+
+
+def _one_by_one(rows: Tensor, matrices: Tensor, kind: torch.dtype) -> Tensor:
+    """The same rows times each of the matrices: batched, they would be copied for each."""
+    out = rows.new_empty(len(matrices), len(rows), matrices.shape[2], dtype=kind)
+    for into, matrix in zip(out, matrices, strict=True):
+        into.copy_(rows @ matrix.bfloat16())
+    return out
+
+
+def _product(rows: Tensor, matrices: Tensor, bias: Tensor | None = None) -> Tensor:
+    if len(matrices) == 1:
+        flat, one = rows.flatten(0, 1), matrices[0]
+        out = flat @ one if bias is None else torch.addmm(bias[0], flat, one)
+        return out.view(*rows.shape[:2], -1)
+    rows = rows.expand(len(matrices), -1, -1)
+    return torch.bmm(rows, matrices) if bias is None else torch.baddbmm(bias, rows, matrices)
+
+
+def forward(layers: Sequence[Sequence[Tensor]], x: Tensor, half: Sequence[bool]) -> list[Tensor]:
+    """The inputs of each layer and then the outputs, each (C, B, size).
+
+    Layers are weights (C, out, in), and bias (C, 1, out) if there is one; `half` says which of
+    them take their products in bfloat16.
+    """
+    passed = [x.flatten(2)]
+    for number, (weight, *biases) in enumerate(layers):
+        bias = biases[0] if biases else None
+        out = product(passed[-1], weight.transpose(1, 2), bias, half=half[number])
+        passed.append(out.relu_() if number + 1 < len(layers) else out)
+    return passed
+
+
+def back(
+    layers: Sequence[Sequence[Tensor]],
+    passed: Sequence[Tensor],
+    slope: Tensor,
+    half: Sequence[bool],
+) -> Iterator[tuple[int, Tensor, Tensor]]:
+    """The layers' numbers, slopes (C, B, out) by their outputs, and inputs, from last to first."""
+    for number in range(len(layers) - 1, -1, -1):
+        inputs, of_outputs = passed[number], slope
+        if number:
+            slope = product(of_outputs, layers[number][0], half=half[number])
+            slope = torch.ops.aten.threshold_backward(slope, inputs, 0)
+        yield number, of_outputs, inputs.expand(len(of_outputs), -1, -1)
+
+
+def put_weight(weight: Tensor, of_outputs: Tensor, inputs: Tensor, half: bool) -> None:
+    """Make a weight (C, out, in) its gradient, of slopes (C, B, out) and inputs (C, B, in)."""
+    if half:
+        weight.copy_(torch.bmm(of_outputs.transpose(1, 2).bfloat16(), inputs.bfloat16()))
+        return
+    if weight.is_cuda or weight[0].numel() < LARGE:
+        weight.baddbmm_(of_outputs.transpose(1, 2), inputs, beta=0)
+        return
+    for into, left, right in zip(weight, of_outputs.transpose(1, 2), inputs, strict=True):
+        # Products are slow to write into memory that is not in the cache: this brings it there.
+        into.zero_()
+        torch.mm(left, right, out=into)

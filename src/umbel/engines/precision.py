@@ -1,0 +1,66 @@
+"""In which precision a network computes where bfloat16 is asked for."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from umbel.checks import UsageError
+from umbel.client.net import Net, Precision
+
+log = logging.getLogger(__name__)
+
+UNITS = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
+"""What processors call their products of bfloat16 numbers: x86's, then ARM's."""
+
+SMALLEST = 50_000
+"""Trained values from which on convolutions and recurrent networks are faster in bfloat16."""
+
+
+def bf16_units() -> list[str]:
+    """What this processor has for products of bfloat16 numbers, if PyTorch can use it."""
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return []
+    if hasattr(torch.cpu, "get_capabilities"):
+        has = {name for name, value in torch.cpu.get_capabilities().items() if value is True}
+    else:  # before PyTorch 2.10
+        info = Path("/proc/cpuinfo")
+        has = set(info.read_text(encoding="utf-8").split()) if info.exists() else set()
+    return [unit for unit in UNITS if unit in has]
+
+
+def settled(net: Net, device: torch.device, wanted: Precision) -> Precision:
+    """The precision that the network computes in: as wanted, unless that would be slower.
+
+    On a processor, chains of linear layers decide product by product, and networks with attention
+    and small ones stay in full precision. Raises `UsageError` where the device has no products of
+    bfloat16 numbers.
+    """
+    if wanted == "full":
+        return wanted
+    if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
+        _refuse(f"{torch.cuda.get_device_name(device)} has no products of bfloat16 numbers")
+    if device.type != "cpu":
+        return wanted
+    if not bf16_units():
+        _refuse(f"this processor has no products of bfloat16 numbers ({' or '.join(UNITS)})")
+    slower = None if net.is_dense else _why_slower(net)
+    if slower is None:
+        return wanted
+    log.warning("engine.precision: clients compute in full precision: in bf16, %s", slower)
+    return "full"
+
+
+def _why_slower(net: Net) -> str | None:
+    if any(isinstance(part, nn.MultiheadAttention) for part in net.parts):
+        return "attention is slower on a processor"
+    if net.layout.num_weights < SMALLEST:
+        return f"a network of fewer than {SMALLEST:,} trained values is slower on a processor"
+    return None
+
+
+def _refuse(why: str) -> None:
+    raise UsageError(f'engine.precision: {why}, and would be slower in bf16: write "full"')
