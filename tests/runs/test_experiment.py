@@ -12,7 +12,6 @@ from umbel.algorithms import CFLGP, FLACC, IFCA, FedAvg, FedProx, Sattler
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
-from umbel.engines import EngineSettings
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Faults, QuorumError
 from umbel.runs.run import Run
@@ -32,8 +31,6 @@ def test_what_can_not_run_is_refused_when_it_is_built() -> None:
         Run(FedAvg(), blobs(), nn.Linear(6, 3))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="reduction: 'sum' is not \"mean\": updates are averaged"):
         CFLGP(send="update", reduction="sum")
-    with pytest.raises(UsageError, match="precision: 'bf16' is not \"full\" with the kernel"):
-        EngineSettings(kernel="dense", precision="bf16")
     with pytest.raises(UsageError, match=r"local\.proximal: 0\.5 is not 0: it is `mu`"):
         FedProx(local=LocalTraining(proximal=0.5))
 

@@ -1,0 +1,128 @@
+"""The dense kernel in bfloat16: PyTorch takes such products anywhere, if slowly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from tests.engines.test_equality import request
+from tests.federations import blobs, mlp
+from umbel.client.batches import Batch
+from umbel.client.kernels import by_example, dense
+from umbel.client.net import Net
+from umbel.client.optimizers import SGD, Adam
+from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
+from umbel.engines import Sequential, Vectorised
+from umbel.engines.workers import Workers, can_fork
+
+EPS = 2.0**-8
+"""What rounding to bfloat16 changes a number by, in units of it, at most."""
+
+WORKS: list[Work] = [
+    MeanLoss(),
+    Gradient(),
+    LocalTraining(batch_size=4, epochs=2),
+    LocalTraining(batch_size=4, epochs=2, proximal=0.5, optimizer=SGD(momentum=0.9)),
+    LocalTraining(batch_size=4, epochs=2, lr=0.01, optimizer=Adam()),
+    LocalTraining(batch_size=4, steps=1),
+]
+
+
+@pytest.fixture(params=[False, True], ids=["by steps", "by example"])
+def everything_in_half(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take every product in bfloat16, whether that is faster or not."""
+    for module, name in (
+        (dense, "pays_in_a_pass"),
+        (dense, "pays_in_steps"),
+        (by_example, "pays_in_a_pass"),
+        (by_example, "pays_by_example"),
+    ):
+        monkeypatch.setattr(module, name, lambda *_: True)
+    monkeypatch.setattr(by_example, "pays", lambda *_, **__: request.param)
+
+
+@pytest.mark.usefixtures("everything_in_half")
+def test_outputs_are_products_of_rounded_factors() -> None:
+    net = Net(lambda: nn.Linear(40, 3)).using("dense", "bf16")
+    theta, x = net.new(0), torch.randn(5, 40, generator=torch.manual_seed(0))
+    module = net.module(theta)
+    assert isinstance(module, nn.Linear)
+    rounded = [values.detach().bfloat16().double() for values in (x, module.weight)]
+    exact = rounded[0] @ rounded[1].T
+    found = net.outputs(theta, x)
+    assert found.dtype == torch.float32
+    apart = (found - module.bias.detach()).double() - exact
+    assert float((apart.abs() / exact.abs()).max()) < EPS
+
+
+@pytest.mark.usefixtures("everything_in_half")
+@pytest.mark.parametrize("work", WORKS, ids=str)
+def test_results_are_those_of_full_precision_but_for_rounding(work: Work) -> None:
+    net, federation = mlp(), blobs()
+    asked = request(work, net, [0, 1, 2, 3, 5])
+    exact = Sequential(net, federation).send(asked).columns
+    half = net.using("dense", "bf16")
+    for engine in (Vectorised(half, federation), Sequential(half, federation)):
+        for name, column in engine.send(asked).columns.items():
+            assert column.dtype == exact[name].dtype
+            one, other = (rows.double().reshape(len(rows), -1) for rows in (column, exact[name]))
+            apart = (one - other).norm(dim=1) / other.norm(dim=1)
+            assert float(apart.median()) < 10 * EPS, name
+
+
+@pytest.mark.usefixtures("everything_in_half")
+def test_steps_too_small_for_bfloat16_are_not_lost() -> None:
+    """Weights near one and steps of a millionth: a weight in bfloat16 would never move."""
+    net = Net(lambda: nn.Linear(6, 3))
+    work = LocalTraining(lr=1e-6, batch_size=4, epochs=5)
+    asked = request(work, net, [0, 1, 2])
+    asked.each["theta"].table.add_(1)
+    found = Vectorised(net.using("dense", "bf16"), blobs()).send(asked).columns["update"]
+    exact = Vectorised(net.using("dense"), blobs()).send(asked).columns["update"]
+    assert float((found - exact).norm() / exact.norm()) < 0.1
+
+
+def test_small_products_stay_in_full_precision() -> None:
+    net, federation = mlp(), blobs()
+    asked = request(LocalTraining(batch_size=4, epochs=2), net, [0, 1, 2])
+    full, half = (
+        Vectorised(net.using("dense", precision), federation).send(asked).columns["update"]
+        for precision in ("full", "bf16")
+    )
+    assert torch.equal(half, full)
+
+
+def test_the_rule_takes_large_products() -> None:
+    net = Net(lambda: nn.Linear(784, 200))
+    batch = Batch(torch.rand(200, 784), torch.arange(200))
+    theta = net.new(0)
+    one, other = (
+        net.using("dense", precision).outputs(theta, batch.x) for precision in ("full", "bf16")
+    )
+    assert 0 < float((one - other).norm() / one.norm()) < EPS
+
+
+@pytest.mark.skipif(not can_fork(), reason="this system does not fork processes")
+@pytest.mark.usefixtures("everything_in_half")
+@pytest.mark.parametrize("work", [MeanLoss(), LocalTraining(batch_size=4, epochs=2)], ids=str)
+def test_replies_do_not_depend_on_the_number_of_workers(work: Work) -> None:
+    net = mlp().using("dense", "bf16")
+    engine = Vectorised(net, blobs(), memory_mb=1e-6)
+    asked = request(work, net, [0, 1, 2, 3, 5])
+    expected = engine.send(asked).columns
+    for count in (1, 3):
+        for name, column in Workers(engine, count).send(asked).columns.items():
+            assert torch.equal(column, expected[name])
+
+
+def test_second_derivatives_are_in_full_precision() -> None:
+    net, batch = mlp(), Batch(torch.rand(4, 6), torch.tensor([0, 1, 2, 0]))
+    theta = net.new(0)
+    losses: list[Callable[[], torch.Tensor]] = [
+        lambda one=one: one.training_loss(theta, theta[:0], batch)  # type: ignore[misc]
+        for one in (net, net.using("dense", "bf16"))
+    ]
+    assert torch.equal(losses[0](), losses[1]())

@@ -1,0 +1,147 @@
+"""bfloat16 is taken where it is faster, and refused where the processor lacks it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import umbel
+from tests.federations import blobs, mlp
+from umbel.checks import UsageError
+from umbel.client.net import Net
+from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine, precision
+from umbel.engines.precision import UNITS, settled
+from umbel.networks import CNN, MLP, LeNet
+
+CPU, BF16 = torch.device("cpu"), EngineSettings(device="cpu", precision="bf16")
+
+
+@pytest.fixture
+def units(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have a processor with these units for bfloat16."""
+    runs = pytest.importorskip("umbel.runs.environment")
+
+    def have(*names: str) -> None:
+        for module in (precision, runs):
+            monkeypatch.setattr(module, "bf16_units", lambda: list(names))
+
+    return have
+
+
+def lstm() -> nn.Module:
+    class Recurrent(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.lstm, self.head = nn.LSTM(6, 128), nn.Linear(128, 3)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.head(self.lstm(x)[0])
+            return out
+
+    return Recurrent()
+
+
+def attention() -> nn.Module:
+    return nn.TransformerEncoderLayer(64, 4)
+
+
+def test_a_processor_without_such_products_is_refused_before_the_run(
+    units: Callable[..., None], tmp_path: Path
+) -> None:
+    units()
+    said = r"engine\.precision: this processor has no products of bfloat16 numbers \(avx512_bf16 .*"
+    with pytest.raises(UsageError, match=rf'{said}, and would be slower in bf16: write "full"'):
+        make_engine(mlp(), blobs(), BF16)
+    run = umbel.Run(umbel.FedAvg(), blobs(), mlp(), engine=BF16)
+    with pytest.raises(UsageError, match=said):
+        list(run.rounds(1, folder=tmp_path / "run"))
+    assert settled(mlp(), CPU, "full") == "full"
+
+
+def test_chains_of_linear_layers_have_the_dense_kernel(units: Callable[..., None]) -> None:
+    units("avx512_bf16")
+    batched = make_engine(mlp(), blobs(), BF16)
+    alone = make_engine(mlp(), blobs([9]), BF16)
+    assert isinstance(batched, Vectorised)
+    assert isinstance(alone, Sequential)
+    for engine in (batched, alone):
+        assert (engine.net.way.kernel, engine.net.way.precision) == ("dense", "bf16")
+
+
+@pytest.mark.parametrize(
+    ("build", "taken"),
+    [
+        (lambda: CNN().build((1, 28, 28), 10), None),
+        (lstm, None),
+        (lambda: LeNet().build((1, 28, 28), 10), "fewer than 50,000 trained values is slower"),
+        (attention, "attention is slower"),
+    ],
+)
+def test_other_networks_gain_from_some_size_on_and_else_stay_in_full_precision(
+    build: Callable[[], nn.Module],
+    taken: str | None,
+    units: Callable[..., None],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    units("amx_bf16")
+    caplog.set_level(logging.WARNING, "umbel")
+    found = settled(Net(build), CPU, "bf16")
+    assert found == ("bf16" if taken is None else "full")
+    assert (taken is None) is (not caplog.text)
+    if taken is not None:
+        assert "engine.precision: clients compute in full precision: in bf16, " in caplog.text
+        assert taken in caplog.text
+
+
+def test_units_are_among_those_that_are_known() -> None:
+    assert set(precision.bf16_units()) <= set(UNITS)
+
+
+def test_an_older_pytorch_is_asked_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
+    assert set(precision.bf16_units()) <= set(UNITS)
+
+
+def test_a_run_in_bfloat16_says_what_the_processor_has(
+    units: Callable[..., None], tmp_path: Path
+) -> None:
+    units("avx512_bf16")
+    for engine, said in ((BF16, ["avx512_bf16"]), (EngineSettings(device="cpu"), None)):
+        folder = tmp_path / engine.precision
+        run = umbel.Run(umbel.FedAvg(), blobs(), mlp(), engine=engine)
+        list(run.rounds(1, folder=folder))
+        (session,) = json.loads((folder / "environment.json").read_text())
+        assert session.get("bf16_units") == said
+
+
+def test_a_run_in_bfloat16_is_resumed_bit_for_bit(
+    units: Callable[..., None], tmp_path: Path
+) -> None:
+    units("avx512_bf16")
+    build = partial(MLP(hidden=(200,)).build, (784,), 10)
+    local = umbel.LocalTraining(epochs=2, batch_size=16)
+
+    def run() -> umbel.Run:
+        return umbel.Run(umbel.FedAvg(local=local), images(), Net(build), engine=BF16)
+
+    *_, (whole, _) = run().rounds(3, folder=tmp_path / "whole")
+    next(run().rounds(3, folder=tmp_path / "resumed"))
+    *_, (resumed, _) = run().rounds(3, folder=tmp_path / "resumed")
+    assert torch.equal(whole.models, resumed.models)
+    *_, (full, _) = umbel.Run(umbel.FedAvg(local=local), images(), Net(build)).rounds(3)
+    assert 0 < float((whole.models - full.models).norm() / full.models.norm()) < 0.01
+
+
+def images() -> umbel.Federation:
+    """Clients that see few images often: such a first layer is kept by example, in bfloat16."""
+    rng = np.random.default_rng(0)
+    shards = [(rng.random((48, 784)), np.arange(48) % 10) for _ in range(3)]
+    return umbel.Federation.from_arrays(shards)
