@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -22,9 +22,27 @@ from benchmarks.__main__ import machine
 from benchmarks.measure import alternate, difference, matmul_peak, pin
 from benchmarks.products import measured
 from benchmarks.report import precision_markdown
-from benchmarks.workloads import BF16, FULL, lcfl_losses, lcfl_training, one_step
+from benchmarks.workers import CharLSTM, CharTransformer, letters
+from benchmarks.workloads import (
+    BF16,
+    FULL,
+    Result,
+    classifier,
+    images,
+    lcfl_losses,
+    lcfl_training,
+    one_step,
+    updates,
+)
+from umbel.client.kernels import by_example
+from umbel.client.net import Net, Precision
+from umbel.client.work import LocalTraining
+from umbel.data.federation import Federation
 from umbel.data.sources import Sources
-from umbel.engines.precision import bf16_units
+from umbel.engines import Sequential
+from umbel.engines.precision import bf16_units, settled
+from umbel.flow import Rows
+from umbel.networks import CNN, CNNLin, LeNet, Model, ResNet18
 from umbel.runs.config import read
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
@@ -32,6 +50,8 @@ from umbel.runs.library import find_experiment
 from umbel.runs.records import Record
 
 Row = dict[str, Any]
+
+PARTS = ["speeds", "experiments", "networks", "products"]
 
 CONTESTS = {
     "W1": partial(one_step, 32, "cpu"),
@@ -55,23 +75,30 @@ CASES = [
     Case(
         "CFL-GP, rotated MNIST",
         "fedavg-mnist-reduced",
-        ("rounds=30", "algorithm.name=cfl-gp", "algorithm.num_clusters=4", "algorithm.send=update"),
+        ("rounds=6", "algorithm.name=cfl-gp", "algorithm.num_clusters=4", "algorithm.send=update"),
     ),
-    Case("LCFL, rotated MNIST, W2's network and training", "lcfl-120"),
+    Case("LCFL, rotated MNIST, W2's network and training", "lcfl-120", ("rounds=5",)),
 ]
 """All with the MLP 784-200-10."""
 
 
+STEPPING = "fp32, all steps on the weights"
+"""As if no layer were ever kept by example."""
+
+
 def speeds(repeats: int) -> list[Row]:
     """CPU seconds of whole workloads, in turns, and their shares of each precision's peak."""
-    peaks = {FULL: matmul_peak("cpu"), BF16: matmul_peak("cpu", dtype=torch.bfloat16)}
+    full, half = matmul_peak("cpu"), matmul_peak("cpu", dtype=torch.bfloat16)
     rows: list[Row] = []
     for name, build in CONTESTS.items():
         contest = build()
-        one, other = (contest.ours[label]() for label in peaks)  # they are warm after this
-        apart = max(map(difference, other, one))
-        timings = alternate([contest.ours[label] for label in peaks], repeats, "cpu")
-        for (label, peak), timing in zip(peaks.items(), timings, strict=True):
+        ways = {FULL: contest.ours[FULL], BF16: contest.ours[BF16]}
+        if name == "W2 training":
+            ways[STEPPING] = partial(stepping, contest.ours[FULL])
+        results = {label: way() for label, way in ways.items()}  # they are warm after this
+        timings = alternate(list(ways.values()), repeats, "cpu")
+        for label, timing in zip(ways, timings, strict=True):
+            peak = half if label == BF16 else full
             rows.append(
                 {
                     "name": name,
@@ -83,10 +110,50 @@ def speeds(repeats: int) -> list[Row]:
                     "peak_gflops": peak / 1e9,
                     "share_of_peak": contest.flops / timing.median / peak,
                     "times": timings[0].median / timing.median,
-                    "apart": apart if label == BF16 else 0.0,
+                    "apart": max(map(difference, results[label], results[FULL])),
                 }
             )
     return rows
+
+
+def stepping(way: Callable[[], Result]) -> Result:
+    """Take all steps on the weights."""
+    with patch.object(by_example, "pays", lambda *_, **__: False):
+        return way()
+
+
+def networks(repeats: int) -> list[Row]:
+    """How many times as fast a client trains in bfloat16, by the network: by autocast, whole."""
+    shapes = {"1x28x28": (1, 28, 28), "3x32x32": (3, 32, 32)}
+    models: tuple[Model, ...] = (LeNet(), CNN(), CNNLin(), ResNet18())
+    cases = [
+        (f"{type(model).__name__} on {size}", classifier(model, shape)[0], images([64], shape))
+        for model in models
+        for size, shape in shapes.items()
+    ]
+    cases += [
+        ("LSTM of two layers with 128 units", *letters(CharLSTM, [64])),
+        ("transformer of two layers, 64 wide", *letters(CharTransformer, [64])),
+    ]
+    return [{"network": name, **trained(net, each, repeats)} for name, net, each in cases]
+
+
+def trained(net: Net, federation: Federation, repeats: int) -> Row:
+    """An epoch with batches of 32, in both precisions, in turns."""
+    work, theta = LocalTraining(epochs=1, batch_size=32), Rows(net.new(0)[None], torch.tensor([0]))
+    precisions: tuple[Precision, ...] = ("full", "bf16")
+    both = [Sequential(net.using("in-place", one), federation) for one in precisions]
+    ways: list[Callable[[], object]] = [partial(updates, each, work, 1, theta) for each in both]
+    for way in ways:
+        way()
+    full, half = alternate(ways, repeats, "cpu")
+    taken = settled(net, torch.device("cpu"), "bf16") == "bf16"
+    return {"full": full.median, "half": half.median, "taken": taken}
+
+
+def experiments(seeds: Sequence[int]) -> list[Row]:
+    """All of them, in both precisions."""
+    return [row for case in CASES for row in agreement(case, seeds)]
 
 
 def agreement(case: Case, seeds: Sequence[int]) -> list[Row]:
@@ -99,7 +166,7 @@ def agreement(case: Case, seeds: Sequence[int]) -> list[Row]:
 
 
 def end(case: Case, label: str, seed: int) -> Row:
-    """What the last record of a run says, and the CPU seconds that its clients took."""
+    """What the last record of a run says."""
     precision = "full" if label == FULL else "bf16"
     settings = [*case.changes, f"seed={seed}", f"engine.precision={precision}"]
     experiment = read(find_experiment(case.name), settings)
@@ -111,7 +178,6 @@ def end(case: Case, label: str, seed: int) -> Row:
         "accuracy": last.accuracy,
         "num_clusters": last.num_clusters,
         "ari": last.ari,
-        "client_seconds": statistics.median(record.client_seconds for record in records),
     }
 
 
@@ -123,7 +189,7 @@ def sources() -> Sources:
 def main() -> None:
     """Measure, print the tables, and write the result file."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.precision", description=__doc__)
-    parser.add_argument("--parts", nargs="*", default=["speeds", "experiments", "products"])
+    parser.add_argument("--parts", nargs="*", default=PARTS, choices=PARTS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path, help="write the results here")
@@ -134,16 +200,16 @@ def main() -> None:
     results: dict[str, Any] = {"machine": f"{machine()}, {', '.join(bf16_units())}"}
     if given.json and given.json.exists():
         results = json.loads(given.json.read_text()) | results
-    if "speeds" in given.parts:
-        results["speeds"] = speeds(given.repeats)
-    if "products" in given.parts:
-        results["products"] = measured()
-    if "experiments" in given.parts:
-        results["experiments"] = [
-            row for case in CASES for row in agreement(case, range(given.seeds))
-        ]
-    if given.json:
-        given.json.write_text(json.dumps(results, indent=1) + "\n")
+    parts: dict[str, Callable[[], list[Row]]] = {
+        "speeds": partial(speeds, given.repeats),
+        "experiments": partial(experiments, range(given.seeds)),
+        "networks": partial(networks, given.repeats),
+        "products": measured,
+    }
+    for name in given.parts:
+        results[name] = parts[name]()
+        if given.json:
+            given.json.write_text(json.dumps(results, indent=1) + "\n")
     sys.stdout.write(precision_markdown(json.loads(json.dumps(results))))
 
 

@@ -15,12 +15,12 @@ from torch import Tensor
 
 from umbel.client.descent import Descent
 from umbel.client.kernels.by_example import ByExample
-from umbel.client.kernels.half import pays_by_example, pays_in_a_pass, pays_in_steps
+from umbel.client.kernels.half import pays, pays_by_example
 from umbel.client.kernels.moving import Moving, Path, Weights
 from umbel.client.kernels.products import product, put_weight
 from umbel.client.optimizers import SGD
 
-MODELS = 16
+MODELS, ROWS = 16, [10, 20, 32, 64, 128, 256]
 
 DESCENT = Descent(0.01, 0.0, SGD())
 
@@ -41,6 +41,11 @@ class Kind:
     build: Callable[[Sizes], Work]
     rule: Callable[[int, int, int], bool]
     sizes: list[tuple[int, int]]
+    most: int | None = None  # which of the sizes a mini-batch can't be larger than
+
+    def rows(self, pair: tuple[int, int]) -> list[int]:
+        """Sizes of mini-batches."""
+        return [rows for rows in ROWS if self.most is None or rows <= pair[self.most]]
 
 
 def outputs(sizes: Sizes) -> Work:
@@ -107,13 +112,11 @@ def drawn(sizes: Sizes) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 KINDS = {
-    "outputs": Kind(outputs, pays_in_a_pass, LAYERS),
-    "outputs and gradient": Kind(gradients, pays_in_a_pass, LAYERS),
-    "step": Kind(steps, pays_in_steps, LAYERS),
-    "step by example": Kind(steps_by_example, pays_by_example, EXAMPLES),
+    "outputs": Kind(outputs, pays, LAYERS),
+    "outputs and gradient": Kind(gradients, pays, LAYERS),
+    "step": Kind(steps, pays, LAYERS),
+    "step by example": Kind(steps_by_example, pays_by_example, EXAMPLES, most=0),
 }
-
-ROWS = [10, 20, 32, 64, 128, 256]
 
 
 def times_faster(work: Work, repeats: int) -> float:
@@ -135,8 +138,8 @@ def measured(repeats: int = 20) -> list[dict[str, object]]:
         {
             "kind": name,
             "sizes": list(pair),
-            "times": {rows: times_faster(kind.build((rows, *pair)), repeats) for rows in ROWS},
-            "taken": [rows for rows in ROWS if kind.rule(rows, *pair)],
+            "times": {n: times_faster(kind.build((n, *pair)), repeats) for n in kind.rows(pair)},
+            "taken": [rows for rows in kind.rows(pair) if kind.rule(rows, *pair)],
         }
         for name, kind in KINDS.items()
         for pair in kind.sizes

@@ -55,12 +55,15 @@ def precision_markdown(results: dict[str, Any]) -> str:
         header = "workload|precision|seconds|times as fast|best product, GFLOP/s|share of it|apart"
         lines += [*_table(header, [_speed_row(row) for row in results["speeds"]]), ""]
     if "experiments" in results:
-        header = "experiment|seeds|precision|accuracy, %|by seed|clusters|ARI|clients' ms a round"
+        header = "experiment|seeds|precision|accuracy, %|by seed|clusters|ARI"
         lines += [*_table(header, _experiment_rows(results["experiments"])), ""]
+    if "networks" in results:
+        header = "network|full, ms|bf16, ms|times as fast|taken"
+        lines += [*_table(header, [_network_row(row) for row in results["networks"]]), ""]
     if "products" in results:
         widths = list(results["products"][0]["times"])
         header = f"product|in, or examples|out|{'|'.join(widths)}"
-        lines += [*_table(header, [_product_row(row) for row in results["products"]]), ""]
+        lines += [*_table(header, [_product_row(row, widths) for row in results["products"]]), ""]
     return "\n".join(lines)
 
 
@@ -93,18 +96,25 @@ def _experiment_rows(rows: list[dict[str, Any]]) -> list[list[str]]:
                 ", ".join(f"{accuracy:.2f}" for accuracy in accuracies),
                 ", ".join(str(run["num_clusters"]) for run in runs),
                 ", ".join(f"{run['ari']:.3f}" for run in runs),
-                f"{1000 * statistics.median(run['client_seconds'] for run in runs):.0f}",
             ]
         )
     return lines
 
 
-def _product_row(row: dict[str, Any]) -> list[str]:
-    times = [
-        f"**{times:.2f}**" if int(rows) in row["taken"] else f"{times:.2f}"
-        for rows, times in row["times"].items()
+def _network_row(row: dict[str, Any]) -> list[str]:
+    said = [f"{1000 * row['full']:.0f}", f"{1000 * row['half']:.0f}"]
+    return [
+        row["network"],
+        *said,
+        f"{row['full'] / row['half']:.2f}",
+        "bf16" if row["taken"] else "full",
     ]
-    return [row["kind"], *map(str, row["sizes"]), *times]
+
+
+def _product_row(row: dict[str, Any], widths: list[str]) -> list[str]:
+    said = {rows: f"{times:.2f}" for rows, times in row["times"].items()}
+    said |= {str(rows): f"**{said[str(rows)]}**" for rows in row["taken"]}
+    return [row["kind"], *map(str, row["sizes"]), *(said.get(rows, "") for rows in widths)]
 
 
 def _round_row(row: dict[str, Any], best: float) -> list[str]:

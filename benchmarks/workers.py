@@ -64,11 +64,14 @@ def convolutions(shape: tuple[int, ...]) -> tuple[Net, Federation]:
     return net, images(SIZES, shape)
 
 
-def letters(build: Callable[[], nn.Module]) -> tuple[Net, Federation]:
-    """Random characters, as the time does not depend on what they say."""
+def letters(
+    build: Callable[[], nn.Module], sizes: Sequence[int] | None = None
+) -> tuple[Net, Federation]:
+    """Random characters, as the time does not depend on what they say; by default of `SIZES`."""
     rng = np.random.default_rng(0)
     shards = [
-        (rng.integers(0, LETTERS, (size, LENGTH)), rng.integers(0, LETTERS, size)) for size in SIZES
+        (rng.integers(0, LETTERS, (size, LENGTH)), rng.integers(0, LETTERS, size))
+        for size in (SIZES if sizes is None else sizes)
     ]
     return Net(build), Federation.from_arrays(shards, test_fraction=0.0, num_classes=LETTERS)
 

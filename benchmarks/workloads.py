@@ -20,7 +20,7 @@ from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, make_engine
 from umbel.engines.precision import bf16_units
 from umbel.flow import Engine, Request, Rows
-from umbel.networks import CNN, MLP, ResNet18
+from umbel.networks import CNN, MLP, Model, ResNet18
 
 Result: TypeAlias = tuple[Tensor, ...]
 
@@ -251,9 +251,7 @@ def ask(engine: Engine, work: Work, clients: int, **given: Tensor | Rows) -> dic
     return dict(engine.send(Request(work, everyone, range(clients), shared, each)).columns)
 
 
-def classifier(
-    model: MLP | CNN | ResNet18, shape: tuple[int, ...]
-) -> tuple[Net, Callable[[], nn.Module]]:
+def classifier(model: Model, shape: tuple[int, ...]) -> tuple[Net, Callable[[], nn.Module]]:
     """The network, and the function that builds its module."""
     build = partial(model.build, shape, 10)
     return Net(build, CLASSIFICATION), build

@@ -6,12 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks import workers
+from benchmarks import precision, workers
 from benchmarks.measure import difference
-from benchmarks.report import markdown, rounds_markdown
+from benchmarks.products import KINDS, times_faster
+from benchmarks.report import markdown, precision_markdown, rounds_markdown
 from benchmarks.rounds import PARTS, measured, sizes
 from benchmarks.server import STEPS
 from benchmarks.workloads import contests
+
+from umbel.engines.precision import bf16_units
 
 ROOT = Path(__file__).parents[1]
 
@@ -59,3 +62,23 @@ def test_the_page_shows_the_kept_rounds() -> None:
     shown = page.split("<!-- rounds -->\n")[1].split("<!-- end of rounds -->")[0]
     kept = json.loads((ROOT / "benchmarks" / "results" / "rounds.json").read_text())
     assert shown == rounds_markdown(kept)
+
+
+def test_the_page_shows_the_kept_precisions() -> None:
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    shown = page.split("<!-- precision -->\n")[1].split("<!-- end of precision -->")[0]
+    kept = json.loads((ROOT / "benchmarks" / "results" / "precision.json").read_text())
+    assert shown == precision_markdown(kept)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_products_of_every_kind_are_timed(kind: str) -> None:
+    assert times_faster(KINDS[kind].build((4, 8, 6)), repeats=1) > 0
+
+
+@pytest.mark.skipif(not bf16_units(), reason="this processor has no products of bfloat16 numbers")
+def test_both_precisions_of_an_experiment_are_told() -> None:
+    case = precision.Case("IFCA", "ifca-digits", ("rounds=2",))
+    rows = precision.agreement(case, seeds=[0])
+    assert [row["precision"] for row in rows] == ["fp32", "bf16"]
+    assert precision_markdown({"machine": "mine", "experiments": rows}).count("IFCA, 2 rounds") == 2

@@ -137,11 +137,11 @@ def test_a_run_in_bfloat16_is_resumed_bit_for_bit(
     *_, (resumed, _) = run().rounds(3, folder=tmp_path / "resumed")
     assert torch.equal(whole.models, resumed.models)
     *_, (full, _) = umbel.Run(umbel.FedAvg(local=local), images(), Net(build)).rounds(3)
-    assert 0 < float((whole.models - full.models).norm() / full.models.norm()) < 0.01
+    assert 0 < float((whole.models - full.models).norm() / full.models.norm()) < 0.1
 
 
 def images() -> umbel.Federation:
     """Clients that see few images often: such a first layer is kept by example, in bfloat16."""
     rng = np.random.default_rng(0)
-    shards = [(rng.random((48, 784)), np.arange(48) % 10) for _ in range(3)]
+    shards = [(rng.random((80, 784)), np.arange(80) % 10) for _ in range(3)]
     return umbel.Federation.from_arrays(shards)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from umbel.client.descent import Descent
-from umbel.client.kernels.half import pays_by_example, pays_in_a_pass
+from umbel.client.kernels import half as rule
 from umbel.client.kernels.moving import Moving, sgd_of
 from umbel.client.kernels.schedule import Schedule, SideBySide
 from umbel.summary import in_short
@@ -105,8 +105,8 @@ class ByExample:
         faster.
         """
         flat, count, most, size_out = x.flatten(1), len(weight), span.most, weight.shape[1]
-        half_steps = half and pays_by_example(schedule.rows.shape[2], most, size_out)
-        half = half and pays_in_a_pass(most, weight.shape[2], size_out)
+        half_steps = half and rule.pays_by_example(schedule.rows.shape[2], most, size_out)
+        half = half and rule.pays(most, weight.shape[2], size_out)
         starts = zip(span.start.tolist(), span.sizes, strict=True)
         examples = [flat[start : start + size] for start, size in starts]
         kind = torch.bfloat16 if half_steps else weight.dtype

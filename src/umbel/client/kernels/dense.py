@@ -17,7 +17,7 @@ from torch.nn.utils.parametrize import is_parametrized
 from umbel.client.descent import Descent
 from umbel.client.kernels import by_example
 from umbel.client.kernels.by_example import ByExample, Span
-from umbel.client.kernels.half import pays_in_a_pass, pays_in_steps
+from umbel.client.kernels.half import pays
 from umbel.client.kernels.moving import Path, Weights, sgd_of
 from umbel.client.kernels.products import back, forward, put_weight
 from umbel.client.kernels.schedule import Schedule, SideBySide
@@ -98,9 +98,7 @@ class Dense:
     def _halves(self, theta: Tensor, x: Tensor) -> list[bool]:
         """Whether each layer takes its products in bfloat16 in one pass of x (C, B, ...)."""
         rows = x.shape[1] * (len(x) if len(theta) == 1 else 1)
-        return [
-            self.half and pays_in_a_pass(rows, one.size_in, one.size_out) for one in self.layers
-        ]
+        return [self.half and pays(rows, one.size_in, one.size_out) for one in self.layers]
 
     def descend(
         self, descent: Descent, x: Tensor, y: Tensor, theta: Tensor, rows: Tensor
@@ -139,7 +137,7 @@ class Dense:
                 if by_example.pays(span, schedule, *sizes, half=self.half):
                     yield ByExample.of(weight, bias, x, span, schedule, descent, self.half)
                     continue
-            rounded = self.half and pays_in_steps(schedule.rows.shape[2], *sizes)
+            rounded = self.half and pays(schedule.rows.shape[2], *sizes)
             yield Weights.of(weight, bias, descent, rounded)
 
     def _step(
