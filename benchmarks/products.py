@@ -115,7 +115,9 @@ KINDS = {
     "outputs": Kind(outputs, pays, LAYERS),
     "outputs and gradient": Kind(gradients, pays, LAYERS),
     "step": Kind(steps, pays, LAYERS),
-    "step by example": Kind(steps_by_example, pays_by_example, EXAMPLES, most=0),
+    "step by example": Kind(
+        steps_by_example, lambda _rows, examples, _out: pays_by_example(examples), EXAMPLES, most=0
+    ),
 }
 
 

@@ -95,7 +95,6 @@ class ByExample:
         bias: Tensor | None,
         x: Tensor,
         span: Span,
-        schedule: Schedule,
         descent: Descent,
         half: bool,
     ) -> ByExample:
@@ -105,7 +104,7 @@ class ByExample:
         faster.
         """
         flat, count, most, size_out = x.flatten(1), len(weight), span.most, weight.shape[1]
-        half_steps = half and rule.pays_by_example(schedule.rows.shape[2], most, size_out)
+        half_steps = half and rule.pays_by_example(most)
         half = half and rule.pays(most, weight.shape[2], size_out)
         starts = zip(span.start.tolist(), span.sizes, strict=True)
         examples = [flat[start : start + size] for start, size in starts]

@@ -135,7 +135,7 @@ class Dense:
             if number == 0 and not x.is_cuda and by_example.takes(descent):
                 span = Span.of(schedule)
                 if by_example.pays(span, schedule, *sizes, half=self.half):
-                    yield ByExample.of(weight, bias, x, span, schedule, descent, self.half)
+                    yield ByExample.of(weight, bias, x, span, descent, self.half)
                     continue
             rounded = self.half and pays(schedule.rows.shape[2], *sizes)
             yield Weights.of(weight, bias, descent, rounded)

@@ -9,9 +9,8 @@ ROWS, WORK = 64, 600_000
 """Examples of a model, and multiplications for them, from which on products of a layer are faster:
 below, casting the weights takes as long as is saved."""
 
-FEW, MANY, PLACES = 200, 400, 2_000
-"""Examples of a client from which on a step by example is faster, if there are many slopes in a
-mini-batch, or in any case; and how many slopes are many."""
+EXAMPLES = 300
+"""Examples of a client from which on steps on their coefficients are faster."""
 
 
 def pays(rows: int, size_in: int, size_out: int) -> bool:
@@ -19,6 +18,6 @@ def pays(rows: int, size_in: int, size_out: int) -> bool:
     return rows >= ROWS and rows * size_in * size_out >= WORK
 
 
-def pays_by_example(rows: int, examples: int, size_out: int) -> bool:
-    """Whether steps on the coefficients of a client's examples are."""
-    return examples >= MANY or (examples >= FEW and rows * size_out >= PLACES)
+def pays_by_example(examples: int) -> bool:
+    """Whether steps on the coefficients of this many examples of a client are."""
+    return examples >= EXAMPLES
