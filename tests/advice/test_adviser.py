@@ -127,7 +127,7 @@ def test_the_command_prints_writes_and_names_the_run_to_make_next(tmp_path: Path
 def test_where_fine_tuning_is_advised_the_run_to_make_next_does_it(two: umbel.Advice) -> None:
     chosen = replace(two.verdict.chosen.contender, tuned=True)
     tuned = replace(two.verdict, chosen=replace(two.verdict.chosen, contender=chosen))
-    asked = umbel.read(umbel.find_experiment("fedavg-digits"))
+    asked = umbel.read(umbel.find_experiment("fedavg-digits"), ["scenario.clients=16"])
     following = next_experiment(replace(two, verdict=tuned), asked)
     assert following.personal == umbel.Personal(lr=LOCAL.lr, validation_fraction=0.2)
     assert next_experiment(two, asked).personal is None

@@ -36,7 +36,7 @@ class Advice:
     fates: tuple[Fate, ...]  #: what the answer means to each client
     test: dict[str, tuple[float, float | None]]  #: name: loss and accuracy on test examples
     local: LocalTraining  #: how clients trained
-    seed: int
+    seed: int  #: of everything random
 
     __repr__ = in_short
 

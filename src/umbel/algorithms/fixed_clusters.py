@@ -24,9 +24,8 @@ class FixedClusters(Algorithm[State]):
     With one cluster for all it is FedAvg (McMahan et al. 2017, Algorithm 1).
     """
 
-    clusters: tuple[
-        int, ...
-    ] = ()  #: the cluster of each client, in the federation's order; (): one
+    #: the cluster of each client, in the order of the federation; (): one cluster
+    clusters: tuple[int, ...] = ()
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 

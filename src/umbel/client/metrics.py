@@ -17,6 +17,7 @@ from umbel.checks import UsageError, check, nearest
 from umbel.client.batches import IGNORED
 from umbel.client.imports import imported
 from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective, alike
+from umbel.summary import in_short
 
 MOST = 1e12
 """Largest magnitude of a metric that has no bound of its own."""
@@ -31,6 +32,8 @@ class Metric:
     high: float = MOST
     task: Literal["classes", "numbers", "any"] = "any"
 
+    __repr__ = in_short
+
 
 @dataclass(frozen=True)
 class Predictions:
@@ -39,6 +42,8 @@ class Predictions:
     targets: NDArray[Any]  # (n,) labels, or (n, ...) answers or numbers
     values: NDArray[np.float64]  # (n, C) probabilities of classes, or in the form of the targets
     binary: bool = False  # whether these are probabilities of yes
+
+    __repr__ = in_short
 
     @property
     def of_classes(self) -> list[tuple[NDArray[Any], NDArray[np.float64]]]:

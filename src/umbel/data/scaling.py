@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from umbel.summary import in_short
+
 CONSTANT = 1e-9
 """A smaller deviation, relative to the mean, is one of rounding: the column is constant."""
 
@@ -24,6 +26,8 @@ class Scale:
 
     mean: NDArray[np.float64]  # (F,)
     deviation: NDArray[np.float64]  # (F,) 1 where a column is constant
+
+    __repr__ = in_short
 
     def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Values (n, F) with mean 0 and deviation 1; those that are missing become the mean, 0."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError
 from umbel.data.tables.reading import Rows
+from umbel.summary import in_short
 
 Kind = Literal["number", "date", "category", "text"]
 
@@ -25,6 +26,8 @@ class Numbers:
     values: NDArray[np.float64]  # (n,) NaN where missing
     whole: bool  # whether they were written as whole numbers
 
+    __repr__ = in_short
+
 
 @dataclass(frozen=True)
 class Words:
@@ -33,6 +36,8 @@ class Words:
     name: str
     codes: NDArray[np.int64]  # (n,) which of the words; -1 where missing
     words: tuple[str, ...]
+
+    __repr__ = in_short
 
     def word(self, row: int) -> str | None:
         """The text of a row."""

@@ -19,6 +19,7 @@ from umbel.data import scaling
 from umbel.data.scaling import Scale
 from umbel.data.tables.kinds import Numbers, Words
 from umbel.data.tables.parts import Places
+from umbel.summary import in_short
 
 Source = Literal["pooled", "federated"]
 
@@ -41,6 +42,8 @@ class Statistics:
     scale: Scale  # of the columns of numbers, in their order
     gaps: NDArray[np.bool_]  # (F,) whether anything was missing in a column of numbers
     categories: Mapping[str, Categories]  # by column
+
+    __repr__ = in_short
 
 
 def statistics_of(

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from umbel.checks import UsageError, check
 from umbel.data.tables.kinds import Words, column_of, kind_of
 from umbel.data.tables.reading import Rows
+from umbel.summary import in_short
 
 Task = Literal["auto", "classification", "regression"]
 
@@ -24,6 +25,8 @@ class Targets:
 
     values: NDArray[Any]  # (n,) labels, or numbers as floats; -1 or NaN where missing
     classes: tuple[str, ...] | None  # what labels stand for; None: regression
+
+    __repr__ = in_short
 
     @property
     def missing(self) -> NDArray[np.bool_]:
