@@ -124,13 +124,16 @@ def test_the_command_prints_writes_and_names_the_run_to_make_next(tmp_path: Path
     assert "should I cluster?" in (out / "report.html").read_text(encoding="utf-8")
 
 
-def test_where_fine_tuning_is_advised_the_run_to_make_next_does_it(two: umbel.Advice) -> None:
-    chosen = replace(two.verdict.chosen.contender, tuned=True)
-    tuned = replace(two.verdict, chosen=replace(two.verdict.chosen, contender=chosen))
+@pytest.mark.parametrize("tuned", [True, False])
+def test_the_run_to_make_next_fine_tunes_where_that_is_advised(
+    two: umbel.Advice, tuned: bool
+) -> None:
+    chosen = replace(two.verdict.chosen.contender, tuned=tuned)
+    verdict = replace(two.verdict, chosen=replace(two.verdict.chosen, contender=chosen))
     asked = umbel.read(umbel.find_experiment("fedavg-digits"), ["scenario.clients=16"])
-    following = next_experiment(replace(two, verdict=tuned), asked)
-    assert following.personal == umbel.Personal(lr=LOCAL.lr, validation_fraction=0.2)
-    assert next_experiment(two, asked).personal is None
+    following = next_experiment(replace(two, verdict=verdict), asked)
+    expected = umbel.Personal(lr=LOCAL.lr, validation_fraction=0.2) if tuned else None
+    assert following.personal == expected
 
 
 def test_an_answer_for_other_data_is_not_overwritten(tmp_path: Path) -> None:
