@@ -104,7 +104,7 @@ def watching(watch: Stopwatch) -> Iterator[None]:
     """Tell apart the parts of all rounds inside."""
 
     def driven(flow: Any, engine: Any) -> Any:
-        with watch.part("evaluation" if flow.gi_code.co_name == "score" else "server"):
+        with watch.part("evaluation" if flow.gi_code.co_name == "evaluated" else "server"):
             return drive(flow, engine)
 
     functions = [

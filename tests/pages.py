@@ -36,6 +36,8 @@ ELSEWHERE: Mapping[str, str] = {
     "python -m tests.pages": "this file",
     "python -m tests.fuzz": "tests/fuzz, in bounded form",
     "python -m umbel.papers.page": "tests/papers",
+    "umbel advise flights": "`python -m benchmarks.natural`, where the data are",
+    "umbel advise watch": "`python -m benchmarks.natural`, where the data are",
     "umbel reproduce": "tests/papers/test_reproductions.py, at size smoke",
     "umbel compare rotated-digits --seeds 5": "`make run`",
 }

@@ -70,6 +70,12 @@ def test_the_number_that_examples_show_unless_another_is_surely_better() -> None
     assert answered(2, *ways, *more)[1] == 3
 
 
+def test_the_best_clusters_where_those_that_examples_show_do_not_pay() -> None:
+    ways = [standing("one", 0.5), standing("local", 0.6)]
+    more = [standing("clusters", 0.30, 2), standing("clusters", 0.55, 4)]
+    assert answered(4, *ways, *more) == ("clusters", 2, False)
+
+
 def test_training_alone_where_it_is_surely_best() -> None:
     ways = standing("one", 0.5), standing("local", 0.2), standing("clusters", 0.4, 2)
     assert answered(2, *ways)[0] == "train alone"
@@ -96,5 +102,6 @@ def test_a_gain_is_a_paired_mean_with_its_interval() -> None:
     # By hand: deviation 0.08944, t of five degrees of freedom 2.5706.
     assert found.high - found.mean == pytest.approx(2.5706 * 0.0894427 / 6**0.5, rel=1e-4)
     assert found.sure
+    assert found.rank_p_value == pytest.approx(1 / 64)  # all six signs agree
     assert not gain(old, new).sure
     assert gain(old, old).low == 0 == gain(old, old).high

@@ -22,6 +22,7 @@ from umbel.algorithms import (
     FedAvg,
     FedEM,
     FedProx,
+    FixedClusters,
     Joint,
     LocalOnly,
     Oracle,
@@ -83,6 +84,7 @@ def cases(local: LocalTraining) -> dict[str, Algorithm[Any]]:
         "joint, distance": Joint(
             local=local, similarity="euclidean", sign="literal", reduction="sum", repair="always"
         ),
+        "fixed-clusters": FixedClusters(local=local),
         "oracle": Oracle(local),
         "random-clusters": RandomClusters(3, local=local),
         "sattler": Sattler(local, eps_1=2.0, eps_2=0.1, from_round=1, gamma_max=0.1),

@@ -22,6 +22,7 @@ from umbel.client.work import (
     MEMORY,
     ChooseByLoss,
     ChooseJointly,
+    Description,
     Evaluation,
     Feature,
     Gradient,
@@ -62,6 +63,7 @@ WORKS: list[Work] = [
     ChooseByLoss(Gradient()),
     ChooseByLoss(Gradient(), "mini-batch"),
     TrainAndGradient(LocalTraining(batch_size=4)),
+    Description(3),
     Evaluation(),
     Evaluation(metrics=("log-loss", "macro-f1", "auroc")),
     Quantised(Gradient(), 2),
@@ -83,7 +85,7 @@ WORKS: list[Work] = [
     MetaTraining(LocalTraining(batch_size=4, epochs=2), 0.1, "exact", 0.01),
 ]
 
-OF_CLASSES = ("num_classes", "metrics")
+OF_CLASSES = ("num_classes", "metrics", "outputs")
 OF_TARGETS = [w for w in WORKS if not any(getattr(w, name, None) for name in OF_CLASSES)]
 
 TOLERANCE = {torch.float32: 2e-5, torch.float64: 1e-12}

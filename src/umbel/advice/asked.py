@@ -56,7 +56,8 @@ def _scenario(data: str) -> Mapping[str, Any]:
         return {"name": data}
     if not path.exists():
         known = [*SCENARIOS, *shipped_experiments()]
-        raise UsageError(f"data: {data}: no such file, folder or scenario{nearest(data, known)}")
+        near = nearest(data, known, "`umbel list scenarios` names those that there are")
+        raise UsageError(f"data: {data}: no such file, folder or scenario; {near}")
     if path.suffix in TABLES or (path.is_dir() and _of_tables(path)):
         return {"name": "table", "path": data}
     return {"name": "folder", "path": data}

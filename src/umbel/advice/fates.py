@@ -69,13 +69,14 @@ def tested(
     alone = next(each for each in standings if each.contender.kind == "local")
     shown = {each.contender.name: each for each in (standings[0], alone, verdict.chosen)}
     return {
-        name: _on_test(net, federation, each)
+        name: on_test(net, federation, each)
         for name, each in shown.items()
         if each.served is not None and len(federation.test.x)
     }
 
 
-def _on_test(net: Net, federation: Federation, standing: Standing) -> tuple[float, float | None]:
+def on_test(net: Net, federation: Federation, standing: Standing) -> tuple[float, float | None]:
+    """Mean over clients of test loss and accuracy; of regressions the accuracy is None."""
     losses, right = [], []
     for client, theta in _models(standing):
         x, y = federation.test.of(client)

@@ -24,17 +24,18 @@ class Gain:
     mean: float
     low: float
     high: float
-    p_value: float  #: of no gain, against a gain
+    p_value: float  #: of no gain, against a gain, by a paired t-test
+    rank_p_value: float = 1.0  #: the same by Wilcoxon's signed ranks, which outliers do not move
 
     @property
     def sure(self) -> bool:
-        """Whether it is a gain beyond chance."""
-        return self.p_value <= SURE
+        """Whether it is a gain beyond chance, by either test."""
+        return self.mean > 0 and min(self.p_value, self.rank_p_value) <= SURE
 
 
 def gain(new: Floats, old: Floats) -> Gain:
     """What clients gain by `new` losses (M,) in place of `old` ones; NaN where unknown."""
-    from scipy.stats import ttest_1samp
+    from scipy.stats import ttest_1samp, wilcoxon
 
     known = ~(np.isnan(new) | np.isnan(old))
     values = (old - new)[known]
@@ -45,7 +46,14 @@ def gain(new: Floats, old: Floats) -> Gain:
         return Gain(mean=mean, low=mean, high=mean, p_value=float(mean <= 0))
     test = ttest_1samp(values, 0.0, alternative="greater")
     low, high = ttest_1samp(values, 0.0).confidence_interval(0.95)
-    return Gain(mean=mean, low=float(low), high=float(high), p_value=float(test.pvalue))
+    ranks = wilcoxon(values, alternative="greater")
+    return Gain(
+        mean=mean,
+        low=float(low),
+        high=float(high),
+        p_value=float(test.pvalue),
+        rank_p_value=float(ranks.pvalue),
+    )
 
 
 def ahead(new: Floats, old: Floats) -> bool:

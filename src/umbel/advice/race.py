@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from time import monotonic
 
-from umbel.advice.gains import ahead
+from umbel.advice.gains import SURE, gain
 from umbel.advice.structure import Structure
 from umbel.advice.trial import Contender, Standing, Track, waiting
 from umbel.algorithms import IFCA, FedAvg, FixedClusters, LocalOnly
@@ -24,6 +24,9 @@ ROUNDS_A_RATE = 5
 
 FIRST = 20
 """Rounds until contenders are compared first; then after twice as many, and so on."""
+
+MOST = 1_000_000
+"""Rounds that anybody may allow."""
 
 LONG = 2_000
 """Most rounds where time is what is limited."""
@@ -40,7 +43,7 @@ class Allowance:
     seconds: float = inf  #: of time; the result then depends on how fast the machine is
 
     def __post_init__(self) -> None:
-        check(self.rounds >= 1, "rounds", self.rounds, "1 or more")
+        check(1 <= self.rounds <= MOST, "rounds", self.rounds, f"1 to {MOST:,}")
         check(self.seconds > 0, "budget", self.seconds, "more than 0 seconds")
 
     def clock(self) -> Callable[[], bool]:
@@ -70,10 +73,12 @@ def contenders(structure: Structure, local: LocalTraining) -> tuple[Contender, .
         algorithm = FixedClusters(clusters=clusters, local=local)
         name = f"{count} clusters"
         found.append(Contender(name=name, kind="clusters", algorithm=algorithm))
-    many = max(2, structure.num_groups)
-    if many <= len(structure.groupings[0]):
-        ifca = IFCA(num_clusters=many, local=local)
-        found.append(Contender(name=f"{many} clusters by IFCA", kind="clusters", algorithm=ifca))
+    for many in sorted({2, max(2, structure.num_groups)}):
+        if many <= len(structure.groupings[0]):
+            ifca = IFCA(num_clusters=many, local=local)
+            found.append(
+                Contender(name=f"{many} clusters by IFCA", kind="clusters", algorithm=ifca)
+            )
     return tuple(found)
 
 
@@ -127,7 +132,13 @@ def _without_losers(standings: Sequence[Standing]) -> list[Standing]:
     best = min(standings, key=lambda each: each.mean)
     return [
         replace(each, stopped=f"behind {best.contender.name}")
-        if each.contender.kind != "one" and not each.stopped and ahead(best.loss, each.loss)
+        if each.contender.kind != "one" and not each.stopped and _far_behind(each, best)
         else each
         for each in standings
     ]
+
+
+def _far_behind(standing: Standing, best: Standing) -> bool:
+    """Whether it is behind by a mean beyond chance: many small steps may still be made up for."""
+    lead = gain(best.loss, standing.loss)
+    return lead.mean > 0 and lead.p_value <= SURE

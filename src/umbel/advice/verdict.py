@@ -87,13 +87,18 @@ def _can_tell(one: Standing, field: Sequence[Standing]) -> bool:
 
 
 def _best_clusters(standings: Sequence[Standing], structure: Structure) -> Standing | None:
-    """The clusters that the descriptors show, unless others are surely better; None: no others."""
+    """The clusters that can be the answer; None: there are none.
+
+    They are those that the descriptors show, unless others are surely better, or these are not
+    better than one model: then they are the best of all.
+    """
     clustered = [s for s in standings if s.contender.kind == "clusters" and not s.contender.tuned]
     if not clustered:
         return None
     wanted = [s for s in clustered if s.contender.num_clusters == structure.num_groups]
     first = (wanted or clustered)[0]
-    better = [each for each in clustered if ahead(each.loss, first.loss)]
+    pays = ahead(first.loss, standings[0].loss)
+    better = [each for each in clustered if not pays or ahead(each.loss, first.loss)]
     return min(better, key=lambda each: each.mean) if better else first
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from umbel.checks import check
+from umbel.checks import UsageError
 from umbel.cli.options import data_dir_option, no_import_option, set_option
 from umbel.cli.printing import say
 
@@ -93,10 +93,13 @@ def allowance_of(text: str) -> Allowance:
     from umbel.advice.race import LONG, Allowance
     from umbel.runs.budget import seconds
 
-    if text.isdecimal():
-        check(len(text) < 10, "--budget", text, "fewer rounds, or a time such as 5m")
-        return Allowance(rounds=int(text))
-    return Allowance(rounds=LONG, seconds=seconds(text))
+    try:
+        if text.isdecimal():
+            return Allowance(rounds=int(text[:10]))
+        return Allowance(rounds=LONG, seconds=seconds(text))
+    except UsageError:
+        expected = "rounds, 1 or more, or a time such as 90s, 5m, 1.5h"
+        raise UsageError(f"--budget: {text!r} is not {expected}") from None
 
 
 def contenders_table(told: Summary) -> Table:
