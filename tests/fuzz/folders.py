@@ -29,6 +29,7 @@ from umbel.runs.execution import advance, opened
 from umbel.runs.folder import RunFolder
 from umbel.runs.run import Run
 from umbel.runs.run_tables import results_of
+from umbel.runs.seals import intact
 
 EXPERIMENT = """
 name = "small"
@@ -187,8 +188,10 @@ def attack(damage: Damage) -> str | None:
     # and runs of earlier versions have no test examples and attributes of clients.
     known = damage.name in ("clusters.csv", "clients.csv") or damage.name.startswith("evidence/")
     known = damage.content is None and known
-    # To remove its seal, the first line, is how a changed file is declared to be meant.
-    known |= damage.name == "experiment.toml" and not (damage.content or b"# ").startswith(b"# ")
+    # To remove its seal, the first line, is how a changed file is declared to be meant: then settings
+    # that may change on the way, such as the name, are as the file has them.
+    unsealed = damage.content is not None and intact(damage.content) is None
+    known |= damage.name == "experiment.toml" and unsealed
     if found == damage.whole.result or known:
         return None
     return "is taken, and the results are others"
