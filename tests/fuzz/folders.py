@@ -188,8 +188,8 @@ def attack(damage: Damage) -> str | None:
     # and runs of earlier versions have no test examples and attributes of clients.
     known = damage.name in ("clusters.csv", "clients.csv") or damage.name.startswith("evidence/")
     known = damage.content is None and known
-    # To remove its seal, the first line, is how a changed file is declared to be meant: then settings
-    # that may change on the way, such as the name, are as the file has them.
+    # To remove its seal, the first line, is how a changed file is declared to be meant: settings
+    # that may change on the way, such as the name, are then as the file has them.
     unsealed = damage.content is not None and intact(damage.content) is None
     known |= damage.name == "experiment.toml" and unsealed
     if found == damage.whole.result or known:
