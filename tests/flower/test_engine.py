@@ -25,6 +25,7 @@ from umbel.flower.discovery import Meeting
 from umbel.flower.owners import Owners
 from umbel.flower.registry import Roll
 from umbel.networks import MLP, Linear
+from umbel.runs import descriptions
 from umbel.runs.config import write
 from umbel.runs.execution import execute
 from umbel.runs.experiment import Experiment
@@ -107,6 +108,22 @@ def test_the_records_are_those_of_a_run_in_this_process(tmp_path: Path) -> None:
     assert run.federation.groups is not None
     assert [int(client.group) for client in clients] == run.federation.groups.tolist()
     assert [client.examples for client in clients] == run.federation.train.sizes.tolist()
+
+
+def test_clients_describe_their_inputs_for_newcomers_without_labels(tmp_path: Path) -> None:
+    settings = Settings(8, runs_dir=str(tmp_path / "runs"))
+    plain = serve(grid_of(SMALL, tmp_path), SMALL, settings)
+    assert descriptions.load(plain.path) is None
+    # A run that was finished before is described when it is started again.
+    folder = serve(grid_of(SMALL, tmp_path), SMALL, replace(settings, describe=True))
+    kept = descriptions.load(folder.path)
+    assert kept is not None
+    run = SMALL.open(Sources.default())
+    here = descriptions.described(run, run.net, SMALL.seed, run.federation.num_outputs)
+    torch.testing.assert_close(kept.table, here.table, rtol=1e-5, atol=1e-6)
+    assert kept.clients.tolist() == list(range(8))
+    with pytest.raises(UsageError, match="true or false"):
+        Settings.of({"describe": "perhaps"})
 
 
 def fated(

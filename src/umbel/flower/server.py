@@ -17,10 +17,12 @@ from umbel.flower.expectation import Expectation
 from umbel.flower.owners import Owners
 from umbel.flower.registry import Roll
 from umbel.report import terminal
+from umbel.runs import descriptions
 from umbel.runs.config import read
 from umbel.runs.execution import advance
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
+from umbel.runs.run import Run
 from umbel.runs.seals import json_text
 
 log = logging.getLogger(__name__)
@@ -37,6 +39,7 @@ class Settings:
     release_after: float = 60.0  # seconds that a node must be gone to lose its clients to another
     input_shape: str = ""  # of an example, as in "1 28 28"; empty: that of most nodes
     outputs: int = 0  # of a model; 0: those for most nodes
+    describe: bool = False  # keep what clients' inputs are like, for newcomers without labels
 
     def __post_init__(self) -> None:
         check(self.clients >= 0, "clients", self.clients, "0 or more")
@@ -58,6 +61,7 @@ class Settings:
             float(str(config.get("release-after", cls.release_after))),
             str(config.get("input-shape", cls.input_shape)),
             int(str(config.get("outputs", cls.outputs))),
+            _yes("describe", config.get("describe", cls.describe)),
         )
 
     def expectation(self, experiment: Experiment) -> Expectation:
@@ -86,7 +90,8 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
     """
     folder = _folder(experiment, settings)
     path = folder.path.resolve()
-    if folder.finished:
+    to_describe = settings.describe and descriptions.load(folder.path) is None
+    if folder.finished and not to_describe:
         log.warning(
             "%s: finished already, after %d rounds, so nothing is trained; `umbel show %s` shows "
             "it; for another run change name or seed in experiment.toml, or the setting runs-dir",
@@ -99,10 +104,28 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
     log.info("%s: %d clients, of whom %d are at %d nodes now", path, len(roll.names), here, nodes)
     if drowned := experiment.privacy.drowned(run.net.layout.num_values, run.cohort_size):
         log.warning(drowned)
-    for record in advance(folder, run):
-        log.info(terminal.one_line(record, experiment.rounds))
+    if not folder.finished:
+        for record in advance(folder, run):
+            log.info(terminal.one_line(record, experiment.rounds))
+    if to_describe:
+        _describe(folder, run)
     log.info("%s: finished; `umbel show %s` shows it", path, path)
     return folder
+
+
+def _describe(folder: RunFolder, run: Run) -> None:
+    """Ask clients what their inputs are like, and keep it for newcomers without labels."""
+    found = descriptions.described(run, run.net, run.seed, run.federation.num_outputs)
+    log.info("%s: %d clients have described their inputs", folder.path, len(found.clients))
+    if len(found.clients):
+        descriptions.save(folder.path, found)
+
+
+def _yes(name: str, value: object) -> bool:
+    """A truth value of a run configuration."""
+    said = str(value).lower()
+    check(said in ("true", "false"), name, value, "true or false")
+    return said == "true"
 
 
 def _show_in_the_log_of_the_run() -> None:
