@@ -9,12 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from flwr.app import Context
 
 from tests.algorithms.test_contract import CASES, LOCAL
 from tests.flower.grid import ERRORS, MemoryGrid
 from umbel.algorithms import FLACC, FedAvg, FedEM, PFedMe, Sattler
 from umbel.algorithms.base import Algorithm, State
+from umbel.checks import UsageError
 from umbel.data.federation import Federation
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
