@@ -95,7 +95,8 @@ def p_value(halves: Halves, rng: np.random.Generator) -> float:
 def nearness(halves: Halves) -> float:
     """How often a client's other half is nearer than half of another client: 0.5 by chance."""
     first, second = halves.scaled()
-    distances = ((first[:, None] - second[None]) ** 2).sum(-1)
+    lengths = (first**2).sum(1)[:, None] + (second**2).sum(1)
+    distances = lengths - 2 * first @ second.T
     own = np.diag(distances)[:, None]
     others = ~np.eye(len(distances), dtype=bool)
     nearer = (own < distances) + 0.5 * (own == distances)
