@@ -321,6 +321,7 @@ def test_errors_say_the_same_in_another_process() -> None:
     assert (full.errno, full.strerror, full.filename) == (errno.ENOSPC, "full", "file")
 
 
+@pytest.mark.usefixtures("real_data")
 def test_a_reproduction_can_have_jobs(umbel: Shell) -> None:
     for name in ("lcfl-fig2", "cflgp-fig1"):  # runs by themselves, and seeds side by side
         words = ("reproduce", name, "--size", "smoke", "--seeds", "2")
