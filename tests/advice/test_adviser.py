@@ -128,7 +128,8 @@ def test_the_command_prints_writes_and_names_the_run_to_make_next(tmp_path: Path
 def test_the_run_to_make_next_fine_tunes_where_that_is_advised(
     two: umbel.Advice, tuned: bool
 ) -> None:
-    chosen = replace(two.verdict.chosen.contender, tuned=tuned)
+    plain = next(each.contender for each in two.standings if each.contender.kind == "clusters")
+    chosen = replace(plain, base=plain if tuned else None)
     verdict = replace(two.verdict, chosen=replace(two.verdict.chosen, contender=chosen))
     asked = umbel.read(umbel.find_experiment("fedavg-digits"), ["scenario.clients=16"])
     following = next_experiment(replace(two, verdict=verdict), asked)

@@ -25,13 +25,11 @@ def standing(kind: Kind, loss: float, clusters: int = 1, tuned: bool = False) ->
     if kind == "clusters":
         algorithm = umbel.FixedClusters(clusters=tuple(labels.tolist()))
     name = f"{clusters} clusters" if kind == "clusters" else kind
+    contender = Contender(name=name, kind=kind, algorithm=algorithm)
+    if tuned:
+        contender = replace(contender, name=f"{name}, fine-tuned", base=contender)
     return Standing(
-        contender=Contender(
-            name=f"{name}, fine-tuned" if tuned else name,
-            kind=kind,
-            algorithm=algorithm,
-            tuned=tuned,
-        ),
+        contender=contender,
         rounds=10,
         best_round=10,
         loss=loss + NOISE * (1 + loss),

@@ -94,7 +94,7 @@ def test_it_pays_where_few_examples_are_seen_often(
 
 
 def test_rounding_is_no_larger_than_that_of_steps_on_the_weights(always: list[object]) -> None:
-    """Of single precision, against double: the products of many small steps are rounded once."""
+    """Rounding in single precision, against double: products of many steps are rounded once."""
     work = LocalTraining(lr=0.01, batch_size=4, epochs=20)
     net, federation = mlp(), blobs()
     asked = request(work, net, [0, 1, 2, 3, 5])

@@ -241,7 +241,7 @@ def _values(module: Any) -> list[list[float]]:
 
 
 def attacks(wholes: Sequence[Whole], count: int, seed: int) -> Iterator[Damage]:
-    """So many, of which few go on with a run, as that takes longer."""
+    """This many attacks; few go on with a run, as that takes longer."""
     rng = random.Random(seed)
     for number in range(count):
         going = [whole for whole in wholes if (whole.run is not None) == (number % 10 == 0)]

@@ -72,6 +72,16 @@ def assert_same_end(found: RunFolder, expected: RunFolder) -> None:
     assert not list(found.path.glob("*.partial"))
 
 
+def assert_goes_on_to(whole: RunFolder, path: Path, experiment: Experiment, after: int) -> None:
+    """A run that is stopped after so many rounds ends, once resumed, as the whole one."""
+    folder = RunFolder.create(path, experiment)
+    rounds = execute(folder, Sources.default())
+    assert len(list(islice(rounds, after))) == after
+    rounds.close()  # type: ignore[attr-defined]
+    assert not folder.finished
+    assert_same_end(finish(folder), whole)
+
+
 def test_a_finished_run_holds_all_that_is_needed(whole: RunFolder) -> None:
     records = whole.records()
     assert len(records) == 10

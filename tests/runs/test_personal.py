@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +13,7 @@ from sklearn.metrics import f1_score
 from torch import Tensor
 
 import umbel
-from tests.runs.test_execution import assert_same_end, finish
+from tests.runs.test_execution import assert_goes_on_to, finish
 from umbel.algorithms import (
     FLACC,
     IFCA,
@@ -39,7 +38,7 @@ from umbel.networks import MLP, Linear
 from umbel.report import terminal
 from umbel.runs import tuning
 from umbel.runs.config import read, write
-from umbel.runs.execution import execute, execute_together, load
+from umbel.runs.execution import execute_together, load
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.personal import Personal
@@ -317,12 +316,7 @@ def test_results_are_those_of_the_tuned_models_with_the_others_beside_them(
 def test_a_run_that_was_stopped_goes_on_to_the_same_models(
     after: int, tmp_path: Path, whole: RunFolder
 ) -> None:
-    folder = RunFolder.create(tmp_path / "run", EXPERIMENT)
-    rounds = execute(folder, Sources.default())
-    assert len(list(islice(rounds, after))) == after
-    rounds.close()  # type: ignore[attr-defined]
-    assert not folder.finished
-    assert_same_end(finish(folder), whole)
+    assert_goes_on_to(whole, tmp_path / "run", EXPERIMENT, after)
 
 
 def test_a_run_that_ends_early_tunes_what_it_has(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import umbel
-from tests.runs.test_execution import assert_same_end, finish
+from tests.runs.test_execution import assert_goes_on_to, finish
 from umbel.algorithms import FLACC, IFCA, FedAvg, FedEM, Restarts
 from umbel.algorithms.base import Algorithm
 from umbel.client.work import LocalTraining
@@ -127,12 +127,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 def test_a_run_with_validation_goes_on_to_the_same_end(
     after: int, tmp_path: Path, whole: RunFolder
 ) -> None:
-    folder = RunFolder.create(tmp_path / "run", EXPERIMENT)
-    rounds = execute(folder, Sources.default())
-    assert len(list(islice(rounds, after))) == after
-    rounds.close()  # type: ignore[attr-defined]
-    assert not folder.finished
-    assert_same_end(finish(folder), whole)
+    assert_goes_on_to(whole, tmp_path / "run", EXPERIMENT, after)
 
 
 def test_another_federation_than_the_checkpoints_is_refused(tmp_path: Path) -> None:

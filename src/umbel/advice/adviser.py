@@ -88,8 +88,8 @@ def advise(
         structure=found,
         standings=standings,
         verdict=verdict,
-        fates=fates(net, trial, standings, verdict),
-        test=tested(net, federation, standings, verdict),
+        fates=fates(net, trial, verdict),
+        test=tested(net, federation, verdict),
         local=local,
         seed=seed,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,13 +41,10 @@ class Fate:
         return self.gain < -ERRORS * self.error
 
 
-def fates(
-    net: Net, trial: Federation, standings: Sequence[Standing], verdict: Verdict
-) -> tuple[Fate, ...]:
+def fates(net: Net, trial: Federation, verdict: Verdict) -> tuple[Fate, ...]:
     """What the answer means to each client, by its validation examples."""
-    alone = next(each for each in standings if each.contender.kind == "local")
     chosen, one, own = (
-        _losses(net, trial.test, each) for each in (verdict.chosen, standings[0], alone)
+        _losses(net, trial.test, each) for each in (verdict.chosen, verdict.one, verdict.alone)
     )
     return tuple(
         Fate(
@@ -63,11 +59,10 @@ def fates(
 
 
 def tested(
-    net: Net, federation: Federation, standings: Sequence[Standing], verdict: Verdict
+    net: Net, federation: Federation, verdict: Verdict
 ) -> dict[str, tuple[float, float | None]]:
     """Mean loss and accuracy over clients on test examples: of the answer, and of the extremes."""
-    alone = next(each for each in standings if each.contender.kind == "local")
-    shown = {each.contender.name: each for each in (standings[0], alone, verdict.chosen)}
+    shown = {each.contender.name: each for each in (verdict.one, verdict.alone, verdict.chosen)}
     return {
         name: on_test(net, federation, each)
         for name, each in shown.items()

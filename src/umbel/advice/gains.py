@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from umbel.advice.examples import Floats
 
 SURE = 0.01
 """p-value up to which a mean gain is taken for more than chance: several are looked at."""

@@ -25,11 +25,8 @@ def algorithm_of(advice: Advice) -> Algorithm[State]:
 def next_experiment(advice: Advice, asked: Experiment) -> Experiment:
     """The run to make next on the data that were `asked` about."""
     chosen = advice.verdict.chosen
-    base = next(
-        each
-        for each in advice.standings
-        if each.contender.name == chosen.contender.name.removesuffix(", fine-tuned")
-    )
+    trained = chosen.contender.base or chosen.contender
+    base = next(each for each in advice.standings if each.contender == trained)
     return replace(
         asked,
         name=f"advised-{asked.name}",

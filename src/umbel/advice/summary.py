@@ -93,7 +93,7 @@ def summary(advice: Advice) -> Summary:
 
 
 def _row(standing: Standing, advice: Advice) -> ContenderRow:
-    one = advice.standings[0]
+    one = advice.verdict.one
     over_one = gain(standing.loss, one.loss)
     test_loss, test_accuracy = advice.test.get(standing.contender.name, (None, None))
     known = standing.accuracy[standing.accuracy == standing.accuracy]

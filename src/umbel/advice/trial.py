@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from umbel.advice.examples import Floats, Ints
 from umbel.algorithms import LocalOnly
 from umbel.algorithms.base import Algorithm, State
 from umbel.checks import QuorumError
@@ -21,8 +21,6 @@ from umbel.runs.records import MEGABYTE
 from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
 from umbel.summary import in_short
-
-Floats = NDArray[np.float64]
 
 Kind = Literal["one", "clusters", "local"]
 
@@ -40,7 +38,12 @@ class Contender:
     name: str
     kind: Kind
     algorithm: Algorithm[Any]
-    tuned: bool = False  #: whether clients fine-tune the model that they get
+    base: Contender | None = None  #: the way whose models clients fine-tune; None: they do not
+
+    @property
+    def tuned(self) -> bool:
+        """Whether clients fine-tune the model that they get."""
+        return self.base is not None
 
     @property
     def num_clusters(self) -> int:
@@ -59,7 +62,7 @@ class Standing:
     best_round: int = 0  #: rounds done when its mean validation loss was the lowest
     loss: Floats  #: (M,) validation loss of each client then, NaN where unknown
     accuracy: Floats  #: (M,) likewise; NaN where there is no such measure
-    clusters: NDArray[np.int64]  #: (M,) clusters then
+    clusters: Ints  #: (M,) clusters then
     served: Rows | None = None  #: the models that clients were served then
     course: tuple[tuple[int, float], ...] = ()  #: rounds done, mean validation loss
     megabytes: float = 0.0  #: to and from each client, until the best round
@@ -134,7 +137,7 @@ class Track:
             base.contender,
             name=f"{base.contender.name}, fine-tuned",
             algorithm=alone,
-            tuned=True,
+            base=base.contender,
         )
         start = replace(
             base,

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
+from umbel.advice.examples import Ints
 from umbel.advice.gains import Gain, ahead, gain
 from umbel.advice.structure import Structure
 from umbel.advice.trial import Standing
@@ -33,7 +31,9 @@ class Verdict:
     answer: Answer
     chosen: Standing  #: the way that is advised
     num_clusters: int  #: clusters that clients form, 1 where there are none
-    clusters: NDArray[np.int64]  #: (M,)
+    clusters: Ints  #: (M,)
+    one: Standing  #: one model for all
+    alone: Standing  #: training alone
     over_one: Gain  #: what clients gain over one model for all
     over_alone: Gain  #: what clients gain over training alone
 
@@ -65,6 +65,8 @@ def decide(standings: Sequence[Standing], structure: Structure) -> Verdict:
         chosen=chosen,
         num_clusters=int(clusters.max()) + 1,
         clusters=clusters,
+        one=one,
+        alone=alone,
         over_one=gain(chosen.loss, one.loss),
         over_alone=gain(chosen.loss, alone.loss),
     )
@@ -108,7 +110,7 @@ def _in_field(standing: Standing, clustered: Standing | None) -> bool:
         return False
     if standing.contender.kind != "clusters" or clustered is None:
         return True
-    return standing.contender.name.removesuffix(", fine-tuned") == clustered.contender.name
+    return clustered.contender in (standing.contender, standing.contender.base)
 
 
 def _effort(standing: Standing) -> int:

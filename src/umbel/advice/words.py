@@ -68,7 +68,7 @@ def _gained(gain: Gain) -> str:
 
 
 def _who(advice: Advice) -> Iterator[str]:
-    if advice.verdict.chosen is advice.standings[0]:
+    if advice.verdict.chosen is advice.verdict.one:
         return
     gaining = [n for n, fate in zip(advice.names, advice.fates, strict=True) if fate.gains]
     hurt = [n for n, fate in zip(advice.names, advice.fates, strict=True) if fate.hurt]
@@ -99,7 +99,7 @@ def _doubts(advice: Advice) -> Iterator[str]:
         )
     if facts.unseen:
         yield f"{counted(facts.unseen, 'client')} will meet labels that were not in training."
-    if len(advice.standings[0].course) and _still_learning(advice):
+    if len(verdict.one.course) and _still_learning(advice):
         yield "The advised way was still getting better when the budget ended: allow more rounds."
     if verdict.answer == "one model" and advice.structure.found and not verdict.tuned:
         yield "The differences between clients are too small for clusters to pay."

@@ -156,7 +156,7 @@ def _macro_f1(labels: NDArray[Any], shares: NDArray[Any]) -> float:
 
 
 def _auroc(labels: NDArray[Any], shares: NDArray[Any]) -> float:
-    """Of two classes the area; of more the mean of each class against the rest.
+    """The area for two classes; for more, the mean over classes of each against the rest.
 
     The area is the Mann-Whitney statistic: the share of pairs, one of the class and one of the
     rest, that are in the right order. A class that no example or every example has, has none.

@@ -46,7 +46,7 @@ def verdict(order: Standing, by_loss: bool) -> str:
 
 
 def _corrected(order: Standing) -> str:
-    """Of whom the leader is ahead where all pairs of methods are judged together."""
+    """The methods that the leader is ahead of where all pairs are judged together."""
     count = max(pair.of for pair in order.pairs)
     ahead = [pair for pair in order.others if pair.ahead]
     if count < 2 or not ahead:

@@ -16,7 +16,7 @@ from umbel.runs.statistics.resampling import by_bootstrap
 from umbel.runs.statistics.student import by_t
 
 SAMPLES = 299
-"""Of the bootstraps of many simulated comparisons, so that these are soon done."""
+"""Samples of a bootstrap where many comparisons are simulated, so that these are soon done."""
 
 
 def gain(client: str, seed: int, value: float) -> Gain:

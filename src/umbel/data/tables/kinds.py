@@ -114,8 +114,7 @@ def _numbers(rows: Rows, name: str) -> Numbers:
     there = series.notna()
     numbers = _as_numbers(series[there])
     _refuse(rows, name, numbers.isna(), "is not a number")
-    values = np.full(len(series), np.nan)
-    values[there.to_numpy()] = numbers.to_numpy(dtype=np.float64)
+    values = _spread(there, numbers.to_numpy(dtype=np.float64))
     infinite = np.isinf(values)
     if infinite.any():
         raise UsageError(f"{rows.at(int(infinite.argmax()), name)}: is infinite")
@@ -128,9 +127,15 @@ def _dates(rows: Rows, name: str) -> Numbers:
     there = series.notna()
     dates = _as_dates(series[there])
     _refuse(rows, name, dates.isna(), "is not a date such as 2013-01-31 or 2013-01-31T12:30")
-    values = np.full(len(series), np.nan)
-    values[there.to_numpy()] = dates.astype("datetime64[us, UTC]").astype("int64") / (1e6 * DAY)
+    values = _spread(there, dates.astype("datetime64[us, UTC]").astype("int64") / (1e6 * DAY))
     return Numbers(name, values, whole=False)
+
+
+def _spread(there: Any, values: Any) -> NDArray[np.float64]:
+    """Values in the rows that have one, and NaN in the others."""
+    found = np.full(len(there), np.nan)
+    found[there.to_numpy()] = values
+    return found
 
 
 def _words(series: Any, name: str) -> Words:

@@ -16,7 +16,7 @@ import numpy as np
 from umbel.runs.statistics.crossed import LEVEL, Crossed, Ends, Floats, Spread, spread
 
 SEED = 0
-"""Of the draws: the same gains have the same interval, whenever it is asked for."""
+"""Seed of the draws: the same gains have the same interval, whenever it is asked for."""
 
 MOST, LEAST, CELLS = 9_999, 2_499, 2**22
 """Numbers of samples, and of their clients together: of many clients there are fewer samples."""
