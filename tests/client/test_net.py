@@ -70,12 +70,11 @@ def test_new_models_are_functions_of_the_seed_and_leave_the_global_generator_alo
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_trained_parameters_come_first_then_frozen_ones() -> None:
+def test_a_weight_that_two_layers_share_is_in_theta_once() -> None:
     layout = Net(Tied).layout
     assert [entry.name for entry in layout.weights] == ["first.weight", "first.bias"]
-    assert [entry.name for entry in layout.rest] == ["second.bias"]
-    assert layout.num_weights == 20
-    assert layout.num_values == 24
+    assert layout.rest == ()
+    assert layout.num_values == 20
 
 
 def test_of_buffers_only_those_that_training_moves_are_in_theta() -> None:

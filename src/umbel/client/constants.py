@@ -1,38 +1,88 @@
-"""Buffers of a module that are not in theta, and that all models share."""
+"""Tensors of a module that are not in theta, and that all models share."""
 
 from __future__ import annotations
+
+import copy
+import hashlib
 
 import torch
 from torch import Tensor, nn
 
 from umbel.client.layout import Layout
 
+COMPUTED = (torch.float32, torch.float64, torch.int64, torch.bool)
+"""The types of buffers that a module computes, such as tables of positions: their last digits may
+differ by machine. Buffers of other types hold what was quantised."""
+
 
 def scratch_of(module: nn.Module, layout: Layout) -> dict[str, Tensor]:
-    """Those that a pass may write in: what is not saved, and the counters of normalisations.
+    """Buffers that a pass may write in: what is not saved, and the counters of normalisations.
 
     Each pass has copies of its own, so that nothing goes from one client to another.
     """
     saved = set(module.state_dict(keep_vars=True))
     return {
         name: buffer
-        for name, buffer in _outside(module, layout).items()
+        for name, buffer in _buffers(module, layout).items()
         if name not in saved or name.rpartition(".")[2] == "num_batches_tracked"
     }
 
 
 def constants_of(module: nn.Module, layout: Layout) -> dict[str, Tensor]:
-    """All others, such as masks and tables of positions, which no pass may change."""
+    """Frozen parameters, and buffers such as tables of positions, which no pass changes."""
     scratch = scratch_of(module, layout)
-    return {n: buffer for n, buffer in _outside(module, layout).items() if n not in scratch}
+    buffers = {n: b for n, b in _buffers(module, layout).items() if n not in scratch}
+    return {**_untrained(module), **buffers}
+
+
+def frozen_of(module: nn.Module, layout: Layout) -> dict[str, Tensor]:
+    """The constants that are somebody's result: frozen parameters, and quantised buffers."""
+    constants = constants_of(module, layout)
+    parameters = _untrained(module)
+    return {
+        name: tensor
+        for name, tensor in constants.items()
+        if name in parameters or tensor.dtype not in COMPUTED
+    }
+
+
+def twin(module: nn.Module, layout: Layout) -> nn.Module:
+    """A copy of a module that shares the memory of its constants."""
+    shared = {}
+    for constant in constants_of(module, layout).values():
+        plain = type(constant) is nn.Parameter
+        # A parameter of its own, as a module that is moved or cast gives its parameters new values.
+        twin = nn.Parameter(constant.detach(), requires_grad=False) if plain else constant
+        shared[id(constant)] = twin
+    return copy.deepcopy(module, shared)
+
+
+def digest_of(tensors: dict[str, Tensor]) -> str:
+    """A name that tensors share if they have the same names, types, shapes and bits; "" of none."""
+    if not tensors:
+        return ""
+    total = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        if tensor.numel():
+            total.update(bits(tensor).numpy().data)
+    return total.hexdigest()
+
+
+def bits(tensor: Tensor) -> Tensor:
+    """The bytes of a tensor, whatever its type: (n,) uint8."""
+    return tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
 
 
 def same(one: Tensor, other: Tensor) -> bool:
     """Whether two tensors hold the same bits: by these NaN equals itself."""
-    bits = (tensor.contiguous().flatten().view(torch.uint8) for tensor in (one, other))
-    return torch.equal(*bits)
+    return torch.equal(bits(one), bits(other))
 
 
-def _outside(module: nn.Module, layout: Layout) -> dict[str, Tensor]:
+def _buffers(module: nn.Module, layout: Layout) -> dict[str, Tensor]:
     inside = {entry.name for entry in layout.rest}
     return {name: b for name, b in module.named_buffers() if name not in inside}
+
+
+def _untrained(module: nn.Module) -> dict[str, Tensor]:
+    return {name: p for name, p in module.named_parameters() if not p.requires_grad}

@@ -15,6 +15,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch.nn.utils.parametrizations import _SpectralNorm
 
 from umbel.checks import UsageError, check
+from umbel.summary import few
 
 TRACKING = (_NormBase, _SpectralNorm)
 """Modules of torch that move their buffers while they train: normalisations by statistics."""
@@ -33,7 +34,7 @@ class Layout:
     """Names and shapes of the values of theta: trained parameters first, then the rest."""
 
     weights: tuple[Entry, ...]  #: the trained parameters, in order
-    rest: tuple[Entry, ...]  #: frozen parameters and the buffers that training moves
+    rest: tuple[Entry, ...]  #: the buffers that training moves
 
     @cached_property
     def num_weights(self) -> int:
@@ -67,9 +68,32 @@ def matching(names: Sequence[str], patterns: Sequence[str], field: str) -> set[s
     hits: set[str] = set()
     for pattern in patterns:
         matching = {name for name in names if fnmatchcase(name, pattern)}
-        check(bool(matching), field, pattern, f"a pattern for any of {', '.join(names)}")
+        check(bool(matching), field, pattern, f"a pattern for any of {few(names)}")
         hits |= matching
     return hits
+
+
+def choose_trained(module: nn.Module, patterns: Sequence[str]) -> None:
+    """Train the parameters of a module that match a pattern such as `"head.*"`, and no others.
+
+    Raises `UsageError` for a pattern that matches no parameter, or one that can't be trained.
+    """
+    parameters = dict(module.named_parameters())
+    hits = matching(list(parameters), patterns, "trained")
+    for name, parameter in parameters.items():
+        if name in hits and not parameter.is_floating_point():
+            raise UsageError(f"trained: {name} holds {parameter.dtype}, which can't be trained")
+        parameter.requires_grad_(name in hits)
+
+
+def freeze(module: nn.Module, patterns: Sequence[str]) -> None:
+    """Train none of the parameters that match a pattern such as `"trunk.*"`, and the others as now.
+
+    Raises `UsageError` for a pattern that matches no parameter.
+    """
+    parameters = dict(module.named_parameters())
+    for name in matching(list(parameters), patterns, "freeze"):
+        parameters[name].requires_grad_(False)
 
 
 def unflatten(vector: Tensor, entries: Sequence[Entry]) -> dict[str, Tensor]:
@@ -81,28 +105,25 @@ def unflatten(vector: Tensor, entries: Sequence[Entry]) -> dict[str, Tensor]:
 def layout_of(module: nn.Module, moving: Sequence[str] = ()) -> tuple[Layout, torch.dtype]:
     """The layout of a module's theta, and its type.
 
-    theta holds the parameters, and the buffers that training moves: those of torch's
+    theta holds the parameters that train, and the buffers that training moves: those of torch's
     normalisations, and those that a pattern of `moving` names. Raises `UsageError` where nothing is
-    trained, the types are mixed, or a pattern names no buffer.
+    trained, the types of these are mixed, or a pattern names no buffer.
     """
     _check_layers(module)
-    parameters = dict(module.named_parameters())
-    weights = [name for name, tensor in parameters.items() if tensor.requires_grad]
+    weights = {n: t for n, t in module.named_parameters() if t.requires_grad}
     if not weights:
         raise UsageError(f"Net: {type(module).__name__} has no parameter to train")
-    frozen = [name for name in parameters if name not in weights]
-    tensors = {name: t for name, t in tensors_of(module).items() if name in parameters}
-    tensors |= {name: dict(module.named_buffers())[name] for name in moved(module, moving)}
-    dtypes = {tensor.dtype for tensor in tensors.values()}
+    buffers = dict(module.named_buffers())
+    rest = {name: buffers[name] for name in moved(module, moving)}
+    dtypes = {tensor.dtype for tensor in [*weights.values(), *rest.values()]}
     if len(dtypes) > 1 or not next(iter(dtypes)).is_floating_point:
         raise UsageError(
-            f"Net: the module mixes {', '.join(sorted(map(str, dtypes)))}; "
-            "cast it to one floating-point type, for example with module.float()"
+            f"Net: what is trained mixes {', '.join(sorted(map(str, dtypes)))}; "
+            "cast it to one floating-point type, for example with module.float(); what is frozen "
+            "may be of any type"
         )
-    rest = [*frozen, *(name for name in tensors if name not in parameters)]
-    entries = {name: Entry(name, tensor.shape) for name, tensor in tensors.items()}
-    layout = Layout(tuple(map(entries.__getitem__, weights)), tuple(map(entries.__getitem__, rest)))
-    return layout, dtypes.pop()
+    parts = [tuple(Entry(n, t.shape) for n, t in part.items()) for part in (weights, rest)]
+    return Layout(*parts), dtypes.pop()
 
 
 def _check_layers(module: nn.Module) -> None:

@@ -1,8 +1,8 @@
 """A torch module and a loss, seen as functions of one flat vector theta (P,).
 
-theta holds the trained parameters first, then frozen parameters and the buffers that training
-moves, such as the running statistics of batch normalisation. All other buffers, such as masks and
-tables of positions, are constants of the module: all models share those of the first one built.
+theta holds the trained parameters first, then the buffers that training moves, such as the running
+statistics of batch normalisation. Frozen parameters and all other buffers, such as masks and tables
+of positions, are constants of the module: all models share those of the first one built.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 import torch
@@ -19,6 +20,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from umbel.checks import check
 from umbel.client.batches import Batch, Shard
+from umbel.client.constants import digest_of
 from umbel.client.descent import Descent
 from umbel.client.kernels.base import Kernel
 from umbel.client.kernels.chain import Chain
@@ -26,7 +28,7 @@ from umbel.client.kernels.dense import recognise
 from umbel.client.kernels.general import General
 from umbel.client.kernels.in_place import InPlace
 from umbel.client.kernels.modules import Modules
-from umbel.client.layout import Layout, tensors_of
+from umbel.client.layout import Entry, Layout, choose_trained, tensors_of
 from umbel.client.objectives import CLASSIFICATION, OBJECTIVES, Objective
 from umbel.notebooks import cut
 from umbel.summary import counted
@@ -59,9 +61,14 @@ class Net:
     `objective` says what it is trained for. `build` is called again for every new model, under a
     seed: a module's own initialisation is what `new` returns. theta holds what a client trains and
     the statistics of torch's own normalisations; buffers of your own that training moves, such as a
-    running mean, are named by patterns in `moving`. Raises `TypeError` for a module in place of a
-    function, and `UsageError` where the module has nothing to train, where theta would mix types,
-    and for a pattern that names no buffer.
+    running mean, are named by patterns in `moving`.
+
+    What trains are the parameters that require gradients, or those that a pattern of `trained`
+    names, such as `["head.*", "*lora*"]`. All others are frozen, and may be of any type: they are
+    built once, under seed 0, shared by all models, and never sent, averaged, compared or saved.
+
+    Raises `TypeError` for a module in place of a function, and `UsageError` where the module has
+    nothing to train, where theta would mix types, and for a pattern that names nothing.
     """
 
     def __init__(
@@ -69,6 +76,7 @@ class Net:
         build: Callable[[], nn.Module],
         objective: Objective = CLASSIFICATION,
         *,
+        trained: Sequence[str] | None = None,
         moving: Sequence[str] = (),
         modules: Modules | None = None,
         way: Way | None = None,
@@ -81,10 +89,12 @@ class Net:
         known = ", ".join(f"umbel.{name.upper()}" for name in OBJECTIVES)
         expected = f"an umbel.Objective, such as {known}"
         check(isinstance(objective, Objective), "objective", objective, expected)
-        check(not isinstance(moving, str), "moving", moving, f"a list; write [{moving!r}]")
+        for name, patterns in (("moving", moving), ("trained", trained)):
+            check(not isinstance(patterns, str), name, patterns, f"a list; write [{patterns!r}]")
         self.build, self.objective, self.moving = build, objective, tuple(moving)
+        self.trained = None if trained is None else tuple(trained)
         self.way = way or Way()
-        self.modules = modules or Modules.of(_built(build, seed=0), moving)
+        self.modules = modules or Modules.of(self._built(seed=0), moving)
         self.kernel = _kernel(self.modules, objective, self.way)
 
     def __repr__(self) -> str:
@@ -93,19 +103,20 @@ class Net:
     def _repr_html_(self) -> str:
         entries = [(entry, "yes") for entry in self.layout.weights]
         entries += [(entry, "no") for entry in self.layout.rest]
+        entries += [(Entry(n, t.shape), "frozen") for n, t in self.modules.frozen.items()]
         rows = [(e.name, str(tuple(e.shape)), f"{e.shape.numel():,}", on) for e, on in entries]
         table = cut(("tensor", "shape", "values", "trained"), rows, repr(self), "tensors")
         return table._repr_html_()
 
     @property
     def _said(self) -> str:
-        held = self.layout.num_values - self.layout.num_weights
+        held, frozen = self.layout.num_values - self.layout.num_weights, self.num_frozen
+        more = f" and {held:,} others" if held else ""
+        more += f" and {frozen:,} frozen" if frozen else ""
         kinds = [(objective, name) for name, objective in OBJECTIVES.items()]
         for_what = [name for objective, name in kinds if objective == self.objective]
         trained = counted(self.layout.num_weights, "trained value")
-        return f"{trained}{f' and {held:,} others' if held else ''}, " + (
-            for_what[0] if for_what else "an objective of its own"
-        )
+        return f"{trained}{more}, " + (for_what[0] if for_what else "an objective of its own")
 
     @property
     def layout(self) -> Layout:
@@ -118,13 +129,29 @@ class Net:
         return self.modules.dtype
 
     @property
+    def eps(self) -> float:
+        """The rounding, relative to 1, of the coarsest type that it computes with."""
+        kinds = {self.dtype, *(tensor.dtype for tensor in self.modules.frozen.values())}
+        return max(torch.finfo(kind).eps for kind in kinds if kind.is_floating_point)
+
+    @property
+    def num_frozen(self) -> int:
+        """How many values of the module are not trained, and in no model."""
+        return sum(tensor.numel() for tensor in self.modules.frozen.values())
+
+    @cached_property
+    def frozen_digest(self) -> str:
+        """A name of the frozen values, the same where they are the same bit for bit; "" of none."""
+        return digest_of(self.modules.frozen)
+
+    @property
     def parts(self) -> list[nn.Module]:
         """The module and every module inside it."""
         return list(self.modules.training.modules())
 
     def new(self, seed: int) -> Tensor:
         """A freshly initialised model: theta (P,), a pure function of the seed."""
-        return self.flatten(_built(self.build, seed))
+        return self.flatten(self._built(seed))
 
     def flatten(self, module: nn.Module) -> Tensor:
         """theta (P,) of a module of this kind."""
@@ -165,7 +192,25 @@ class Net:
         return self._like(self.modules, replace(self.way, one_by_one=True))
 
     def _like(self, modules: Modules, way: Way) -> Net:
-        return Net(self.build, self.objective, moving=self.moving, modules=modules, way=way)
+        return Net(
+            self.build,
+            self.objective,
+            trained=self.trained,
+            moving=self.moving,
+            modules=modules,
+            way=way,
+        )
+
+    def _built(self, seed: int) -> nn.Module:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            module = self.build()
+        if not isinstance(module, nn.Module):
+            kind = type(module).__name__
+            raise TypeError(f"Net: build returned a {kind}, which is not an nn.Module")
+        if self.trained is not None:
+            choose_trained(module, self.trained)
+        return module
 
     def each(self, function: Callable[[Tensor], Tensor], models: Tensor) -> Tensor:
         """Apply a function to each of `models` (K, P), and stack the results: (K, ...)."""
@@ -224,13 +269,3 @@ def _kernel(modules: Modules, objective: Objective, way: Way) -> Kernel:
         return general
     dense = recognise(modules.training, objective, way.precision == "bf16")
     return general if dense is None else Chain(dense, general)
-
-
-def _built(build: Callable[[], nn.Module], seed: int) -> nn.Module:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        module = build()
-    if not isinstance(module, nn.Module):
-        kind = type(module).__name__
-        raise TypeError(f"Net: build returned a {kind}, which is not an nn.Module")
-    return module

@@ -6,6 +6,7 @@ import logging
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -189,8 +190,8 @@ def why_not_batchable(net: Net, federation: Federation) -> str | None:
                 batched = Vectorised(net, few).send(request)
         except Exception as error:  # whatever the module does that vmap can't
             return f"vmap refuses the module: {str(error).splitlines()[0]}"
-        models = request.shared["models"]
-        if not all(_agree(batched.columns[n], c, models) for n, c in expected.columns.items()):
+        bound = partial(_agree, models=request.shared["models"], eps=net.eps)
+        if not all(bound(batched.columns[n], c) for n, c in expected.columns.items()):
             return "the module mixes the examples of a batch, padding among them"
     return None
 
@@ -211,15 +212,14 @@ def _request(work: Work, net: Net) -> Request:
     return Request(work, torch.tensor([0, 1]), [0, 1], {"models": models}, {"theta": theta})
 
 
-def _agree(batched: Tensor, expected: Tensor, models: Tensor) -> bool:
-    """Whether two results differ by no more than the rounding of these models (K, P).
+def _agree(batched: Tensor, expected: Tensor, models: Tensor, eps: float) -> bool:
+    """Whether two results differ by no more than rounding, of this eps, of these models (K, P).
 
     The bound is far above what rounding does, and far below what an example does that should not
     count.
     """
     if not expected.is_floating_point():
         return torch.equal(batched, expected)
-    eps = torch.finfo(models.dtype).eps
     largest = float(expected.abs().nan_to_num(0, posinf=0).max())
     # An update is the difference of two models, and rounded as they are.
     bound = largest * eps**0.5 + 100 * float(models.abs().max()) * eps

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import logging
 from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from umbel.checks import UsageError, check
 from umbel.client.batches import SLICE, Batch
+from umbel.client.constants import twin
 from umbel.client.kernels.general import one_tensor
 from umbel.client.net import Net
 from umbel.client.objectives import BINARY, CLASSIFICATION, Objective
@@ -42,7 +42,7 @@ def check_fit(net: Net, federation: Federation) -> None:
         if net.objective == BINARY:
             _check_answers(federation)
         _check_objective(net.objective, outputs, batch.y)
-        _check_constants(net.modules.moved_constants(batch.x))
+        _check_constants(net, net.modules.moved_constants(batch.x))
         _check_gradient(net, batch)
     _check_extremes(net, theta, federation)
 
@@ -151,7 +151,13 @@ def _check_answers(federation: Federation) -> None:
             check(False, "y", other[0].item(), "0 or 1, as umbel.BINARY takes everywhere")
 
 
-def _check_constants(moved: list[str]) -> None:
+def _check_constants(net: Net, moved: list[str]) -> None:
+    frozen = [name for name in moved if name in net.modules.frozen]
+    if frozen:
+        raise UsageError(
+            f"Net: training changes {frozen[0]}, which is frozen: the forward pass must not write "
+            "in what all models share"
+        )
     if moved:
         raise UsageError(
             f"Net: training changes the buffer {moved[0]}, which is taken for a constant: if it "
@@ -178,7 +184,7 @@ def _check_objective(objective: Objective, outputs: Tensor, y: Tensor) -> None:
 
 def _check_gradient(net: Net, batch: Batch) -> None:
     """A step of plain PyTorch; most kernels take it by other ways."""
-    module = copy.deepcopy(net.modules.training)
+    module = twin(net.modules.training, net.layout)
     with torch.random.fork_rng(devices=[]):
         loss = batch.mean(net.objective.losses(one_tensor(module(batch.x)), batch.y))
     if not loss.requires_grad:

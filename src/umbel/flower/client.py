@@ -20,7 +20,7 @@ from umbel.engines import make_engine
 from umbel.engines.private import Private
 from umbel.flow import Engine, Request, Rows
 from umbel.flower import messages
-from umbel.flower.expectation import model_name
+from umbel.flower.expectation import check_frozen, model_name
 from umbel.flower.greeting import Site, SiteForm, check_greeting, introduce
 from umbel.flower.ledger import Ledger
 from umbel.flower.limits import NodeLimits
@@ -70,13 +70,18 @@ class Node:
             federation.train.sizes.tolist(),
             federation.test.sizes.tolist(),
             None if groups is None else groups.tolist(),
-            SiteForm(**vars(federation.form(self.net.objective)), model=model_name(self.net)),
+            SiteForm(
+                **vars(federation.form(self.net.objective)),
+                model=model_name(self.net),
+                frozen=self.net.frozen_digest,
+            ),
             validation.sizes.tolist() if validation is not None and len(validation.x) else None,
         )
 
     @refusing
     def work(self, asked: messages.Asked, limits: NodeLimits) -> RecordDict:
         """Do it. Raises `RefusedError` where it can't be done, or would take too much."""
+        check_frozen(asked.frozen, self.net.frozen_digest, "this node's")
         number = {name: n for n, name in enumerate(self.federation.names)}
         strangers = [name for name in asked.clients if name not in number]
         if strangers or len(set(asked.clients)) != len(asked.clients):

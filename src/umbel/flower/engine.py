@@ -106,7 +106,17 @@ class FlowerEngine:
             needed, place = torch.unique(rows.index[at], return_inverse=True)
             tables[name], index[name] = rows.table[needed], place.tolist()
         seeds = [request.seeds[n] for n in positions]
-        return messages.Asked(request.work, names, seeds, request.shared, tables, index, remembered)
+        form = self.meeting.form
+        return messages.Asked(
+            request.work,
+            names,
+            seeds,
+            request.shared,
+            tables,
+            index,
+            remembered,
+            "" if form is None else form.frozen,
+        )
 
     def _named(self, clients: Sequence[int]) -> str:
         return some([self.clients[client] for client in clients])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 import torch
@@ -26,6 +26,8 @@ class Expectation:
     experiment: Experiment
     input_shape: tuple[int, ...] | None = None  # None: any
     outputs: int | None = None
+    #: of what is frozen, by the shape of inputs and the number of outputs
+    digests: dict[tuple[tuple[int, ...], int], str] = field(default_factory=dict, compare=False)
 
     @refusing
     def __call__(self, form: SiteForm) -> None:
@@ -37,14 +39,28 @@ class Expectation:
             if wanted is not None and found != wanted:
                 raise RefusedError(f"{name}: {found} is not {wanted}, as the server expects")
         net = self._net(form)
-        if net.layout.num_values > MAX_VALUES:
-            values = f"{net.layout.num_values} values, more than the {MAX_VALUES} expected"
+        count = net.layout.num_values + net.num_frozen
+        if count > MAX_VALUES:
+            values = f"{count} values, more than the {MAX_VALUES} expected"
             raise RefusedError(f"a model for inputs {form.input_shape} has {values}")
         if form.model != model_name(net):
             raise RefusedError(
                 f"its model, {form.model}, is not that of the experiment for inputs "
                 f"{form.input_shape} and {form.num_outputs} outputs"
             )
+        check_frozen(form.frozen, self._frozen(form, net), "the server's")
+
+    def _frozen(self, form: SiteForm, net: Net) -> str:
+        """The digest of what the server's network for this form has besides its models.
+
+        It needs the values, which `net` may lack; so large a network is built once.
+        """
+        if not net.num_frozen:
+            return ""
+        shape = form.input_shape, form.num_outputs
+        if shape not in self.digests:
+            self.digests[shape] = self.experiment.net_of(form).frozen_digest
+        return self.digests[shape]
 
     def _net(self, form: SiteForm) -> Net:
         """The network for this form, without memory for its values where the module allows it.
@@ -66,3 +82,12 @@ def model_name(net: Net) -> str:
     """Return a name that nets share if their models have the same tensors in the same order."""
     entries = [(e.name, tuple(e.shape)) for e in net.layout.weights + net.layout.rest]
     return hashlib.sha256(repr((entries, str(net.dtype))).encode()).hexdigest()
+
+
+def check_frozen(found: str, expected: str, whose: str) -> None:
+    """Raise `RefusedError` unless both sides have the same frozen values."""
+    if found != expected:
+        raise RefusedError(
+            f"frozen values of digest {found[:12] or 'none'}, and {whose} have "
+            f"{expected[:12] or 'none'}: server and nodes need the same files of the backbone"
+        )

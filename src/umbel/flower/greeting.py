@@ -27,6 +27,7 @@ class SiteForm(Form):
     """Form of examples that all sites must share."""
 
     model: str  # a name for the layout of its tensors
+    frozen: str = ""  # a digest of what the network has besides, in no model
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ def introduce(site: Site) -> RecordDict:
         "num_outputs": form.num_outputs,
         "model": form.model,
     }
+    config |= {"frozen": form.frozen} if form.frozen else {}
     config |= {} if form.num_classes is None else {"num_classes": form.num_classes}
     config |= {} if site.groups is None else {"groups": list(site.groups)}
     config |= {} if site.validation is None else {"validation": list(site.validation)}
@@ -95,6 +97,8 @@ def site_in(content: RecordDict) -> Site:
         num_outputs=number(config, "num_outputs", 1, MAX_OUTPUTS),
         num_classes=classes,
         model=text(config, "model"),
+        frozen=text(config, "frozen") if "frozen" in config else "",
     )
     check_names("model", [form.model], 1)
+    check_names("frozen", [form.frozen] if form.frozen else [], 1)
     return Site(clients, train, test, groups, form, validation)

@@ -40,6 +40,7 @@ class Asked:
     tables: Mapping[str, Tensor]  # (rows, ...)
     index: Mapping[str, Sequence[int]]  # which row of each table is a client's
     remembered: Sequence[str] = ()  # a digest a client: of what the node keeps for it
+    frozen: str = ""  # a digest of what the network has besides, in no model
 
     __repr__ = in_short
 
@@ -56,6 +57,7 @@ def ask(asked: Asked) -> RecordDict:
         "seeds": list(asked.seeds),
         "remembered": list(asked.remembered),
     }
+    config |= {"frozen": asked.frozen} if asked.frozen else {}
     index: dict[str, Any] = {name: list(rows) for name, rows in asked.index.items()}
     return RecordDict(
         {
@@ -94,7 +96,8 @@ def asked_in(content: RecordDict, max_bytes: int, own_works: Collection[str] = (
     index = {name: numbers(rows, name, 0, len(table) - 1) for name, table in tables.items()}
     if any(len(each) != len(clients) for each in index.values()):
         raise RefusedError("rows that do not fit the clients")
-    return Asked(work, clients, seeds, shared, tables, index, remembered)
+    frozen = text(config, "frozen") if "frozen" in config else ""
+    return Asked(work, clients, seeds, shared, tables, index, remembered, frozen)
 
 
 @refusing

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import nn
 
 from umbel.checks import UsageError, check, check_memory
+from umbel.client.layout import freeze
 from umbel.settings import Settings
 
 
@@ -17,12 +18,24 @@ from umbel.settings import Settings
 class Model(Settings, ABC):
     """A recipe for a module."""
 
+    #: patterns of parameters that are not trained, such as "trunk.*"; None: all are trained
+    freeze: tuple[str, ...] | None = field(default=None, kw_only=True)
+
     @abstractmethod
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
         """A freshly initialised module for inputs (B, *input_shape) and outputs (B, num_outputs).
 
         Raises `ValueError` where the inputs have the wrong number of dimensions.
         """
+
+    def made(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
+        """What `build` returns, with what is to be frozen frozen.
+
+        Raises `UsageError` for a pattern that matches no parameter.
+        """
+        module = self.build(input_shape, num_outputs)
+        freeze(module, self.freeze or ())
+        return module
 
 
 COPIES = 4
@@ -34,7 +47,7 @@ def check_size(model: Model, input_shape: Sequence[int], num_outputs: int) -> No
     said = f"for inputs of shape {tuple(input_shape)} and {num_outputs:,} outputs"
     try:
         with torch.device("meta"):  # where tensors have shapes, and no values
-            module = model.build(input_shape, num_outputs)
+            module = model.made(input_shape, num_outputs)
         tensors = [*module.parameters(), *module.buffers()]
     except UsageError:
         raise
@@ -43,7 +56,8 @@ def check_size(model: Model, input_shape: Sequence[int], num_outputs: int) -> No
             raise UsageError(f"model: {said}: of more values than can be counted") from None
         return
     values = sum(tensor.numel() for tensor in tensors)
-    needed = COPIES * sum(tensor.nbytes for tensor in tensors)
+    trained = [tensor for tensor in tensors if tensor.requires_grad]
+    needed = sum(t.nbytes for t in tensors) + (COPIES - 1) * sum(t.nbytes for t in trained)
     check_memory(needed, f"model: {said}: to train its {values:,} values")
 
 

@@ -120,7 +120,7 @@ def _rounds(
     folder: RunFolder, run: Run, sharing: int, clock: float
 ) -> Iterator[tuple[State, Record]]:
     experiment, budget = folder.experiment, folder.budget
-    start, made = run.start(experiment.rounds), origin(experiment, run.federation)
+    start, made = run.start(experiment.rounds), origin(experiment, run.federation, run.net)
     restored, first = folder.restore(start, made)
     state = start if restored is None else restored
     stop = folder.stop or _stopped_already(folder, budget)

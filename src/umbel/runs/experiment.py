@@ -99,7 +99,7 @@ class Experiment(Settings):
         """The network whose models fit this."""
         shape, outputs = form.input_shape, form.num_outputs
         check_size(self.model, shape, outputs)
-        return Net(lambda: self.model.build(shape, outputs), form.objective(self.objective))
+        return Net(lambda: self.model.made(shape, outputs), form.objective(self.objective))
 
     def run(self, federation: Federation, engine: EngineSettings | Engine) -> Run:
         """Make the run on this federation, whose clients work in this engine."""

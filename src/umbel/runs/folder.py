@@ -214,7 +214,7 @@ class RunFolder:
         if file.is_file():
             check_origin(file, checkpoint.made(file), made)
             state, next_round = checkpoint.load(file, template)
-            check_sizes(file, state, template)
+            check_sizes(file, state, template, made)
         records = self.records()
         if len(records) < next_round:
             raise UsageError(

@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from umbel.checks import UsageError
+from umbel.client.net import Net
 from umbel.data.form import Form
+from umbel.runs.origins import FROZEN_WITHIN
 from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
 from umbel.runs.tensor_files import Header, reading, tensors_in, write
@@ -32,6 +34,7 @@ class MadeFor(Form):
     input_type: str = "float32"
     largest: int | None = None  # input, where inputs are whole numbers
     clients_use: OwnModels | None = None  # None: written before this was noted
+    frozen: str = ""  # digest of what the network has besides, in no model
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class ModelsFolder:
             theta = scores.models.table[scores.models.index[client]]
             tensors = {n: t.contiguous() for n, t in run.net.layout.tensors(theta).items()}
             header = asdict(made_for(run, int(scores.labels[client]), used))
+            header = {name: v for name, v in header.items() if name != "frozen" or v}
             write(self.file(cluster), tensors, header)
         if own:
             write(self.path / CLIENTS, own, {})
@@ -71,6 +75,20 @@ class ModelsFolder:
         """The tensors of a cluster's model by name."""
         with _opened(self.file(cluster)) as (opened, _):
             return tensors_in(opened)
+
+    def check_frozen(self, net: Net) -> None:
+        """Raise `UsageError` where the models were trained beside other frozen values than a net's.
+
+        The file of the first cluster says so, as all have the same.
+        """
+        with _opened(self.file(0)) as (opened, header):
+            if net.modules.frozen.keys() & set(opened.keys()):
+                raise UsageError(f"{self.path.parent}: {FROZEN_WITHIN}")
+            if header.get("frozen", "") != net.frozen_digest:
+                raise UsageError(
+                    f"{self.path.parent}: the frozen values of the network are not those that the "
+                    "run was trained with"
+                )
 
     def personal(self, client: int) -> Tensor:
         """The personal model (P,) of the client of this number."""
@@ -95,6 +113,7 @@ def made_for(run: Run, label: int, used: OwnModels) -> MadeFor:
         input_type=str(x.dtype if whole else run.net.dtype).removeprefix("torch."),
         largest=int(x.max()) if whole and x.numel() else None,
         clients_use=used,
+        frozen=run.net.frozen_digest,
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from umbel.algorithms.base import State
 from umbel.checks import UsageError
+from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.runs.config import plain, structured
 from umbel.runs.digests import digest, fingerprint, near
@@ -24,9 +25,18 @@ Origin = Mapping[str, Any]
 """As JSON has it: the experiment, and what tells its federation from others."""
 
 
-def origin(experiment: Experiment, federation: Federation) -> Origin:
+FROZEN_WITHIN = (
+    "it was begun when models held the frozen parameters of their network, which are constants of "
+    "the network now: make the run again under another name"
+)
+"""What is wrong with a run of an earlier version whose network has frozen parameters."""
+
+
+def origin(experiment: Experiment, federation: Federation, net: Net) -> Origin:
     """What a run is made of."""
-    return {"experiment": _settled(plain(experiment)), "federation": _traits(federation)}
+    made = {"experiment": _settled(plain(experiment)), "federation": _traits(federation)}
+    frozen = {"values": net.num_frozen, "digest": net.frozen_digest}
+    return {**made, **({"frozen": frozen} if net.num_frozen else {})}
 
 
 def check_origin(file: Path, was: Origin, now: Origin) -> None:
@@ -42,6 +52,9 @@ def check_origin(file: Path, was: Origin, now: Origin) -> None:
     ]
     if not changes and not near(there.get("values", here["values"]), here["values"]):
         changes.append("examples: other values")
+    was_frozen, is_frozen = (made.get("frozen", {}) for made in (was, now))
+    if was_frozen and was_frozen != is_frozen:
+        changes.append("frozen values of the network: others")
     if changes:
         how = "put it back, or make another run under another name"
         raise UsageError(f"{file}: of another run: {'; '.join(changes[:3])}; {how}")
@@ -66,8 +79,11 @@ def _settled(table: Mapping[str, Any]) -> dict[str, Any]:
     return {**kept, "engine": {"precision": table["engine"]["precision"]}}
 
 
-def check_sizes(file: Path, state: State, start: State) -> None:
+def check_sizes(file: Path, state: State, start: State, made: Origin) -> None:
     """Raise `UsageError` where a state is of other models or clients than the first of the run."""
+    frozen = made.get("frozen", {}).get("values", 0)
+    if frozen and state.models.shape[1] == start.models.shape[1] + frozen:
+        raise UsageError(f"{file}: {FROZEN_WITHIN}")
     for what, there, here in (
         ("values of a model", state.models.shape[1:], start.models.shape[1:]),
         ("clients", state.labels.shape, start.labels.shape),

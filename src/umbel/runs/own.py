@@ -26,6 +26,7 @@ from umbel.runs.config import plain
 from umbel.runs.digests import digest, fingerprint, near, split_digest
 from umbel.runs.experiment import Experiment
 from umbel.runs.flat import flat
+from umbel.runs.origins import FROZEN_WITHIN
 from umbel.runs.run import Run
 
 UNREADABLE = {
@@ -80,6 +81,8 @@ class OwnModule(Model):
     constants: tuple[float, ...] = ()  # and of what belongs to the module, not to the model
     source: str = ""  # "module:function"
     moving: tuple[str, ...] = ()  # patterns of buffers of its own that training moves
+    trained: tuple[str, ...] | None = None  # patterns of parameters that train; None: as built
+    frozen: str | None = None  # digest of what is not trained; None: there is none
 
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:  # noqa: ARG002
         module: nn.Module = self._builder()()
@@ -90,7 +93,8 @@ class OwnModule(Model):
         known = {name: o for name, o in vars(objectives).items() if isinstance(o, Objective)}
         if not self.source or self.objective not in known:
             raise UsageError(f"its module, {self}, was built in Python")
-        net = Net(self._builder(), known[self.objective], moving=self.moving)
+        objective = known[self.objective]
+        net = Net(self._builder(), objective, trained=self.trained, moving=self.moving)
         self.check_fits(net)
         return net
 
@@ -100,6 +104,8 @@ class OwnModule(Model):
         Values are not compared: they come from the run.
         """
         other = own_module(net)
+        if said := others_frozen(self, other, net):
+            raise UsageError(f"net: {said}")
         what = f"{other}: the run's is {self}"
         same = (other.kind, other.values, other.structure) == (
             self.kind,
@@ -181,7 +187,7 @@ def own_module(net: Net) -> OwnModule:
     """What tells the module of this net from another."""
     module = net.module(net.new(0))
     entries = net.layout.weights + net.layout.rest
-    inside = {entry.name for entry in entries}
+    inside = {*(entry.name for entry in entries), *net.modules.frozen}
     tensors = dict([*module.named_parameters(), *module.named_buffers()])
     built = [re.sub(r"0x[0-9a-f]+", "", repr(module)), str(net.dtype)]
     built += [f"{entry.name} {tuple(entry.shape)}" for entry in entries]
@@ -196,13 +202,27 @@ def own_module(net: Net) -> OwnModule:
         constants=fingerprint(tensor for name, tensor in tensors.items() if name not in inside),
         source=_source(net.build) if objective else "",
         moving=net.moving,
+        trained=net.trained,
+        frozen=net.frozen_digest or None,
     )
 
 
-def differences(there: Experiment, here: Experiment) -> Iterator[str]:
-    """What tells two runs apart, a phrase each."""
+def others_frozen(there: OwnModule, here: OwnModule, net: Net) -> str:
+    """How what is frozen differs, as a phrase; empty if it does not."""
+    if there.frozen is None and there.values == here.values + net.num_frozen > here.values:
+        return FROZEN_WITHIN
+    differ = there.values == here.values and there.frozen != here.frozen
+    return "the frozen values of the module are others" if differ else ""
+
+
+def differences(there: Experiment, here: Experiment, net: Net) -> Iterator[str]:
+    """What tells two runs apart, a phrase each; `net` is that of the run here."""
     if not isinstance(there.scenario, OwnData) or not isinstance(there.model, OwnModule):
         yield "it was made from an experiment, not of data and a module of Python's"
+        return
+    assert isinstance(here.model, OwnModule)
+    if said := others_frozen(there.model, here.model, net):
+        yield said
         return
     old, new = dict(flat(plain(there))), dict(flat(plain(here)))
     left_out = ("model.initial", "model.constants", "model.source", "description", "name")
@@ -211,7 +231,6 @@ def differences(there: Experiment, here: Experiment) -> Iterator[str]:
             continue
         values = f"{name} is {old.get(name)!r} there and {new.get(name)!r} here"
         yield UNREADABLE.get(name, values)
-    assert isinstance(here.model, OwnModule)
     for name in ("initial", "constants"):
         if not near(getattr(there.model, name), getattr(here.model, name)):
             yield f"the module's {name} values are others"

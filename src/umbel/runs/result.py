@@ -204,6 +204,7 @@ class Result:
         """Build the module of this cluster, in evaluation mode."""
         with self._finding(cluster):
             tensors = self.folder.models.model(cluster)
+            self.folder.models.check_frozen(self.net)
         entries = self.net.layout.weights + self.net.layout.rest
         return self.net.module(torch.cat([tensors[entry.name].flatten() for entry in entries]))
 
@@ -226,6 +227,7 @@ class Result:
             return self.model(clusters[number][1])
         net = self.net
         with self.folder.putting_right():
+            self.folder.models.check_frozen(net)
             if used is None:
                 raise UsageError(f"{self.folder.path}: written before clients' models were kept")
             if used == "personal":

@@ -154,7 +154,7 @@ def _check_same(folder: RunFolder, run: Run) -> None:
     """Raise `UsageError` unless the folder holds this very run."""
     there = folder.experiment
     here = described(run, there.name, there.rounds, there.checkpoint_every)
-    others = list(differences(there, here))
+    others = list(differences(there, here, run.net))
     if others:
         raise UsageError(f"{folder.path}: holds another run: {'; '.join(others[:3])}")
 

@@ -6,12 +6,11 @@ which makes convolutions on a CPU faster.
 
 from __future__ import annotations
 
-import copy
-
 import torch
 from torch import Tensor, nn
 
 from umbel.client.batches import Batch, Shard
+from umbel.client.constants import twin
 from umbel.client.descent import Descent, held
 from umbel.client.kernels.general import General, one_tensor
 from umbel.client.layout import tensors_of
@@ -24,7 +23,7 @@ class InPlace:
 
     def __init__(self, general: General) -> None:
         self.general = general
-        self.module = copy.deepcopy(general.modules.training)
+        self.module = twin(general.modules.training, general.modules.layout)
         self.images = any(isinstance(part, IMAGES) for part in self.module.modules())
         if self.images:
             self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]

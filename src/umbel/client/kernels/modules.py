@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from umbel.client.constants import constants_of, same, scratch_of
-from umbel.client.layout import Layout, layout_of
+from umbel.client.constants import constants_of, frozen_of, same, scratch_of, twin
+from umbel.client.layout import Layout, layout_of, tensors_of
 from umbel.summary import in_short
 
 
@@ -31,22 +31,29 @@ class Modules:
         """Raises `UsageError` as `layout_of` does."""
         training = module.train()
         layout, dtype = layout_of(training, moving)
-        evaluating = copy.deepcopy(training).eval()
+        evaluating = twin(training, layout).eval()
         return cls(training, evaluating, layout, dtype, scratch_of(training, layout))
 
     def to(self, device: torch.device) -> Modules:
         """The same on another device."""
-        training = copy.deepcopy(self.training).to(device)
-        evaluating = copy.deepcopy(self.evaluating).to(device)
+        if all(t.device == device for t in tensors_of(self.training).values()):
+            return self
+        training = twin(self.training, self.layout).to(device)
+        evaluating = twin(training, self.layout).eval()
         scratch = scratch_of(training, self.layout)
         return replace(self, training=training, evaluating=evaluating, scratch=scratch)
+
+    @property
+    def frozen(self) -> dict[str, Tensor]:
+        """The tensors that are not trained, by name: what all models share."""
+        return frozen_of(self.training, self.layout)
 
     def moved_constants(self, x: Tensor) -> list[str]:
         """The names of the constants that training on x changes: none should be."""
         constants, trained = constants_of(self.training, self.layout), copy.deepcopy(self.training)
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             trained(x)
-        after = dict(trained.named_buffers())
+        after = tensors_of(trained)
         return [name for name, buffer in constants.items() if not same(buffer, after[name])]
 
     def count_activations(self, x: Tensor) -> int:
