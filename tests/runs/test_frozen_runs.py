@@ -1,0 +1,174 @@
+"""Runs of networks with frozen values: small files, and a refusal where those values are others."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+import umbel
+from tests.federations import blobs
+from tests.frozen import Pretrained, Trunk, write_trunk
+from umbel.algorithms import FedAvg
+from umbel.checks import UsageError
+from umbel.client.work import LocalTraining
+from umbel.data.scenarios import ROTATED_DIGITS
+from umbel.data.sources import Sources
+from umbel.networks import MLP
+from umbel.runs import checkpoint
+from umbel.runs.config import read, write
+from umbel.runs.execution import execute, load
+from umbel.runs.experiment import Experiment
+from umbel.runs.folder import RunFolder
+from umbel.runs.origins import FROZEN_WITHIN
+from umbel.runs.tensor_files import reading, tensors_in
+
+LOCAL = LocalTraining(lr=0.1, epochs=1, batch_size=8)
+HEAD = 8 * 3 + 3
+
+
+def build() -> nn.Module:
+    return Trunk()
+
+
+def net_of(seed: int = 0) -> umbel.Net:
+    def seeded() -> nn.Module:
+        module = build()
+        torch.manual_seed(seed)
+        nn.init.normal_(module.get_parameter("trunk.0.weight"))
+        return module
+
+    return umbel.Net(build if seed == 0 else seeded, trained=["head.*"])
+
+
+def run_of(net: umbel.Net) -> umbel.Run:
+    return umbel.Run(FedAvg(LOCAL), blobs(), net)
+
+
+def experiment(tmp_path: Path, seed: int = 0) -> Experiment:
+    file = write_trunk(tmp_path / "trunk.safetensors", 64, seed)
+    return Experiment(
+        replace(ROTATED_DIGITS, clients=4, examples=(20, 40)),
+        Pretrained(file=str(file)),
+        FedAvg(LOCAL),
+        name="frozen",
+        rounds=2,
+    )
+
+
+def as_it_was(model: dict[str, Any], net: umbel.Net) -> dict[str, Any]:
+    """What an earlier version said of a module: its frozen values were in its models."""
+    told = {name: value for name, value in model.items() if name not in ("trained", "frozen")}
+    return {**told, "values": net.layout.num_values + net.num_frozen}
+
+
+def of_an_earlier_version(folder: Path, net: umbel.Net) -> None:
+    """Make a run whose models hold the frozen values, as they did."""
+    file = folder / "checkpoint.safetensors"
+    state, done = checkpoint.load(file, run_of(net).start(4))
+    frozen = torch.cat([tensor.flatten() for tensor in net.modules.frozen.values()])
+    models = torch.cat([state.models, frozen.expand(len(state.models), -1)], dim=1)
+    made = {name: value for name, value in checkpoint.made(file).items() if name != "frozen"}
+    inside = made["experiment"]
+    made["experiment"] = {**inside, "model": as_it_was(inside["model"], net)}
+    checkpoint.save(file, replace(state, models=models), done, made)
+    toml = folder / "experiment.toml"
+    table = tomllib.loads(toml.read_text())
+    toml.write_text(tomli_w.dumps({**table, "model": as_it_was(table["model"], net)}))
+
+
+def test_files_hold_what_trains_alone(tmp_path: Path) -> None:
+    result = run_of(net_of()).save(tmp_path / "run", 2)
+    tensors = load_file(tmp_path / "run" / "checkpoint.safetensors")
+    assert tensors["models"].shape == (1, HEAD)
+    assert set(load_file(tmp_path / "run" / "models" / "cluster-0.safetensors")) == {
+        "head.weight",
+        "head.bias",
+    }
+    assert result.records[0].bytes_down == result.records[0].bytes_up - 8 * 6
+    assert result.records[0].bytes_down == 6 * 4 * HEAD
+
+
+def test_a_finished_run_builds_its_network_again(tmp_path: Path) -> None:
+    net = umbel.Net(build, trained=["head.*"])
+    saved = run_of(net).save(tmp_path / "run", 2)
+    assert saved.folder.experiment.model.trained == ("head.*",)  # type: ignore[attr-defined]
+    module, x = load(tmp_path / "run").model(0), torch.randn(5, 6)
+    torch.testing.assert_close(module(x), saved.model(0)(x))
+    assert torch.equal(module.get_parameter("trunk.0.weight"), net.modules.frozen["trunk.0.weight"])
+
+
+def test_other_frozen_values_are_refused(tmp_path: Path) -> None:
+    run_of(net_of()).save(tmp_path / "run", 2)
+    with pytest.raises(UsageError, match="the frozen values of the module are others"):
+        umbel.resume(tmp_path / "run", run_of(net_of(seed=1)), rounds=4)
+    with pytest.raises(UsageError, match="the frozen values of the module are others"):
+        umbel.load(tmp_path / "run", net_of(seed=1))
+
+
+def test_a_backbone_of_another_file_is_refused(tmp_path: Path) -> None:
+    first = experiment(tmp_path)
+    folder = RunFolder.create(tmp_path / "run", first)
+    list(execute(folder, Sources.default()))
+    assert load(tmp_path / "run").model(0)(torch.zeros(1, 64)).shape == (1, 10)
+    experiment(tmp_path, seed=1)  # the file is written over
+    with pytest.raises(UsageError, match="the frozen values of the network are not those that"):
+        load(tmp_path / "run").model(0)
+    with pytest.raises(UsageError, match="frozen values of the network: others"):
+        umbel.resume(tmp_path / "run", rounds=4)
+
+
+def test_a_run_of_frozen_parameters_of_an_earlier_version_is_refused_with_the_reason(
+    tmp_path: Path,
+) -> None:
+    net = net_of()
+    for _ in run_of(net).rounds(4, folder=tmp_path / "run"):
+        break
+    of_an_earlier_version(tmp_path / "run", net)
+    with pytest.raises(UsageError, match=FROZEN_WITHIN):
+        umbel.resume(tmp_path / "run", run_of(net))
+
+
+def test_a_run_of_a_file_of_an_earlier_version_is_refused_with_the_reason(tmp_path: Path) -> None:
+    begun = experiment(tmp_path)
+    run = begun.open(Sources.default())
+    folder = RunFolder.create(tmp_path / "run", replace(begun, rounds=1))
+    list(execute(folder, Sources.default()))
+    file = tmp_path / "run" / "checkpoint.safetensors"
+    state, done = checkpoint.load(file, run.start(2))
+    models = torch.cat([state.models, torch.zeros(1, run.net.num_frozen)], dim=1)
+    checkpoint.save(file, replace(state, models=models), done, {})
+    with pytest.raises(UsageError, match=FROZEN_WITHIN):
+        umbel.resume(tmp_path / "run", rounds=4)
+
+
+def test_freeze_in_a_file_freezes_and_costs_no_traffic(tmp_path: Path) -> None:
+    file = tmp_path / "some.toml"
+    plain = Experiment(ROTATED_DIGITS, MLP((8,)), FedAvg(LOCAL))
+    assert "freeze" not in write(plain)
+    file.write_text(write(replace(plain, model=MLP((8,), freeze=("1.*",)))))
+    again = read(file)
+    assert again.model == MLP((8,), freeze=("1.*",))
+    net = again.net_of(again.scenario.build(0, Sources.default()).form())
+    assert [entry.name for entry in net.layout.weights] == ["3.weight", "3.bias"]
+    file.write_text(write(replace(plain, model=MLP((8,), freeze=("body.*",)))))
+    with pytest.raises(UsageError, match=r"freeze: 'body\.\*' is not a pattern for any of 1\."):
+        read(file).open(Sources.default())
+
+
+def test_a_model_file_says_which_frozen_values_it_goes_with(tmp_path: Path) -> None:
+    net = net_of()
+    run_of(net).save(tmp_path / "run", 1)
+    with reading(tmp_path / "run" / "models" / "cluster-0.safetensors", "") as (opened, header):
+        assert header["frozen"] == net.frozen_digest
+        assert len(tensors_in(opened)) == 2
+    run_of(umbel.Net(build)).save(tmp_path / "whole", 1)
+    with reading(tmp_path / "whole" / "models" / "cluster-0.safetensors", "") as (_, header):
+        assert "frozen" not in header
