@@ -20,6 +20,7 @@ import umbel
 from tests.algorithms.test_contract import CASES, last_state, make_run
 from tests.engines.test_equality import WORKS, request
 from tests.engines.test_workers import assert_identical
+from tests.frozen import HalfBackbone
 from tests.shell import Shell
 from umbel.client.batches import Shard
 from umbel.client.net import Net
@@ -31,6 +32,7 @@ from umbel.testing import assert_same_state, blobs, mlp
 
 ray = pytest.importorskip("ray", reason="the extra umbel[ray] is not installed")
 
+from umbel.engines.ray_actor import Recipe  # noqa: E402
 from umbel.engines.ray_cluster import RayCluster  # noqa: E402
 
 pytestmark = pytest.mark.deployment
@@ -98,6 +100,23 @@ def test_a_run_on_ray_is_that_of_workers(engines: dict[str, RayCluster]) -> None
     engines.clear()  # their actors leave the cores to others
     expected = last_state(make_run(CASES["ifca"], engine=EngineSettings(workers=1)), 3)
     assert_same_state(last_state(make_run(CASES["ifca"], engine=ON_RAY), 3), expected)
+
+
+@pytest.mark.parametrize("name", ["sequential", "vectorised"])
+def test_actors_share_the_frozen_values(name: Any, cluster: Any) -> None:
+    assert cluster.address
+    net = Net(HalfBackbone)
+    kinds = {"sequential": Sequential, "vectorised": Vectorised}
+    engine = kinds[name](net, blobs())
+    recipe = ray.get(ray.put(Recipe.of(engine, blobs())))
+    made = recipe.make()
+    assert made.net.frozen_digest == net.frozen_digest
+    first, size = recipe.frozen.data.ctypes.data, recipe.frozen.data.nbytes
+    for module in (made.net.modules.training, made.net.modules.evaluating):
+        assert first <= module.get_parameter("backbone.weight").data_ptr() < first + size
+    asked = request(LocalTraining(batch_size=4), net, [0, 1, 2])
+    remote = RayCluster.join(engine, blobs(), "", 1)
+    assert_identical(remote.send(asked), Workers(engine, 1).send(asked))
 
 
 def test_the_command_of_the_page_runs(cluster: Any, umbel: Shell) -> None:

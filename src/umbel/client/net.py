@@ -22,6 +22,7 @@ from umbel.checks import check
 from umbel.client.batches import Batch, Shard
 from umbel.client.constants import digest_of
 from umbel.client.descent import Descent
+from umbel.client.kernels.accumulating import Accumulating
 from umbel.client.kernels.base import Kernel
 from umbel.client.kernels.chain import Chain
 from umbel.client.kernels.dense import recognise
@@ -46,6 +47,7 @@ class Way:
     kernel: KernelName = "general"
     precision: Precision = "full"
     one_by_one: bool = False  # whether it goes through models one after another, without vmap
+    micro_batch: int | None = None  # examples that go through the module at once; None: all
 
 
 class Net:
@@ -187,6 +189,20 @@ class Net:
             check(self.is_dense, "engine.kernel", kernel, expected)
         return self._like(self.modules, replace(self.way, kernel=kernel, precision=precision))
 
+    def computing(self, way: Way) -> Net:
+        """The same net, which computes in this way."""
+        return self._like(self.modules, way)
+
+    def in_parts(self, size: int) -> Net:
+        """The same net, which takes mini-batches in parts of so many examples.
+
+        Raises `UsageError` where training moves statistics of what a batch holds.
+        """
+        moved = [entry.name for entry in self.layout.rest]
+        expected = f"left out: {moved[:1]} is moved by whole mini-batches"
+        check(not moved, "engine.micro_batch_size", size, expected)
+        return self._like(self.modules, replace(self.way, micro_batch=size))
+
     def one_by_one(self) -> Net:
         """The same net, which goes through models one after another: any module can do that."""
         return self._like(self.modules, replace(self.way, one_by_one=True))
@@ -262,6 +278,12 @@ def _general(modules: Modules, objective: Objective, way: Way) -> General:
 
 
 def _kernel(modules: Modules, objective: Objective, way: Way) -> Kernel:
+    whole = _whole(modules, objective, way)
+    return whole if way.micro_batch is None else Accumulating(whole, way.micro_batch)
+
+
+def _whole(modules: Modules, objective: Objective, way: Way) -> Kernel:
+    """The kernel for whole mini-batches."""
     general = _general(modules, objective, way)
     if way.kernel == "in-place":
         return InPlace(general)

@@ -45,8 +45,11 @@ class EngineSettings(Settings):
     #: batch clients or not; auto: where the module allows it and it pays; ray: so, in a cluster
     name: Literal["auto", "sequential", "vectorised", "ray"] = "auto"
     device: str = "auto"  #: "cpu", "cuda", "cuda:1", ...; auto: CUDA where there is one
-    #: bound on the working set of the vectorised engine, in MiB; None: by device
+    #: bound on the working set of batched clients, and on the activations of a mini-batch, in MiB;
+    #: None: by device, and none
     memory_mb: float | None = None
+    #: examples of a mini-batch that go through the network at once; None: all that memory_mb allows
+    micro_batch_size: int | None = None
     #: how models are computed; auto: the fastest that fits
     kernel: Literal["auto", "general", "dense", "in-place"] = "auto"
     #: "bf16": products of bfloat16 numbers where they are faster, sums and models in full
@@ -59,6 +62,8 @@ class EngineSettings(Settings):
     def __post_init__(self) -> None:
         limit = self.memory_mb
         check(limit is None or limit > 0, "memory_mb", limit, "more than 0")
+        size = self.micro_batch_size
+        check(size is None or size >= 1, "micro_batch_size", size, "1 or more")
         count = self.workers
         check(count == "auto" or count >= 1, "workers", count, '1 or more, or "auto"')
         in_place = self.kernel == "in-place" and self.name == "vectorised"
@@ -108,6 +113,8 @@ def _in_process(
     if kernel == "auto":
         kernel = _kernel(net, device, precision, batched=obstacle is None)
     fast = net.using(kernel, precision)
+    size = _part(fast, federation, settings, batched=obstacle is None)
+    fast = fast if size is None else fast.in_parts(size)
     if obstacle is not None:
         return Sequential(fast, federation, device)
     return Vectorised(fast, federation, device, settings.memory_mb)
@@ -120,6 +127,16 @@ def _kernel(net: Net, device: torch.device, precision: Precision, batched: bool)
     if net.is_dense and (device.type == "cpu" if half else batched):
         return "dense"
     return "general" if batched else "in-place"
+
+
+def _part(net: Net, federation: Federation, settings: EngineSettings, batched: bool) -> int | None:
+    """Return how many examples of a mini-batch go through the network at once; None: all."""
+    size, limit = settings.micro_batch_size, settings.memory_mb
+    if size is not None or limit is None or batched or net.layout.rest:
+        return size
+    example = sample(net, federation, 1).x
+    values = 2 * (example.numel() + net.modules.count_activations(example))
+    return max(1, int(limit * 2**20 / (values * net.dtype.itemsize)))
 
 
 def _spread(engine: Sequential | Vectorised, settings: EngineSettings) -> Engine:

@@ -18,14 +18,12 @@ from umbel.client.objectives import Objective
 from umbel.client.work import Work
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
+from umbel.engines.packed import ALIGNED, Packed
 from umbel.engines.sequential import Sequential
 from umbel.engines.storage import Storage, chosen
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Request, Rows
 from umbel.summary import in_short
-
-ALIGNED = 64
-"""Bytes of which the address of a tensor of PyTorch's own is a multiple."""
 
 Arrays: TypeAlias = "tuple[NDArray[Any], NDArray[Any]]"
 """One client's inputs and targets."""
@@ -34,14 +32,16 @@ Cut: TypeAlias = "tuple[NDArray[Any], NDArray[Any], NDArray[np.int64]]"
 """x, y and offsets of some clients."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Recipe:
     """How to make the engine of an actor; the network is built again there."""
 
     build: Callable[[], nn.Module]
     objective: Objective
+    trained: tuple[str, ...] | None
     moving: tuple[str, ...]
     way: Way
+    frozen: Packed  # which all actors of a machine read in one place
     kind: type[Sequential] | type[Vectorised]
     example: Federation  # of one client, for the engine to begin with
 
@@ -50,12 +50,22 @@ class Recipe:
         """How to make an engine that computes as this one."""
         net = engine.net
         example = federation.pick([0])
-        return cls(net.build, net.objective, net.moving, net.way, type(engine), example)
+        return cls(
+            build=net.build,
+            objective=net.objective,
+            trained=net.trained,
+            moving=net.moving,
+            way=net.way,
+            frozen=Packed.of(net.modules.frozen),
+            kind=type(engine),
+            example=example,
+        )
 
     def make(self) -> Sequential | Vectorised:
         """An engine with hardly any clients."""
-        net = Net(self.build, self.objective, moving=self.moving, way=self.way)
-        return self.kind(net, self.example)
+        built = Net(self.build, self.objective, trained=self.trained, moving=self.moving)
+        built.modules.adopt(self.frozen.tensors(tensor_of(self.frozen.data)))
+        return self.kind(built.computing(self.way), self.example)
 
 
 @dataclass(frozen=True)

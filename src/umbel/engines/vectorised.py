@@ -88,7 +88,7 @@ class Vectorised:
         # forward and back keeps.
         values = 4 * self.net.layout.num_values * footprint.models
         examples = footprint.examples(max_examples, batch_width)
-        values += 2 * examples * self.values_per_example
+        values += 2 * min(examples, self.net.way.micro_batch or examples) * self.values_per_example
         bound = (self.memory_mb or default) * 2**20
         fitting = int(bound / (values * self.net.dtype.itemsize))
         return max(1, min(fitting, len(request.clients)))

@@ -48,6 +48,13 @@ class Modules:
         """The tensors that are not trained, by name: what all models share."""
         return frozen_of(self.training, self.layout)
 
+    def adopt(self, frozen: Mapping[str, Tensor]) -> None:
+        """Read the frozen values in other memory, which holds the same bytes, from here on."""
+        for module in (self.training, self.evaluating):
+            own = tensors_of(module)
+            for name, values in frozen.items():
+                own[name].data = values.view(own[name].dtype).view(own[name].shape)
+
     def moved_constants(self, x: Tensor) -> list[str]:
         """The names of the constants that training on x changes: none should be."""
         constants, trained = constants_of(self.training, self.layout), copy.deepcopy(self.training)

@@ -1,0 +1,61 @@
+"""Mini-batches that go through the module in parts, so that their activations need less memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from umbel.client.batches import Batch, Shard
+from umbel.client.descent import Descent
+from umbel.client.kernels.base import Kernel
+from umbel.client.kernels.general import step_by_step
+
+
+@dataclass(frozen=True)
+class Accumulating:
+    """Another kernel, which gets a few examples at a time; gradients of the parts are added up.
+
+    It is for modules that do not mix the examples of a batch: results differ by rounding alone.
+    """
+
+    kernel: Kernel
+    size: int  # examples that go through the module at once, at most
+
+    def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
+        if len(x) <= self.size:
+            return self.kernel.outputs(theta, x)
+        return torch.cat([self.kernel.outputs(theta, part) for part in torch.split(x, self.size)])
+
+    def gradient(
+        self, theta: Tensor, batch: Batch, factors: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        if len(batch.x) <= self.size:
+            return self.kernel.gradient(theta, batch, factors)
+        gradient = loss = rest = None
+        for part, own, share in self._parts(batch, factors, theta.dtype):
+            slope, value, rest = self.kernel.gradient(theta, part, own)
+            gradient = slope * share if gradient is None else gradient + slope * share
+            loss = value * share if loss is None else loss + value * share
+        assert gradient is not None
+        assert loss is not None
+        assert rest is not None
+        return gradient, loss, rest
+
+    def descend(self, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
+        if shard.planned.rows.shape[-1] <= self.size:
+            return self.kernel.descend(theta, shard, descent)
+        return step_by_step(self.gradient, theta, shard, descent)
+
+    def _parts(
+        self, batch: Batch, factors: Tensor | None, dtype: torch.dtype
+    ) -> Iterator[tuple[Batch, Tensor | None, Tensor]]:
+        """Parts of a batch, their factors, and the share () of each in the mean of all."""
+        shares = batch.shares(dtype)
+        for rows in torch.split(torch.arange(len(batch.x), device=batch.x.device), self.size):
+            keep = None if batch.keep is None else batch.keep[rows]
+            # A part may be nothing but padding, though the whole is not.
+            part = Batch(batch.x[rows], batch.y[rows], keep, keep is not None)
+            yield part, None if factors is None else factors[rows], shares[rows].sum()
