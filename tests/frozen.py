@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from umbel.networks import Model
+
+PROCESS = "DEPLOYED_AS"
+"""The variable of the environment that holds the name of a deployed process."""
 
 
 class HalfBackbone(nn.Module):
@@ -48,11 +52,11 @@ class Trunk(nn.Module):
 class Pretrained(Model):
     """A trunk from a file, and a new head."""
 
-    file: str = ""
+    file: str = ""  # {process} in it is the name of a deployed process
 
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
         module = Trunk(int(torch.Size(input_shape).numel()), num_outputs)
-        module.trunk.load_state_dict(load_file(self.file))
+        module.trunk.load_state_dict(load_file(self.file.format(process=os.environ.get(PROCESS))))
         module.trunk.requires_grad_(False)
         return module
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.frozen import PROCESS
 from umbel.flower.scaffold import write_app
 
 BIN = Path(sys.executable).parent
@@ -148,6 +149,7 @@ class Deployment:
         return kept | {
             "PATH": f"{BIN}{os.pathsep}{kept.get('PATH', '')}",
             "FLWR_HOME": str(self.folder / name),
+            PROCESS: name,
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.5",

@@ -22,6 +22,7 @@ import torch
 
 from tests.flower.deployment import Deployment, write_clients
 from tests.flower.hostile_app import ROUNDS as LIES
+from tests.frozen import Pretrained, write_trunk
 from umbel.algorithms import FLACC, IFCA, LCFL, FedAvg
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios.folder import Folder
@@ -155,6 +156,31 @@ def test_hostile_nodes_are_named_and_the_others_have_their_result(deployed: Depl
     torch.testing.assert_close(state.models, expected.models, rtol=1e-4, atol=1e-5)
     assert last.accuracy == pytest.approx(record.accuracy)
     assert last.worst == pytest.approx(record.worst)
+
+
+def test_a_node_with_another_backbone_is_left_out(deployed: Deployment) -> None:
+    for process, seed in (("link", 0), ("node0", 0), ("node1", 1)):
+        write_trunk(deployed.folder / f"trunk-{process}", 6, seed)
+    model = Pretrained(file=str(deployed.folder / "trunk-{process}"))
+    experiment = replace(BASE, model=model, algorithm=FedAvg(LOCAL), name="frozen")
+    app = deployed.app("frozen", write(experiment))
+    run = RunFolder(app / "runs" / "frozen-seed0")
+    here = f"\nimport sys\n\nsys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
+    for file in ("client.py", "server.py"):
+        code = app / "frozen" / file
+        code.write_text(code.read_text() + here)
+    # The other node says who it is when this one has been heard.
+    wait = f"    told = Path({str(run.file('nodes.json'))!r})\n"
+    wait += "    while 'site0' in str(context.node_config['data']) and not told.is_file():\n"
+    wait += "        __import__('time').sleep(0.1)\n"
+    code = app / "frozen" / "client.py"
+    code.write_text(code.read_text().replace('    if "data" in', wait + '    if "data" in'))
+    deployed.run(app, clients=3, patience=240)
+    deployed.wait_for(lambda: run.finished)
+    nodes = json.loads(run.file("nodes.json").read_text())
+    assert sorted(nodes["clients"]) == ["0", "1", "2"]
+    (why,) = nodes["refused"].values()
+    assert why.startswith("left out: frozen values of digest ")
 
 
 @dataclass

@@ -68,6 +68,14 @@ def test_a_node_with_another_backbone_is_left_out_with_the_reason(tmp_path: Path
     assert "server and nodes need the same files of the backbone" in said
 
 
+def test_a_server_serves_models_of_ones_own_with_a_backbone(tmp_path: Path) -> None:
+    experiment = frozen(tmp_path / "ours")
+    settings = Settings(clients=8, patience=5.0, time_limit=5.0, runs_dir=str(tmp_path / "runs"))
+    folder = serve(grid_of(experiment, tmp_path / "a"), experiment, settings)
+    assert folder.finished
+    assert len(folder.records()) == 2
+
+
 def test_nothing_begins_where_no_node_has_the_servers_backbone(tmp_path: Path) -> None:
     grid = grid_of(frozen(tmp_path / "theirs", 1), tmp_path / "a")
     settings = Settings(clients=3, patience=0.5, runs_dir=str(tmp_path / "runs"))

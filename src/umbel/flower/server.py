@@ -98,7 +98,7 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
             *(path, len(folder.records()), path),
         )
         return folder
-    engine, roll = _gather(grid, folder, settings)
+    engine, roll = _gather(grid, folder, experiment, settings)
     run = experiment.run(roll.federation(), engine)
     here, nodes = len(engine.nodes), len(set(engine.nodes.values()))
     log.info("%s: %d clients, of whom %d are at %d nodes now", path, len(roll.names), here, nodes)
@@ -150,7 +150,9 @@ def _folder(experiment: Experiment, settings: Settings) -> RunFolder:
     return folder
 
 
-def _gather(grid: Grid, folder: RunFolder, settings: Settings) -> tuple[FlowerEngine, Roll]:
+def _gather(
+    grid: Grid, folder: RunFolder, experiment: Experiment, settings: Settings
+) -> tuple[FlowerEngine, Roll]:
     """The clients: of a run that was begun, those it was begun with."""
     file = folder.file("clients.json")
     known = Roll.read(file) if folder.begun and file.is_file() else None
@@ -158,7 +160,7 @@ def _gather(grid: Grid, folder: RunFolder, settings: Settings) -> tuple[FlowerEn
         grid,
         settings.time_limit,
         None if known is None else known.form,
-        settings.expectation(folder.experiment),
+        settings.expectation(experiment),
         Owners.read(folder.file("nodes.json"), settings.release_after),
     )
     wanted = settings.clients if known is None else len(known.names)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -42,11 +44,19 @@ COPIES = 4
 """A model that is trained is in memory with its gradient, the step, and what was received."""
 
 
+@contextmanager
+def without_values() -> Iterator[None]:
+    """Build tensors with shapes, and no values: those that are read from files stay away, too."""
+    with warnings.catch_warnings(), torch.device("meta"):
+        warnings.filterwarnings("ignore", ".*copying from a non-meta parameter")
+        yield
+
+
 def check_size(model: Model, input_shape: Sequence[int], num_outputs: int) -> None:
     """Raise `UsageError` unless there is memory for the module of a recipe, before it is built."""
     said = f"for inputs of shape {tuple(input_shape)} and {num_outputs:,} outputs"
     try:
-        with torch.device("meta"):  # where tensors have shapes, and no values
+        with without_values():
             module = model.made(input_shape, num_outputs)
         tensors = [*module.parameters(), *module.buffers()]
     except UsageError:
