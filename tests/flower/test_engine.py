@@ -340,6 +340,22 @@ def test_regressions_have_a_loss_and_no_accuracy(tmp_path: Path) -> None:
     assert not record.refused
 
 
+@pytest.mark.parametrize("labels", [1, 2, 3])
+def test_examples_may_have_several_labels_that_are_there_or_not(
+    labels: int, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.random((20, 3), dtype=np.float32)
+    shape = (20,) if labels == 1 else (20, labels)
+    federation = Federation.from_arrays([(x, rng.integers(0, 2, shape)) for _ in range(2)])
+    settings = Settings(2, patience=5, runs_dir=str(tmp_path / "runs"))
+    experiment = replace(SMALL, algorithm=FedAvg(LOCAL), model=Linear(), rounds=1)
+    experiment = replace(experiment, objective="binary")
+    record = serve(site(tmp_path, federation, of=experiment), experiment, settings).records()[-1]
+    assert record.accuracy is not None
+    assert not record.refused
+
+
 def test_a_site_of_another_form_is_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -247,6 +247,18 @@ def test_the_first_node_does_not_decide_on_the_form(tmp_path: Path) -> None:
 SMALL_ALL = replace(SMALL, algorithm=FedAvg(LOCAL), rounds=1)
 
 
+@pytest.mark.parametrize("classes", [2, 10**6])
+def test_a_form_of_other_classes_than_outputs_is_unfit_whoever_says_it(
+    classes: int, tmp_path: Path
+) -> None:
+    form = Node.of(EVERYONE, clients(["a", "b"]), tmp_path).site().form
+    expect = Expectation(EVERYONE)
+    expect(form)
+    with pytest.raises(RefusedError, match=f"{classes} classes and 10 outputs"):
+        expect(replace(form, num_classes=classes))  # a model would have an output for each
+    expect(replace(form, num_classes=None))
+
+
 def test_where_no_form_is_that_of_most_the_settings_decide(tmp_path: Path) -> None:
     grid = site(tmp_path, other(), clients(["a"]))
     settings = Settings(1, patience=0.6, runs_dir=str(tmp_path / "runs"))

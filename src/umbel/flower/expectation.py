@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from umbel.client.net import Net
+from umbel.client.objectives import BINARY
 from umbel.flower.greeting import SiteForm
 from umbel.flower.refusals import RefusedError, refusing
 from umbel.networks.base import without_values
@@ -37,6 +38,10 @@ class Expectation:
         ):
             if wanted is not None and found != wanted:
                 raise RefusedError(f"{name}: {found} is not {wanted}, as the server expects")
+        # A model for labels has an output for each class, and is made by the number of classes.
+        labels = form.objective(self.experiment.objective) != BINARY
+        if labels and form.num_classes not in (None, form.num_outputs):
+            raise RefusedError(f"{form.num_classes} classes and {form.num_outputs} outputs")
         net = self._net(form)
         count = net.layout.num_values + net.num_frozen
         if count > MAX_VALUES:

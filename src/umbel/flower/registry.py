@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from umbel.checks import check
+from umbel.client.objectives import BINARY, CLASSIFICATION, Objective
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
 from umbel.flower.greeting import Site, SiteForm
@@ -73,12 +74,12 @@ class Roll:
             del table["validation"]
         return table
 
-    def federation(self) -> Federation:
-        """All but the examples, which stay where they are."""
+    def federation(self, objective: Objective = CLASSIFICATION) -> Federation:
+        """All but the examples, which stay where they are, for models trained for this."""
         form = self.form
         y = torch.zeros(1, form.num_outputs)
-        if form.num_classes is not None:  # labels, of which an example may have several
-            one = form.num_outputs in (1, form.num_classes)
+        if form.num_classes is not None:  # labels; for yes and no, an example may have several
+            one = form.num_outputs == 1 or objective != BINARY
             y = torch.zeros((1,) if one else (1, form.num_outputs), dtype=torch.long)
 
         def split(sizes: Sequence[int]) -> Split:

@@ -99,7 +99,8 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
         )
         return folder
     engine, roll = _gather(grid, folder, experiment, settings)
-    run = experiment.run(roll.federation(), engine)
+    objective = roll.form.objective(experiment.objective)
+    run = experiment.run(roll.federation(objective), engine)
     here, nodes = len(engine.nodes), len(set(engine.nodes.values()))
     log.info("%s: %d clients, of whom %d are at %d nodes now", path, len(roll.names), here, nodes)
     if drowned := experiment.privacy.drowned(run.net.layout.num_values, run.cohort_size):
