@@ -198,13 +198,13 @@ def print_run(folder: RunFolder) -> None:
     from umbel.runs.metrics import names_of
     from umbel.runs.result import Result
 
-    console, records = Console(), folder.records()
-    clients = folder.clients() if folder.finished else []
+    console, run = Console(), Result(folder)
+    records, clients = run.records, run.clients if run.finished else []
     stopped = f": stopped after {how_far(folder)}" if folder.stop else ""
     say(f"{folder.path}{stopped}" + ("" if clients else " (not finished)"))
     if records:
-        even = of_clients(Result(folder))
-        console.print(terminal.last_round(records[-1], names_of(folder.experiment), even))
+        even = of_clients(run)
+        console.print(terminal.last_round(records[-1], names_of(run.experiment), even))
     if clients:
         console.print(terminal.clusters(clients))
     absences = terminal.absences(records, [client.name for client in clients])

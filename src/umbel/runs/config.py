@@ -115,7 +115,7 @@ def plain(value: Any, declared: Any = None) -> Any:
     if isinstance(value, Restarts):
         settings = {key: getattr(value, key) for key in RESTARTS}
         return {**plain(value.of, declared), **settings}
-    hints = get_type_hints(type(value))
+    hints = _hints(type(value))
     members = {f.name: plain(getattr(value, f.name), hints[f.name]) for f in fields(value)}
     for f in fields(value):
         unsaid = members[f.name] is None and f.default is not None
@@ -126,6 +126,12 @@ def plain(value: Any, declared: Any = None) -> Any:
         open_types = [kind for kind in REGISTRIES if isinstance(value, kind)]
     kind = next((kind for kind in open_types if kind in REGISTRIES), None)
     return table if kind is None else {"name": name_of(type(value), REGISTRIES[kind]), **table}
+
+
+@cache
+def _hints(kind: type) -> Mapping[str, Any]:
+    """The types of a dataclass's fields, which take longer to find out than all else here."""
+    return get_type_hints(kind)
 
 
 def name_of(kind: type, registry: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -127,12 +127,12 @@ def run_folders(folder: Path) -> list[RunFolder]:
 
 def results_of(folders: Sequence[RunFolder]) -> Results:
     """The results of these runs, in this order."""
-    differing = _differing([folder.experiment for folder in folders])
     every = list(map(Result, folders))
+    described = [plain(run.experiment) for run in every]
     baselines = Baselines.among(every)
     runs, rounds, clients = [], [], []
-    for folder, run, settings in zip(folders, every, differing, strict=True):
-        which = _which(folder)
+    for run, said, settings in zip(every, described, _differing(described), strict=True):
+        which = _which(run, said)
         even, agrees = _evenness(fairness(run, baselines)), _agreement(run)
         runs.append({**which, **_summary(run), **even, **agrees, **settings})
         rounds += [{**which, **_measured(record)} for record in run.records]
@@ -146,10 +146,9 @@ def results_of(folders: Sequence[RunFolder]) -> Results:
     )
 
 
-def _which(folder: RunFolder) -> dict[str, Value]:
-    experiment = folder.experiment
-    algorithm = plain(experiment)["algorithm"]["name"]
-    values = (str(folder.path), experiment.name, algorithm, experiment.seed)
+def _which(run: Result, said: Mapping[str, Any]) -> dict[str, Value]:
+    experiment = run.experiment
+    values = (str(run.folder.path), experiment.name, said["algorithm"]["name"], experiment.seed)
     return dict(zip(OF_A_RUN, values, strict=True))
 
 
@@ -203,10 +202,10 @@ def _agreement(run: Result) -> dict[str, Value]:
     return {f"ami_{name}": value for name, value in found.items()}
 
 
-def _differing(experiments: Sequence[Any]) -> list[dict[str, Value]]:
+def _differing(described: Sequence[Mapping[str, Any]]) -> list[dict[str, Value]]:
     """The settings in which these experiments differ, of each; name and seed are told anyway."""
     told = {"name", "description", "seed"}
-    tables = [{k: v for k, v in flat(plain(e)) if k not in told} for e in experiments]
+    tables = [{k: v for k, v in flat(said) if k not in told} for said in described]
     names = dict.fromkeys(name for table in tables for name in table)
     differ = [n for n in names if any(t.get(n) != tables[0].get(n) for t in tables)]
     return [{name: table.get(name) for name in differ} for table in tables]
