@@ -131,8 +131,8 @@ def _other_arrays(record: ArrayRecord, drawn: random.Random) -> ArrayRecord:
             arrays.pop(name, None)
             name = drawn.choice(NAMES)
         case 6:  # values that are numbers, and what they should not be
-            data = drawn.choice([*BYTES[-1:], b"\x00\x00\x80\x7f", b"\x7f"]) * len(data)
-            data = data[: len(arrays.get(name, ("", (), "", bytes(4)))[3])]
+            value, size = drawn.choice([*BYTES[-1:], b"\x00\x00\x80\x7f", b"\x7f"]), len(data)
+            data = (value * (size // len(value) + 1))[:size]
         case 7:
             arrays.clear()
     arrays[name] = (dtype, shape, stype, data)
