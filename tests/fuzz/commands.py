@@ -136,7 +136,7 @@ def main(count: int, seed: int = 0) -> int:
     began, grown = time.perf_counter(), 0.0
     slowest, failed, ends = 0.0, 0, {0: 0, 1: 0, 2: 0}
     for wrong in (*corpus(), *of_settings(count, seed)):
-        size = _memory()
+        size = memory()
         outcome = attack(wrong)
         if outcome.seconds > SECONDS:  # what was slow by chance is not so twice
             outcome = attack(wrong)
@@ -147,7 +147,7 @@ def main(count: int, seed: int = 0) -> int:
             click.echo(f"{wrong.name}: {fault}")
         if outcome.status == cli.BAD_INPUT:
             slowest = max(slowest, outcome.seconds)
-            grown += (_memory() - size) / 2**20
+            grown += (memory() - size) / 2**20
     took = time.perf_counter() - began
     click.echo(
         f"{sum(ends.values()):,} inputs in {took:.0f} s: {ends[2]:,} refused, "
@@ -166,7 +166,7 @@ def _stream() -> io.TextIOWrapper:
     return io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="strict")
 
 
-def _memory() -> int:
+def memory() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from safetensors import safe_open
 
 import umbel as package
 from tests.shell import SMALL, Shell
 from umbel.checks import UsageError
 from umbel.runs.folder import RunFolder
+from umbel.runs.seals import json_text
+from umbel.runs.tensor_files import reading, tensors_in, write
 
 RUN = "runs/ifca-seed0"
 
@@ -100,3 +105,71 @@ def test_newcomers_that_are_no_numbers_are_refused(umbel: Shell, newcomers: Path
     assert message.endswith("odd.npz: not a .npz file of plain arrays, as numpy.savez writes them")
     assert "there is no such folder or file" in umbel.refused("assign", RUN, "gone")
     assert "both: holds no .npz files" in umbel.refused("assign", RUN, "both")
+
+
+PIPES = ("budget.json", "stopped.json", "environment.json", "evidence/round-00000.safetensors")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
+@pytest.mark.parametrize("name", PIPES)
+def test_nobody_waits_for_a_pipe_in_place_of_a_file(name: str, run: Path, umbel: Shell) -> None:
+    (run / name).unlink(missing_ok=True)
+    os.mkfifo(run / name)
+    command = ["report"] if name.startswith("evidence") else ["resume", "--rounds", "6"]
+    message = umbel.refused(command[0], RUN, *command[1:])
+    assert f"{RUN}/{name}: can't be read: it is a pipe" in message
+
+
+@pytest.mark.parametrize("name", ["records.jsonl", "clusters.csv", "clients.csv", "stopped.json"])
+def test_a_file_larger_than_memory_is_not_read(name: str, run: Path, umbel: Shell) -> None:
+    try:
+        with (run / name).open("wb") as file:
+            file.truncate(2**40)
+    except OSError:
+        pytest.skip("the disk can't hold a file with a hole of a terabyte")
+    assert f"{RUN}/{name}: takes 4,096.0 GiB, and" in umbel.refused("show", RUN)
+
+
+def test_what_is_damaged_is_told_before_a_round_is_done(run: Path, umbel: Shell) -> None:
+    (run / "environment.json").write_text('"yesterday"')
+    before = {file: file.read_bytes() for file in run.rglob("*.*") if file.is_file()}
+    message = umbel.refused("resume", RUN, "--rounds", "6")
+    assert f"{RUN}/environment.json: damaged" in message
+    kept = [file for file in before if file.name in ("records.jsonl", "checkpoint.safetensors")]
+    assert all(file.read_bytes() == before[file] for file in kept)
+    assert (run / "clusters.csv").is_file()
+
+
+@pytest.mark.parametrize("name", ["losses", "clients"])
+@pytest.mark.parametrize("values", [torch.zeros(9), torch.zeros(3, 3), torch.tensor(True)])
+def test_evidence_of_another_shape_is_told(
+    name: str, values: torch.Tensor, run: Path, umbel: Shell
+) -> None:
+    file = max((run / "evidence").iterdir())
+    with safe_open(file, framework="pt") as opened:
+        tensors = {**tensors_in(opened), name: values}
+    write(file, tensors, {"apart": False})  # with a seal that is right
+    assert f"{file.name}: damaged: not what methods rest on; remove" in umbel.refused("report", RUN)
+
+
+def test_what_a_model_was_made_for_is_of_its_type(run: Path, umbel: Shell) -> None:
+    file = run / "models" / "cluster-0.safetensors"
+    with reading(file, "damaged") as (opened, header):
+        write(file, tensors_in(opened), {**header, "num_classes": "10"})
+    assert "cluster-0.safetensors: not a readable model" in umbel.refused("assign", RUN, "both")
+
+
+@pytest.mark.parametrize("path", [RUN, "runs"])
+def test_no_page_is_about_a_run_whose_records_are_lost(path: str, run: Path, umbel: Shell) -> None:
+    (run / "clusters.csv").unlink()
+    (run / "records.jsonl").unlink()  # its checkpoint says that rounds are done
+    assert umbel.refused("report", path).startswith(f"umbel: r{'un' if path == RUN else 'eport'}: ")
+    umbel("show", RUN)
+
+
+def test_a_page_tells_of_any_machine(run: Path, umbel: Shell) -> None:
+    session = {"began": "2026-01-01T00:00:00", "platform": ["Linux"], "versions": {"umbel": 1}}
+    (run / "environment.json").write_text(json_text([session]))
+    umbel("report", RUN)
+    (run / "environment.json").write_text(json_text([{**session, "versions": "umbel 1"}]))
+    assert "environment.json: damaged: a session whose versions" in umbel.refused("report", RUN)

@@ -11,7 +11,7 @@ from typing import Any
 from umbel.advice.page import advice_page
 from umbel.advice.summary import Summary
 from umbel.checks import UsageError, check
-from umbel.data.files import read_text
+from umbel.data.files import check_no_link, read_text
 from umbel.runs import config
 from umbel.runs.durable import write_text
 from umbel.runs.experiment import Experiment
@@ -62,8 +62,10 @@ def read_summary(folder: Path) -> Summary:
 def write_page(folder: Path, out: Path | None = None) -> Path:
     """Write the page about the advice of a folder, and return where it is."""
     text = folder / NEXT
-    toml = text.read_text(encoding="utf-8") if text.is_file() else ""
+    toml = read_text(text, LARGEST) if text.is_file() else ""
     page = folder / PAGE if out is None else out
+    if out is None:
+        check_no_link(page)
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(
         advice_page(folder.resolve().name, read_summary(folder), toml), encoding="utf-8"

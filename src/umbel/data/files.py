@@ -5,7 +5,10 @@ from __future__ import annotations
 import stat
 from pathlib import Path
 
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, check_memory
+
+TIMES = 4
+"""Memory that values take at least, as a multiple of their text."""
 
 
 def check_file(file: Path) -> None:
@@ -20,6 +23,28 @@ def check_file(file: Path) -> None:
     if not stat.S_ISREG(mode):
         what = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
         raise UsageError(f"{file}: can't be read: it is {what}, not a file")
+
+
+def check_no_link(*places: Path) -> None:
+    """Raise `UsageError` for a link, which would lead what is written, or removed, elsewhere."""
+    for place in places:
+        if place.is_symlink():
+            raise UsageError(
+                f"{place}: a link, so that what is written would go elsewhere; remove it"
+            )
+
+
+def read_bytes(file: Path) -> bytes:
+    """All of a file, if there is memory for what is in it. Raises `UsageError` where there is not.
+
+    It may be somebody else's: a pipe, or a file that says that it is larger than any disk.
+    """
+    check_file(file)
+    try:
+        check_memory(TIMES * file.stat().st_size, str(file))
+        return file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{file}: can't be read: {_reason(error)}") from None
 
 
 def read_text(file: Path, most: int) -> str:

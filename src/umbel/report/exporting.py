@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from umbel.checks import UsageError
+from umbel.data.files import check_no_link
 from umbel.runs.config import plain
 from umbel.runs.flat import flat, measures_of
 from umbel.runs.folder import RunFolder
@@ -30,6 +31,8 @@ def to_tensorboard(folder: RunFolder, out: Path | None = None) -> Path:
         raise UsageError('--to: needs an extra: pip install "umbel[tensorboard]"') from None
     name = folder.path.resolve().name
     where = folder.file("tensorboard") if out is None else out / name
+    if out is None:
+        check_no_link(where)
     records = folder.records()
     for old in where.glob("events.out.tfevents.*"):
         old.unlink()

@@ -142,8 +142,10 @@ def _features(run: Result, all_of_them: Sequence[Snapshot]) -> Iterator[Panel]:
     snapshots: list[Snapshot] = []
     for each in all_of_them:
         # A clustering that is settled for good has the same features ever after.
+        features = each.tensors.get("features", torch.empty(0))
         new = not snapshots or not _same(each, snapshots[-1])
-        snapshots += [each] if new and len(each.tensors["features"]) > 1 else []
+        drawable = len(features) > 1 and bool(features.isfinite().all())
+        snapshots += [each] if new and drawable else []
     picked = np.unique(np.linspace(0, len(snapshots) - 1, VIEWS).round().astype(int))
     before: dict[int, NDArray[np.float64]] = {}
     for place in picked if snapshots else ():
@@ -167,7 +169,8 @@ def _features(run: Result, all_of_them: Sequence[Snapshot]) -> Iterator[Panel]:
 
 def _same(one: Snapshot, other: Snapshot) -> bool:
     """Whether the features are the same."""
-    return torch.equal(one.tensors["features"], other.tensors["features"])
+    features = [each.tensors.get("features", torch.empty(0)) for each in (one, other)]
+    return torch.equal(*features)
 
 
 def _flat(rows: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -47,11 +47,13 @@ class Section:
 
 def made_with(session: Mapping[str, Any]) -> str:
     """When, on what machine and with what versions."""
-    versions = ", ".join(f"{name} {version}" for name, version in session["versions"].items())
-    machine = [session["host"], session["platform"], session["cuda"] or "no GPU"]
-    machine.append(f"{session['threads']} of {session['processors']} processors")
-    when = f"{session['began']}, {session['seconds']} s"
-    return f"{when}; {', '.join(machine)}; {versions}"
+    known = {"seconds": "?", "threads": "?", "processors": "?", **session}
+    versions = [f"{name} {version}" for name, version in session.get("versions", {}).items()]
+    machine = [known.get(name) for name in ("host", "platform")]
+    machine += [known.get("cuda") or "no GPU"]
+    machine.append(f"{known['threads']} of {known['processors']} processors")
+    when = f"{known['began']}, {known['seconds']} s"
+    return f"{when}; {', '.join(map(str, filter(None, machine)))}; {', '.join(versions)}"
 
 
 def page(title: str, head: Sequence[Part], sections: Sequence[Section]) -> str:

@@ -6,6 +6,7 @@ import importlib.util
 from pathlib import Path
 
 from umbel.checks import UsageError, check
+from umbel.data.files import check_no_link
 from umbel.report.comparison_page import comparison_page
 from umbel.report.plots import draw
 from umbel.report.run_page import run_page
@@ -25,10 +26,13 @@ def write_report(path: Path, out: Path | None = None, figures: Path | None = Non
         text, panels = run_page(_begun(path))
     else:
         folders = [RunFolder(file.parent) for file in sorted(path.glob("*/experiment.toml"))]
-        begun = [folder for folder in folders if folder.begun]
+        runs = [Result(folder) for folder in folders if folder.begun]
+        begun = [run for run in runs if run.records]  # they may be lost
         check(bool(begun), "report", str(path), "the folder of a run, or of runs, that were begun")
-        text, panels = comparison_page(path.resolve().name, list(map(Result, begun)))
+        text, panels = comparison_page(path.resolve().name, begun)
     page = path / "report.html" if out is None else out
+    if out is None:
+        check_no_link(page)
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(text, encoding="utf-8")
     written = [page]
@@ -44,6 +48,7 @@ def write_report(path: Path, out: Path | None = None, figures: Path | None = Non
 
 def _begun(path: Path) -> Result:
     """The run of this folder. Raises `UsageError` where no round is done."""
-    folder = RunFolder.open(path)
-    check(folder.begun, "run", str(path), "a run of which a round is done")
-    return Result(folder)
+    run = Result(RunFolder.open(path))
+    done = run.folder.begun and bool(run.records)
+    check(done, "run", str(path), "a run of which a round is done")
+    return run

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from umbel.checks import UsageError
 from umbel.data.federation import Federation
+from umbel.data.files import read_bytes
 from umbel.runs.client_rows import Client
 from umbel.runs.digests import digest
 from umbel.runs.durable import replacing, write_text
@@ -54,8 +55,8 @@ def with_facts(file: Path, clients: Sequence[Client]) -> list[Client]:
     """
     if not file.is_file():
         return list(clients)
-    raw, seal = file.read_bytes(), file.with_suffix(".seal")
-    if seal.is_file() and seal.read_bytes() != f"{digest([raw])}\n".encode():
+    raw, seal = read_bytes(file), file.with_suffix(".seal")
+    if seal.is_file() and read_bytes(seal) != f"{digest([raw])}\n".encode():
         raise UsageError(f"{file}: damaged: its seal in {seal.name} does not match")
     try:
         facts = _read(raw)

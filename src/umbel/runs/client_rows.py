@@ -12,6 +12,7 @@ import numpy as np
 
 from umbel.checks import UsageError
 from umbel.data.federation import Federation
+from umbel.data.files import read_bytes
 from umbel.runs.digests import digest
 from umbel.runs.durable import replacing, write_text
 from umbel.runs.rows import formula_again, no_formula
@@ -59,8 +60,8 @@ def write_rows(file: Path, federation: Federation, scores: ClientScores) -> None
 
 def read_rows(file: Path) -> list[Client]:
     """The clients by number. Raises `UsageError` if the rows are not what `write_rows` writes."""
-    raw, seal = file.read_bytes(), file.with_suffix(".seal")
-    if seal.is_file() and seal.read_bytes() != f"{digest([raw])}\n".encode():
+    raw, seal = read_bytes(file), file.with_suffix(".seal")
+    if seal.is_file() and read_bytes(seal) != f"{digest([raw])}\n".encode():
         raise UsageError(f"{file}: damaged: its seal in {seal.name} does not match")
     try:
         lines = csv.DictReader(io.StringIO(raw.decode(), newline=""))

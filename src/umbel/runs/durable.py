@@ -18,6 +18,7 @@ def replacing(file: Path) -> Iterator[Path]:
     beside = file.with_suffix(".partial")
     try:
         with naming(file):
+            beside.unlink(missing_ok=True)  # a link would lead elsewhere what is written
             yield beside
             _sync(beside)
             beside.replace(file)

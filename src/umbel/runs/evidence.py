@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from umbel.algorithms.base import Algorithm, State
+from umbel.checks import UsageError
 from umbel.runs.tensor_files import reading, tensors_in, write
 from umbel.summary import in_short
 
@@ -23,6 +24,17 @@ SAMPLED = 200
 
 REGULAR, TURNS = 14, 5
 """How many files there are at most, at the spacing and of the other rounds; and the first."""
+
+
+SHAPES: Mapping[str, str] = {
+    **dict.fromkeys(("similarity", "distance"), "NN"),
+    **dict.fromkeys(("losses", "scores", "weights"), "NK"),
+    "features": "ND",
+    "singular_values": "R",
+}
+"""A letter a dimension, by the names of `Algorithm.evidence`; N clients."""
+
+ADVICE = "; remove it to do without"
 
 
 @dataclass(frozen=True)
@@ -76,7 +88,13 @@ class EvidenceFolder:
 
     def read(self) -> list[Snapshot]:
         """All that is kept, in order. Raises `UsageError` for a damaged file."""
-        return [Snapshot(number, _opened(file)[0]) for number, file in self._files()]
+        found = []
+        for number, file in self._files():
+            tensors = _opened(file)[0]
+            if not _fits(tensors):
+                raise UsageError(f"{file}: damaged: not what methods rest on{ADVICE}")
+            found.append(Snapshot(number, tensors))
+        return found
 
     def _save(self, number: int, tensors: Mapping[str, Tensor], apart: bool) -> None:
         if not tensors:
@@ -118,5 +136,23 @@ def spacing(done: int) -> int:
 
 def _opened(file: Path) -> tuple[dict[str, Tensor], bool]:
     """The tensors of a file, and whether it is kept apart from the spacing."""
-    with reading(file, "damaged", "; remove it to do without") as (opened, header):
+    with reading(file, "damaged", ADVICE) as (opened, header):
         return tensors_in(opened), bool(header["apart"])
+
+
+def _fits(tensors: Mapping[str, Tensor]) -> bool:
+    """Whether tensors that have the names of `Algorithm.evidence` have their shapes, too."""
+    known = SHAPES.keys() & tensors.keys()
+    clients = tensors.get("clients", torch.empty(0))
+    if not known:
+        return True
+    fine = clients.dtype == torch.long and clients.dim() == 1 and bool((clients >= 0).all())
+    lengths = {"N": len(clients) if clients.dim() else -1}
+    for name in known:
+        tensor, shape = tensors[name], SHAPES[name]
+        wanted = tuple(
+            lengths.get(letter, size) for letter, size in zip(shape, tensor.shape, strict=False)
+        )
+        fine &= tensor.is_floating_point() and len(shape) == tensor.dim()
+        fine &= wanted == tuple(tensor.shape)
+    return fine

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from umbel.checks import UsageError
+from umbel.data.files import read_bytes
 from umbel.runs import checkpoint, config
 from umbel.runs.durable import write_text
 from umbel.runs.experiment import Experiment
@@ -28,7 +29,7 @@ class ExperimentFile:
 
     def read(self, looking: bool) -> Experiment:
         """The experiment. Raises `UsageError` where it is not as it was written."""
-        whole = intact(self.file.read_bytes()) if self.file.is_file() else None
+        whole = intact(read_bytes(self.file)) if self.file.is_file() else None
         if not whole and (changes := self._changes()):
             raise UsageError(f"{self.file}: changed after it was written: {changes}; put it back")
         if whole is False:

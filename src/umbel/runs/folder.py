@@ -13,6 +13,7 @@ from filelock import FileLock, Timeout
 
 from umbel.algorithms.base import State
 from umbel.checks import InUseError, UsageError, check
+from umbel.data.files import check_no_link
 from umbel.runs import checkpoint, config
 from umbel.runs.budget import Budget, Stop
 from umbel.runs.client_facts import with_facts, write_facts
@@ -98,7 +99,11 @@ class RunFolder:
 
     @contextmanager
     def locked(self, patiently: bool = False) -> Iterator[None]:
-        """Nobody else writes here. Where another does, wait for it or raise `InUseError`."""
+        """Nobody else writes here. Where another does, wait for it or raise `InUseError`.
+
+        Raises `UsageError` where what is written would go elsewhere.
+        """
+        check_no_link(*map(self.file, (".lock", "evidence", "models")))
         try:
             with FileLock(self.file(".lock"), timeout=-1 if patiently else 0):
                 yield
@@ -295,4 +300,6 @@ def _sessions(value: Any) -> list[dict[str, Any]]:
     """Raise `ValueError` for anything else."""
     if not all(datetime.fromisoformat(session["began"]) for session in value):
         raise ValueError("a session without its time")
+    if not all(isinstance(session.get("versions", {}), dict) for session in value):
+        raise ValueError("a session whose versions have no names")
     return list(value)

@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from umbel.checks import UsageError, check
-from umbel.data.files import check_place
+from umbel.data.files import check_no_link, check_place
 from umbel.runs.config_errors import nearest
 from umbel.runs.models_folder import MadeFor
 from umbel.runs.result import Result
@@ -69,6 +69,8 @@ def export_model(
     module = result.model(cluster or 0) if client is None else result.model_for(client)
     file = result.folder.file("exported") / (name + SUFFIXES[to]) if out is None else Path(out)
     examples = [_examples(result.made_for[0], size) for size in BATCHES]
+    if out is None:
+        check_no_link(file.parent, file)
     check_place(file, "out")
     file.parent.mkdir(parents=True, exist_ok=True)
     with _quietly(), torch.no_grad():

@@ -15,6 +15,7 @@ from torch import Tensor
 from umbel.checks import UsageError
 from umbel.client.net import Net
 from umbel.data.form import Form
+from umbel.runs.config import structured
 from umbel.runs.origins import FROZEN_WITHIN
 from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
@@ -69,7 +70,8 @@ class ModelsFolder:
     def made_for(self, cluster: int) -> MadeFor:
         """What the model of a cluster fits, without reading the model itself."""
         with _opened(self.file(cluster)) as (_, header):
-            return MadeFor(**{**header, "input_shape": tuple(header["input_shape"])})
+            made_for: MadeFor = structured(header, MadeFor)
+            return made_for
 
     def model(self, cluster: int) -> dict[str, Tensor]:
         """The tensors of a cluster's model by name."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from umbel.checks import UsageError
+from umbel.data.files import read_bytes
 from umbel.runs.durable import append_text, write_text
 from umbel.runs.records import Record
 from umbel.runs.seals import AGAIN, BLANK, KEY, intact, sealed
@@ -28,14 +29,14 @@ class RecordLines:
     @property
     def begun(self) -> bool:
         """Whether there is a whole line."""
-        return self.file.is_file() and b"\n" in self.file.read_bytes()
+        return self.file.is_file() and b"\n" in read_bytes(self.file)
 
     def read(self) -> list[Record]:
         """The records of all whole rounds. Raises `UsageError` for a damaged line.
 
         A file of an earlier version has no seals: there, the first line that is none ends it.
         """
-        raw = self.file.read_bytes() if self.file.is_file() else b""
+        raw = read_bytes(self.file) if self.file.is_file() else b""
         *lines, last = raw.split(b"\n")
         with_seals = any(intact(line) is not None for line in lines)
         records: list[Record] = []

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from umbel.checks import UsageError
+from umbel.data.files import read_bytes
 
 KEY, BLANK = "seal", "0" * 32
 
@@ -108,8 +109,10 @@ def json_value(file: Path, make: Callable[[Any], T], advice: str = AGAIN) -> T |
     Raises `UsageError` where the file is damaged.
     """
     try:
-        raw = file.read_bytes()
-    except FileNotFoundError:
+        raw = read_bytes(file)
+    except UsageError:
+        if file.exists():
+            raise
         return None
     try:
         value = json.loads(raw)

@@ -13,7 +13,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, check_memory
+from umbel.data.files import check_file
 from umbel.runs.durable import replacing
 from umbel.runs.seals import BLANK, KEY, check_seal, file_intact, seal_file
 
@@ -47,6 +48,8 @@ def reading(file: Path, otherwise: str, advice: str = "") -> Iterator[tuple[Any,
 
     Raises `UsageError` where it is not what it should be, and says what to do.
     """
+    check_file(file)
+    check_memory(file.stat().st_size, str(file))
     try:
         with safe_open(file, framework="pt") as opened:
             header: Header = json.loads((opened.metadata() or {}).get("umbel", "{}"))
