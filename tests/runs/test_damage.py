@@ -152,10 +152,13 @@ def test_evidence_of_another_shape_is_told(
     assert f"{file.name}: damaged: not what methods rest on; remove" in umbel.refused("report", RUN)
 
 
-def test_what_a_model_was_made_for_is_of_its_type(run: Path, umbel: Shell) -> None:
+@pytest.mark.parametrize(
+    "said", [{"num_classes": "10"}, {"input_shape": [-1, 8, 8]}, {"num_outputs": 0}]
+)
+def test_what_a_model_was_made_for_can_be(said: dict[str, object], run: Path, umbel: Shell) -> None:
     file = run / "models" / "cluster-0.safetensors"
     with reading(file, "damaged") as (opened, header):
-        write(file, tensors_in(opened), {**header, "num_classes": "10"})
+        write(file, tensors_in(opened), {**header, **said})
     assert "cluster-0.safetensors: not a readable model" in umbel.refused("assign", RUN, "both")
 
 

@@ -97,7 +97,7 @@ class Growing(FedAvg):
     """Gains a model in every tenth round, and has something to say in each."""
 
     def evidence(self, state: State, sample: Sample) -> dict[str, torch.Tensor]:  # noqa: ARG002
-        return {"clients": torch.zeros(1), "scores": state.labels[:1]}
+        return {"clients": torch.zeros(1).long(), "scores": state.labels[:1, None].float()}
 
 
 @pytest.mark.parametrize("killed", [13, 40, 99, 250])

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, cast, get_args, get_type_hints
 
 import tomli_w
 from cattrs import Converter
@@ -115,7 +115,7 @@ def plain(value: Any, declared: Any = None) -> Any:
     if isinstance(value, Restarts):
         settings = {key: getattr(value, key) for key in RESTARTS}
         return {**plain(value.of, declared), **settings}
-    hints = _hints(type(value))
+    hints = _hints(cast("type", type(value)))
     members = {f.name: plain(getattr(value, f.name), hints[f.name]) for f in fields(value)}
     for f in fields(value):
         unsaid = members[f.name] is None and f.default is not None

@@ -70,8 +70,10 @@ class ModelsFolder:
     def made_for(self, cluster: int) -> MadeFor:
         """What the model of a cluster fits, without reading the model itself."""
         with _opened(self.file(cluster)) as (_, header):
-            made_for: MadeFor = structured(header, MadeFor)
-            return made_for
+            found: MadeFor = structured(header, MadeFor)
+            if min(*found.input_shape, found.num_outputs, found.num_classes or 1, 1) < 1:
+                raise ValueError("a size that is not positive")
+            return found
 
     def model(self, cluster: int) -> dict[str, Tensor]:
         """The tensors of a cluster's model by name."""
