@@ -11,14 +11,14 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from sklearn import metrics as sklearn_metrics
-from torch import Tensor
+from torch import Tensor, nn
 
 from umbel.checks import UsageError
 from umbel.client.batches import IGNORED
 from umbel.client.metrics import METRICS, check_metrics, measured, metric, predictions, short
 from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
 
-OF_CLASSES = ("log-loss", "macro-f1", "auroc")
+OF_CLASSES = ("log-loss", "perplexity", "macro-f1", "auroc")
 OWN = Objective(lambda outputs, y: (outputs - y) ** 2, lambda outputs, y: outputs == y)
 
 
@@ -52,6 +52,27 @@ def test_of_more_classes_auroc_is_the_mean_of_each_present_class_against_the_res
     assert values["log-loss"] == pytest.approx(float(loss))
     f1 = sklearn_metrics.f1_score(y, outputs.argmax(1), average="macro")
     assert values["macro-f1"] == pytest.approx(f1)
+
+
+def test_perplexity_is_that_of_the_labels_that_count_each_alike() -> None:
+    rng = torch.Generator().manual_seed(5)
+    outputs, y = torch.randn(9, 4, 6, generator=rng), torch.randint(0, 4, (9, 6), generator=rng)
+    beyond = torch.arange(6) >= torch.randint(1, 7, (9, 1), generator=rng)
+    y[beyond] = IGNORED
+    loss = nn.CrossEntropyLoss()(outputs.double(), y)  # its mean is over labels that count
+    assert found(CLASSIFICATION, outputs, y, "perplexity")["perplexity"] == pytest.approx(
+        float(loss.exp())
+    )
+
+
+def test_perplexity_is_how_many_symbols_a_model_hesitates_between() -> None:
+    y = torch.tensor([[0, 1, IGNORED], [3, 2, 1]])
+    guesses = torch.zeros(2, 4, 3)
+    assert found(CLASSIFICATION, guesses, y, "perplexity")["perplexity"] == pytest.approx(4.0)
+    knows = 50 * torch.nn.functional.one_hot(y.clamp(min=0), 4).movedim(-1, 1).float()
+    assert found(CLASSIFICATION, knows, y, "perplexity")["perplexity"] == pytest.approx(1.0)
+    errs = found(CLASSIFICATION, 1e3 * -knows, y, "perplexity")["perplexity"]
+    assert errs <= METRICS["perplexity"].high
 
 
 def test_auroc_of_ties_is_that_of_the_curve() -> None:

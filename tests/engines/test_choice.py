@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -12,10 +13,11 @@ from tests.federations import blobs, each_its_own
 from umbel.checks import UsageError
 from umbel.client.net import Net
 from umbel.client.work import LocalTraining
+from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine
 from umbel.engines.choice import why_not_batchable
 from umbel.flow import Request
-from umbel.networks import CNN, MLP
+from umbel.networks import CNN, MLP, CharTransformer
 
 CPU = EngineSettings(device="cpu")
 
@@ -44,6 +46,19 @@ class Branching(nn.Module):
         return out if out.sum() > 0 else -out
 
 
+class _Recurrent(nn.Module):
+    """Names each symbol of a sequence (B, T)."""
+
+    def __init__(self, kind: Callable[..., nn.Module]) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(3, 4)
+        self.recurrent = kind(4, 3, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        out: torch.Tensor = self.recurrent(self.embedding(x))[0]
+        return out.movedim(-1, 1)
+
+
 def norm() -> nn.Module:
     return nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
 
@@ -62,6 +77,26 @@ def test_convolutions_on_a_cpu_run_one_client_after_another_unless_asked() -> No
     assert isinstance(make_engine(net, federation, CPU), Sequential)
     forced = EngineSettings(name="vectorised", device="cpu")
     assert isinstance(make_engine(net, federation, forced), Vectorised)
+
+
+def test_attention_is_batched_and_recurrent_layers_run_one_client_after_another(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    x = torch.randint(0, 3, (12, 4), generator=torch.Generator().manual_seed(0))
+    shards = [(x, x.roll(1, 1))] * 2
+    federation = Federation.from_arrays(shards, num_classes=3)
+    transformer = Net(lambda: CharTransformer(8, 2, 1, 8).build((4,), 3))
+    assert isinstance(make_engine(transformer, federation, CPU), Vectorised)
+    for kind in (nn.LSTM, nn.GRU, nn.RNN):
+        lstm = Net(lambda kind=kind: _Recurrent(kind))  # type: ignore[misc]
+        caplog.clear()
+        with caplog.at_level(logging.INFO):
+            assert isinstance(make_engine(lstm, federation, CPU), Sequential)
+        (record,) = caplog.records
+        assert "recurrent layers can't be batched over clients" in record.getMessage()
+        # Why not is found out where it is asked for all the same.
+        with pytest.raises(UsageError, match="'vectorised' is not possible: vmap refuses"):
+            make_engine(lstm, federation, EngineSettings(name="vectorised", device="cpu"))
 
 
 @pytest.mark.parametrize(

@@ -5,24 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
 from tests.federations import blobs
+from umbel.client.batches import IGNORED
 from umbel.client.net import Net
-from umbel.client.work import LocalTraining
+from umbel.client.work import Evaluation, Gradient, LocalTraining, MeanLoss, Work
+from umbel.data.federation import Federation
 from umbel.data.scenarios import ChannelState
 from umbel.data.sources import Sources
 from umbel.engines import Sequential, Vectorised
 from umbel.engines.choice import why_not_batchable
 from umbel.flow import Engine, Request, Rows
-from umbel.networks import MODELS, CSIAutoencoder
+from umbel.networks import MODELS, CharLSTM, CharTransformer, CSIAutoencoder, Model
 from umbel.networks.autoencoder import Norm
 
 SHAPES = {"cnn-1d": (1, 24), "lenet": (1, 16, 16), "resnet18": (1, 2, 2)}
 
-OF_IMAGES = [name for name in MODELS if name != "csi-autoencoder"]
+OF_SYMBOLS = ("char-lstm", "char-transformer")
+
+OF_IMAGES = [name for name in MODELS if name not in ("csi-autoencoder", *OF_SYMBOLS)]
 
 
 def updates(net: Net, engines: Sequence[Engine]) -> list[Tensor]:
@@ -68,3 +73,42 @@ def test_engines_agree_on_the_autoencoder_whose_batch_norm_can_not_be_batched(no
     assert expected.abs().max() > 0
     for found in others:
         torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
+
+
+SEQUENCE_WORKS: list[Work] = [
+    LocalTraining(batch_size=4, epochs=2, lr=0.05),
+    Gradient(batch_size=4),
+    MeanLoss(),
+    Evaluation(metrics=("perplexity",)),
+]
+
+
+def sequences(sizes: Sequence[int], length: int = 6, symbols: int = 5) -> Federation:
+    """Clients of unequal size, with sequences of unequal length, one of them all padding."""
+    rng, shards = np.random.default_rng(0), []
+    for size in sizes:
+        x, y = rng.integers(0, symbols, (2, size, length))
+        ends = rng.integers(1, length + 1, size)
+        ends[-1] = 0
+        beyond = np.arange(length) >= ends[:, None]
+        shards.append((np.where(beyond, -1, x), np.where(beyond, IGNORED, y)))
+    return Federation.from_arrays(shards, shards, num_classes=symbols)
+
+
+@pytest.mark.parametrize("work", SEQUENCE_WORKS, ids=str)
+@pytest.mark.parametrize("model", [CharLSTM(4, 6), CharTransformer(8, 2, 2, 12)], ids=str)
+def test_engines_agree_on_sequences_of_unequal_length(model: Model, work: Work) -> None:
+    sizes = (5, 11, 2)
+    federation = sequences(sizes)
+    net = Net(lambda: model.build((6,), 5).double())
+    theta = Rows(torch.stack([net.new(0), net.new(1)]), torch.tensor([0, 1, 0]))
+    shared = {"models": theta.table}
+    asked = Request(work, torch.arange(len(sizes)), [3, 4, 5], shared, {"theta": theta})
+    engines: list[Engine] = [Sequential(net.using("in-place"), federation)]
+    if isinstance(model, CharTransformer):
+        engines += [Vectorised(net, federation), Vectorised(net, federation, memory_mb=1e-6)]
+    expected = Sequential(net, federation).send(asked)
+    for engine in engines:
+        for name, column in engine.send(asked).columns.items():
+            torch.testing.assert_close(column, expected.columns[name], rtol=1e-9, atol=1e-10)
+            assert column.isfinite().all()

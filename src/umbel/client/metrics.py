@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, nan
+from math import exp, inf, nan
 from typing import Any, Literal
 
 import numpy as np
@@ -149,6 +149,11 @@ def _log_loss(labels: NDArray[Any], shares: NDArray[Any]) -> float:
     return float(log_loss(labels, shares, labels=np.arange(shares.shape[1])))
 
 
+def _perplexity(labels: NDArray[Any], shares: NDArray[Any]) -> float:
+    """The exponential of the mean cross-entropy: C for guesses among C, 1 for certainty."""
+    return min(exp(max(_log_loss(labels, shares), 0.0)), MOST)
+
+
 def _macro_f1(labels: NDArray[Any], shares: NDArray[Any]) -> float:
     from sklearn.metrics import f1_score
 
@@ -187,6 +192,7 @@ def _r2(targets: NDArray[Any], values: NDArray[Any]) -> float:
 
 METRICS: Mapping[str, Metric] = {
     "log-loss": Metric(_log_loss, 0.0, task="classes"),
+    "perplexity": Metric(_perplexity, 1.0, task="classes"),
     "macro-f1": Metric(_macro_f1, 0.0, 1.0, task="classes"),
     "auroc": Metric(_auroc, 0.0, 1.0, task="classes"),
     "mae": Metric(_mae, 0.0, task="numbers"),

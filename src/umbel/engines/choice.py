@@ -31,6 +31,13 @@ log = logging.getLogger(__name__)
 
 CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
+RECURRENT = (nn.RNN, nn.LSTM, nn.GRU)
+"""Layers for which `torch.func.vmap` has no rule, on any device.
+
+Attention and layer normalisation have one: transformers are batched, and train 1.3 to 3.5 times as
+fast so (docs/benchmarks.md, "Sequences").
+"""
+
 
 @dataclass(frozen=True)
 class EngineSettings(Settings):
@@ -77,8 +84,9 @@ class EngineSettings(Settings):
 def make_engine(net: Net, federation: Federation, settings: EngineSettings | None = None) -> Engine:
     """The engine that the settings ask for.
 
-    The rule of "auto": clients are batched if the module allows it, except for convolutions on a
-    CPU, which run faster one client after another. Batched chains of linear layers have a kernel
+    The rule of "auto": clients are batched if the module allows it, as attention and normalisation
+    do, and recurrent layers don't; except for convolutions on a CPU, which run faster one client
+    after another. Batched chains of linear layers have a kernel
     of their own, and so has training one client after another; the general kernel does the rest.
     Raises `ValueError` if what is asked for can't be done with this module, or if the device does
     not exist.
@@ -171,6 +179,8 @@ def _why_sequential(
             return "there is only one"
         if device.type == "cpu" and any(isinstance(part, CONVOLUTIONS) for part in net.parts):
             return "convolutions are faster so on a CPU"
+        if any(isinstance(part, RECURRENT) for part in net.parts):
+            return "recurrent layers can't be batched over clients"
     return why_not_batchable(net, federation)
 
 

@@ -4,7 +4,9 @@ from umbel.networks.autoencoder import CSIAutoencoder
 from umbel.networks.base import Model
 from umbel.networks.convolutional import CNN, CNN1D, CNNLin, LeNet
 from umbel.networks.dense import MLP, Linear
+from umbel.networks.recurrent import CharLSTM
 from umbel.networks.residual import ResNet18
+from umbel.networks.transformer import CharTransformer
 
 MODELS: dict[str, type[Model]] = {
     "linear": Linear,
@@ -15,6 +17,8 @@ MODELS: dict[str, type[Model]] = {
     "lenet": LeNet,
     "csi-autoencoder": CSIAutoencoder,
     "resnet18": ResNet18,
+    "char-lstm": CharLSTM,
+    "char-transformer": CharTransformer,
 }
 
 __all__ = [
@@ -24,6 +28,8 @@ __all__ = [
     "MODELS",
     "CNNLin",
     "CSIAutoencoder",
+    "CharLSTM",
+    "CharTransformer",
     "LeNet",
     "Linear",
     "Model",

@@ -78,3 +78,11 @@ def check_image(shape: Sequence[int]) -> None:
     last = shape[2] in (1, 3, 4) and shape[0] == shape[1] > 4
     swapped = f"{expected}; channels come first: write x.transpose(0, 3, 1, 2)"
     check(not last, "model", tuple(shape), swapped)
+
+
+def check_symbols(shape: Sequence[int]) -> int:
+    """The length of sequences of symbols. Raises `UsageError` for inputs of another shape."""
+    expected = "the shape of a sequence: (length,)"
+    hint = "; symbols are whole numbers, and not one-hot" if len(shape) == 2 else ""
+    check(len(shape) == 1, "model", tuple(shape), expected + hint)
+    return shape[0]

@@ -21,7 +21,7 @@ AGREEMENTS = ("ari", "purity", "nmi")
 AT_LEAST, AT_MOST = (*ACCURACIES, *AGREEMENTS), ("loss", "accuracy_std")
 """Measures of a record that can be a goal, by what they are to be."""
 
-LOWER = (*AT_MOST, "log-loss", "mae")
+LOWER = (*AT_MOST, "log-loss", "perplexity", "mae")
 """Measures that are better where they are lower."""
 
 VALIDATED = ("accuracy", "loss")
