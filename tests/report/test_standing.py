@@ -18,6 +18,7 @@ from umbel.runs.folder import RunFolder
 from umbel.runs.library import find_experiment
 from umbel.runs.result import Result
 from umbel.runs.statistics.contenders import Contender, contenders, gains
+from umbel.runs.statistics.measures import ACCURACY, LOSS, Measure
 from umbel.runs.statistics.pairs import standing
 
 SCENARIO = read(find_experiment("fedavg-digits")).scenario
@@ -43,8 +44,8 @@ def contender(
     )
 
 
-def said(*methods: Contender, by_loss: bool = False) -> str:
-    return verdict(standing(methods, by_loss), by_loss)
+def said(*methods: Contender, measure: Measure = ACCURACY) -> str:
+    return verdict(standing(methods, measure), measure)
 
 
 def test_a_method_that_is_ahead_by_more_than_chance_is_named_with_the_interval() -> None:
@@ -87,15 +88,15 @@ def test_other_data_and_few_clients_and_equal_results_give_no_winner() -> None:
 
 
 def test_of_regressions_the_lower_loss_is_the_better_one() -> None:
-    text = said(contender("ifca", ABOVE), contender("flacc", BASE), by_loss=True)
+    text = said(contender("ifca", ABOVE), contender("flacc", BASE), measure=LOSS)
     assert text.startswith("flacc has the lowest mean loss, 0.65, and is ahead")
-    (first, *_) = gains(contender("flacc", BASE), contender("ifca", ABOVE), by_loss=True)
+    (first, *_) = gains(contender("flacc", BASE), contender("ifca", ABOVE), LOSS)
     assert first.value == pytest.approx(0.1)
 
 
 def test_the_figure_shows_what_chance_allows_as_hollow() -> None:
     methods = [contender("a", BASE), contender("b", MIXED)]
-    (panel,) = leads(standing(methods, False), False)
+    (panel,) = leads(standing(methods, ACCURACY), ACCURACY)
     middles = [strip.middle for strip in panel.figure.strips]  # type: ignore[union-attr]
     assert [middle is not None and middle.sure for middle in middles] == [False]
     assert panel.figure.title == "Lead of b"
@@ -107,7 +108,7 @@ def test_clients_that_gain_and_lose_are_counted_and_named() -> None:
         contender("ifca", MIXED, 2),
         contender("flacc", ABOVE, 2),
     ]
-    (found,) = fates(methods, False)
+    (found,) = fates(methods, ACCURACY)
     assert [method.name for method, _ in found.rows] == ["flacc", "ifca"]
     page = Page(found.tables.text)
     table = re.findall(r"<tr><th scope=\"row\">(.*?)</tr>", page.text)
@@ -128,9 +129,9 @@ def test_a_clustered_method_with_one_cluster_is_federated_averaging(tmp_path: Pa
     for name in ("fedavg-linear", "cfl-gp-linear"):
         shutil.copytree(made(name, *settings), tmp_path / name)
     runs = [Result(RunFolder(tmp_path / name)) for name in ("fedavg-linear", "cfl-gp-linear")]
-    found = contenders(runs, by_loss=True)
+    found = contenders(runs, LOSS)
     assert {each.name: each.baseline for each in found} == {"fedavg": "FedAvg", "cfl-gp": ""}
-    (fate,) = fates(found, by_loss=True)
+    (fate,) = fates(found, LOSS)
     assert fate.panel.figure.title == "Each client against fedavg"
 
 
@@ -145,5 +146,5 @@ def test_a_page_says_of_each_client_what_it_gains_beside_both_baselines(tmp_path
     for client in RunFolder(path / "ifca-digits-seed0").clients():
         assert f"client {client.name}, seed 0" in str(page.figures)
     runs = [Result(RunFolder(each.parent)) for each in sorted(path.glob("*/experiment.toml"))]
-    names = {found.name: found.baseline for found in contenders(runs, by_loss=False)}
+    names = {found.name: found.baseline for found in contenders(runs, ACCURACY)}
     assert names == {"fedavg": "FedAvg", "ifca": "", "local-only": "local-only"}

@@ -9,7 +9,13 @@ import click
 
 from umbel.checks import check
 from umbel.cli.completing import complete_runs
-from umbel.cli.options import RowFormat, data_dir_option, form_options, no_import_option
+from umbel.cli.options import (
+    RowFormat,
+    data_dir_option,
+    form_options,
+    judge_option,
+    no_import_option,
+)
 from umbel.cli.printing import print_rows, say, say_lines
 from umbel.runs.rows import Table
 
@@ -34,6 +40,7 @@ run_argument = click.argument("run", type=click.Path(path_type=Path), shell_comp
     show_default=True,
     help="What a row of --json or --csv is about.",
 )
+@judge_option
 @form_options
 def show(
     run: Path,
@@ -41,6 +48,7 @@ def show(
     reach: str | None,
     config: bool,
     kind: Literal["runs", "rounds", "clients", "differences"],
+    judge: str | None,
     form: RowFormat | None,
 ) -> None:
     """Show the results of a RUN, finished or not; or the comparison in a folder of finished runs.
@@ -53,14 +61,15 @@ def show(
         say_lines(_settings(run))
     elif form is not None:
         results = results_of(run_folders(run))
-        table: Table = results.differences() if kind == "differences" else getattr(results, kind)
+        differ = kind == "differences"
+        table: Table = results.differences(judge) if differ else getattr(results, kind)
         if at is not None or reach is not None:
             from umbel.cli.courses import course_rows
 
             table = course_rows(results, at, reach)
         print_rows(table, form)
     else:
-        _print_results(run, at, reach)
+        _print_results(run, at, reach, judge)
 
 
 def _settings(run: Path) -> str:
@@ -70,7 +79,7 @@ def _settings(run: Path) -> str:
     return RunFolder.open(run).toml
 
 
-def _print_results(run: Path, at: str | None, reach: str | None) -> None:
+def _print_results(run: Path, at: str | None, reach: str | None, judge: str | None) -> None:
     """One run in detail, or a table of several."""
     from rich.console import Console
 
@@ -91,7 +100,7 @@ def _print_results(run: Path, at: str | None, reach: str | None) -> None:
     runs = list(map(Result, finished))
     wanted = []
     if at is None and reach is None:
-        wanted = [terminal.comparison(runs), *standing_tables.statistics(runs)]
+        wanted = [terminal.comparison(runs), *standing_tables.statistics(runs, judge)]
     if at is not None:
         most = max(len(each.records) for each in runs)
         wanted.append(terminal.course(runs, rounds_of(at, most)))

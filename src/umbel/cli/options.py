@@ -67,6 +67,11 @@ jobs_option = click.option(
     shell_complete=offering(lambda: ["auto"]),
     help="Processes that make runs side by side, each with its share of the cores.",
 )
+judge_option = click.option(
+    "--judge",
+    metavar="MEASURE",
+    help="What differences of methods are about: accuracy, loss, or a metric of all runs.",
+)
 no_import_option = click.option(
     "--no-import",
     is_flag=True,

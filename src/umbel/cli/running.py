@@ -14,6 +14,7 @@ from umbel.cli.options import (
     data_dir_option,
     form_options,
     jobs_option,
+    judge_option,
     no_import_option,
     runs_dir_option,
     set_option,
@@ -110,6 +111,7 @@ def resume(
     is_flag=True,
     help="Add, for each clustered method, random clusters of the sizes that it found.",
 )
+@judge_option
 @no_import_option
 @form_options
 def compare(
@@ -121,6 +123,7 @@ def compare(
     data_dir: Path | None,
     settings: tuple[str, ...],
     control: bool,
+    judge: str | None,
     no_import: bool,
     form: RowFormat | None,
 ) -> None:
@@ -148,10 +151,13 @@ def compare(
     from umbel.runs.library import find_comparison
     from umbel.runs.result import Result
     from umbel.runs.run_tables import results_of
+    from umbel.runs.statistics.measures import measure_named
 
     source = find_comparison(folder)
     announce(strangers_named(source, settings), no_import)
     experiments = sweeps_in(source, settings)
+    if judge is not None:
+        measure_named(judge, experiments)
     place, numbers = runs_dir / source.resolve().name, range(first_seed, first_seed + seeds)
     groups = [[experiment.with_seed(n) for n in numbers] for experiment in experiments]
     sources = Sources.default(data_dir)
@@ -163,5 +169,5 @@ def compare(
         print_rows(results_of(folders).runs, form)
     else:
         runs = list(map(Result, folders))
-        tables = [terminal.comparison(runs), *standing_tables.statistics(runs)]
+        tables = [terminal.comparison(runs), *standing_tables.statistics(runs, judge)]
         Console().print(*tables, sep="\n")

@@ -14,6 +14,7 @@ from umbel.report.panels import Panel
 from umbel.runs.outcomes import by_method
 from umbel.runs.result import Result
 from umbel.runs.statistics.contenders import contenders
+from umbel.runs.statistics.measures import Measure, measure_of
 from umbel.runs.statistics.pairs import Pair, Standing, standing
 from umbel.summary import counted
 
@@ -23,25 +24,25 @@ def comparison_page(name: str, runs: Sequence[Result]) -> tuple[str, list[Panel]
     finished = [run for run in runs if run.finished]
     shown = finished or list(runs)
     methods = by_method(shown)
-    by_loss = all(run.last.accuracy is None for run in shown)
-    rivals = contenders(shown, by_loss)
-    order = standing(rivals, by_loss)
-    against = fates(rivals, by_loss)
+    measure = measure_of(shown)
+    rivals = contenders(shown, measure)
+    order = standing(rivals, measure)
+    against = fates(rivals, measure)
     ends, courses = list(comparing.ends(methods)), list(comparing.courses(methods))
-    beside = [*leads(order, by_loss), *ends]
+    beside = [*leads(order, measure), *ends]
     sections = [
         Section("Methods side by side", (_table(comparing.sheet(methods)), figures(beside))),
         Section("Round by round", (figures(courses),)),
         Section("Run it again", tuple(_again(name, shown))),
     ]
     if len(methods) > 1:
-        sections.insert(1, Section("Every pair of methods", tuple(_pairs(order, by_loss))))
+        sections.insert(1, Section("Every pair of methods", tuple(_pairs(order, measure))))
     if against:
         parts = [join(figures([each.panel]), each.tables) for each in against]
         sections.insert(1, Section("Client by client", tuple(parts)))
     head = _head(methods, runs, finished)
     if len(methods) > 1:
-        head.append(element("p", verdict(order, by_loss), id="verdict"))
+        head.append(element("p", verdict(order, measure), id="verdict"))
     panels = [*beside, *(each.panel for each in against), *courses]
     return page(f"{name}: {len(methods)} methods", head, sections), panels
 
@@ -89,9 +90,8 @@ def _table(sheet: Sheet) -> Markup:
     )
 
 
-def _pairs(order: Standing, by_loss: bool) -> Iterator[Part]:
+def _pairs(order: Standing, measure: Measure) -> Iterator[Part]:
     """What chance allows of the difference of any two methods, those with a control first."""
-    what = "less loss" if by_loss else "more accuracy"
     heads = ("method", "other", "gain", "95% interval", "p", "p corrected (Holm)")
     if order.controlled:
         yield element("h3", "Clusters that were found against random ones of the same sizes")
@@ -99,7 +99,8 @@ def _pairs(order: Standing, by_loss: bool) -> Iterator[Part]:
     yield element("h3", "All pairs")
     yield table(heads, map(_pair, order.pairs), left=2, tall=True, id="pairs")
     caption = (
-        f"Gain: {what} of the method than of the other, on the same clients under the same seeds. "
+        f"Gain: {measure.gain()} of the method than of the other, on the same clients under the "
+        "same seeds. "
         "The interval is the wider of a paired bootstrap over seeds and clients, and of a t "
         "interval; it is of this pair by itself. The corrected p is that of all pairs together: "
         "where it is below 0.05, the difference is more than chance even if one looks for the "

@@ -12,6 +12,7 @@ from umbel.report.markup import Markup, Part, element, join, table
 from umbel.report.panels import Panel
 from umbel.runs.statistics.baselines import BASELINES
 from umbel.runs.statistics.contenders import Contender, gains
+from umbel.runs.statistics.measures import Measure
 from umbel.runs.statistics.paired import Gain, interval
 
 MOST_DOTS = 1500
@@ -27,7 +28,7 @@ class Fates:
 
     number: int  # which baseline it is
     baseline: Contender
-    by_loss: bool
+    measure: Measure
     rows: tuple[tuple[Contender, tuple[Gain, ...]], ...]  # the best method first
 
     @property
@@ -46,7 +47,7 @@ class Fates:
             text = f"{method.name}, mean\n{said(mean)}"
             middle = Middle(mean.mean, mean.low, mean.high, sure=mean.sure, text=text)
             strips.append(Strip(method.name, tuple(dots), middle if mean.known else None))
-        what = "less test loss" if self.by_loss else "more test accuracy"
+        what = self.measure.gain("test")
         title = f"Each client against {self.baseline.name}"
         figure = Strips(title, f"{what} than {self.baseline.name}", tuple(strips), sides=SIDES)
         note = (
@@ -63,7 +64,7 @@ class Fates:
         name = self.baseline.name
         caption = (
             "A client counts once under each seed. Gains are means over clients and seeds; "
-            f"{'less loss' if self.by_loss else 'more accuracy'} is a gain."
+            f"{self.measure.gain()} is a gain."
         )
         clients = list(dict.fromkeys(gain.client for _, gained in self.rows for gain in gained))
         means = [_means(gained) for _, gained in self.rows]
@@ -98,7 +99,7 @@ class Fates:
         ]
 
     def _told(self, method: Contender, gain: Gain) -> str:
-        what = "loss" if self.by_loss else "accuracy"
+        what = self.measure.name
         return (
             f"client {gain.client}, seed {gain.seed}\n{what} {gain.now:.4g} with {method.name}\n"
             f"{gain.before:.4g} with {self.baseline.name}: {gain.value:+.4g}"
@@ -113,16 +114,16 @@ HEADS = (
 )
 
 
-def fates(methods: Sequence[Contender], by_loss: bool) -> list[Fates]:
+def fates(methods: Sequence[Contender], measure: Measure) -> list[Fates]:
     """One for each baseline that is among the methods, of which the best is the last."""
     several: list[Fates] = []
     for baseline in sorted(
         (m for m in methods if m.baseline), key=lambda m: BASELINES.index(m.baseline)
     ):
-        rows = [(m, tuple(gains(m, baseline, by_loss))) for m in reversed(methods)]
+        rows = [(m, tuple(gains(m, baseline, measure))) for m in reversed(methods)]
         known = tuple((m, each) for m, each in rows if each and m is not baseline)
         if known:
-            several.append(Fates(len(several), baseline, by_loss, known))
+            several.append(Fates(len(several), baseline, measure, known))
     return several
 
 

@@ -8,6 +8,7 @@ from math import inf
 from umbel.report.charts import Dot, Middle, Strip, Strips
 from umbel.report.panels import Panel
 from umbel.runs.statistics.contenders import gains
+from umbel.runs.statistics.measures import Measure
 from umbel.runs.statistics.paired import FEWEST, Interval
 from umbel.runs.statistics.pairs import Pair, Standing
 
@@ -15,10 +16,10 @@ MOST_NAMED = 4
 """Largest number of methods that a sentence names; the figure shows all."""
 
 
-def verdict(order: Standing, by_loss: bool) -> str:
+def verdict(order: Standing, measure: Measure) -> str:
     """Whether a method is best beyond chance, in words and with the interval that says so."""
-    what, best = ("loss", "lowest") if by_loss else ("accuracy", "highest")
-    leader = f"{order.leader.name} has the {best} mean {what}, {order.leader.quality:.4g}"
+    name, quality = order.leader.name, order.leader.quality
+    leader = f"{name} has the {measure.best} mean {measure.name}, {quality:.4g}"
     doubtful = order.doubtful
     near = (doubtful or order.others)[0]
     lead = near.lead
@@ -87,14 +88,14 @@ def chance(p_value: float) -> str:
     return "< 0.001" if p_value < 0.001 else f"{p_value:.3f}"
 
 
-def leads(order: Standing, by_loss: bool) -> Iterator[Panel]:
+def leads(order: Standing, measure: Measure) -> Iterator[Panel]:
     """How far the leader is ahead of each other method, with what chance allows."""
     strips = []
     for pair in order.others:
         other, lead = pair.other, pair.lead
         if lead is None:
             continue
-        known = gains(order.leader, other, by_loss)
+        known = gains(order.leader, other, measure)
         dots = []
         for seed in dict.fromkeys(gain.seed for gain in known):
             values = [gain.value for gain in known if gain.seed == seed]
@@ -108,7 +109,7 @@ def leads(order: Standing, by_loss: bool) -> Iterator[Panel]:
     if not strips:
         return
     name = order.leader.name
-    what = "less test loss" if by_loss else "more test accuracy"
+    what = measure.gain("test")
     figure = Strips(f"Lead of {name}", what, tuple(strips), sides=("behind", "ahead"))
     note = (
         f"Diamonds: how far {name} is ahead of the other in the mean, on the same clients under "

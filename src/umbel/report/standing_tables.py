@@ -14,6 +14,7 @@ from umbel.report.leading import chance, signed
 from umbel.runs.outcomes import by_method
 from umbel.runs.result import Result
 from umbel.runs.statistics.contenders import contenders
+from umbel.runs.statistics.measures import Measure, measure_of
 from umbel.runs.statistics.pairs import Pair, Standing, standing
 
 MOST_ATTRIBUTES = 4
@@ -25,13 +26,16 @@ WORSE = (
 )
 
 
-def statistics(runs: Sequence[Result]) -> Iterator[Table]:
-    """What finished runs of several methods say beside their means; each fits 80 columns."""
+def statistics(runs: Sequence[Result], judge: str | None = None) -> Iterator[Table]:
+    """What finished runs of several methods say beside their means; each fits 80 columns.
+
+    Methods are compared by accuracy, or without it by loss, or by what `judge` names.
+    """
     if len(by_method(runs)) > 1:
         yield clients(runs)
-        by_loss = all(run.last.accuracy is None for run in runs)
-        order = standing(contenders(runs, by_loss), by_loss)
-        yield differences(order, by_loss)
+        measure = measure_of(runs, judge)
+        order = standing(contenders(runs, measure), measure)
+        yield differences(order, measure)
         if order.controlled:
             yield controlled(order)
 
@@ -68,13 +72,12 @@ def clients(runs: Sequence[Result]) -> Table:
     return table
 
 
-def differences(order: Standing, by_loss: bool) -> Table:
+def differences(order: Standing, measure: Measure) -> Table:
     """How far the method with the best mean is ahead of each other, the nearest first."""
-    what = "less loss" if by_loss else "more accuracy"
     count = max(pair.of for pair in order.pairs)
     caption = (
-        f"ahead: {what}, paired over clients and seeds; p: probability of as much by chance; "
-        f"Holm: the same, corrected for all {count} pairs of methods"
+        f"ahead: {measure.gain()}, paired over clients and seeds; p: probability of as much by "
+        f"chance; Holm: the same, corrected for all {count} pairs of methods"
     )
     rows = [(pair.other.name, pair) for pair in order.others]
     return _leads(f"{order.leader.name} over", rows, caption)

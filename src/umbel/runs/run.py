@@ -74,8 +74,8 @@ class Run(Settings):
     faults: Faults = field(default_factory=Faults)  #: faults to simulate
     #: clipping and noise of the clients in this process
     privacy: Privacy = field(default_factory=Privacy)
-    #: what is measured beside loss and accuracy: "log-loss", "perplexity", "macro-f1", "auroc", "mae", "r2", or
-    #: your own as "module:function"
+    #: what is measured beside loss and accuracy: "log-loss", "perplexity", "macro-f1", "auroc",
+    #: "mae", "r2", or your own as "module:function"
     metrics: tuple[str, ...] = ()
     personal: Personal | None = None  #: how clients tune their models in the end; None: not at all
 

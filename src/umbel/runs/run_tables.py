@@ -17,7 +17,11 @@ from umbel.runs.metrics import names_of
 from umbel.runs.records import Record
 from umbel.runs.result import Result
 from umbel.runs.rows import Table, Value
-from umbel.runs.statistics.agreement import agreement
+from umbel.runs.statistics.agreement import (
+    adjusted_mutual_information,
+    adjusted_rand_index,
+    agreement,
+)
 from umbel.runs.statistics.baselines import Baselines
 from umbel.runs.statistics.fairness import Fairness, WorseOff, fairness
 from umbel.runs.statistics.pairs import differences
@@ -86,13 +90,15 @@ class Results:
         """One value of each run. Raises `UsageError` for a name that is not a column's."""
         return self.runs.column(name)
 
-    def differences(self) -> Table:
+    def differences(self, judge: str | None = None) -> Table:
         """A row for each pair of methods: how much better one is, with a 95% interval.
 
-        Gains are of accuracy, or without it of loss, on the same clients under the same seeds.
+        Gains are of accuracy, or without it of loss, on the same clients under the same seeds; or
+        of what `judge` names: "loss", or a metric of the runs such as "perplexity".
         `p_holm` is the p-value corrected for all pairs. Runs of one name are of one method.
         """
-        return differences([Result(RunFolder(Path(folder))) for folder in self.column("folder")])
+        runs = [Result(RunFolder(Path(folder))) for folder in self.column("folder")]
+        return differences(runs, judge)
 
     def to_pandas(self) -> Any:
         """The runs as a `pandas.DataFrame`. Raises `UsageError` where pandas is not installed."""
@@ -197,9 +203,14 @@ def _evenness(found: Fairness) -> dict[str, Value]:
 
 
 def _agreement(run: Result) -> dict[str, Value]:
-    """How well the clusters agree with each attribute, by adjusted mutual information."""
-    found = agreement(run.clients) if run.finished else {}
-    return {f"ami_{name}": value for name, value in found.items()}
+    """How well the clusters agree with each attribute."""
+    clients = run.clients if run.finished else []
+    scores = {"ami": adjusted_mutual_information, "ari": adjusted_rand_index}
+    return {
+        f"{name}_{attribute}": value
+        for name, score in scores.items()
+        for attribute, value in agreement(clients, score).items()
+    }
 
 
 def _differing(described: Sequence[Mapping[str, Any]]) -> list[dict[str, Value]]:

@@ -9,6 +9,7 @@ import pytest
 from umbel.runs.config import read
 from umbel.runs.library import find_experiment
 from umbel.runs.statistics.contenders import Contender
+from umbel.runs.statistics.measures import ACCURACY
 from umbel.runs.statistics.pairs import holm, pairs, standing
 
 SCENARIO = read(find_experiment("fedavg-digits")).scenario
@@ -46,7 +47,7 @@ MUCH = tuple(score + gain for score, gain in zip(BASE, (0.2, 0.22, 0.18, 0.21) *
 
 def test_there_is_a_pair_of_any_two_methods_the_better_one_first() -> None:
     methods = [contender("a", BASE), contender("b", SLIGHTLY), contender("c", MUCH)]
-    found = pairs(methods, by_loss=False)
+    found = pairs(methods, ACCURACY)
     assert [(pair.better.name, pair.other.name) for pair in found] == [
         ("c", "b"),
         ("c", "a"),
@@ -57,18 +58,18 @@ def test_there_is_a_pair_of_any_two_methods_the_better_one_first() -> None:
         assert pair.lead is not None
         assert pair.p_value >= pair.lead.p_value
     assert [pair.sure for pair in found] == [True, True, False]
-    assert [pair.other.name for pair in standing(methods, by_loss=False).others] == ["b", "a"]
+    assert [pair.other.name for pair in standing(methods, ACCURACY).others] == ["b", "a"]
 
 
 def test_pairs_that_cannot_be_judged_are_not_corrected_for() -> None:
     few = [contender("a", BASE[:1], 2), contender("b", MUCH[:1], 2), contender("c", MUCH)]
-    assert {pair.of for pair in pairs(few, by_loss=False)} == {1}
+    assert {pair.of for pair in pairs(few, ACCURACY)} == {1}
 
 
 def test_a_method_is_compared_with_its_control_whichever_is_better() -> None:
     worse = [contender("b", BASE), contender("b (random clusters)", MUCH)]
     better = [contender("a (random clusters)", BASE), contender("a", MUCH)]
-    found = standing([worse[0], better[0], worse[1], better[1]], by_loss=False).controlled
+    found = standing([worse[0], better[0], worse[1], better[1]], ACCURACY).controlled
     assert list(found) == ["a", "b"]
     gained, lost = (found[name].lead for name in "ab")
     assert gained is not None

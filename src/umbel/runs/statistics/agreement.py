@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from umbel.runs.client_rows import Client
 
-
-def agreement(clients: Sequence[Client]) -> dict[str, float]:
-    """The adjusted mutual information of the clusters with each attribute.
-
-    It is 1 where they are the same, and about 0 for clusters drawn by chance (Vinh, Epps & Bailey
-    2010). An attribute that is the same for all clients, or different for each, tells nothing, and
-    is left out.
-    """
-    names = dict.fromkeys(name for client in clients for name in client.attributes)
-    found = {}
-    for name in names:
-        known = [client for client in clients if client.attributes.get(name)]
-        values = [client.attributes[name] for client in known]
-        if 1 < len(set(values)) < len(values):
-            found[name] = adjusted_mutual_information(values, [client.cluster for client in known])
-    return found
+Score: TypeAlias = Callable[[Sequence[str], Sequence[int]], float]
+"""How well clusters agree with values of the same clients."""
 
 
 def adjusted_mutual_information(values: Sequence[str], clusters: Sequence[int]) -> float:
@@ -30,3 +17,29 @@ def adjusted_mutual_information(values: Sequence[str], clusters: Sequence[int]) 
 
     score = float(adjusted_mutual_info_score(list(values), list(clusters)))
     return 0.0 if abs(score) < 1e-12 else score
+
+
+def adjusted_rand_index(values: Sequence[str], clusters: Sequence[int]) -> float:
+    """The same by pairs of clients: 1 where both are the same, about 0 for a random assignment."""
+    from sklearn.metrics import adjusted_rand_score
+
+    return float(adjusted_rand_score(list(values), list(clusters)))
+
+
+def agreement(
+    clients: Sequence[Client], score: Score = adjusted_mutual_information
+) -> dict[str, float]:
+    """The agreement of the clusters with each attribute.
+
+    By default it is the adjusted mutual information, which is 1 where they are the same, and about
+    0 for clusters drawn by chance (Vinh, Epps & Bailey 2010). An attribute that is the same for all
+    clients, or different for each, tells nothing, and is left out.
+    """
+    names = dict.fromkeys(name for client in clients for name in client.attributes)
+    found = {}
+    for name in names:
+        known = [client for client in clients if client.attributes.get(name)]
+        values = [client.attributes[name] for client in known]
+        if 1 < len(set(values)) < len(values):
+            found[name] = score(values, [client.cluster for client in known])
+    return found

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 from umbel.data.scenarios.base import Scenario
 from umbel.runs.outcomes import by_method, mean
 from umbel.runs.result import Result
 from umbel.runs.statistics.baselines import baseline_of
-from umbel.runs.statistics.fairness import SAME, value_of
+from umbel.runs.statistics.fairness import SAME
+from umbel.runs.statistics.measures import Measure
 from umbel.runs.statistics.paired import Gain
 
 
@@ -19,19 +21,19 @@ class Contender:
 
     name: str
     baseline: str  # what clients compare others with, or nothing
-    quality: float  # mean accuracy, or loss, over seeds and clients
+    quality: float  # mean of the measure over seeds and clients
     scenarios: Mapping[int, Scenario]  # by seed
     scores: Mapping[int, Mapping[str, float]]  # by seed and client; of finished runs
 
 
-def contenders(runs: Sequence[Result], by_loss: bool) -> list[Contender]:
+def contenders(runs: Sequence[Result], measure: Measure) -> list[Contender]:
     """The methods of these runs, the best last."""
     methods = []
     for name, seeded in by_method(runs):
         kinds = {baseline_of(run.experiment) for run in seeded}
-        quality = mean([run.last.loss if by_loss else run.last.accuracy for run in seeded])
+        quality = mean([measure.of_record(run.last) for run in seeded])
         scenarios = {run.experiment.seed: run.experiment.scenario for run in seeded}
-        scores = {run.experiment.seed: _scores(run, by_loss) for run in seeded if run.finished}
+        scores = {run.experiment.seed: _scores(run, measure) for run in seeded if run.finished}
         methods.append(
             Contender(
                 name=name,
@@ -41,10 +43,10 @@ def contenders(runs: Sequence[Result], by_loss: bool) -> list[Contender]:
                 scores=scores,
             )
         )
-    return methods
+    return sorted(methods, key=lambda method: _rank(method.quality, measure))
 
 
-def gains(one: Contender, other: Contender, by_loss: bool) -> list[Gain]:
+def gains(one: Contender, other: Contender, measure: Measure) -> list[Gain]:
     """How much better `one` is than `other`, for each client and seed that both had."""
     gained = []
     for seed in sorted(set(one.scores) & set(other.scores)):
@@ -53,7 +55,7 @@ def gains(one: Contender, other: Contender, by_loss: bool) -> list[Gain]:
         before = other.scores[seed]
         for client, now in one.scores[seed].items():
             if client in before:
-                gain = before[client] - now if by_loss else now - before[client]
+                gain = before[client] - now if measure.lower else now - before[client]
                 small = abs(gain) <= SAME * max(1.0, abs(now))
                 value = 0.0 if small else gain
                 with_other = before[client]
@@ -63,6 +65,11 @@ def gains(one: Contender, other: Contender, by_loss: bool) -> list[Gain]:
     return gained
 
 
-def _scores(run: Result, by_loss: bool) -> dict[str, float]:
-    known = ((client.name, value_of(client, by_loss)) for client in run.clients)
+def _rank(quality: float, measure: Measure) -> tuple[bool, float]:
+    """What is not known comes first. Rounding errors must not order methods that are equal."""
+    return isfinite(quality), round(-quality if measure.lower else quality, 9)
+
+
+def _scores(run: Result, measure: Measure) -> dict[str, float]:
+    known = ((client.name, measure.of_client(client)) for client in run.clients)
     return {name: value for name, value in known if value is not None}

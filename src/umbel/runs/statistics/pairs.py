@@ -10,6 +10,7 @@ from umbel.runs.outcomes import CONTROLS
 from umbel.runs.result import Result
 from umbel.runs.rows import Table
 from umbel.runs.statistics.contenders import Contender, contenders, gains
+from umbel.runs.statistics.measures import Measure, measure_of
 from umbel.runs.statistics.paired import Interval, interval
 
 DOUBT = 0.05
@@ -81,16 +82,16 @@ class Standing:
         return [pair for pair in self.others if not pair.ahead]
 
 
-def standing(methods: Sequence[Contender], by_loss: bool) -> Standing:
+def standing(methods: Sequence[Contender], measure: Measure) -> Standing:
     """Who is ahead of whom, of methods of which the best is the last."""
-    return Standing(methods[-1], tuple(pairs(methods, by_loss)))
+    return Standing(methods[-1], tuple(pairs(methods, measure)))
 
 
-def pairs(methods: Sequence[Contender], by_loss: bool) -> list[Pair]:
+def pairs(methods: Sequence[Contender], measure: Measure) -> list[Pair]:
     """All pairs of methods of which the best is the last; the best one's pairs come first."""
     found: list[tuple[Contender, Contender, Interval | None]] = []
     for better, other in combinations(reversed(methods), 2):
-        gained = gains(better, other, by_loss)
+        gained = gains(better, other, measure)
         found.append((better, other, interval(gained) if gained else None))
     judged = [lead for _, _, lead in found if lead is not None and lead.known]
     corrected = dict(zip(map(id, judged), holm([lead.p_value for lead in judged]), strict=True))
@@ -116,15 +117,18 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def differences(runs: Sequence[Result]) -> Table:
-    """A row for each pair of methods of finished runs, with the interval of their difference."""
+def differences(runs: Sequence[Result], judge: str | None = None) -> Table:
+    """A row for each pair of methods of finished runs, with the interval of their difference.
+
+    `judge` names what they are compared by. Raises `UsageError` where a run does not measure it.
+    """
     finished = [run for run in runs if run.finished]
-    by_loss = all(run.last.accuracy is None for run in finished)
+    measure = measure_of(finished, judge)
     return Table.of(
         {
             "method": pair.better.name,
             "other": pair.other.name,
-            "measure": "loss" if by_loss else "accuracy",
+            "measure": measure.name,
             "gain": None if pair.lead is None else pair.lead.mean,
             "low": pair.lead.low if pair.lead is not None and pair.known else None,
             "high": pair.lead.high if pair.lead is not None and pair.known else None,
@@ -134,5 +138,5 @@ def differences(runs: Sequence[Result]) -> Table:
             "seeds": 0 if pair.lead is None else pair.lead.seeds,
             "results": 0 if pair.lead is None else pair.lead.pairs,
         }
-        for pair in pairs(contenders(finished, by_loss), by_loss)
+        for pair in pairs(contenders(finished, measure), measure)
     )

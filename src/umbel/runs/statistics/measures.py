@@ -1,0 +1,75 @@
+"""What methods are compared by: accuracy, loss, or a metric of their runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from umbel.checks import check
+from umbel.client.metrics import METRICS
+from umbel.runs.budget import LOWER
+from umbel.runs.client_rows import Client
+from umbel.runs.experiment import Experiment
+from umbel.runs.metrics import names_of
+from umbel.runs.records import Record
+from umbel.runs.result import Result
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number that says how well a client fares, and which way is better."""
+
+    name: str  # accuracy, loss, or a metric
+
+    @property
+    def lower(self) -> bool:
+        """Whether less of it is better."""
+        return self.name in LOWER
+
+    @property
+    def best(self) -> str:
+        """Which of several is the best."""
+        return "lowest" if self.lower else "highest"
+
+    def gain(self, on: str = "") -> str:
+        """What is better, as in "less test loss"."""
+        return " ".join(filter(None, ("less" if self.lower else "more", on, self.name)))
+
+    def of_client(self, client: Client) -> float | None:
+        """How a client fares; None where that is not known."""
+        return client.metrics.get(self.name, _own(client, self.name))
+
+    def of_record(self, record: Record) -> float | None:
+        """The mean over clients after a round, on test examples."""
+        return record.measures.get(self.name, _own(record, self.name))
+
+
+ACCURACY, LOSS = Measure("accuracy"), Measure("loss")
+
+
+def measure_of(runs: Sequence[Result], judge: str | None = None) -> Measure:
+    """What is asked for by name; else accuracy, or where no run has one, as in regression, loss.
+
+    Raises `UsageError` for what not all of these runs measure.
+    """
+    if judge is not None:
+        return measure_named(judge, [run.experiment for run in runs])
+    return LOSS if all(run.last.accuracy is None for run in runs) else ACCURACY
+
+
+def measure_named(name: str, experiments: Sequence[Experiment]) -> Measure:
+    """The loss, the accuracy, or a metric that all of these experiments measure.
+
+    Raises `UsageError` for any other, and for a metric of one's own: which way is better is not
+    known of it.
+    """
+    measured = (set(names_of(each)) & set(METRICS) for each in experiments)
+    known = [ACCURACY.name, LOSS.name, *sorted(set.intersection(*measured))]
+    expected = f'measured by all of these runs, as {", ".join(known)}: write metrics = ["{name}"]'
+    check(name in known, "judge", name, expected if name in METRICS else f"any of {known}")
+    return Measure(name)
+
+
+def _own(values: Client | Record, name: str) -> float | None:
+    value: float | None = getattr(values, name, None)
+    return value
