@@ -39,6 +39,19 @@ def test_what_no_experiment_has_can_not_be_swept(umbel: Shell) -> None:
     assert "participation: 7.0 is not in (0, 1]" in message
 
 
+def test_methods_are_compared_by_a_metric_that_all_of_them_measure(umbel: Shell) -> None:
+    measured = ("compare", "both", "--seeds", "1", "--set", "rounds=2")
+    message = umbel.refused(*measured, "--judge", "perplexity")
+    assert "judge: 'perplexity' is not measured by all of these runs" in message
+    assert not (umbel.folder / "runs").exists()
+    judged = ("--set", 'metrics=["perplexity"]', "--judge", "perplexity")
+    assert "ahead: less perplexity" in umbel(*measured, *judged)[0]
+    assert "ahead: less perplexity" in umbel("show", "runs/both", "--judge", "perplexity")[0]
+    assert "ahead: more accuracy" in umbel("show", "runs/both")[0]
+    rows = umbel("show", "runs/both", "--judge", "perplexity", "--rows", "differences", "--json")[0]
+    assert json.loads(rows)[0]["measure"] == "perplexity"
+
+
 def test_two_processes_share_the_runs_of_a_comparison(umbel: Shell) -> None:
     words = ("--seeds", "2", "--set", "participation=0.5,1.0", "--json")
     both = [umbel.folder / name for name in ("one", "two")]

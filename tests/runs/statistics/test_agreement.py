@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from sklearn.metrics import adjusted_mutual_info_score
+from sklearn.metrics import adjusted_mutual_info_score, adjusted_rand_score
 
 from umbel.runs.client_rows import Client
-from umbel.runs.statistics.agreement import agreement
+from umbel.runs.statistics.agreement import adjusted_rand_index, agreement
 
 WRISTS = ("left", "right", "left", "right", "left", "right")
 PERSONS = ("Ava", "Ava", "Ben", "Ben", "Cem", "Cem")
@@ -31,6 +31,15 @@ def test_it_is_the_adjusted_mutual_information_of_scikit_learn() -> None:
         }
     )
     assert found["wrist"] > 0.2 > found["person"]
+
+
+def test_it_may_be_the_adjusted_rand_index_as_well() -> None:
+    clusters = (0, 1, 0, 1, 0, 0)
+    found = agreement(clients(clusters, wrist=WRISTS), adjusted_rand_index)
+    assert found == {"wrist": pytest.approx(adjusted_rand_score(WRISTS, clusters))}
+    assert agreement(clients((5, 2, 5, 2, 5, 2), wrist=WRISTS), adjusted_rand_index) == {
+        "wrist": 1.0
+    }
 
 
 def test_the_same_clusters_are_1_and_a_single_one_0_whatever_they_are_called() -> None:
