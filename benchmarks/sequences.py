@@ -29,7 +29,6 @@ LENGTH, SYMBOLS, EXAMPLES = 25, 40, 96
 MODELS = (
     CharTransformer(width=32, heads=2, layers=1, hidden=64),
     CharTransformer(),
-    CharTransformer(width=128, heads=4, layers=4, hidden=512),
 )
 
 

@@ -38,6 +38,7 @@ ELSEWHERE: Mapping[str, str] = {
     "python -m umbel.papers.page": "tests/papers",
     "umbel advise flights": "`python -m benchmarks.natural`, where the data are",
     "umbel advise watch": "`python -m benchmarks.natural`, where the data are",
+    "umbel compare words": "`python -m benchmarks.words`, where the data are",
     "umbel compare watch": "tests/data/scenarios/test_watch.py, on made recordings",
     "umbel reproduce": "tests/papers/test_reproductions.py, at size smoke",
     "umbel compare rotated-digits --seeds 5": "`make run`",

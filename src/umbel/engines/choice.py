@@ -34,7 +34,7 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 RECURRENT = (nn.RNN, nn.LSTM, nn.GRU)
 """Layers for which `torch.func.vmap` has no rule, on any device.
 
-Attention and layer normalisation have one: transformers are batched, and train 1.3 to 3.5 times as
+Attention and layer normalisation have one: transformers are batched, and train 0.95 to 2.6 times as
 fast so (docs/benchmarks.md, "Sequences").
 """
 
