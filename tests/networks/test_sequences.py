@@ -93,13 +93,13 @@ def test_the_networks_have_the_layers_asked_for() -> None:
 @pytest.mark.parametrize("name", ["embedding", "hidden", "layers"])
 def test_sizes_of_the_lstm_are_checked(name: str) -> None:
     with pytest.raises(UsageError, match=f"{name}: 0 is not 1 or more"):
-        CharLSTM(**{name: 0})
+        CharLSTM(**{name: 0})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["width", "heads", "layers", "hidden"])
 def test_sizes_of_the_transformer_are_checked(name: str) -> None:
     with pytest.raises(UsageError, match=f"{name}: 0 is not 1 or more"):
-        CharTransformer(**{name: 0})
+        CharTransformer(**{name: 0})  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="heads: 3 is not a divisor of the width, 64"):
         CharTransformer(heads=3)
 

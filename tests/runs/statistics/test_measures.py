@@ -6,12 +6,14 @@ import io
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from rich.console import Console
 
 from umbel.algorithms import IFCA, FedAvg
+from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.report import standing_tables
@@ -33,7 +35,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two methods under two seeds that measure two metrics."""
     place = tmp_path_factory.mktemp("measured")
     local = LocalTraining(epochs=1)
-    methods = {"fedavg": FedAvg(local), "ifca": IFCA(num_clusters=2, local=local)}
+    methods: dict[str, Algorithm[Any]] = {
+        "fedavg": FedAvg(local),
+        "ifca": IFCA(num_clusters=2, local=local),
+    }
     for name, method in methods.items():
         for seed in range(2):
             run = Run(method, blobs(), mlp(), seed=seed, metrics=METRICS)
