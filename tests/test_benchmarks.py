@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
-from benchmarks import precision, workers
+from benchmarks import precision, sequences, words, workers
 from benchmarks.measure import difference
 from benchmarks.products import KINDS, times_faster
 from benchmarks.report import markdown, precision_markdown, rounds_markdown
@@ -14,7 +17,14 @@ from benchmarks.rounds import PARTS, measured, sizes
 from benchmarks.server import STEPS
 from benchmarks.workloads import contests
 
+from umbel.algorithms import FedAvg, FixedClusters
+from umbel.algorithms.base import Algorithm
+from umbel.client.work import LocalTraining
 from umbel.engines.precision import bf16_units
+from umbel.networks import CharTransformer
+from umbel.runs.run import Run
+from umbel.runs.run_tables import results
+from umbel.testing import blobs, mlp
 
 ROOT = Path(__file__).parents[1]
 
@@ -55,6 +65,36 @@ def test_the_parts_of_a_round_add_up_to_it(name: str) -> None:
 def test_any_number_of_workers_is_timed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "SIZES", [5, 8, 3])
     assert set(workers.compared(name, [1, 2], repeats=1)) == {1, 2}
+
+
+def test_batched_transformers_give_what_one_client_after_another_gives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sequences, "EXAMPLES", 5)
+    monkeypatch.setattr("benchmarks.measure.ENOUGH", 0.0)
+    case = sequences.Case(CharTransformer(width=8, heads=2, layers=1, hidden=8), 3, 4)
+    assert sequences.compared(case, repeats=1)[0].median > 0
+
+
+def test_methods_on_words_are_judged_by_perplexity_beside_one_model(tmp_path: Path) -> None:
+    local = LocalTraining(epochs=1)
+    language = ("german", "french") * 4
+    federation = replace(blobs(), groups=None, attributes={"language": language})
+    methods: dict[str, Algorithm[Any]] = {
+        "fedavg": FedAvg(local),
+        "fixed": FixedClusters((0, 1) * 4, local),
+    }
+    for name, seed in product(methods, range(2)):
+        run = Run(methods[name], federation, mlp(), seed=seed, metrics=("perplexity",))
+        run.save(tmp_path / f"{name}-words-test-seed{seed}", 2)
+    rows = {row[0]: row for row in words.table(results(tmp_path))}
+    assert list(rows["`fixed`"][2:4]) == ["1.00, 1.00", "2, 2"]
+    assert list(rows["`fedavg`"][2:]) == ["0.00, 0.00", "1, 1", ""]
+    means = [float(rows[name][1].split()[0]) for name in ("`fedavg`", "`fixed`")]
+    gain, interval = rows["`fixed`"][4].split(" ", 1)
+    assert float(gain) == pytest.approx(means[0] - means[1], abs=0.011)
+    low, high = (float(end) for end in interval.strip("()").split(" to "))
+    assert low < float(gain) < high
 
 
 def test_the_page_shows_the_kept_rounds() -> None:
