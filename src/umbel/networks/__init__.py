@@ -4,6 +4,7 @@ from umbel.networks.autoencoder import CSIAutoencoder
 from umbel.networks.base import Model
 from umbel.networks.convolutional import CNN, CNN1D, CNNLin, LeNet
 from umbel.networks.dense import MLP, Linear
+from umbel.networks.lora import LoRA
 from umbel.networks.recurrent import CharLSTM
 from umbel.networks.residual import ResNet18
 from umbel.networks.transformer import CharTransformer
@@ -32,6 +33,7 @@ __all__ = [
     "CharTransformer",
     "LeNet",
     "Linear",
+    "LoRA",
     "Model",
     "ResNet18",
 ]
