@@ -19,9 +19,12 @@ MAY_BE_SEEN_BY_ALGORITHMS = (
     "umbel.server.clustering",
     "umbel.server.clusterers",
     "umbel.server.aggregation",
+    "umbel.server.cluster_test",
+    "umbel.server.silhouettes",
     "umbel.algorithms.base",
     "umbel.checks",
     "umbel.client.layout",
+    "umbel.client.routing",
     "umbel.summary",
 )
 

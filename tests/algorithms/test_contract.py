@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from umbel.algorithms import (
     PACFL,
     FedAvg,
     FedEM,
+    FedLEASE,
     FedProx,
     FixedClusters,
     Joint,
@@ -45,13 +45,13 @@ from umbel.runs.library import find_experiment
 from umbel.runs.run import Run
 from umbel.server.aggregation import Averaging
 from umbel.server.clusterers import DBSCAN, HDBSCAN, Agglomerative
-from umbel.testing import CHECKS, ROUNDS, blobs, mlp
+from umbel.testing import CHECKS, ROUNDS, Check, adapted_mlp, blobs, mlp
 
 LOCAL = LocalTraining(epochs=2, batch_size=8)
 
 
 def cases(local: LocalTraining) -> dict[str, Algorithm[Any]]:
-    """Every method, with each option that changes what it asks or remembers."""
+    """Every method for any network, with each option that changes what it asks or remembers."""
     shared = Averaging("equal", shared=("1.*",))
     return {
         "local-only": LocalOnly(local),
@@ -104,15 +104,29 @@ def cases(local: LocalTraining) -> dict[str, Algorithm[Any]]:
 
 CASES = cases(LOCAL)
 
+ADAPTED: dict[str, Algorithm[Any]] = {
+    "fedlease": FedLEASE(warm_up=2, local=LOCAL),
+    "fedlease, two experts": FedLEASE(warm_up=2, num_clusters=2, local=LOCAL),
+    "fedlease, the paper's rule": FedLEASE(warm_up=1, level=1.0, max_clusters=4, local=LOCAL),
+}
+"""Those for networks with adapters."""
+
 
 @pytest.mark.parametrize("check", CHECKS)
 @pytest.mark.parametrize("name", CASES)
-def test_every_method_keeps_the_contract(name: str, check: Callable[[Any], None]) -> None:
+def test_every_method_keeps_the_contract(name: str, check: Check) -> None:
     check(CASES[name])
 
 
+@pytest.mark.parametrize("check", CHECKS)
+@pytest.mark.parametrize("name", ADAPTED)
+def test_every_method_for_adapters_keeps_the_contract(name: str, check: Check) -> None:
+    check(ADAPTED[name], adapted_mlp())
+
+
 def test_every_registered_method_is_listed_here() -> None:
-    assert {type(algorithm) for algorithm in CASES.values()} == {*ALGORITHMS.values(), Restarts}
+    listed = {type(algorithm) for algorithm in (*CASES.values(), *ADAPTED.values())}
+    assert listed == {*ALGORITHMS.values(), Restarts}
 
 
 def make_run(algorithm: Algorithm[Any], **changes: Any) -> Run:

@@ -6,6 +6,7 @@ from umbel.algorithms.base import Algorithm
 from umbel.algorithms.cfl_gp import CFLGP
 from umbel.algorithms.fedavg import FedAvg
 from umbel.algorithms.fedem import FedEM
+from umbel.algorithms.fedlease import FedLEASE
 from umbel.algorithms.fedprox import FedProx
 from umbel.algorithms.fixed_clusters import FixedClusters
 from umbel.algorithms.flacc import FLACC
@@ -32,6 +33,7 @@ __all__ = [
     "PACFL",
     "FedAvg",
     "FedEM",
+    "FedLEASE",
     "FedProx",
     "FixedClusters",
     "Joint",
@@ -62,4 +64,5 @@ ALGORITHMS: dict[str, type[Algorithm[Any]]] = {
     "fedem": FedEM,
     "pfedme": PFedMe,
     "per-fedavg": PerFedAvg,
+    "fedlease": FedLEASE,
 }

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from umbel.checks import check, check_memory
 from umbel.client.layout import Layout
-from umbel.client.work import LocalTraining
+from umbel.client.work import LocalTraining, Routed, Work
 from umbel.flow import Flow, Rows
 from umbel.seeds import Stream, seed_of
 from umbel.server.aggregation import Averaging
@@ -92,10 +92,16 @@ class Served:
     models: Rows  #: row n: the model of the n-th client
     labels: Tensor  #: (N,) int64, the cluster of each
     weights: Tensor | None = None  #: (N, K) not negative, rows sum to 1; None: one model each
-    #: row n: its cluster's model, where `models` are personal ones
+    #: row n: its cluster's model, where `models` are personal ones, or mixtures of experts
     adapted_from: Rows | None = None
+    #: how many experts the adapters of `models` mix, where these are models of a routed network
+    experts: int = 1
 
     __repr__ = in_short
+
+    def asked(self, work: Work) -> Work:
+        """The work as clients do it with these models."""
+        return work if self.experts == 1 else Routed(work, self.experts)
 
 
 @dataclass(frozen=True)

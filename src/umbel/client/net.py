@@ -22,6 +22,7 @@ from umbel.checks import check
 from umbel.client.batches import Batch, Shard
 from umbel.client.constants import digest_of
 from umbel.client.descent import Descent
+from umbel.client.experts import routed_modules
 from umbel.client.kernels.accumulating import Accumulating
 from umbel.client.kernels.base import Kernel
 from umbel.client.kernels.chain import Chain
@@ -98,6 +99,7 @@ class Net:
         self.way = way or Way()
         self.modules = modules or Modules.of(self._built(seed=0), moving)
         self.kernel = _kernel(self.modules, objective, self.way)
+        self.mixtures: dict[int, Net] = {}  # those of `routed`, which take time to build
 
     def __repr__(self) -> str:
         return f"Net: {type(self.modules.training).__name__}, {self._said}"
@@ -206,6 +208,16 @@ class Net:
     def one_by_one(self) -> Net:
         """The same net, which goes through models one after another: any module can do that."""
         return self._like(self.modules, replace(self.way, one_by_one=True))
+
+    def routed(self, num_experts: int) -> Net:
+        """The same network with mixtures of experts for adapters: see `umbel.client.routing`.
+
+        Raises `UsageError` where the network has no adapters.
+        """
+        if num_experts not in self.mixtures:
+            modules = routed_modules(self.modules, num_experts)
+            self.mixtures[num_experts] = self._like(modules, self.way)
+        return self.mixtures[num_experts]
 
     def _like(self, modules: Modules, way: Way) -> Net:
         return Net(

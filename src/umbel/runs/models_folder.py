@@ -10,9 +10,10 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from umbel.checks import UsageError
+from umbel.client.mixture import Mixture
 from umbel.client.net import Net
 from umbel.data.form import Form
 from umbel.runs.config import structured
@@ -21,8 +22,9 @@ from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
 from umbel.runs.tensor_files import Header, reading, tensors_in, write
 
-OwnModels = Literal["cluster", "personal", "mixture"]
-"""What a client uses: its cluster's model, a personal one, or a mixture of several."""
+OwnModels = Literal["cluster", "personal", "mixture", "experts"]
+"""What a client uses: its cluster's model, a personal one, a mixture of several models, or a model
+whose adapters are mixtures of experts."""
 
 CLIENTS = "clients.safetensors"
 
@@ -47,8 +49,8 @@ class ModelsFolder:
     def write(self, run: Run, scores: ClientScores) -> None:
         """The model of every cluster; personal models and mixtures in one table of their own.
 
-        The model that stands for the cluster is, of mixtures, the heaviest component, and of
-        personal models, the one that they were adapted from.
+        The model that stands for the cluster is, of mixtures, the heaviest component; of personal
+        models, the one that they were adapted from; of experts, the cluster's own, by itself.
         """
         shutil.rmtree(self.path, ignore_errors=True)
         self.path.mkdir()
@@ -61,7 +63,8 @@ class ModelsFolder:
             header = {name: v for name, v in header.items() if name != "frozen" or v}
             write(self.file(cluster), tensors, header)
         if own:
-            write(self.path / CLIENTS, own, {})
+            experts = scores.served.experts
+            write(self.path / CLIENTS, own, {"experts": experts} if used == "experts" else {})
 
     def file(self, cluster: int) -> Path:
         """Where the model of a cluster is."""
@@ -101,6 +104,15 @@ class ModelsFolder:
             model: Tensor = opened.get_slice("models")[row]
             return model
 
+    def module(self, net: Net, client: int, used: OwnModels) -> nn.Module:
+        """What the client of this number uses in place of its cluster's model, if it does so."""
+        if used == "mixture":
+            models, weights = self.mixture(client)
+            return Mixture(list(map(net.module, models)), weights, net.objective).eval()
+        with _opened(self.path / CLIENTS) as (_, header):
+            routed = net if used == "personal" else net.routed(int(header["experts"]))
+        return routed.module(self.personal(client))
+
     def mixture(self, client: int) -> tuple[Tensor, Tensor]:
         """The models (K, P) that all clients mix, and this client's weight (K,) of each."""
         with _opened(self.path / CLIENTS) as (opened, _):
@@ -132,7 +144,8 @@ def _own_models(scores: ClientScores) -> tuple[dict[str, Tensor], OwnModels]:
     if served.adapted_from is None and torch.equal(served.models.index, common):
         return {}, "cluster"
     rows, index = torch.unique(served.models.index, return_inverse=True)
-    return {"models": served.models.table[rows], "index": index}, "personal"
+    own = {"models": served.models.table[rows], "index": index}
+    return own, "personal" if served.experts == 1 else "experts"
 
 
 def _opened(file: Path) -> AbstractContextManager[tuple[Any, Header]]:

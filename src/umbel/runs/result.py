@@ -17,7 +17,6 @@ from umbel.algorithms import FLACC, IFCA
 from umbel.algorithms.base import Algorithm, State
 from umbel.algorithms.restarts import method_of
 from umbel.checks import UsageError, check
-from umbel.client.mixture import Mixture
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.notebooks import cut
@@ -211,8 +210,9 @@ class Result:
     def model_for(self, client: str | int) -> nn.Module:
         """Build the module that this client, a name or a number, is served, in evaluation mode.
 
-        It is the model of its cluster; or, where the method serves such, its personal model, or
-        its mixture of several models. Raises `UsageError` for a name that is not known.
+        It is the model of its cluster; or, where the method serves such, its personal model, its
+        mixture of several models, or one whose adapters mix experts. Raises `UsageError` for a name
+        that is not known.
         """
         clusters = list(self.clusters.items())
         names, name = [known for known, _ in clusters], str(client)
@@ -230,10 +230,7 @@ class Result:
             self.folder.models.check_frozen(net)
             if used is None:
                 raise UsageError(f"{self.folder.path}: written before clients' models were kept")
-            if used == "personal":
-                return net.module(self.folder.models.personal(number))
-            models, weights = self.folder.models.mixture(number)
-            return Mixture(list(map(net.module, models)), weights, net.objective).eval()
+            return self.folder.models.module(net, number, used)
 
     def export(
         self,

@@ -128,7 +128,7 @@ def score(
 def _evaluation(served: Served, ctx: Context, on: Judged, metrics: tuple[str, ...]) -> Request:
     """Ask for loss, accuracy and metrics of what clients are served: methods can't."""
     if served.weights is None:
-        return ctx.request(Evaluation(on, metrics), theta=served.models)
+        return ctx.request(served.asked(Evaluation(on, metrics)), theta=served.models)
     weights, models = Rows(served.weights, torch.arange(len(served.weights))), served.models.table
     return ctx.request(MixtureEvaluation(on, metrics), {"models": models}, weights=weights)
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from umbel.algorithms.base import Served
 from umbel.client.metrics import short
 from umbel.client.work import MEMORY, PersonalEvaluation
 from umbel.flow import Flow, Replies, Rows
@@ -41,11 +42,10 @@ def personalised(
     does not answer, keeps what it is served.
     """
     able = torch.from_numpy(np.flatnonzero(validation.num_examples > 0))
-    models = test.served.models
-    bytes_each = len(personal.versions) * models.table[0].nbytes
+    bytes_each = len(personal.versions) * test.served.models.table[0].nbytes
     scores = _untuned(test)
     for clients in torch.split(able, max(1, BLOCK_BYTES // bytes_each)):
-        kept = yield from _versions(personal, models, ctx, clients)
+        kept = yield from _versions(personal, test.served, ctx, clients)
         kept, scores = yield from _chosen(personal, kept, scores, ctx)
         scores = yield from _tested(kept, scores, ctx, metrics)
     return scores
@@ -79,8 +79,9 @@ class _Kept:
         return theta + torch.einsum("ne,nep->np", self.shares.to(theta.dtype), moves)
 
 
-def _versions(personal: Personal, models: Rows, ctx: Context, clients: Tensor) -> Flow[_Kept]:
-    """Have these clients tune their rows of `models` (M,), a version after another."""
+def _versions(personal: Personal, served: Served, ctx: Context, clients: Tensor) -> Flow[_Kept]:
+    """Have these clients tune what they (M,) are served, a version after another."""
+    models = served.models
     theta = Rows(models.table, models.index[clients])
     kept = _Kept(clients, theta, models.table.new_empty(len(clients), 0, 0), torch.empty(0))
     for number, work in enumerate(personal.works(), start=1):
@@ -89,10 +90,10 @@ def _versions(personal: Personal, models: Rows, ctx: Context, clients: Tensor) -
         sent = kept.sent()
         if number == 1:
             del sent[MEMORY]
-        replies = yield then.request(work, **sent)
-        served = Rows(models.table, models.index[replies.clients])
+        replies = yield then.request(served.asked(work), **sent)
+        own = Rows(models.table, models.index[replies.clients])
         none = torch.zeros(len(replies.clients), len(personal.versions), dtype=torch.float64)
-        kept = _Kept(replies.clients, served, replies.columns[MEMORY], none)
+        kept = _Kept(replies.clients, own, replies.columns[MEMORY], none)
     return kept
 
 
@@ -102,7 +103,8 @@ def _chosen(
     """Have clients judge their versions: what those keep who chose one, and what all chose."""
     asking = ctx.asking(kept.clients, optional=True)
     choices, shares = np.array(personal.choices), personal.shares
-    replies = yield asking.request(PersonalEvaluation(), {"shares": shares}, **kept.sent())
+    work = scores.served.asked(PersonalEvaluation())
+    replies = yield asking.request(work, {"shares": shares}, **kept.sent())
     losses, accuracies = _means(replies)
     lowest = losses.nan_to_num(nan=inf).amin(1, keepdim=True)
     good = losses <= lowest + SAME * lowest.abs()
@@ -129,7 +131,7 @@ def _tested(
     """Test the models that clients chose, which are theirs from here on."""
     shares = Rows(kept.shares[:, None], torch.arange(len(kept.clients)))
     asking = ctx.asking(kept.clients, optional=True)
-    work = PersonalEvaluation("test", metrics)
+    work = scores.served.asked(PersonalEvaluation("test", metrics))
     replies = yield asking.request(work, shares=shares, **kept.sent())
     losses, accuracies = _means(replies)
     found = {"loss": losses, "accuracy": accuracies}

@@ -20,6 +20,7 @@ from umbel.client.work.personal_evaluation import PersonalEvaluation
 from umbel.client.work.personal_training import PersonalTraining
 from umbel.client.work.principal_vectors import PrincipalVectors
 from umbel.client.work.quantised import Quantised
+from umbel.client.work.routed import Routed
 from umbel.client.work.train_and_gradient import TrainAndGradient
 
 WORKS: Mapping[str, type[Work]] = {
@@ -41,6 +42,7 @@ WORKS: Mapping[str, type[Work]] = {
     "personal-training": PersonalTraining,
     "principal-vectors": PrincipalVectors,
     "quantised": Quantised,
+    "routed": Routed,
     "train-and-gradient": TrainAndGradient,
 }
 """What requests over a network call them."""
@@ -70,6 +72,7 @@ __all__ = [
     "PrincipalVectors",
     "Promise",
     "Quantised",
+    "Routed",
     "TrainAndGradient",
     "Work",
 ]

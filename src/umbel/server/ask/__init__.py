@@ -24,6 +24,7 @@ from umbel.server.ask.comparing import (
     principal_vectors,
 )
 from umbel.server.ask.context import Context, Sample
+from umbel.server.ask.experts import Experts, train_experts
 from umbel.server.ask.mixtures import Memories, mixture_weights, train_mixture
 from umbel.server.ask.training import (
     Summed,
@@ -39,6 +40,7 @@ from umbel.server.ask.training import (
 __all__ = [
     "BestGradients",
     "Context",
+    "Experts",
     "Features",
     "Gradients",
     "Losses",
@@ -64,6 +66,7 @@ __all__ = [
     "train",
     "train_best",
     "train_best_summed",
+    "train_experts",
     "train_jointly",
     "train_mixture",
     "train_personal",

@@ -1,0 +1,98 @@
+"""Low-rank adapters that are mixtures of experts, as modules.
+
+A mixture sum_m w_m B_m A_m x is an adapter of rank M r, whose intermediate A x is scaled block by
+block: both layers of an adapter are replaced, and whatever calls them stays as it is.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from umbel.checks import check
+from umbel.client.constants import scratch_of, twin
+from umbel.client.kernels.modules import Modules
+from umbel.client.routing import Routing
+
+
+class Down(nn.Module):
+    """All experts' `lora_A`, outputs scaled by the expert's weight: (..., in) -> (..., M r).
+
+    The client's own expert is first. A router gives 2M - 1 logits; the first M slots all stand for
+    the own expert, the others for the other experts. The softmax of the M largest are the weights,
+    so that the own expert always is among them.
+    """
+
+    def __init__(self, own: nn.Linear, num_experts: int) -> None:
+        super().__init__()
+        self.num_experts = num_experts
+        self.weight = own.weight
+        values = own.weight.detach()
+        self.router = nn.Parameter(values.new_zeros(2 * num_experts - 1, own.in_features))
+        self.others: Tensor
+        self.register_buffer("others", values.new_zeros(num_experts - 1, *values.shape))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the scaled outputs of all experts."""
+        rank = self.weight.shape[0]
+        inside = linear(x, torch.cat([self.weight[None], self.others]).flatten(0, 1))
+        shares = slot_shares(linear(x, self.router), self.num_experts)
+        apart = inside.reshape(*inside.shape[:-1], self.num_experts, rank)
+        scaled: Tensor = apart * shares[..., None]
+        return scaled.flatten(-2)
+
+
+class Up(nn.Module):
+    """The sum of all experts' `lora_B`: (..., M r) -> (..., out)."""
+
+    def __init__(self, own: nn.Linear, num_experts: int) -> None:
+        super().__init__()
+        self.weight = own.weight
+        values = own.weight.detach()
+        self.others: Tensor
+        self.register_buffer("others", values.new_zeros(num_experts - 1, *values.shape))
+
+    def forward(self, inside: Tensor) -> Tensor:
+        """Return the sum of what the experts put out."""
+        every = torch.cat([self.weight[None], self.others])  # (M, out, r)
+        return linear(inside, every.transpose(0, 1).flatten(1))
+
+
+def slot_shares(logits: Tensor, num_experts: int) -> Tensor:
+    """Weights (..., M) of the experts, the own one first, of a router's logits (..., 2M - 1)."""
+    # Slots that tie with the last of the M are in, too: which one comes first would be chance.
+    last = logits.topk(num_experts).values[..., -1:]
+    slots = logits.masked_fill(logits < last, -torch.inf).softmax(-1)
+    own = slots[..., :num_experts].sum(-1, keepdim=True)
+    return torch.cat([own, slots[..., num_experts:]], -1)
+
+
+def routed_module(module: nn.Module, routing: Routing) -> nn.Module:
+    """Replace the adapters of a module by mixtures, in place.
+
+    Raises `UsageError` where a layer of an adapter is anything but an `nn.Linear` without bias.
+    """
+    for each in routing.adapters:
+        _replace(module, each.down.name, Down, routing.num_experts)
+        _replace(module, each.up.name, Up, routing.num_experts)
+    return module
+
+
+def routed_modules(modules: Modules, num_experts: int) -> Modules:
+    """The same modules with mixtures as adapters, whose layout is that of `Routing`."""
+    routing = Routing(modules.layout, num_experts)
+    training = routed_module(twin(modules.training, modules.layout), routing)
+    evaluating = twin(training, routing.layout).eval()
+    scratch = scratch_of(training, routing.layout)
+    return Modules(training, evaluating, routing.layout, modules.dtype, scratch)
+
+
+def _replace(module: nn.Module, name: str, kind: type[Down | Up], num_experts: int) -> None:
+    """Replace the layer whose weight has this name."""
+    path, _, _ = name.rpartition(".")
+    layer, (parent, _, last) = module.get_submodule(path), path.rpartition(".")
+    plain = isinstance(layer, nn.Linear) and layer.bias is None
+    check(plain, path, type(layer).__name__, "an nn.Linear without bias, as in umbel.networks.LoRA")
+    assert isinstance(layer, nn.Linear)
+    setattr(module.get_submodule(parent), last, kind(layer, num_experts))

@@ -1,0 +1,59 @@
+"""Any work with a model whose adapters are mixtures of experts: the client's side of FedLEASE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from umbel.checks import check
+from umbel.client.batches import Shard
+from umbel.client.net import Net
+from umbel.client.routing import Routing
+from umbel.client.work.base import Batching, Footprint, Promise, SplitName, Work
+
+
+@dataclass(frozen=True)
+class Routed(Work):
+    """Do the work `of` with `theta`, a model of `num_experts` experts whose layout is `Routing`'s.
+
+    What is the client's own may come as `theta`, and the other experts, which the client does not
+    train, as `others` (O,): then an update is that of the own part.
+    """
+
+    of: Work
+    num_experts: int  # M
+
+    def __post_init__(self) -> None:
+        check(self.num_experts >= 2, "num_experts", self.num_experts, "2 or more")
+
+    @property
+    def split(self) -> SplitName:
+        return self.of.split
+
+    @property
+    def alone(self) -> bool:
+        return self.of.alone
+
+    @property
+    def batching(self) -> Batching:
+        return self.of.batching
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        theta, cut = sent["theta"], len(sent["theta"])
+        if "others" in sent:
+            theta = torch.cat([theta, sent["others"]])
+        # Before anything of the size that a request says is made.
+        size = Routing(net.layout, self.num_experts).layout.num_values
+        check(len(theta) == size, "theta", len(theta), f"of the {size:,} values of such a model")
+        reply = self.of(net.routed(self.num_experts), shard, {**sent, "theta": theta})
+        return {name: v[:cut] if name == "update" else v for name, v in reply.items()}
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
+        return self.of.promises(sent)
+
+    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
+        inside = self.of.footprint(sent)
+        return replace(inside, models=inside.models * self.num_experts)
