@@ -107,7 +107,6 @@ CASES = cases(LOCAL)
 ADAPTED: dict[str, Algorithm[Any]] = {
     "fedlease": FedLEASE(warm_up=2, local=LOCAL),
     "fedlease, two experts": FedLEASE(warm_up=2, num_clusters=2, local=LOCAL),
-    "fedlease, the paper's rule": FedLEASE(warm_up=1, level=1.0, max_clusters=4, local=LOCAL),
 }
 """Those for networks with adapters."""
 
