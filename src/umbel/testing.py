@@ -8,18 +8,18 @@
         check(MyMethod(num_clusters=2))
 
 Each check runs the method for a few rounds on a small federation, and raises `AssertionError` where
-it does not hold. A method should have settings by which it clusters within `ROUNDS` rounds. A check
-of one that needs a special network is given it: `check(MyMethod(), adapted_mlp())`.
+it does not hold. A method should have settings by which it clusters within `ROUNDS` rounds. One
+that refuses a network without adapters is given one that has some.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -40,14 +40,8 @@ from umbel.runs.config import plain, structured
 from umbel.runs.run import Run
 
 __all__ = [
-    "CHECKS",
-    "ROUNDS",
-    "Check",
-    "adapted_mlp",
-    "assert_same_state",
-    "blobs",
-    "check_method",
-    "mlp",
+    *("CHECKS", "ROUNDS", "Check", "assert_same_state", "check_method"),
+    *("adapted_mlp", "blobs", "mlp"),
 ]
 
 ROUNDS = 6
@@ -55,26 +49,14 @@ ROUNDS = 6
 
 SIZES = (20, 13, 31, 18, 25, 40, 16, 22)
 
-
-class Check(Protocol):
-    """A check takes a method, and raises `AssertionError` if the method does not hold it.
-
-    The method trains `net`, by default `mlp` in double precision. It must fit `blobs`.
-    """
-
-    __name__: str
-
-    def __call__(self, algorithm: Algorithm[Any], net: Net | None = None) -> None:
-        """Check the method."""
+Check: TypeAlias = Callable[[Algorithm[Any]], None]
+"""A check takes a method, and raises `AssertionError` if the method does not hold it."""
 
 
-def check_method(algorithm: Algorithm[Any], net: Net | None = None) -> None:
-    """Call all `CHECKS` with a method, which trains `net`, by default `mlp`.
-
-    Raises `AssertionError` for the first that does not hold.
-    """
+def check_method(algorithm: Algorithm[Any]) -> None:
+    """Call all `CHECKS` with a method. Raises `AssertionError` for the first that does not hold."""
     for check in CHECKS:
-        check(algorithm, net)
+        check(algorithm)
 
 
 def blobs(
@@ -112,14 +94,13 @@ def mlp(num_inputs: int = 6, num_outputs: int = 3, dtype: torch.dtype = torch.fl
     )
 
 
-def adapted_mlp(dtype: torch.dtype = torch.float64) -> Net:
+def adapted_mlp(dtype: torch.dtype = torch.float32) -> Net:
     """Make a small network with low-rank adapters and a head, which fits `blobs`."""
 
     def build() -> nn.Module:
         first, second = (LoRA(nn.Linear(size, 8), rank=2) for size in (6, 8))
-        return nn.Sequential(nn.Flatten(), first, nn.Tanh(), second, nn.Tanh(), nn.Linear(8, 3)).to(
-            dtype
-        )
+        layers = (nn.Flatten(), first, nn.Tanh(), second, nn.Tanh(), nn.Linear(8, 3))
+        return nn.Sequential(*layers).to(dtype)
 
     return Net(build)
 
@@ -144,36 +125,32 @@ def _assert_same(a: Any, b: Any, tolerance: float, name: str) -> None:
         assert a == b, f"{name}: {a} instead of {b}"
 
 
-def engines_agree(algorithm: Algorithm[Any], net: Net | None = None) -> None:
+def engines_agree(algorithm: Algorithm[Any]) -> None:
     """One client after another and all at once give the same models, to rounding."""
     batched, one_by_one = (
-        _last_state(_run(algorithm, net, engine=EngineSettings(name, "cpu")))
+        _last_state(_run(algorithm, engine=EngineSettings(name, "cpu")))
         for name in ("vectorised", "sequential")
     )
     assert_same_state(batched, one_by_one, 1e-9)
 
 
-def the_order_of_replies_is_free(algorithm: Algorithm[Any], net: Net | None = None) -> None:
+def the_order_of_replies_is_free(algorithm: Algorithm[Any]) -> None:
     """The order of replies makes no difference, to the last bit."""
-    run = _run(algorithm, net)
+    run = _run(algorithm)
     assert_same_state(_last_state(replace(run, engine=_Shuffled(run.clients))), _last_state(run))
 
 
-def the_same_run_twice_gives_the_same_records(
-    algorithm: Algorithm[Any], net: Net | None = None
-) -> None:
+def the_same_run_twice_gives_the_same_records(algorithm: Algorithm[Any]) -> None:
     """A run is a function of its settings and seed."""
     once, again = (
-        [record.untimed() for _, record in _run(algorithm, net).rounds(ROUNDS)] for _ in range(2)
+        [record.untimed() for _, record in _run(algorithm).rounds(ROUNDS)] for _ in range(2)
     )
     assert once == again
 
 
-def a_resumed_run_ends_as_the_uninterrupted_one(
-    algorithm: Algorithm[Any], net: Net | None = None
-) -> None:
+def a_resumed_run_ends_as_the_uninterrupted_one(algorithm: Algorithm[Any]) -> None:
     """Everything that one round leaves for the next is in the state, which a file can hold."""
-    run = _run(algorithm, net)
+    run = _run(algorithm)
     with TemporaryDirectory() as folder:
         file = Path(folder) / "state.safetensors"
         for state, record in run.rounds(ROUNDS):
@@ -184,25 +161,21 @@ def a_resumed_run_ends_as_the_uninterrupted_one(
     assert_same_state(_last_state(run, state=restored, first=first), state)
 
 
-def faults_are_survived_and_named(algorithm: Algorithm[Any], net: Net | None = None) -> None:
+def faults_are_survived_and_named(algorithm: Algorithm[Any]) -> None:
     """Replies that are lost, late or unusable change no model for the worse."""
     faults = Faults(drop=0.1, late=0.05, not_finite=0.1, wrong_shape=0.05, huge=0.1)
     absent = 0
-    for state, record in _run(algorithm, net, faults=faults, limits=Limits(quorum=0.0)).rounds(
-        ROUNDS
-    ):
+    for state, record in _run(algorithm, faults=faults, limits=Limits(quorum=0.0)).rounds(ROUNDS):
         assert state.models.isfinite().all()
         assert state.models.abs().max() < 100
         absent += len(record.missing) + len(record.refused)
     assert absent > 3
 
 
-def requests_that_nobody_answers_are_survived(
-    algorithm: Algorithm[Any], net: Net | None = None
-) -> None:
+def requests_that_nobody_answers_are_survived(algorithm: Algorithm[Any]) -> None:
     """In every round the first request stays without any reply; then in every round the second."""
     lossy = {"faults": Faults(drop=0.3), "limits": Limits(quorum=0.0), "evaluate_every": ROUNDS}
-    run = _run(algorithm, net, federation=blobs(SIZES[:6]), **lossy)
+    run = _run(algorithm, federation=blobs(SIZES[:6]), **lossy)
     for silent in count():
         engine, most = _Silent(run.clients, silent), 0
         for state, _ in replace(run, engine=engine).rounds(ROUNDS):
@@ -213,9 +186,9 @@ def requests_that_nobody_answers_are_survived(
             return
 
 
-def clients_never_asked_are_served(algorithm: Algorithm[Any], net: Net | None = None) -> None:
+def clients_never_asked_are_served(algorithm: Algorithm[Any]) -> None:
     """After one round with a fifth of the clients, every client has a model."""
-    run = _run(algorithm, net, participation=0.2)
+    run = _run(algorithm, participation=0.2)
     state, record = next(run.rounds(1))
     scores = run.scores(state, run.context(0, 1))
     assert len(scores.clusters) == len(SIZES)
@@ -226,20 +199,16 @@ def clients_never_asked_are_served(algorithm: Algorithm[Any], net: Net | None = 
     assert mixed == method_of(algorithm).mixes, "mixes must say whether serve gives weights"
 
 
-def everyone_may_take_part_and_so_may_one(
-    algorithm: Algorithm[Any], net: Net | None = None
-) -> None:
+def everyone_may_take_part_and_so_may_one(algorithm: Algorithm[Any]) -> None:
     """Any share of the clients can be asked, unless the method refuses a share below 1."""
     for participation in (1.0, 1e-9):
-        run = _run(algorithm, net, participation=participation)
+        run = _run(algorithm, participation=participation)
         assert _last_state(run).models.isfinite().all()
 
 
-def a_federation_of_one_client_is_fine_or_refused(
-    algorithm: Algorithm[Any], net: Net | None = None
-) -> None:
+def a_federation_of_one_client_is_fine_or_refused(algorithm: Algorithm[Any]) -> None:
     """Too few clients are refused before the first round, by a `UsageError`."""
-    run = _run(algorithm, net, federation=blobs([12], num_groups=1))
+    run = _run(algorithm, federation=blobs([12], num_groups=1))
     try:
         rounds = run.rounds(ROUNDS)
     except UsageError:
@@ -248,19 +217,14 @@ def a_federation_of_one_client_is_fine_or_refused(
     assert state.models.isfinite().all()
 
 
-def its_settings_read_back_from_toml_the_same(
-    algorithm: Algorithm[Any],
-    net: Net | None = None,  # noqa: ARG001
-) -> None:
+def its_settings_read_back_from_toml_the_same(algorithm: Algorithm[Any]) -> None:
     """An experiment can say all of its settings."""
     assert structured({"a": plain(algorithm)}["a"], Algorithm) == algorithm
 
 
-def a_round_leaves_the_state_before_it_as_it_was(
-    algorithm: Algorithm[Any], net: Net | None = None
-) -> None:
+def a_round_leaves_the_state_before_it_as_it_was(algorithm: Algorithm[Any]) -> None:
     """Rounds are functions: they change no tensor in place."""
-    kept = [(state, _copy(state)) for state, _ in _run(algorithm, net).rounds(ROUNDS)]
+    kept = [(state, _copy(state)) for state, _ in _run(algorithm).rounds(ROUNDS)]
     for state, copy in kept:
         assert_same_state(state, copy)
 
@@ -305,16 +269,18 @@ class _Shuffled:
         return replies.pick(torch.from_numpy(self.rng.permutation(len(replies.clients))))
 
 
-def _run(algorithm: Algorithm[Any], net: Net | None, **changes: Any) -> Run:
-    """A run in double precision; of everyone where the method asks for that."""
-    given = {"federation": blobs(), "net": net or mlp(dtype=torch.float64)}
-    settings = {"seed": 3, "participation": 0.75, **given, **changes}
+def _run(algorithm: Algorithm[Any], **changes: Any) -> Run:
+    """A run in double precision; of everyone, or of adapters, where the method asks for that."""
+    given = {"federation": blobs(), "net": mlp(dtype=torch.float64), "participation": 0.75}
+    settings = {"seed": 3, **given, **changes}
+    asked_for = {"participation": 1.0, "net: no adapters": adapted_mlp(torch.float64)}
     try:
         return Run(algorithm, **settings)
     except UsageError as error:
-        if not str(error).startswith("participation"):
+        more = {k.split(":")[0]: v for k, v in asked_for.items() if str(error).startswith(k)}
+        if not more:
             raise
-        return Run(algorithm, **settings | {"participation": 1.0})
+        return Run(algorithm, **settings | more)
 
 
 def _last_state(run: Run, **resumed: Any) -> State:

@@ -45,7 +45,7 @@ from umbel.runs.library import find_experiment
 from umbel.runs.run import Run
 from umbel.server.aggregation import Averaging
 from umbel.server.clusterers import DBSCAN, HDBSCAN, Agglomerative
-from umbel.testing import CHECKS, ROUNDS, Check, adapted_mlp, blobs, mlp
+from umbel.testing import CHECKS, ROUNDS, Check, blobs, mlp
 
 LOCAL = LocalTraining(epochs=2, batch_size=8)
 
@@ -112,15 +112,9 @@ ADAPTED: dict[str, Algorithm[Any]] = {
 
 
 @pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *ADAPTED])
 def test_every_method_keeps_the_contract(name: str, check: Check) -> None:
-    check(CASES[name])
-
-
-@pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize("name", ADAPTED)
-def test_every_method_for_adapters_keeps_the_contract(name: str, check: Check) -> None:
-    check(ADAPTED[name], adapted_mlp())
+    check({**CASES, **ADAPTED}[name])
 
 
 def test_every_registered_method_is_listed_here() -> None:

@@ -184,33 +184,31 @@ def test_routers_stay_a_clusters_own_where_adapters_are_shared() -> None:
     torch.testing.assert_close(after.routers - state.routers, own[:, None].expand(2, 6))
 
 
-def last(algorithm: FedLEASE, rounds: int = 4, **changes: Any) -> tuple[State, umbel.Record]:
-    given = {"federation": blobs([30] * 12), "net": adapted_mlp(), "evaluate_every": 100}
-    *_, (state, record) = umbel.Run(algorithm, **given | changes).rounds(rounds)
+def last(algorithm: FedLEASE, num_groups: int) -> tuple[State, umbel.Record]:
+    federation = blobs([30] * 12, num_groups=num_groups)
+    *_, (state, record) = umbel.Run(algorithm, federation, adapted_mlp(torch.float64)).rounds(3)
     return state, record
 
 
 @pytest.mark.parametrize("num_groups", [2, 3])
 def test_planted_groups_are_found_and_their_number(num_groups: int) -> None:
-    federation = blobs([30] * 12, num_groups=num_groups)
-    state, record = last(FedLEASE(warm_up=2, local=GENTLE), federation=federation)
+    state, record = last(FedLEASE(warm_up=2, local=GENTLE), num_groups)
     assert (len(state.models), record.ari) == (num_groups, 1.0)
-    assert record.measures["chance"] < 0.05
-    assert record.measures["silhouette"] > 0.8
+    assert (record.measures["chance"] or 0) < 0.05
+    assert (record.measures["silhouette"] or 0) > 0.8
 
 
 def test_clients_of_one_kind_get_one_expert_unless_the_papers_rule_is_asked_for() -> None:
-    federation = blobs([30] * 12, num_groups=1)
-    state, record = last(FedLEASE(warm_up=2, local=GENTLE), federation=federation)
+    state, record = last(FedLEASE(warm_up=2, local=GENTLE), 1)
     assert len(state.models) == 1
-    assert record.measures["chance"] > 0.05
-    paper, _ = last(FedLEASE(warm_up=2, level=1.0, local=GENTLE), federation=federation)
+    assert (record.measures["chance"] or 0) > 0.05
+    paper, _ = last(FedLEASE(warm_up=2, level=1.0, local=GENTLE), 1)
     assert len(paper.models) > 1
 
 
 def test_with_one_expert_it_is_fedavg() -> None:
     one = FedLEASE(warm_up=2, num_clusters=1, local=GENTLE)
-    run = umbel.Run(one, blobs(), adapted_mlp(), seed=1)
+    run = umbel.Run(one, blobs(), adapted_mlp(torch.float64), seed=1)
     states = [state for state, _ in run.rounds(5)]
     assert len(states[2].models) == 1
     fedavg = replace(run, algorithm=FedAvg(GENTLE))
@@ -220,7 +218,7 @@ def test_with_one_expert_it_is_fedavg() -> None:
 
 
 def test_what_clusters_rest_on_is_shown_after_the_clustering() -> None:
-    run = umbel.Run(FedLEASE(warm_up=1, local=GENTLE), blobs(), adapted_mlp())
+    run = umbel.Run(FedLEASE(warm_up=1, local=GENTLE), blobs(), adapted_mlp(torch.float64))
     shown = [run.algorithm.evidence(state, run.context(0, 2).sample) for state, _ in run.rounds(2)]
     assert not shown[0]
     assert shown[1]["clients"].tolist() == list(range(8))
@@ -253,10 +251,7 @@ def test_more_experts_than_clients_are_refused() -> None:
 
 def build() -> nn.Module:
     """A network that other processes can build, too."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        layers = [nn.Linear(6, 8), nn.Linear(8, 8)]
-    first, second = (LoRA(layer, rank=2) for layer in layers)
+    first, second = (LoRA(nn.Linear(size, 8), rank=2) for size in (6, 8))
     return nn.Sequential(nn.Flatten(), first, nn.Tanh(), second, nn.Tanh(), nn.Linear(8, 3))
 
 
@@ -318,4 +313,4 @@ def test_clients_can_tune_their_mixtures(tmp_path: Path) -> None:
         x, y = federation.test.of(client.number)
         mine = done.model_for(client.number)
         assert float((mine(x).argmax(1) == y).double().mean()) == client.accuracy
-        assert mine.get_submodule("1.lora_A").others.any()
+        assert dict(mine.named_buffers())["1.lora_A.others"].any()

@@ -76,7 +76,7 @@ def test_a_mixture_adds_up_the_experts_with_the_routers_weights(own: int) -> Non
 
 
 def test_alike_experts_are_as_one_whatever_the_router_says() -> None:
-    net = adapted_mlp()
+    net = adapted_mlp(torch.float64)
     routing, models, routers = experts(net, 3)
     models = models[:1].repeat(3, 1)
     x = drawn(5, 6)
@@ -103,7 +103,7 @@ def adapted_layer() -> nn.Module:
 
 
 def test_the_other_experts_are_in_their_order_and_are_not_trained() -> None:
-    net = adapted_mlp()
+    net = adapted_mlp(torch.float64)
     routing, models, routers = experts(net, 3)
     theta = whole(routing, models, routers)
     others = routing.layout.tensors(theta[1])["1.lora_B.others"]
@@ -130,7 +130,7 @@ def test_new_routers_are_drawn_as_the_weights_of_linear_layers_are() -> None:
 
 
 def test_directions_are_the_mean_cosines_of_b() -> None:
-    net = adapted_mlp()
+    net = adapted_mlp(torch.float64)
     models = experts(net, 3)[1]
     ups = [each.up.name for each in adapters_of(net.layout)]
     assert ups == ["1.lora_B.weight", "3.lora_B.weight"]
@@ -155,7 +155,7 @@ WORKS: list[Work] = [
 @pytest.mark.parametrize("apart", [True, False])
 @pytest.mark.parametrize("work", WORKS, ids=str)
 def test_engines_agree_on_mixtures(work: Work, apart: bool) -> None:
-    net, federation = adapted_mlp(), blobs()
+    net, federation = adapted_mlp(torch.float64), blobs()
     routing, models, routers = experts(net, 3)
     own, others = routing.joined(models, routers), routing.others(models)
     index = torch.tensor([0, 1, 2, 1, 0])
@@ -181,7 +181,7 @@ def test_engines_agree_on_mixtures(work: Work, apart: bool) -> None:
 
 
 def test_an_update_is_of_what_is_the_clients_own() -> None:
-    net, federation = adapted_mlp(), blobs()
+    net, federation = adapted_mlp(torch.float64), blobs()
     routing, models, routers = experts(net, 2)
     own, others = routing.joined(models, routers), routing.others(models)
     index = torch.zeros(1, dtype=torch.long)
@@ -198,7 +198,7 @@ def test_an_update_is_of_what_is_the_clients_own() -> None:
 
 
 def test_a_model_of_another_size_is_refused_before_anything_is_made() -> None:
-    net, federation = adapted_mlp(), blobs()
+    net, federation = adapted_mlp(torch.float64), blobs()
     index = torch.zeros(1, dtype=torch.long)
     work = Routed(LocalTraining(), 10**9)
     with pytest.raises(UsageError, match=r"theta: 3 is not of the [\d,]+ values"):
@@ -242,7 +242,7 @@ def test_networks_without_whole_adapters_are_refused(build: Any, why: str) -> No
 
 
 def test_the_plain_network_is_as_before() -> None:
-    net = adapted_mlp()
+    net = adapted_mlp(torch.float64)
     theta, x = net.new(0), drawn(3, 6)
     before, built = net.outputs(theta, x), copy.deepcopy(net.modules.training)
     assert net.routed(2) is net.routed(2)
