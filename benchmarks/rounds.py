@@ -45,6 +45,9 @@ WHOLE = {"evaluation", "record", "checkpoint"}
 
 GROUPS = 4
 
+ON_ANY_NETWORK = [name for name in ALGORITHMS if name != "fedlease"]
+"""The methods that need no adapters."""
+
 
 @dataclass
 class Stopwatch:
@@ -273,7 +276,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rounds", description=__doc__)
     parser.add_argument("--short", action="store_true", help="smaller workloads, fewer rounds")
     parser.add_argument("--only", nargs="*", default=[], help="such as W1 W3")
-    parser.add_argument("--methods", nargs="*", default=list(ALGORITHMS), help="such as fedavg")
+    parser.add_argument("--methods", nargs="*", default=ON_ANY_NETWORK, help="such as fedavg")
     parser.add_argument("--rounds", type=int, help="default: 12 of W1, else 4")
     parser.add_argument("--json", type=Path, help="write the results here")
     given = parser.parse_args()

@@ -41,6 +41,7 @@ from umbel.reduction import Reduction, Sums
 from umbel.server.aggregation import Averaging, cluster_mean
 from umbel.server.ask import (
     Context,
+    Experts,
     Sample,
     best_gradients,
     features,
@@ -53,6 +54,7 @@ from umbel.server.ask import (
     train,
     train_best,
     train_best_summed,
+    train_experts,
     train_jointly,
     train_mixture,
     train_personal,
@@ -90,6 +92,7 @@ __all__ = [
     "Clusterer",
     "Context",
     "Entry",
+    "Experts",
     "Flow",
     "Footprint",
     "Gradient",
@@ -141,6 +144,7 @@ __all__ = [
     "train",
     "train_best",
     "train_best_summed",
+    "train_experts",
     "train_jointly",
     "train_mixture",
     "train_personal",

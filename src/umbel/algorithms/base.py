@@ -86,7 +86,8 @@ class Served:
 
     Each client uses one model, unless `weights` are given: then client n uses the mixture of all
     models of the table `models.table` (K, P), the k-th with weight `weights[n, k]`, and its row of
-    `models` is the one that stands for its cluster, as the heaviest does.
+    `models` is the one that stands for its cluster, as the heaviest does. With `experts`, the rows
+    are of `Experts.whole`.
     """
 
     models: Rows  #: row n: the model of the n-th client

@@ -14,7 +14,7 @@ from flwr.clientapp import ClientApp
 from torch import Tensor
 
 from umbel.client.net import Net
-from umbel.client.work import MEMORY
+from umbel.client.work import MEMORY, Work
 from umbel.data.federation import Federation
 from umbel.engines import make_engine
 from umbel.engines.private import Private
@@ -87,7 +87,7 @@ class Node:
         if strangers or len(set(asked.clients)) != len(asked.clients):
             raise RefusedError(f"client {(strangers or asked.clients)[0]!r} is not here, once")
         for name, tensor in {**asked.shared, **asked.tables}.items():
-            self._check_model(name, tensor)
+            self._check_model(name, tensor, asked.work)
         clients = torch.tensor([number[name] for name in asked.clients], dtype=torch.long)
         each = {n: Rows(table, torch.tensor(asked.index[n])) for n, table in asked.tables.items()}
         if asked.remembered:
@@ -101,12 +101,12 @@ class Node:
             memorise(self.memory, kept)
         return messages.answer(asked.clients, replies.columns)
 
-    def _check_model(self, name: str, tensor: Tensor) -> None:
+    def _check_model(self, name: str, tensor: Tensor, work: Work) -> None:
         if name not in OF_MODELS:
             return
-        size, dtype = self.net.layout.num_values, self.net.dtype
-        if tensor.dim() == 0 or tensor.shape[-1] != size or tensor.dtype != dtype:
-            found = f"{tuple(tensor.shape)} of {tensor.dtype}"
+        sizes, dtype = work.widths(self.net.layout), self.net.dtype
+        if tensor.dim() == 0 or tensor.shape[-1] not in sizes or tensor.dtype != dtype:
+            found, size = f"{tuple(tensor.shape)} of {tensor.dtype}", " or ".join(map(str, sizes))
             raise RefusedError(f"{name}: {found}, and a model has {size} values of {dtype}")
 
     def _recalled(self, asked: messages.Asked) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from umbel.client.batches import SLICE, Plan, Shard
+from umbel.client.layout import Layout
 from umbel.client.net import Net
 from umbel.settings import Settings
 
@@ -111,6 +112,10 @@ class Work(Settings, ABC):
     @abstractmethod
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         """Return the form of the reply, given the shapes of what is sent."""
+
+    def widths(self, layout: Layout) -> tuple[int, ...]:
+        """Return how many values each model that is sent may have, given the net's layout."""
+        return (layout.num_values,)
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:  # noqa: ARG002
         """Return the memory needed, given the shapes of what is sent."""

@@ -10,9 +10,13 @@ from torch import Tensor
 
 from umbel.checks import check
 from umbel.client.batches import Shard
+from umbel.client.layout import Layout
 from umbel.client.net import Net
 from umbel.client.routing import Routing
 from umbel.client.work.base import Batching, Footprint, Promise, SplitName, Work
+
+MOST = 1000
+"""No more experts than this are mixed."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,8 @@ class Routed(Work):
     num_experts: int  # M
 
     def __post_init__(self) -> None:
-        check(self.num_experts >= 2, "num_experts", self.num_experts, "2 or more")
+        number = self.num_experts
+        check(2 <= number <= MOST, "num_experts", number, f"in 2 to {MOST}")
 
     @property
     def split(self) -> SplitName:
@@ -46,13 +51,18 @@ class Routed(Work):
         if "others" in sent:
             theta = torch.cat([theta, sent["others"]])
         # Before anything of the size that a request says is made.
-        size = Routing(net.layout, self.num_experts).layout.num_values
+        size = self.widths(net.layout)[1]
         check(len(theta) == size, "theta", len(theta), f"of the {size:,} values of such a model")
         reply = self.of(net.routed(self.num_experts), shard, {**sent, "theta": theta})
         return {name: v[:cut] if name == "update" else v for name, v in reply.items()}
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return self.of.promises(sent)
+
+    def widths(self, layout: Layout) -> tuple[int, ...]:
+        """Return the number of values of the own part, and of all."""
+        routing = Routing(layout, self.num_experts)
+        return routing.own.num_values, routing.layout.num_values
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         inside = self.of.footprint(sent)

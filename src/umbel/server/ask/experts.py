@@ -20,23 +20,27 @@ from umbel.summary import in_short
 
 @dataclass(frozen=True)
 class Experts:
-    """Models (K, P) whose adapters are the experts of all clients, and a router (K, R) of each."""
+    """Models whose adapters are the experts that all clients mix, and the routers that weigh them.
 
-    models: Tensor
-    routers: Tensor
+    As FedLEASE has them: client n mixes the adapters of all models, beginning with those of its own
+    expert, whose router and head it uses.
+    """
+
+    models: Tensor  #: (K, P) a model for each expert
+    routers: Tensor  #: (K, R) the routers of each: one beside every adapter
 
     __repr__ = in_short
 
     @classmethod
     def new(cls, models: Tensor, layout: Layout, seed: int) -> Experts:
-        """These models with new routers, alike for all of them."""
+        """Give these models new routers, which are alike for all of them."""
         count = len(models)
         return cls(models, Routing(layout, count).new_routers(models, seed).repeat(count, 1))
 
     def whole(self, layout: Layout) -> Tensor:
-        """(K, P') a model of the routed network for each expert: with its router, and all others.
+        """Return for each expert the model that its clients use, all experts in it: (K, P').
 
-        It is what `Served.models` are of, with K as `Served.experts`.
+        They are what `Served.models` are rows of, with K for `Served.experts`.
         """
         routing = Routing(layout, len(self.models))
         own = routing.joined(self.models, self.routers)
