@@ -314,3 +314,44 @@ def test_clients_can_tune_their_mixtures(tmp_path: Path) -> None:
         mine = done.model_for(client.number)
         assert float((mine(x).argmax(1) == y).double().mean()) == client.accuracy
         assert dict(mine.named_buffers())["1.lora_A.others"].any()
+
+
+def of_peft() -> nn.Module:
+    """A tiny network of transformers with adapters of peft, which reads ids (B, L)."""
+    peft, transformers = (pytest.importorskip(name) for name in ("peft", "transformers"))
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
+    sizes |= {"vocab_size": 30, "intermediate_size": 16, "max_position_embeddings": 8}
+    config = transformers.BertConfig(**sizes, num_labels=3)
+    settings = peft.LoraConfig(r=2, target_modules=["query", "value"], task_type="SEQ_CLS")
+    network = transformers.BertForSequenceClassification(config)
+    return Read(peft.get_peft_model(network, settings))
+
+
+class Read(nn.Module):
+    """The logits of a network of transformers."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.network(input_ids=x, attention_mask=(x > 0).long()).logits
+        return logits
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_adapters_of_peft_are_clustered_and_mixed_the_same_way(tmp_path: Path) -> None:
+    net = umbel.Net(of_peft)
+    generator = torch.Generator().manual_seed(0)
+    ids = [torch.randint(1, 30, (16, 6), generator=generator) for _ in range(4)]
+    federation = umbel.Federation.from_arrays([(x, x[:, 0] % 3) for x in ids], num_classes=3)
+    algorithm = FedLEASE(warm_up=1, num_clusters=2, local=LocalTraining(epochs=1))
+    umbel.Run(algorithm, federation, net).save(tmp_path / "run", 3)
+    result = umbel.load(tmp_path / "run", net)
+    x, y = federation.test.of(0)
+    mine = result.model_for(0)
+    assert float((mine(x).argmax(1) == y).double().mean()) == result.clients[0].accuracy
+    routers = [name for name, _ in mine.named_parameters() if name.endswith("default.router")]
+    assert len(routers) == 2
+    plain = {name for name, _ in result.model(0).named_parameters()}
+    assert plain == {name for name, _ in of_peft().named_parameters()}

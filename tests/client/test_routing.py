@@ -18,7 +18,8 @@ from umbel.client.net import Net
 from umbel.client.routing import Routing, adapters_of, columns_of, directions
 from umbel.client.work import Evaluation, LocalTraining, PersonalTraining, Routed, Work
 from umbel.engines import Sequential, Vectorised
-from umbel.flow import Request, Rows
+from umbel.engines.workers import Workers, can_fork
+from umbel.flow import Engine, Request, Rows
 from umbel.networks import LoRA
 from umbel.testing import adapted_mlp
 
@@ -166,11 +167,15 @@ def test_engines_agree_on_mixtures(work: Work, apart: bool) -> None:
     if apart and isinstance(work, PersonalTraining):
         pytest.skip("personal models are whole")
     expected = Sequential(net, federation).send(asked)
-    for engine in (
+    engines: list[Engine] = [
         Vectorised(net, federation),
         Vectorised(net, federation, memory_mb=1e-6),
         Sequential(net.using("in-place"), federation),
-    ):
+        Sequential(net.in_parts(3), federation),
+    ]
+    if can_fork():
+        engines.append(Workers(Vectorised(net, federation, memory_mb=1e-6), 2))
+    for engine in engines:
         found = engine.send(asked)
         for name, column in expected.columns.items():
             torch.testing.assert_close(
@@ -249,3 +254,44 @@ def test_the_plain_network_is_as_before() -> None:
     assert net.routed(2) is net.routed(2)
     assert torch.equal(net.outputs(theta, x), before)
     assert repr(net.modules.training) == repr(built)
+
+
+class Attentive(nn.Module):
+    """Sequences (B, L, 6) -> (B, 3), with adapters on the values of an attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys = nn.Linear(6, 6).requires_grad_(False)
+        self.values = LoRA(nn.Linear(6, 6), rank=2)
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        seen = (self.keys(x) @ x.transpose(1, 2)).softmax(2) @ self.values(x)
+        out: Tensor = self.head(seen.mean(1))
+        return out
+
+
+def test_each_place_of_a_sequence_has_its_own_weights() -> None:
+    net, federation = Net(lambda: Attentive().double()), blobs(shape=(5, 6))
+    routing, models, routers = experts(net, 2)
+    own, others = routing.joined(models, routers), routing.others(models)
+    index = torch.tensor([0, 1, 1])
+    each = {"theta": Rows(own, index), "others": Rows(others, index)}
+    asked = Request(Routed(LocalTraining(batch_size=4), 2), index.cumsum(0), range(3), each=each)
+    expected = Sequential(net, federation).send(asked).columns["update"]
+    found = Vectorised(net, federation).send(asked).columns["update"]
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    x = drawn(4, 5, 6)
+    shares = slot_shares(x @ routers[0].view(3, 6).T, 2)
+    assert shares.shape == (4, 5, 2)
+    assert len(set(shares[..., 0].flatten().tolist())) > 10
+
+
+def test_the_frozen_values_of_a_mixture_are_in_the_memory_of_the_plain_network() -> None:
+    net = adapted_mlp()
+    plain, mixed = (
+        {name: t.data_ptr() for name, t in each.modules.frozen.items()}
+        for each in (net, net.routed(4))
+    )
+    assert plain == mixed
+    assert len(plain) == 4

@@ -209,15 +209,11 @@ class Net:
         """The same net, which goes through models one after another: any module can do that."""
         return self._like(self.modules, replace(self.way, one_by_one=True))
 
-    def routed(self, num_experts: int) -> Net:
-        """The same network with mixtures of experts for adapters: see `umbel.client.routing`.
-
-        Raises `UsageError` where the network has no adapters.
-        """
-        if num_experts not in self.mixtures:
-            modules = routed_modules(self.modules, num_experts)
-            self.mixtures[num_experts] = self._like(modules, self.way)
-        return self.mixtures[num_experts]
+    def routed(self, experts: int) -> Net:
+        """The same network with mixtures of experts for adapters: see `umbel.client.routing`."""
+        if experts not in self.mixtures:
+            self.mixtures[experts] = self._like(routed_modules(self.modules, experts), self.way)
+        return self.mixtures[experts]
 
     def _like(self, modules: Modules, way: Way) -> Net:
         return Net(
@@ -234,8 +230,7 @@ class Net:
             torch.manual_seed(seed)
             module = self.build()
         if not isinstance(module, nn.Module):
-            kind = type(module).__name__
-            raise TypeError(f"Net: build returned a {kind}, which is not an nn.Module")
+            raise TypeError(f"Net: build returned a {type(module).__name__}, not an nn.Module")
         if self.trained is not None:
             choose_trained(module, self.trained)
         return module
