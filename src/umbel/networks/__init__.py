@@ -1,5 +1,6 @@
 """Networks by name."""
 
+from umbel.networks.adapters import adapted
 from umbel.networks.autoencoder import CSIAutoencoder
 from umbel.networks.base import Model
 from umbel.networks.convolutional import CNN, CNN1D, CNNLin, LeNet
@@ -36,4 +37,5 @@ __all__ = [
     "LoRA",
     "Model",
     "ResNet18",
+    "adapted",
 ]

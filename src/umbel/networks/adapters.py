@@ -1,0 +1,145 @@
+"""Transformers models with adapters of peft, as networks that read token ids."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import pad as padded
+
+from umbel.checks import UsageError, check
+from umbel.networks.packages import optional
+from umbel.networks.tokens import attended, check_ids, longest
+
+
+class TokenNetwork(nn.Module):
+    """A transformers model that finds its attention mask from the ids, and returns its logits."""
+
+    def __init__(self, network: nn.Module, pad: int | None, most: int | None) -> None:
+        super().__init__()
+        self.network, self.pad, self.most = network, pad, most
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Ids (B, L) -> logits (B, C), or (B, C, L) for tokens, which are 0 at padding."""
+        check_ids(x, self.most)
+        mask = attended(x, self.pad)
+        length = longest(mask)
+        ids = x.where(mask, 0 if self.pad is None else self.pad)
+        outputs = self.network(
+            input_ids=ids[:, :length], attention_mask=mask[:, :length].to(ids.dtype)
+        )
+        logits: Tensor | None = getattr(outputs, "logits", None)
+        if logits is None:
+            raise UsageError(
+                "model: its outputs have no logits: give a model with a head, as "
+                "AutoModelForSequenceClassification and its like make"
+            )
+        if logits.dim() == 2:
+            return logits
+        read = logits.movedim(-1, 1).where(mask[:, None, :length], 0)
+        return padded(read, (0, x.shape[1] - length))
+
+
+def adapted(
+    model: nn.Module, config: Any, *, pad: int | None = None, new_head: bool = False
+) -> Callable[[], nn.Module]:
+    """A builder for `umbel.Net`: a transformers model with adapters, which alone are trained.
+
+    `model` classifies texts or tokens, or says which token comes next (`AutoModelFor...`); `config`
+    is a `peft.LoraConfig`, whose `task_type` or `modules_to_save` has the head trained, too. The
+    module takes ids x (B, L), int64, padded to the right by the id `pad` (by default, the model's
+    own) or by negative ones, and returns logits (B, C), or (B, C, L) for tokens. It finds its
+    attention mask from x, and reads no further than the longest example of a mini-batch.
+
+    Every build draws adapters of its own; the frozen tensors are those of `model`, which is left as
+    it is, in the same memory. The head starts as given, or with `new_head` as torch draws it.
+    Raises `UsageError` for a model without a head, where nothing is trained, and without peft.
+    """
+    peft = optional("peft", "adapted")
+    made_by_transformers = isinstance(model, nn.Module) and hasattr(model, "config")
+    check(made_by_transformers, "model", type(model).__name__, "a model of transformers")
+    usable = isinstance(config, peft.PeftConfig) and not config.is_prompt_learning
+    check(usable, "config", config, "one of peft's for layers, such as peft.LoraConfig")
+    name, own, settings = type(model).__name__, _lent(model), copy.deepcopy(config)
+    own.config.use_cache = False  # what was read before is of use to who writes a text
+    own.config.pad_token_id = pad = own.config.pad_token_id if pad is None else pad
+    most = getattr(own.config, "max_position_embeddings", None)
+
+    def build() -> nn.Module:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # each build would say the same again
+            network = _with_adapters(own, settings, peft)
+        if new_head:
+            _draw_heads(network, own, peft)
+        return TokenNetwork(network, pad, most)
+
+    _try(build, name, own)
+    return build
+
+
+def _with_adapters(own: Any, settings: Any, peft: Any) -> Any:
+    """A model of peft whose frozen tensors are those of `own`."""
+    base = _lent(own)
+    try:
+        network = peft.get_peft_model(base, copy.deepcopy(settings))
+    except (ValueError, TypeError) as error:
+        raise UsageError(f"config: {error}") from None
+    lent = {tensor.data_ptr() for tensor in own.parameters()}
+    for name, tensor in network.named_parameters():
+        if tensor.requires_grad and tensor.data_ptr() in lent:
+            tensor.data = tensor.data.clone()  # biases, where the adapters train them
+        if not tensor.requires_grad and "base_layer." in name:
+            kept = tensor.data_ptr() in lent
+            start = getattr(settings, "init_lora_weights", None)
+            expected = "one that leaves frozen weights as they are: all models share them"
+            check(kept, "config: init_lora_weights", start, expected)
+    return network
+
+
+def _lent(model: nn.Module) -> Any:
+    """A copy with parameters of its own, frozen, that are in the same memory."""
+    memo = {
+        id(tensor): nn.Parameter(tensor.detach(), requires_grad=False)
+        for tensor in model.parameters()
+        if type(tensor) is nn.Parameter  # quantised ones are of another type, and frozen as it is
+    }
+    return copy.deepcopy(model, memo)
+
+
+def _draw_heads(network: nn.Module, own: Any, peft: Any) -> None:
+    """Have torch draw anew what is trained outside of the model's own base."""
+    heads = list(_heads(network, str(getattr(own, "base_model_prefix", "")), peft))
+    expected = "possible: no head is trained; name it in modules_to_save of the configuration"
+    check(bool(heads), "new_head", True, expected)
+    for head in heads:
+        for part in head.modules():
+            reset = getattr(part, "reset_parameters", None)
+            if callable(reset):
+                reset()
+
+
+def _heads(network: nn.Module, base: str, peft: Any) -> Iterator[nn.Module]:
+    for name, part in network.named_modules():
+        inside = name.removeprefix("base_model.model.").partition(".")[0] == base
+        if isinstance(part, peft.utils.ModulesToSaveWrapper) and not inside:
+            yield part.modules_to_save
+
+
+def _try(build: Callable[[], nn.Module], name: str, own: nn.Module) -> None:
+    """Raise `UsageError` unless a module can be built and read, and something of it is trained."""
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        module = build()
+        device = next(iter(own.parameters())).device
+        try:
+            module.eval()(torch.ones((2, 2), dtype=torch.long, device=device))
+        except UsageError:
+            raise
+        except Exception as error:  # whatever a model may say of ids and a mask alone
+            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise UsageError(f"model: {name} does not take token ids and a mask: {said}") from None
+    trained = any(tensor.requires_grad for tensor in module.parameters())
+    check(trained, "config", "this", f"one that trains any of {name}'s values")

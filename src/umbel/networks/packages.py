@@ -1,0 +1,19 @@
+"""Packages that only some networks need: imported where they are used."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from umbel.checks import UsageError
+
+
+def optional(name: str, what: str) -> Any:
+    """The package of this name. Raises `UsageError` that names the extra where it is missing."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != name:
+            raise
+        install = 'install the extra with: pip install "umbel[peft]"'
+        raise UsageError(f"{what}: needs the package {name!r}; {install}") from None

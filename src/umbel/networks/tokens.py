@@ -1,0 +1,49 @@
+"""Token ids (B, L) as networks read them: which of them are padding, and where that is left out.
+
+Examples are padded to the right. An example ends with its last id that is not padding; negative
+ids are padding wherever they stand.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from umbel.checks import UsageError, check
+
+
+def attended(ids: Tensor, pad: int | None) -> Tensor:
+    """(B, L) bool: which ids a network attends to; the first one always, so that there is one."""
+    real = ids >= 0
+    filled = real if pad is None else real & (ids != pad)
+    until_the_last = filled.flip(1).cumsum(1).flip(1) > 0
+    first = torch.arange(ids.shape[1], device=ids.device) == 0
+    return (until_the_last & real) | first
+
+
+def longest(mask: Tensor) -> int:
+    """How many leading places hold all that is attended to, in any example of mask (B, L).
+
+    It is L where values can't be asked for: in transforms of `torch.func`, and while a module is
+    exported, as a program has to fit every mini-batch.
+    """
+    length = mask.shape[1]
+    if torch.compiler.is_compiling():
+        return length
+    places = torch.arange(length, device=mask.device)
+    try:
+        return int((mask.any(0) * places).max()) + 1
+    except RuntimeError:  # values are those of many models or examples at once, or of none
+        return length
+
+
+def check_ids(ids: Tensor, most: int | None) -> None:
+    """Raise `UsageError` unless ids (B, L) are such, and no more places than a network knows."""
+    if ids.is_floating_point():
+        raise UsageError("x: the network reads token ids: give x as whole numbers, int64")
+    shape = tuple(ids.shape)
+    check(ids.dim() == 2, "x", shape, "of the shape (B, L): one row of token ids for each example")
+    check(ids.shape[1] >= 1, "x", shape, "of one place or more for each example")
+    if most is not None:
+        expected = f"at most {most}, the positions that the network knows: cut the texts shorter"
+        check(ids.shape[1] <= most, "x: places of an example", ids.shape[1], expected)
