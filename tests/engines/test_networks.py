@@ -20,12 +20,19 @@ from umbel.data.sources import Sources
 from umbel.engines import Sequential, Vectorised
 from umbel.engines.choice import why_not_batchable
 from umbel.flow import Engine, Request, Rows
-from umbel.networks import MODELS, CharLSTM, CharTransformer, CSIAutoencoder, Model
+from umbel.networks import (
+    MODELS,
+    CharLSTM,
+    CharTransformer,
+    CSIAutoencoder,
+    Model,
+    TextClassifier,
+)
 from umbel.networks.autoencoder import Norm
 
 SHAPES = {"cnn-1d": (1, 24), "lenet": (1, 16, 16), "resnet18": (1, 2, 2)}
 
-OF_SYMBOLS = ("char-lstm", "char-transformer")
+OF_SYMBOLS = ("char-lstm", "char-transformer", "text-classifier")
 
 OF_IMAGES = [name for name in MODELS if name not in ("csi-autoencoder", *OF_SYMBOLS)]
 
@@ -112,3 +119,30 @@ def test_engines_agree_on_sequences_of_unequal_length(model: Model, work: Work) 
         for name, column in engine.send(asked).columns.items():
             torch.testing.assert_close(column, expected.columns[name], rtol=1e-9, atol=1e-10)
             assert column.isfinite().all()
+
+
+@pytest.mark.parametrize("adapters", [0, 2])
+def test_engines_agree_on_texts_of_unequal_length(adapters: int, tmp_path: Path) -> None:
+    tiny = pytest.importorskip("tests.networks.tiny")
+    recipe = TextClassifier(encoder=str(tiny.encoder(tmp_path / "tiny")), adapters=adapters)
+    net = Net(lambda: recipe.build((9,), 3).double())
+    federation = texts((5, 7), places=9)
+    engines = [Sequential(net, federation), Sequential(net.using("in-place"), federation)]
+    one_by_one, in_place = updates(net, engines)
+    assert one_by_one.abs().max() > 0
+    torch.testing.assert_close(in_place, one_by_one, rtol=1e-9, atol=1e-10)
+    padded = texts((5, 7), places=9, more=4)
+    wider = Net(lambda: recipe.build((13,), 3).double())
+    (same,) = updates(wider, [Sequential(wider, padded)])
+    torch.testing.assert_close(same, one_by_one, rtol=1e-9, atol=1e-10)
+
+
+def texts(sizes: Sequence[int], places: int, more: int = 0) -> Federation:
+    """Clients with token ids of texts of unequal lengths, and so many places of padding more."""
+    rng = np.random.default_rng(0)
+    clients = []
+    for size in sizes:
+        x = rng.integers(1, 14, (size, places))
+        x[np.arange(places) >= rng.integers(2, places, (size, 1))] = 0
+        clients.append((np.pad(x, ((0, 0), (0, more))), rng.integers(0, 3, size)))
+    return Federation.from_arrays(clients, num_classes=3, test_fraction=0.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -55,3 +56,38 @@ def lora(task: str | None = "SEQ_CLS", **settings: Any) -> Any:
     return peft.LoraConfig(
         **{"r": 2, "target_modules": ["query", "value"], "task_type": task, **settings}
     )
+
+
+WORDS = (
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    *["the", "a", "of", "library", "tools", "for", "fonts", "games", "maps", "sound"],
+)
+
+
+def encoder(folder: Path, **settings: Any) -> Path:
+    """A folder with a tiny encoder of sentences and its tokenizer."""
+    tokenizers: Any = pytest.importorskip("tokenizers")
+    folder.mkdir(parents=True)
+    model = made("BertModel", **{"vocab_size": len(WORDS), **settings})
+    model.save_pretrained(folder)
+    vocabulary = {word: number for number, word in enumerate(WORDS)}
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+    )
+    tokenizer.enable_padding(pad_id=0, pad_token="[PAD]")
+    tokenizer.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def package(folder: Path, name: str) -> None:
+    """An importable package with an encoder in it, which must not be imported."""
+    encoder(folder / name / "model")
+    (folder / name / "__init__.py").write_text("raise SystemError('this was run')\n")
+    pooling = folder / name / "model" / "1_Pooling"
+    pooling.mkdir()
+    (pooling / "config.json").write_text("{}")

@@ -8,6 +8,7 @@ from umbel.networks.dense import MLP, Linear
 from umbel.networks.lora import LoRA
 from umbel.networks.recurrent import CharLSTM
 from umbel.networks.residual import ResNet18
+from umbel.networks.text_classifier import TextClassifier
 from umbel.networks.transformer import CharTransformer
 
 MODELS: dict[str, type[Model]] = {
@@ -21,6 +22,7 @@ MODELS: dict[str, type[Model]] = {
     "resnet18": ResNet18,
     "char-lstm": CharLSTM,
     "char-transformer": CharTransformer,
+    "text-classifier": TextClassifier,
 }
 
 __all__ = [
@@ -37,5 +39,6 @@ __all__ = [
     "LoRA",
     "Model",
     "ResNet18",
+    "TextClassifier",
     "adapted",
 ]

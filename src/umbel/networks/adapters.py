@@ -64,43 +64,46 @@ def adapted(
     check(made_by_transformers, "model", type(model).__name__, "a model of transformers")
     usable = isinstance(config, peft.PeftConfig) and not config.is_prompt_learning
     check(usable, "config", config, "one of peft's for layers, such as peft.LoraConfig")
-    name, own, settings = type(model).__name__, _lent(model), copy.deepcopy(config)
+    name, own, settings = type(model).__name__, lent(model), copy.deepcopy(config)
     own.config.use_cache = False  # what was read before is of use to who writes a text
     own.config.pad_token_id = pad = own.config.pad_token_id if pad is None else pad
     most = getattr(own.config, "max_position_embeddings", None)
 
     def build() -> nn.Module:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # each build would say the same again
-            network = _with_adapters(own, settings, peft)
+        network = with_adapters(own, settings, peft, "config")
         if new_head:
-            _draw_heads(network, own, peft)
+            draw_anew(network, own, peft)
         return TokenNetwork(network, pad, most)
 
     _try(build, name, own)
     return build
 
 
-def _with_adapters(own: Any, settings: Any, peft: Any) -> Any:
-    """A model of peft whose frozen tensors are those of `own`."""
-    base = _lent(own)
-    try:
-        network = peft.get_peft_model(base, copy.deepcopy(settings))
-    except (ValueError, TypeError) as error:
-        raise UsageError(f"config: {error}") from None
-    lent = {tensor.data_ptr() for tensor in own.parameters()}
+def with_adapters(own: Any, settings: Any, peft: Any, field: str) -> Any:
+    """A model of peft whose frozen tensors are those of `own`.
+
+    Raises `UsageError` that names the field where peft finds no layers for adapters.
+    """
+    base = lent(own)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # each build would say the same again
+        try:
+            network = peft.get_peft_model(base, copy.deepcopy(settings))
+        except (ValueError, TypeError) as error:
+            raise UsageError(f"{field}: {error}") from None
+    places = {tensor.data_ptr() for tensor in own.parameters()}
     for name, tensor in network.named_parameters():
-        if tensor.requires_grad and tensor.data_ptr() in lent:
+        if tensor.requires_grad and tensor.data_ptr() in places:
             tensor.data = tensor.data.clone()  # biases, where the adapters train them
         if not tensor.requires_grad and "base_layer." in name:
-            kept = tensor.data_ptr() in lent
+            kept = tensor.data_ptr() in places
             start = getattr(settings, "init_lora_weights", None)
             expected = "one that leaves frozen weights as they are: all models share them"
-            check(kept, "config: init_lora_weights", start, expected)
+            check(kept, f"{field}: init_lora_weights", start, expected)
     return network
 
 
-def _lent(model: nn.Module) -> Any:
+def lent(model: nn.Module) -> Any:
     """A copy with parameters of its own, frozen, that are in the same memory."""
     memo = {
         id(tensor): nn.Parameter(tensor.detach(), requires_grad=False)
@@ -110,7 +113,7 @@ def _lent(model: nn.Module) -> Any:
     return copy.deepcopy(model, memo)
 
 
-def _draw_heads(network: nn.Module, own: Any, peft: Any) -> None:
+def draw_anew(network: nn.Module, own: Any, peft: Any) -> None:
     """Have torch draw anew what is trained outside of the model's own base."""
     heads = list(_heads(network, str(getattr(own, "base_model_prefix", "")), peft))
     expected = "possible: no head is trained; name it in modules_to_save of the configuration"

@@ -31,6 +31,7 @@ from umbel.data.tables.parts import (
 from umbel.data.tables.reading import Form, Rows, read_rows
 from umbel.data.tables.statistics import Source, statistics_of
 from umbel.data.tables.targets import Targets, Task, targets_of
+from umbel.data.tables.tokens import Tokens, tokens_of
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 """What stands for nothing in CSV files."""
@@ -43,7 +44,7 @@ class Table(Scenario):
     Numbers have the mean of all training rows taken off and are divided by their deviation; missing
     ones become the mean, and have an indicator besides. Dates are numbers of days. Each category
     has an indicator, and so have missing ones. Texts count hashed words. Everything that is learnt
-    for this is learnt from training rows.
+    for this is learnt from training rows. With a `tokenizer` examples are the ids of one text.
     """
 
     path: str = "table.csv"  # a .csv or .parquet file, or a folder with one a client
@@ -74,6 +75,8 @@ class Table(Scenario):
     scale_target: bool = False  # whether the targets of a regression are, too
     most_categories: int = 100  # of a column: one with more is rather a text or a name
     text_features: int = 256  # buckets that the words of a text column are counted in
+    tokenizer: str | None = None  # an encoder's, by which the one column of texts becomes token ids
+    text_tokens: int | None = None  # ids of a text, cut or padded; None: as the longest
     separator: str = ","  # of a CSV file
     missing: tuple[str, ...] = MISSING  # what stands for nothing in a CSV file
 
@@ -85,6 +88,8 @@ class Table(Scenario):
         for name in ("least_clients", "most_categories", "text_features"):
             value = getattr(self, name)
             check(value >= 1, name, value, "1 or more")
+        least = self.text_tokens is None or self.text_tokens >= 1
+        check(least, "text_tokens", self.text_tokens, "1 or more")
         check(len(self.separator) == 1, "separator", self.separator, "one character")
         said = bool(self.time) == (self.split == "time")
         check(said or bool(self.time), "time", self.time, 'filled, as split = "time" needs')
@@ -104,7 +109,7 @@ class Table(Scenario):
         targets = targets_of(rows, self.target, self.task)
         clients = clients_of(rows, self.client, self._usable(rows, targets))
         clients, parts = self._kept(clients, self._parts(rows, clients, seed))
-        encode = self._encoder(rows, [part.train for part in parts])
+        encode = self._reader(rows, [part.train for part in parts])
         count = sum(len(getattr(part, kind)) for part in parts for kind in PARTS)
         check_memory(8 * count * encode.width, "table: the features of all rows")
         values = self._scaled(targets, [part.train for part in parts])
@@ -188,6 +193,14 @@ class Table(Scenario):
 
     def _kind(self, rows: Rows, name: str) -> Kind:
         return self._kinds.get(name) or kind_of(rows, name)
+
+    def _reader(self, rows: Rows, train: Sequence[Places]) -> Encoder | Tokens:
+        """What makes inputs of rows."""
+        if self.tokenizer is None:
+            return self._encoder(rows, train)
+        names = self._features(tuple(rows.columns))
+        check(len(names) == 1, "columns", names, "one column of texts, as a tokenizer needs")
+        return tokens_of(texts_of(rows, names[0]), self.tokenizer, self.text_tokens)
 
     def _encoder(self, rows: Rows, train: Sequence[Places]) -> Encoder:
         """What makes features of rows, learnt from the training rows."""

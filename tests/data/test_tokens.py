@@ -1,0 +1,79 @@
+"""Columns of texts become token ids by the tokenizer beside an encoder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import umbel
+from tests.networks.tiny import WORDS, encoder
+
+pytest.importorskip("pyarrow", reason="the extra umbel[data] is not installed")
+
+ROWS = ["ann,the library,x", "ann,,y", "bob,fonts of unheard games,x", "bob,maps,y"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "table.csv").write_text("\n".join(["who,text,target", *ROWS]) + "\n")
+    return encoder(tmp_path / "tiny")
+
+
+def federation(folder: Path, **settings: Any) -> umbel.Federation:
+    table = {"path": str(folder.parent / "table.csv"), "client": "who", "test_fraction": 0.0}
+    return umbel.scenario("table", **{**table, "tokenizer": str(folder), **settings})
+
+
+def ids(*words: str) -> list[int]:
+    return [WORDS.index(word) for word in words]
+
+
+def test_examples_are_token_ids_padded_to_the_longest_text(folder: Path) -> None:
+    made = federation(folder)
+    assert made.train.x.dtype == torch.int64
+    assert made.input_shape == (6,)
+    assert sorted(made.train.of(0)[0].tolist()) == sorted(
+        [
+            ids("[CLS]", "the", "library", "[SEP]", "[PAD]", "[PAD]"),
+            ids("[CLS]", "[SEP]", *["[PAD]"] * 4),  # the text is missing
+        ]
+    )
+    long = ids("[CLS]", "fonts", "of", "[UNK]", "games", "[SEP]")
+    assert long in made.train.of(1)[0].tolist()
+    assert made.num_classes == 2
+
+
+def test_texts_are_cut_and_padded_to_a_length_that_is_given(folder: Path) -> None:
+    made = federation(folder, text_tokens=4)
+    assert made.input_shape == (4,)
+    assert ids("[CLS]", "fonts", "of", "[SEP]") in made.train.of(1)[0].tolist()
+    assert federation(folder, text_tokens=9).input_shape == (9,)
+
+
+def test_the_network_says_what_pads_where_the_tokenizer_does_not(folder: Path) -> None:
+    file = folder / "tokenizer.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "padding": None}))
+    assert federation(folder).train.x.min() == 0
+    config = folder / "config.json"
+    said = json.loads(config.read_text())
+    config.write_text(json.dumps({**said, "pad_token_id": None}))
+    assert federation(folder).train.x.min() == -1
+
+
+def test_what_can_not_be_tokenised_is_refused(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(umbel.UsageError, match=r"columns: .* is not one column of texts"):
+        federation(folder, columns=("text", "target"))
+    with pytest.raises(umbel.UsageError, match="text_tokens: 0 is not 1 or more"):
+        federation(folder, text_tokens=0)
+    with pytest.raises(umbel.UsageError, match=r"encoder: .*nowhere.* is not an existing folder"):
+        federation(folder, tokenizer=str(tmp_path / "nowhere"))
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(umbel.UsageError, match=r"tokenizer\.json: is no tokenizer"):
+        federation(folder)
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(umbel.UsageError, match=r"tokenizer\.json: can't be read"):
+        federation(folder)
