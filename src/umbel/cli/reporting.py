@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from umbel.runs.model_export import Format
 
 COURSES = ("tensorboard", "mlflow")
-MODELS = ("onnx", "torch", "safetensors")
+MODELS = ("onnx", "torch", "safetensors", "peft")
 
 
 @click.command()
@@ -56,7 +56,8 @@ def report(runs: Path, out: Path | None, figures: Path | None) -> None:
 @click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_runs)
 @click.option("--to", type=click.Choice([*COURSES, *MODELS]), required=True)
 @click.option(
-    "--out", help="A folder for TensorBoard, a tracking URI of MLflow, a file for a model."
+    "--out",
+    help="A folder for TensorBoard or peft, a tracking URI of MLflow, a file for a model.",
 )
 @click.option("--client", help="Export the model that this client is served.")
 @click.option("--cluster", type=int, help="Export the model of this cluster.")
@@ -74,7 +75,7 @@ def export(
     """Write a RUN for other tools: its course, or the model of a client or a cluster.
 
     The course goes to TensorBoard or MLflow, a model into an ONNX file, a program of torch.export
-    (torch), or a file of its tensors (safetensors).
+    (torch), a file of its tensors (safetensors), or a folder of its adapters (peft).
     """
     from umbel.cli.importing import announce
     from umbel.report import exporting

@@ -18,14 +18,20 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from umbel.checks import UsageError, check
-from umbel.data.files import check_no_link, check_place
+from umbel.data.files import check_folder, check_no_link, check_place
+from umbel.runs.adapter_export import to_peft
 from umbel.runs.config_errors import nearest
 from umbel.runs.models_folder import MadeFor
 from umbel.runs.result import Result
 
-Format = Literal["onnx", "torch", "safetensors"]
+Format = Literal["onnx", "torch", "safetensors", "peft"]
 
-SUFFIXES: dict[Format, str] = {"onnx": ".onnx", "torch": ".pt2", "safetensors": ".safetensors"}
+SUFFIXES: dict[Format, str] = {
+    "onnx": ".onnx",
+    "torch": ".pt2",
+    "safetensors": ".safetensors",
+    "peft": "-adapters",
+}
 
 BATCHES = (1, 2, 7)
 """Sizes of the batches on which the file and the model are compared."""
@@ -35,7 +41,7 @@ Run = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Exported:
-    """A model in a file."""
+    """A model in a file, or for peft in a folder."""
 
     file: Path
     largest_difference: float  # of its outputs from those of the model
@@ -53,8 +59,9 @@ def export_model(
     """Write the model of a client or a cluster, read it back, and compare outputs.
 
     "torch" is a program of `torch.export`, "onnx" needs an extra, "safetensors" holds the tensors
-    of the module by name, its constants among them. Batches may have any size. Raises `UsageError`
-    where the module can't be exported, or the client or cluster is not known.
+    of the module by name, its constants among them. "peft" is a folder of adapters that
+    `PeftModel.from_pretrained` reads. Batches may have any size. Raises `UsageError` where the
+    module can't be exported, or the client or cluster is not known.
     """
     kinds = get_args(Format)
     if to not in kinds:
@@ -71,7 +78,10 @@ def export_model(
     examples = [_examples(result.made_for[0], size) for size in BATCHES]
     if out is None:
         check_no_link(file.parent, file)
-    check_place(file, "out")
+    if to == "peft":
+        check_folder(file, "out")
+    else:
+        check_place(file, "out")
     file.parent.mkdir(parents=True, exist_ok=True)
     with _quietly(), torch.no_grad():
         written = WRITERS[to](module, examples[1], file)
@@ -126,6 +136,7 @@ WRITERS: dict[Format, Callable[[nn.Module, Tensor, Path], Run]] = {
     "onnx": _to_onnx,
     "torch": _to_torch,
     "safetensors": _to_safetensors,
+    "peft": to_peft,
 }
 
 

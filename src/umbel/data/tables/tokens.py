@@ -35,7 +35,7 @@ class Tokens:
     @property
     def width(self) -> int:
         """Places of an example."""
-        return self.ids.shape[1]
+        return int(self.ids.shape[1])
 
     def __call__(self, rows: Places) -> NDArray[np.int64]:
         """The ids (rows, width)."""

@@ -1,0 +1,65 @@
+"""The adapters of a network as peft writes them: two files that go beside the frozen model."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from umbel.checks import UsageError
+from umbel.networks.packages import optional
+
+WEIGHTS = "adapter_model.safetensors"
+
+
+def to_peft(module: nn.Module, x: Tensor, folder: Path) -> Callable[[Tensor], Tensor]:  # noqa: ARG001
+    """Write what is trained into a folder, and return the module with what is read from there.
+
+    `peft.PeftModel.from_pretrained(base, folder)` reads it, too. Raises `UsageError` for a module
+    without adapters of peft, and where more is trained than peft's files hold.
+    """
+    peft = optional("peft", 'to: "peft"')
+    network = _network(module, peft)
+    adapters = _adapters(network, peft)
+    held = {tensor.data_ptr() for tensor in adapters.values()}
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad and parameter.data_ptr() not in held:
+            raise UsageError(
+                f"to: 'peft' has no place for {name}, which is trained beside the adapters; "
+                "name its layer in modules_to_save, or export to safetensors"
+            )
+    folder.mkdir(parents=True, exist_ok=True)
+    written = {name: tensor.detach().clone().contiguous() for name, tensor in adapters.items()}
+    save_file(written, folder / WEIGHTS, {"format": "pt"})
+    settings = copy.deepcopy(network.peft_config[network.active_adapter])
+    settings.inference_mode = True
+    settings.save_pretrained(folder)
+    again = copy.deepcopy(module)
+    other = _network(again, peft)
+    for tensor in _adapters(other, peft).values():
+        tensor.detach().zero_()
+    peft.set_peft_model_state_dict(other, load_file(folder / WEIGHTS))
+    return again
+
+
+def _network(module: nn.Module, peft: Any) -> Any:
+    found = [part for part in module.modules() if isinstance(part, peft.PeftModel)]
+    if len(found) == 1:
+        return found[0]
+    what = "several networks" if found else "no network"
+    raise UsageError(
+        f"to: 'peft' is for one network with adapters of peft, and {type(module).__name__} holds "
+        f"{what} with such; export to safetensors"
+    )
+
+
+def _adapters(network: Any, peft: Any) -> dict[str, Tensor]:
+    """The tensors by peft's names; asked for embeddings, too, peft would look for the model."""
+    adapters: dict[str, Tensor] = peft.get_peft_model_state_dict(
+        network, save_embedding_layers=False
+    )
+    return adapters
