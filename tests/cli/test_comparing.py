@@ -66,7 +66,7 @@ def test_two_processes_share_the_runs_of_a_comparison(umbel: Shell) -> None:
     assert len(first) == 8
     assert all(row["finished"] and row["rounds"] == 4 for row in first)
     for row in first:  # each was made once
-        assert len(RunFolder(umbel.folder / row["folder"]).sessions()) == 1
+        assert len(RunFolder(umbel.folder / row["folder"]).sessions.read()) == 1
 
 
 def test_a_run_that_another_process_is_making_is_waited_for(umbel: Shell) -> None:

@@ -217,7 +217,7 @@ def _use(whole: Whole) -> Any:
     with redirect_stdout(io.StringIO()) as printed, redirect_stderr(io.StringIO()):
         tables = _tables(folder)
         print_run(folder)
-        folder.sessions()
+        folder.sessions.read()
         snapshots = [(s.round, sorted(s.tensors)) for s in folder.evidence.read()]
         if whole.run is not None:
             list(advance(folder, whole.run))

@@ -175,7 +175,7 @@ def test_every_part_of_a_finished_run_counts(run: RunFolder) -> None:
 
     looks: dict[str, Callable[[], object]] = {
         "experiment.toml": lambda: run.experiment,
-        "environment.json": run.sessions,
+        "environment.json": run.sessions.read,
         "budget.json": lambda: run.budget,
         "clusters.csv": run.clients,
         "models/cluster-0.safetensors": models,

@@ -124,7 +124,7 @@ def _again(name: str, runs: Sequence[Result]) -> Iterator[Part]:
     yield element("p", "If umbel compare made these runs, this makes them again, with its --set:")
     yield element("pre", command, id="command")
     yield element("button", "copy the command", type="button", class_="copy", data_copy="command")
-    for session in runs[0].folder.sessions()[:1]:
+    for session in runs[0].folder.sessions.read()[:1]:
         yield element("p", f"Begun: {made_with(session)}", class_="quiet")
     yield element("p", "Each by itself, with this text in a file, by umbel run FILE --seed N:")
     named: dict[str, str] = {}

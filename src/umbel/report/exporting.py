@@ -93,7 +93,7 @@ def _clocked(records: list[Record]) -> Iterator[tuple[Record, float]]:
 
 def _milliseconds(folder: RunFolder) -> int:
     """When the run was begun."""
-    sessions = folder.sessions()
+    sessions = folder.sessions.read()
     if not sessions:
         return round(1000 * folder.file("experiment.toml").stat().st_mtime)
     return round(1000 * datetime.fromisoformat(sessions[0]["began"]).timestamp())

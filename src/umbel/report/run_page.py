@@ -185,7 +185,9 @@ def _again(run: Result) -> Iterator[Part]:
     yield element("details", element("summary", f"{file}: all settings"), inside)
     yield element("button", f"copy {file}", type="button", class_="copy", data_copy="experiment")
     yield element("h3", "Made with")
-    yield element("ul", *(element("li", made_with(session)) for session in run.folder.sessions()))
+    yield element(
+        "ul", *(element("li", made_with(session)) for session in run.folder.sessions.read())
+    )
 
 
 def _what(run: Result) -> str:

@@ -105,7 +105,7 @@ def _records(folder: RunFolder, run: Run, sharing: int = 1) -> Iterator[Record]:
 def _session(folder: RunFolder, run: Run, sharing: int = 1) -> Iterator[tuple[State, Record]]:
     """Do the remaining rounds, in a process that several runs share."""
     began, clock = now(), perf_counter()
-    folder.sessions()  # where this one is to be noted: a damaged file is told before any work
+    folder.sessions.read()  # where this one is to be noted: a damaged file is told before any work
     full = False
     try:
         yield from _rounds(folder, run, sharing, clock)
@@ -114,7 +114,8 @@ def _session(folder: RunFolder, run: Run, sharing: int = 1) -> Iterator[tuple[St
         raise
     finally:
         with suppress(OSError) if full else nullcontext():
-            folder.note_session(began, (perf_counter() - clock) / sharing)
+            seconds = (perf_counter() - clock) / sharing
+            folder.sessions.note(began, seconds, folder.experiment.engine.precision)
 
 
 def _rounds(

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -19,7 +17,6 @@ from umbel.runs.budget import Budget, Stop
 from umbel.runs.client_facts import with_facts, write_facts
 from umbel.runs.client_rows import Client, read_rows, write_rows
 from umbel.runs.durable import write_text
-from umbel.runs.environment import environment
 from umbel.runs.evidence import EvidenceFolder
 from umbel.runs.experiment import Experiment
 from umbel.runs.experiment_file import ExperimentFile
@@ -30,6 +27,7 @@ from umbel.runs.records import Record
 from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
 from umbel.runs.seals import json_text, json_value
+from umbel.runs.sessions import SessionsFile
 
 FIRST_FILES = ("experiment.toml", "budget.json", "environment.json", "records.jsonl", ".lock")
 """What the folder of a run holds before its first round."""
@@ -283,23 +281,7 @@ class RunFolder:
         """The models of clusters and clients, as they are on disk."""
         return ModelsFolder(self.file("models"))
 
-    def note_session(self, began: datetime, seconds: float) -> None:
-        """Add to the environment file what ran here, on what, and for how long."""
-        session = {"began": began.isoformat(timespec="seconds"), "seconds": round(seconds, 3)}
-        session |= environment(self.experiment.engine.precision)
-        sessions = [*self.sessions(), session]
-        self.write("environment.json", json_text(sessions))
-
-    def sessions(self) -> list[dict[str, Any]]:
-        """What ran here, on what, and for how long; nothing while the first session goes on."""
-        how = "it is not needed: remove it to do without"
-        return json_value(self.file("environment.json"), _sessions, how) or []
-
-
-def _sessions(value: Any) -> list[dict[str, Any]]:
-    """Raise `ValueError` for anything else."""
-    if not all(datetime.fromisoformat(session["began"]) for session in value):
-        raise ValueError("a session without its time")
-    if not all(isinstance(session.get("versions", {}), dict) for session in value):
-        raise ValueError("a session whose versions have no names")
-    return list(value)
+    @property
+    def sessions(self) -> SessionsFile:
+        """What ran here, on what, and for how long, as it is on disk."""
+        return SessionsFile(self.file("environment.json"))

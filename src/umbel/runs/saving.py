@@ -131,7 +131,7 @@ def replan(
     budget.check_for(run)
     with folder.locked():
         records = folder.records()
-        folder.sessions()
+        folder.sessions.read()
         done = len(records)
         planned = folder.experiment.rounds if rounds is None else _total(rounds, done)
         if folder.finished and planned == done and rounds is None:

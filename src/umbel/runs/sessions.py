@@ -1,0 +1,40 @@
+"""The sessions of a run: what ran, on what, and for how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from umbel.client.net import Precision
+from umbel.runs.durable import write_text
+from umbel.runs.environment import environment
+from umbel.runs.seals import json_text, json_value
+
+
+@dataclass(frozen=True)
+class SessionsFile:
+    """The file `environment.json` of one run."""
+
+    path: Path
+
+    def read(self) -> list[dict[str, Any]]:
+        """All of them; none while the first goes on. Raises `UsageError` for a damaged file."""
+        how = "it is not needed: remove it to do without"
+        return json_value(self.path, _sessions, how) or []
+
+    def note(self, began: datetime, seconds: float, precision: Precision) -> None:
+        """Add one that ran here."""
+        session = {"began": began.isoformat(timespec="seconds"), "seconds": round(seconds, 3)}
+        session |= environment(precision)
+        write_text(self.path, json_text([*self.read(), session]))
+
+
+def _sessions(value: Any) -> list[dict[str, Any]]:
+    """Raise `ValueError` for anything else."""
+    if not all(datetime.fromisoformat(session["began"]) for session in value):
+        raise ValueError("a session without its time")
+    if not all(isinstance(session.get("versions", {}), dict) for session in value):
+        raise ValueError("a session whose versions have no names")
+    return list(value)
