@@ -15,6 +15,7 @@ from sklearn.metrics import adjusted_rand_score
 import umbel
 from umbel.advice import Allowance
 from umbel.advice.adviser import for_selection
+from umbel.advice.fates import fates, tested
 from umbel.advice.next_run import next_experiment
 from umbel.advice.saving import read_summary
 from umbel.advice.summary import summary
@@ -23,6 +24,7 @@ from umbel.cli.advising import allowance_of
 
 SHORT = Allowance(rounds=20)
 LOCAL = umbel.LocalTraining(lr=0.3, epochs=2)
+SPLITS = ("train", "test")
 
 
 def tables(groups: int, clients: int = 16, examples: int = 60, seed: int = 0) -> umbel.Federation:
@@ -54,6 +56,15 @@ def test_groups_that_contradict_each_other_get_a_model_each(two: umbel.Advice) -
     found = {each.kind: each.found for each in two.structure.differences}
     assert found == {"inputs": False, "labels": False, "labels given inputs": True}
     assert "Train 2 models" in str(two)
+
+
+def test_numbers_of_double_precision_are_judged_as_networks_take_them(two: umbel.Advice) -> None:
+    single = tables(2)
+    double = replace(
+        single, **{n: replace(s, x=s.x.double()) for n, s in vars(single).items() if n in SPLITS}
+    )
+    assert fates(net(), double, two.verdict) == fates(net(), single, two.verdict)
+    assert tested(net(), double, two.verdict) == tested(net(), single, two.verdict)
 
 
 def test_alike_clients_get_one_model() -> None:

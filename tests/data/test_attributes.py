@@ -74,6 +74,7 @@ def test_attributes_that_do_not_fit_are_refused(
         ("client,site,site\nAva,x,y\n", "line 1: .* with different names"),
         ("client,site\nAva\n", "line 2: '1 value' is not one for each of"),
         ("client,site\nAva,x\nAva,y\n", "line 3: 'Ava' is not a client that is named once"),
+        (f"client,site\nAva,{200_000 * 'x'}\n", "not a table of values between commas: field lar"),
         ("client,site\nAva,x\n\n", "'Ben' is not named: it needs a line for every client"),
     ],
 )

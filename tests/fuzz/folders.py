@@ -19,7 +19,7 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +61,10 @@ class Whole:
     files: dict[str, bytes]
     run: Run | None  # what goes on with it, where it is not finished
     result: Any  # what it comes to
+    # What commands write to, always the same: click keeps every stream that it has seen.
+    printed: tuple[io.StringIO, io.StringIO] = field(
+        default_factory=lambda: (io.StringIO(), io.StringIO()), compare=False, repr=False
+    )
 
 
 @dataclass(frozen=True)
@@ -213,8 +217,11 @@ def _use(whole: Whole) -> Any:
     """All that looking shows; or, of a run with a round left, what it comes to."""
     from umbel.cli.looking import print_run
 
-    folder = RunFolder(whole.path)
-    with redirect_stdout(io.StringIO()) as printed, redirect_stderr(io.StringIO()):
+    folder, printed = RunFolder(whole.path), whole.printed
+    for stream in printed:
+        stream.seek(0)
+        stream.truncate()
+    with redirect_stdout(printed[0]), redirect_stderr(printed[1]):
         tables = _tables(folder)
         print_run(folder)
         folder.sessions.read()
@@ -222,7 +229,7 @@ def _use(whole: Whole) -> Any:
         if whole.run is not None:
             list(advance(folder, whole.run))
             return [record.untimed() for record in folder.records()], _models(whole.path)
-    return tables, printed.getvalue(), snapshots, _models(whole.path)
+    return tables, printed[0].getvalue(), snapshots, _models(whole.path)
 
 
 def _tables(folder: RunFolder) -> list[str]:

@@ -140,6 +140,15 @@ def test_what_is_damaged_is_told_before_a_round_is_done(run: Path, umbel: Shell)
     assert (run / "clusters.csv").is_file()
 
 
+def test_a_run_with_damaged_records_is_not_ended(run: Path, umbel: Shell) -> None:
+    (run / "clusters.csv").unlink()
+    umbel("resume", RUN, "--rounds", "6")
+    (run / "clusters.csv").unlink()
+    (run / "records.jsonl").write_bytes(b"{}\n" + (run / "records.jsonl").read_bytes())
+    assert f"{RUN}/records.jsonl: damaged: line 1" in umbel.refused("finish", RUN)
+    assert not (run / "stopped.json").exists()
+
+
 @pytest.mark.parametrize("name", ["losses", "clients"])
 @pytest.mark.parametrize("values", [torch.zeros(9), torch.zeros(3, 3), torch.tensor(True)])
 def test_evidence_of_another_shape_is_told(
@@ -153,7 +162,13 @@ def test_evidence_of_another_shape_is_told(
 
 
 @pytest.mark.parametrize(
-    "said", [{"num_classes": "10"}, {"input_shape": [-1, 8, 8]}, {"num_outputs": 0}]
+    "said",
+    [
+        {"num_classes": "10"},
+        {"input_shape": [-1, 8, 8]},
+        {"num_outputs": 0},
+        {"input_type": "zeros"},
+    ],
 )
 def test_what_a_model_was_made_for_can_be(said: dict[str, object], run: Path, umbel: Shell) -> None:
     file = run / "models" / "cluster-0.safetensors"

@@ -252,3 +252,27 @@ def test_an_earlier_checkpoint_knows_its_sizes_at_least(run: RunFolder, umbel: S
     run.file("experiment.toml").write_text(text.replace("    16,", "    17,"))
     message = umbel.refused("resume", str(run.path))
     assert "of another run: values of a model was [" in message
+
+
+@pytest.mark.parametrize("name", ["checkpoint.safetensors", "environment.json", "records.jsonl"])
+def test_damage_to_the_seal_and_its_name_at_once_is_noticed(name: str, run: RunFolder) -> None:
+    file = run.file(name)
+    whole = file.read_bytes()
+    start = whole.rindex(b"seal") if name != "checkpoint.safetensors" else whole.index(b"seal")
+    for key, digit in itertools.product(range(4), range(32)):
+        damaged = bytearray(whole)
+        damaged[start + key] ^= 1
+        place = whole.index(b'"', start + 6) + 1 + digit
+        damaged[place] ^= 0x40  # no digit any more
+        file.write_bytes(damaged)
+        with pytest.raises(UsageError, match=name):
+            looked_at(run, name)
+
+
+def looked_at(run: RunFolder, name: str) -> object:
+    readers: dict[str, Callable[[], object]] = {
+        "checkpoint.safetensors": lambda: checkpoint.labels(run.file(name)),
+        "environment.json": run.sessions,
+        "records.jsonl": run.records,
+    }
+    return readers[name]()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from umbel.checks import check, is_plain
+from umbel.checks import UsageError, check, is_plain
 from umbel.data.files import read_text
 from umbel.data.given import in_order
 from umbel.summary import counted
@@ -63,7 +63,10 @@ def read_attributes(folder: Path, names: tuple[str, ...]) -> dict[str, tuple[str
     file = folder / FILE
     if not file.exists():
         return {}
-    head, *lines = list(csv.reader(io.StringIO(read_text(file, LARGEST)))) or [[]]
+    try:
+        head, *lines = list(csv.reader(io.StringIO(read_text(file, LARGEST)))) or [[]]
+    except csv.Error as error:  # such as a value of more than 131,072 characters
+        raise UsageError(f"{file}: not a table of values between commas: {error}") from None
     fine = len(head) > 1 and head[0] == OWNER and len(set(head)) == len(head)
     check(fine, f"{file}: line 1", ",".join(head), f"of the form {OWNER},NAME with different names")
     rows: dict[str, list[str]] = {}

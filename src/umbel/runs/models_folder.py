@@ -76,6 +76,8 @@ class ModelsFolder:
             found: MadeFor = structured(header, MadeFor)
             if min(*found.input_shape, found.num_outputs, found.num_classes or 1, 1) < 1:
                 raise ValueError("a size that is not positive")
+            if not isinstance(getattr(torch, found.input_type, None), torch.dtype):
+                raise ValueError("inputs of a type that tensors do not have")
             return found
 
     def model(self, cluster: int) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from umbel.algorithms.base import State
-from umbel.checks import UsageError
+from umbel.checks import UsageError, check
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.runs.config import plain, structured
@@ -80,7 +80,12 @@ def _settled(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_sizes(file: Path, state: State, start: State, made: Origin) -> None:
-    """Raise `UsageError` where a state is of other models or clients than the first of the run."""
+    """Raise `UsageError` where a state is of other models or clients than the first of the run.
+
+    Numbers of another type would be taken for something else, such as bytes for truth values.
+    """
+    types = [(each.models.dtype, each.labels.dtype) for each in (state, start)]
+    check(types[0] == types[1], f"{file}: damaged: types", types[0], f"{types[1]}")
     frozen = made.get("frozen", {}).get("values", 0)
     if frozen and state.models.shape[1] == start.models.shape[1] + frozen:
         raise UsageError(f"{file}: {FROZEN_WITHIN}")

@@ -22,15 +22,19 @@ KEY, BLANK = "seal", "0" * 32
 
 AGAIN = "bring back a copy of the file, or make the run again"
 
-# The names of the members are left open: a seal whose name is damaged is one that is not right.
+# The names of the members are left open, and some of the digits may be none: a seal that is damaged
+# itself is one that is not right.
 IN_TENSORS = re.compile(
-    rb'.{8}\{"__metadata__":\{".{5}":"\{\\".{4}\\": \\"([0-9a-f]{32})', re.DOTALL
+    rb'.{8}\{"__metadata__":\{".{5}":"\{\\".{4}\\": \\"(.{32})', re.DOTALL
 )
 IN_TEXT = re.compile(
-    rb'".{4}": "([0-9a-f]{32})"[\s}\]]*\Z'  # JSON
+    rb'".{4}": "(.{32})"[\s}\]]*\Z'  # JSON
     rb"|\A# .{4}: (.{32}).",  # TOML
     re.DOTALL,
 )
+
+DIGITS, ENOUGH = frozenset(b"0123456789abcdef"), 20
+"""What a seal is made of, and how many of the 32 tell one from another text."""
 
 Data = bytes | mmap.mmap
 
@@ -47,6 +51,8 @@ def seal(data: Data, after: str = "") -> tuple[int, str] | None:
     if found is None:
         return None
     start, end = found.span(found.lastindex or 0)
+    if found.lastindex == 1 and sum(byte in DIGITS for byte in found[1]) < ENOUGH:
+        return None
     total = hashlib.sha256(after.encode())
     with memoryview(data) as view, view[:start] as before, view[end:] as behind:
         for part in (before, BLANK.encode(), behind):
