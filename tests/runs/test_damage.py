@@ -14,6 +14,7 @@ from safetensors import safe_open
 import umbel as package
 from tests.shell import SMALL, Shell
 from umbel.checks import UsageError
+from umbel.report.trees import ordered_tree
 from umbel.runs.folder import RunFolder
 from umbel.runs.seals import json_text
 from umbel.runs.tensor_files import reading, tensors_in, write
@@ -63,6 +64,8 @@ def test_a_finished_run_without_all_its_records_is_told(
         b"client,group,cluster,examples,accuracy,loss\n0,0,zero,9,0.5,0.5\n",
         b"client,group,cluster,examples,accuracy,loss\n0,0,0,9,0.5\n",
         b"client,group,cluster,examples,accuracy,loss\n0,0,0,9,half,0.5\n",
+        b"client,group,cluster,examples,accuracy,loss\n0,0,0,9,1e999,0.5\n",
+        b"client,group,cluster,examples,accuracy,loss\n0,0,0,9,0.5,nan\n",
     ],
 )
 @pytest.mark.usefixtures("newcomers")
@@ -183,6 +186,11 @@ def test_no_page_is_about_a_run_whose_records_are_lost(path: str, run: Path, umb
     (run / "records.jsonl").unlink()  # its checkpoint says that rounds are done
     assert umbel.refused("report", path).startswith(f"umbel: r{'un' if path == RUN else 'eport'}: ")
     umbel("show", RUN)
+
+
+def test_similarities_that_can_not_be_are_drawn_all_the_same() -> None:
+    huge = np.full((3, 3), -1e30)
+    assert sorted(ordered_tree(huge, np.array([0, 0, 1])).order) == [0, 1, 2]
 
 
 def test_a_page_tells_of_any_machine(run: Path, umbel: Shell) -> None:

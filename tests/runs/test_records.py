@@ -89,7 +89,7 @@ def test_a_record_is_one_line_of_json_and_reads_back_the_same() -> None:
     assert Record.from_json(line) == record
 
 
-@pytest.mark.parametrize("line", ["", "{", '{"round": 1', "[]", "{}", '{"round": 0}'])
+@pytest.mark.parametrize("line", ["", "{", '{"round": 1', "[]", "[1]", "{}", '{"round": 0}'])
 def test_a_line_that_is_no_whole_record_is_an_error(line: str) -> None:
-    with pytest.raises((ValueError, KeyError, TypeError)):
+    with pytest.raises((ValueError, LookupError, TypeError)):
         Record.from_json(line)

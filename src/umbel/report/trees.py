@@ -29,7 +29,7 @@ def ordered_tree(distance: NDArray[np.float64], clusters: NDArray[np.int64]) -> 
 
     if len(distance) < 2:
         return Tree(np.arange(len(distance)), ())
-    known = distance[np.isfinite(distance)]
+    known = np.clip(distance[np.isfinite(distance)], 0, None)
     largest = float(known.max()) if len(known) else 1.0
     whole = np.where(np.isfinite(distance), distance, largest)
     whole = np.clip((whole + whole.T) / 2, 0, None)

@@ -119,14 +119,21 @@ def _client(number: int, row: Mapping[str, str]) -> Client:
         int(row["cluster"]),
         group=row["group"],
         examples=int(row["examples"]),
-        accuracy=_number(row["accuracy"]),
-        loss=_number(row["loss"]),
+        accuracy=_finite(_number(row["accuracy"])),
+        loss=_finite(_number(row["loss"])),
         tuned_epochs=int(epochs) if epochs else None,
         tuned_weight=weight,
         untuned_accuracy=accuracy,
         untuned_loss=loss,
         metrics={formula_again(name): _number(row[name]) for name in row if name not in told},
     )
+
+
+def _finite(value: float | None) -> float | None:
+    """Evaluations that are not finite are never taken, and so never written."""
+    if value is not None and not np.isfinite(value):
+        raise ValueError("not finite")
+    return value
 
 
 def _number(cell: str) -> float | None:

@@ -85,6 +85,6 @@ def _read(line: bytes, before: str | None, number: int) -> Record | None:
         return None
     try:
         record = Record.from_json(line.decode(errors="replace"))
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         return None
     return record if record.round == number else None

@@ -99,7 +99,8 @@ def finish(
         with there.locked():
             done = checkpoint.next_round(there.file("checkpoint.safetensors"))
             check(done > 0, "run", str(folder), "a run of which a round is done")
-            there.records()  # damaged ones are told before anything is written
+            for read in (there.records, there.sessions):
+                read()  # what is damaged is told before anything is written
             if done < there.experiment.rounds and there.stop is None:
                 there.stop_at(Stop(done, "it was finished by hand"))
         for _ in advance_states(there, going):

@@ -24,9 +24,7 @@ AGAIN = "bring back a copy of the file, or make the run again"
 
 # The names of the members are left open, and some of the digits may be none: a seal that is damaged
 # itself is one that is not right.
-IN_TENSORS = re.compile(
-    rb'.{8}\{"__metadata__":\{".{5}":"\{\\".{4}\\": \\"(.{32})', re.DOTALL
-)
+IN_TENSORS = re.compile(rb'.{8}\{"__metadata__":\{".{5}":"\{\\".{4}\\": \\"(.{32})', re.DOTALL)
 IN_TEXT = re.compile(
     rb'".{4}": "(.{32})"[\s}\]]*\Z'  # JSON
     rb"|\A# .{4}: (.{32}).",  # TOML
