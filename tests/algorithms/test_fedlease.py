@@ -19,8 +19,12 @@ from umbel.algorithms.fedlease import FedLEASEState
 from umbel.checks import UsageError
 from umbel.client.layout import Entry, Layout
 from umbel.client.work import LocalTraining, Routed
+from umbel.data.scenarios import ROTATED_DIGITS
+from umbel.data.sources import Sources
+from umbel.engines.privacy import Privacy
 from umbel.flow import Replies
 from umbel.networks import LoRA
+from umbel.runs.library import find_experiment
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context
 from umbel.testing import adapted_mlp, blobs
@@ -314,6 +318,28 @@ def test_clients_can_tune_their_mixtures(tmp_path: Path) -> None:
         mine = done.model_for(client.number)
         assert float((mine(x).argmax(1) == y).double().mean()) == client.accuracy
         assert dict(mine.named_buffers())["1.lora_A.others"].any()
+
+
+def test_rotations_of_digits_are_found_and_newcomers_join_theirs(
+    sources: Sources, tmp_path: Path
+) -> None:
+    experiment = umbel.read(find_experiment("fedlease-digits"), ["rounds=7", "evaluate_every=7"])
+    *_, record = umbel.execute(umbel.RunFolder.create(tmp_path / "run", experiment), sources)
+    assert (record.num_clusters, record.ari) == (4, 1.0)
+    newcomers = ROTATED_DIGITS.build(seed=99, sources=sources)
+    assert newcomers.groups is not None
+    found = umbel.load(tmp_path / "run").assign(newcomers)
+    assert list(found.clusters.values()) == newcomers.groups.tolist()
+
+
+def test_updates_and_routers_can_be_protected() -> None:
+    privacy = Privacy(clip=1.0, noise_multiplier=0.1)
+    algorithm = FedLEASE(warm_up=1, num_clusters=2, local=GENTLE)
+    run = umbel.Run(algorithm, blobs(), adapted_mlp(), privacy=privacy)
+    *_, (noisy, _) = run.rounds(3)
+    *_, (plain, _) = replace(run, privacy=Privacy()).rounds(3)
+    assert noisy.models.isfinite().all()
+    assert not torch.allclose(noisy.models, plain.models)
 
 
 def of_peft() -> nn.Module:

@@ -10,7 +10,7 @@ from umbel.checks import UsageError
 from umbel.client.batches import Batch
 from umbel.client.layout import unflatten
 from umbel.client.net import Net
-from umbel.networks import LoRA
+from umbel.networks import MLP, LoRA
 
 
 def layer(num_inputs: int = 3, num_outputs: int = 2, **given: Any) -> LoRA:
@@ -78,6 +78,14 @@ def test_a_network_of_such_layers_is_a_net_like_any() -> None:
     # Where B is zero, A has no slope yet, and B has.
     assert not of["0.lora_A.weight"].any()
     assert of["0.lora_B.weight"].any()
+
+
+def test_an_mlp_with_adapters_has_frozen_hidden_layers_and_a_head_that_trains() -> None:
+    net = Net(lambda: MLP((20, 10), adapters=3).build((4, 4), 5))
+    assert net.num_frozen == 16 * 20 + 20 + 20 * 10 + 10
+    assert net.layout.num_weights == 3 * (16 + 20) + 3 * (20 + 10) + 10 * 5 + 5
+    with pytest.raises(UsageError, match="adapters: 0 is not 1 or more"):
+        MLP(adapters=0)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from torch import nn
 
 from umbel.checks import check
 from umbel.networks.base import Model
+from umbel.networks.lora import LoRA
 
 MOST = 1e30
 """Single precision ends at 3e38."""
@@ -43,13 +44,17 @@ class MLP(Model):
     """
 
     hidden: tuple[int, ...] = (200,)
+    adapters: int | None = None  # rank of adapters of frozen hidden layers; None: all is trained
 
     def __post_init__(self) -> None:
         check(all(size >= 1 for size in self.hidden), "hidden", self.hidden, "sizes of 1 or more")
+        rank = self.adapters
+        check(rank is None or rank >= 1, "adapters", rank, "1 or more")
 
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
         layers: list[nn.Module] = [nn.Flatten()]
         for size_in, size_out in pairwise((prod(input_shape), *self.hidden)):
-            layers += [nn.Linear(size_in, size_out), nn.ReLU()]
+            layer = nn.Linear(size_in, size_out)
+            layers += [layer if self.adapters is None else LoRA(layer, self.adapters), nn.ReLU()]
         last = self.hidden[-1] if self.hidden else prod(input_shape)
         return nn.Sequential(*layers, nn.Linear(last, num_outputs))
