@@ -173,6 +173,7 @@ def test_public_names_are_pinned() -> None:
             "Sattler",
             "FedEM",
             "FedLEASE",
+            "Sharing",
             "Joint",
             "Oracle",
             "Assignment",

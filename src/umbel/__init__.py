@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         RandomClusters,
         Restarts,
         Sattler,
+        Sharing,
     )
     from umbel.algorithms.base import Algorithm, Served, Setup, State
     from umbel.checks import UsageError
@@ -118,6 +119,7 @@ __all__ = [
     "Sequential",
     "Served",
     "Setup",
+    "Sharing",
     "Sources",
     "State",
     "UsageError",
@@ -164,6 +166,7 @@ _HOMES = {
         "RandomClusters",
         "Restarts",
         "Sattler",
+        "Sharing",
     ),
     "umbel.algorithms.base": ("Algorithm", "Served", "Setup", "State"),
     "umbel.checks": ("UsageError",),

@@ -22,6 +22,7 @@ from umbel.algorithms.pfedme import PFedMe
 from umbel.algorithms.random_clusters import RandomClusters
 from umbel.algorithms.restarts import Restarts
 from umbel.algorithms.sattler import Sattler
+from umbel.algorithms.sharing import Sharing
 
 __all__ = [
     "ALGORITHMS",
@@ -44,6 +45,7 @@ __all__ = [
     "RandomClusters",
     "Restarts",
     "Sattler",
+    "Sharing",
 ]
 
 ALGORITHMS: dict[str, type[Algorithm[Any]]] = {

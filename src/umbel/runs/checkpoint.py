@@ -17,6 +17,7 @@ from torch import Tensor
 
 from umbel.algorithms.base import State
 from umbel.algorithms.restarts import RestartsState
+from umbel.algorithms.sharing import SharingState
 from umbel.checks import UsageError
 from umbel.runs.former_states import as_now
 from umbel.runs.tensor_files import reading, tensors_in, write
@@ -55,7 +56,7 @@ def load(file: Path, template: Any) -> tuple[Any, int]:
     """
     with reading(file, UNREADABLE) as (opened, header):
         tensors = tensors_in(opened)
-    kinds = {type(state).__name__: state for state in (template, *_rivals(template))}
+    kinds = {type(state).__name__: state for state in (template, *_within(template)[1])}
     known = header.get("format") in (FORMAT, BEFORE_SEALS)
     if not known or header.get("kind") not in kinds:
         there = f"format {header.get('format')} of {header.get('kind')}"
@@ -71,22 +72,26 @@ def load(file: Path, template: Any) -> tuple[Any, int]:
         raise UsageError(f"{file}: {UNREADABLE}: {error}") from None
 
 
-def _rivals(state: State) -> tuple[State, ...]:
-    return state.rivals if isinstance(state, RestartsState) else ()
+def _within(state: State) -> tuple[str, tuple[State, ...]]:
+    """The states in a state, and the field that holds them."""
+    if isinstance(state, RestartsState):
+        return "rivals", state.rivals
+    return ("inner", state.inner) if isinstance(state, SharingState) else ("", ())
 
 
 def _members(state: State, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The fields of a state by name: of tensors in a tuple as "features.0" and so on, and of its
-    rivals as "rivals.0.models".
+    """The fields of a state by name: of tensors in a tuple as "features.0" and so on, and of the
+    states within it as "rivals.0.models".
     """
+    place, others = _within(state)
     for f in fields(state):
         value = getattr(state, f.name)
         if _holds_tensors(value):
-            yield from ((f"{prefix}{f.name}.{place}", tensor) for place, tensor in enumerate(value))
-        elif f.name != "rivals":
+            yield from ((f"{prefix}{f.name}.{n}", tensor) for n, tensor in enumerate(value))
+        elif f.name != place:
             yield prefix + f.name, value
-    for number, rival in enumerate(_rivals(state)):
-        yield from _members(rival, f"{prefix}rivals.{number}.")
+    for number, other in enumerate(others):
+        yield from _members(other, f"{prefix}{place}.{number}.")
 
 
 def _filled(template: Any, values: Mapping[str, Any]) -> Any:
@@ -96,12 +101,13 @@ def _filled(template: Any, values: Mapping[str, Any]) -> Any:
         held = getattr(template, f.name)
         if _holds_tensors(held):
             own[f.name] = tuple(values[f"{f.name}.{place}"] for place in range(len(held)))
-    rivals = []
-    for number, rival in enumerate(_rivals(template)):
-        start = f"rivals.{number}."
+    inside, others = _within(template)
+    filled = []
+    for number, other in enumerate(others):
+        start = f"{inside}.{number}."
         of = {n.removeprefix(start): v for n, v in values.items() if n.startswith(start)}
-        rivals.append(_filled(rival, of))
-    return replace(template, **own, **({"rivals": tuple(rivals)} if rivals else {}))
+        filled.append(_filled(other, of))
+    return replace(template, **own, **({inside: tuple(filled)} if filled else {}))
 
 
 def _holds_tensors(value: Any) -> bool:

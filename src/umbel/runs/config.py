@@ -16,6 +16,7 @@ from cattrs.gen import make_dict_structure_fn
 from umbel.algorithms import ALGORITHMS
 from umbel.algorithms.base import Algorithm
 from umbel.algorithms.restarts import Restarts
+from umbel.algorithms.sharing import Sharing
 from umbel.checks import UsageError, check
 from umbel.client.imports import imported
 from umbel.client.optimizers import OPTIMIZERS, Optimizer
@@ -45,6 +46,9 @@ REGISTRIES: Mapping[type, Mapping[str, Any]] = {
 
 RESTARTS = tuple(f.name for f in fields(Restarts) if f.name != "of")
 """What the table of any method may say of `Restarts`, beside the method's own settings."""
+
+SHARING = tuple(f.name for f in fields(Sharing) if f.name != "of")
+"""And of `Sharing`."""
 
 
 def read(file: Path | str, settings: Sequence[str] = (), *, looking: bool = False) -> Experiment:
@@ -112,8 +116,9 @@ def plain(value: Any, declared: Any = None) -> Any:
         return [plain(item, next(iter(get_args(declared)), None)) for item in value]
     if not is_dataclass(value):
         return value
-    if isinstance(value, Restarts):
-        settings = {key: getattr(value, key) for key in RESTARTS}
+    if isinstance(value, Restarts | Sharing):
+        about = RESTARTS if isinstance(value, Restarts) else SHARING
+        settings = {key: plain(getattr(value, key)) for key in about}
         return {**plain(value.of, declared), **settings}
     hints = _hints(cast("type", type(value)))
     members = {f.name: plain(getattr(value, f.name), hints[f.name]) for f in fields(value)}
@@ -193,6 +198,8 @@ def _named(converter: Converter, table: Any, kind: type, looking: bool) -> Any:
     own = {f.name for f in fields(entry)}
     if kind is Algorithm and "restarts" in settings and "restarts" not in own:
         return _restarted(converter, entry, settings)
+    if kind is Algorithm and {*SHARING} & settings.keys() and not {*SHARING} & own:
+        return _sharing(converter, entry, settings)
     for former, present in entry.former.items():
         if former in settings:
             twice = present in settings
@@ -212,6 +219,14 @@ def _restarted(converter: Converter, entry: type, settings: dict[str, Any]) -> A
     of: Any = converter.structure(settings, entry)
     several: Restarts = converter.structure({**about, "of": of}, Restarts)
     return of if several.restarts == 1 else several
+
+
+def _sharing(converter: Converter, entry: type, settings: dict[str, Any]) -> Any:
+    """A method whose table says what stays with clients; if that is nothing, the method alone."""
+    about = {key: settings.pop(key) for key in SHARING if key in settings}
+    of: Any = converter.structure(settings, entry)
+    part: Sharing = converter.structure({**about, "of": of}, Sharing)
+    return part if part.stays else of
 
 
 def _entry(name: Any, kind: type) -> Any:

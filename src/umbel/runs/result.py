@@ -242,10 +242,9 @@ class Result:
     ) -> Exported:
         """Write the model of a client or a cluster for other programs.
 
-        `to` is "onnx", "torch" (a program of `torch.export`), "safetensors", or "peft" (a folder
-        of adapters). The file goes into the folder `exported` of the run, unless `out` names one.
-        Outputs of the file and of the model are compared. Raises `UsageError` where that can't be
-        done.
+        `to` is "onnx", "torch" (a program of `torch.export`), "safetensors" or "peft" (a folder).
+        It goes into the folder `exported` of the run, unless `out` names a place. Outputs of what
+        is written and of the model are compared. Raises `UsageError` where that can't be done.
         """
         from umbel.runs.model_export import export_model
 

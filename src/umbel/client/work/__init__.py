@@ -21,6 +21,7 @@ from umbel.client.work.personal_training import PersonalTraining
 from umbel.client.work.principal_vectors import PrincipalVectors
 from umbel.client.work.quantised import Quantised
 from umbel.client.work.routed import Routed
+from umbel.client.work.shared_training import SharedTraining, joined, parted
 from umbel.client.work.train_and_gradient import TrainAndGradient
 
 WORKS: Mapping[str, type[Work]] = {
@@ -43,6 +44,7 @@ WORKS: Mapping[str, type[Work]] = {
     "principal-vectors": PrincipalVectors,
     "quantised": Quantised,
     "routed": Routed,
+    "shared-training": SharedTraining,
     "train-and-gradient": TrainAndGradient,
 }
 """What requests over a network call them."""
@@ -73,6 +75,9 @@ __all__ = [
     "Promise",
     "Quantised",
     "Routed",
+    "SharedTraining",
     "TrainAndGradient",
     "Work",
+    "joined",
+    "parted",
 ]

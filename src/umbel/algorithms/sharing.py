@@ -1,0 +1,139 @@
+"""Any method that trains, of whose models a part stays with each client: one of the two matrices of
+adapters, as in Guo et al., Selective aggregation for low-rank adaptation in federated learning,
+ICLR 2025, or a head, as in Arivazhagan et al., Federated learning with personalization layers,
+2019."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from umbel.algorithms.base import Algorithm, Assigned, Known, Served, Setup, State
+from umbel.checks import UsageError, check, check_memory
+from umbel.client.layout import Layout
+from umbel.client.work import MEMORY, LocalTraining, SharedTraining, joined, parted
+from umbel.flow import Flow, Replies, Request, Rows
+from umbel.server.ask import Context, Sample
+
+STAYS = {"A": ("*lora_B*",), "B": ("*lora_A*",), "both": ()}
+"""What stays with a client, by what is shared."""
+
+
+@dataclass(frozen=True)
+class SharingState(State):
+    """`models` and `labels` are those of the method within."""
+
+    inner: tuple[State, ...]  # one, of the method within
+    kept: Tensor  # (M, Q) what stays with each client
+
+
+@dataclass(frozen=True)
+class Sharing(Algorithm[SharingState]):
+    """Any method that only has clients train, with a part of each model that stays with its client.
+
+    What stays is trained by each client from where it left it, is neither averaged nor sent, and is
+    0 in the updates that the method clusters by. Everyone uses its cluster's model with the part of
+    its own; a newcomer's is as it was at first.
+    """
+
+    of: Algorithm[Any]  #: the method
+    share: Literal["A", "B", "both"] = "both"  #: which matrices of low-rank adapters are shared
+    kept: tuple[str, ...] = ()  #: patterns of further values that stay with each client
+
+    def __post_init__(self) -> None:
+        name, expected = type(self.of).__name__, "a method whose clients use one model each"
+        check(not self.of.mixes, "share", name, expected)
+
+    @property
+    def stays(self) -> tuple[str, ...]:
+        """Patterns of all that stays with a client."""
+        return (*STAYS[self.share], *self.kept)
+
+    def check(self, known: Known) -> None:
+        self.of.check(known)
+        if known.layout is not None:
+            known.layout.mask(STAYS[self.share], f"share = {self.share!r}")
+            mask = known.layout.mask(self.stays, "kept")
+            check(not bool(mask.all()), "kept", self.kept, "one that leaves something to share")
+
+    def init(self, setup: Setup) -> SharingState:
+        inner = self.of.init(setup)
+        _, own = parted(setup.layout, self.stays)
+        size = setup.num_clients * len(own) * inner.models.itemsize
+        check_memory(size, f"what stays with each of {setup.num_clients:,} clients")
+        start = inner.models[:1].index_select(1, own)
+        return _around(inner, start.repeat(setup.num_clients, 1))
+
+    def round(self, state: SharingState, ctx: Context) -> Flow[SharingState]:
+        flow, kept, replies = self.of.round(state.inner[0], ctx), state.kept, None
+        try:
+            while True:
+                request = next(flow) if replies is None else flow.send(replies)
+                answer = yield self._parted(request, kept, ctx.layout)
+                kept = kept.index_copy(0, answer.clients, answer.columns[MEMORY])
+                replies = self._whole(answer, ctx.layout)
+        except StopIteration as stop:
+            return _around(stop.value, kept)
+
+    def serve(self, state: SharingState, ctx: Context) -> Flow[Served]:
+        served = yield from self.of.serve(state.inner[0], ctx)
+        places, own = parted(ctx.layout, self.stays)
+        shared = served.models.table[served.models.index].index_select(1, places)
+        models = joined(shared, state.kept[ctx.cohort], places, own)
+        each = Rows(models, torch.arange(len(models)))
+        return replace(served, models=each, adapted_from=served.models)
+
+    def assign(self, state: SharingState, ctx: Context) -> Flow[Assigned]:
+        return (yield from self.of.assign(state.inner[0], ctx))
+
+    def fit(self, state: SharingState) -> Tensor | None:
+        return self.of.fit(state.inner[0])
+
+    def profile(self, state: SharingState) -> Tensor | None:
+        return self.of.profile(state.inner[0])
+
+    def measure(self, state: SharingState) -> Mapping[str, float]:
+        return self.of.measure(state.inner[0])
+
+    def evidence(self, state: SharingState, sample: Sample) -> Mapping[str, Tensor]:
+        return self.of.evidence(state.inner[0], sample)
+
+    def _parted(self, request: Request, kept: Tensor, layout: Layout) -> Request:
+        """The same request, by which clients are sent what is shared, and remember the rest."""
+        if not isinstance(request.work, LocalTraining) or request.each.keys() != {"theta"}:
+            raise UsageError(
+                f"share: {type(self.of).__name__} asks clients for {type(request.work).__name__}, "
+                "for which it needs whole models; methods that only have clients train can share a "
+                "part, such as fedavg, fedprox, flacc, fl-hc and fixed-clusters"
+            )
+        places, _ = parted(layout, self.stays)
+        theta = request.each["theta"]
+        each = {
+            "theta": Rows(theta.table.index_select(1, places), theta.index),
+            MEMORY: Rows(kept, request.clients),
+        }
+        return replace(request, work=SharedTraining(request.work, self.stays), each=each)
+
+    def _whole(self, replies: Replies, layout: Layout) -> Replies:
+        """Updates of whole models, in which what stays with clients is 0."""
+        places, own = parted(layout, self.stays)
+
+        def whole(rows: Tensor) -> Tensor:
+            return joined(rows, rows.new_zeros(len(rows), len(own)), places, own)
+
+        columns = {
+            name: whole(column) if name == "update" else column
+            for name, column in replies.columns.items()
+            if name != MEMORY
+        }
+        sums = replies.sums
+        sums = None if sums is None else replace(sums, values=whole(sums.values))
+        return replace(replies, columns=columns, sums=sums)
+
+
+def _around(inner: State, kept: Tensor) -> SharingState:
+    return SharingState(inner.models, inner.labels, (inner,), kept)
