@@ -66,6 +66,7 @@ def test_what_is_not_shared_goes_on_where_the_client_left_it(share: Any, shared:
         ]
         mean = (20 * trained[0] + 10 * trained[1] + 30 * trained[2]) / 60
         model, own = torch.where(shared, mean, model), trained
+        assert isinstance(state, SharingState)
         torch.testing.assert_close(state.models[0], model)
         torch.testing.assert_close(state.kept, torch.stack(own)[:, ~shared])
         assert record.bytes_down == 3 * 4 * int(shared.sum())
@@ -126,6 +127,7 @@ def test_clustered_methods_cluster_by_what_is_shared() -> None:
     method = umbel.Sharing(umbel.FLHC(num_clusters=2, cluster_round=2, local=local), share="B")
     *_, (state, record) = umbel.Run(method, blobs(), NET, seed=0).rounds(8)
     assert record.ari == 1.0
+    assert isinstance(state, SharingState)
     assert state.kept.shape == (8, int(A.sum()))
 
 
