@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 import umbel
 from tests.networks.tiny import WORDS, encoder, package
@@ -141,7 +142,11 @@ batch_size = 4
 """)
     run = umbel.RunFolder.create(tmp_path / "run", umbel.read(experiment))
     *_, last = umbel.execute(run, umbel.Sources.default())
-    assert last.round == 1
+    trained = 2 * 2 * (2 * 16 + 16 * 2) + 16 * 3 + 3
+    assert last.bytes_down == 2 * 4 * trained
+    assert last.bytes_up == 2 * (4 * trained + 8)  # and the number of examples
+    saved = load_file(tmp_path / "run" / "checkpoint.safetensors")
+    assert sum(tensor.numel() for tensor in saved.values()) == trained + 2  # and who is where
     result = umbel.load(tmp_path / "run")
-    assert result.net.layout.num_weights == 2 * 2 * (2 * 16 + 16 * 2) + 16 * 3 + 3
+    assert result.net.layout.num_values == trained
     assert result.model_for("one")(X).shape == (3, 3)
