@@ -272,7 +272,7 @@ def test_damage_to_the_seal_and_its_name_at_once_is_noticed(name: str, run: RunF
 def looked_at(run: RunFolder, name: str) -> object:
     readers: dict[str, Callable[[], object]] = {
         "checkpoint.safetensors": lambda: checkpoint.labels(run.file(name)),
-        "environment.json": run.sessions,
+        "environment.json": run.sessions.read,
         "records.jsonl": run.records,
     }
     return readers[name]()
