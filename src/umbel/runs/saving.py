@@ -99,7 +99,7 @@ def finish(
         with there.locked():
             done = checkpoint.next_round(there.file("checkpoint.safetensors"))
             check(done > 0, "run", str(folder), "a run of which a round is done")
-            for read in (there.records, there.sessions):
+            for read in (there.records, there.sessions.read):
                 read()  # what is damaged is told before anything is written
             if done < there.experiment.rounds and there.stop is None:
                 there.stop_at(Stop(done, "it was finished by hand"))
