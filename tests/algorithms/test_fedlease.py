@@ -263,8 +263,9 @@ def build() -> nn.Module:
 def result(tmp_path_factory: pytest.TempPathFactory) -> umbel.Result:
     algorithm = FedLEASE(warm_up=2, local=GENTLE)
     run = umbel.Run(algorithm, blobs([30] * 12), umbel.Net(build))
-    run.save(tmp_path_factory.mktemp("runs") / "mine", 5)
-    return umbel.load(tmp_path_factory.getbasetemp() / "runs0" / "mine")
+    folder = tmp_path_factory.mktemp("runs") / "mine"
+    run.save(folder, 5)
+    return umbel.load(folder)
 
 
 def test_a_saved_model_of_a_client_gives_what_the_records_say(result: umbel.Result) -> None:
@@ -340,44 +341,3 @@ def test_updates_and_routers_can_be_protected() -> None:
     *_, (plain, _) = replace(run, privacy=Privacy()).rounds(3)
     assert noisy.models.isfinite().all()
     assert not torch.allclose(noisy.models, plain.models)
-
-
-def of_peft() -> nn.Module:
-    """A tiny network of transformers with adapters of peft, which reads ids (B, L)."""
-    peft, transformers = (pytest.importorskip(name) for name in ("peft", "transformers"))
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
-    sizes |= {"vocab_size": 30, "intermediate_size": 16, "max_position_embeddings": 8}
-    config = transformers.BertConfig(**sizes, num_labels=3)
-    settings = peft.LoraConfig(r=2, target_modules=["query", "value"], task_type="SEQ_CLS")
-    network = transformers.BertForSequenceClassification(config)
-    return Read(peft.get_peft_model(network, settings))
-
-
-class Read(nn.Module):
-    """The logits of a network of transformers."""
-
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network
-
-    def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.network(input_ids=x, attention_mask=(x > 0).long()).logits
-        return logits
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_adapters_of_peft_are_clustered_and_mixed_the_same_way(tmp_path: Path) -> None:
-    net = umbel.Net(of_peft)
-    generator = torch.Generator().manual_seed(0)
-    ids = [torch.randint(1, 30, (16, 6), generator=generator) for _ in range(4)]
-    federation = umbel.Federation.from_arrays([(x, x[:, 0] % 3) for x in ids], num_classes=3)
-    algorithm = FedLEASE(warm_up=1, num_clusters=2, local=LocalTraining(epochs=1))
-    umbel.Run(algorithm, federation, net).save(tmp_path / "run", 3)
-    result = umbel.load(tmp_path / "run", net)
-    x, y = federation.test.of(0)
-    mine = result.model_for(0)
-    assert float((mine(x).argmax(1) == y).double().mean()) == result.clients[0].accuracy
-    routers = [name for name, _ in mine.named_parameters() if name.endswith("default.router")]
-    assert len(routers) == 2
-    plain = {name for name, _ in result.model(0).named_parameters()}
-    assert plain == {name for name, _ in of_peft().named_parameters()}

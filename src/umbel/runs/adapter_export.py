@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from umbel.checks import UsageError
+from umbel.client.experts import Down
 from umbel.networks.packages import optional
 
 WEIGHTS = "adapter_model.safetensors"
@@ -20,9 +21,15 @@ def to_peft(module: nn.Module, x: Tensor, folder: Path) -> Callable[[Tensor], Te
     """Write what is trained into a folder, and return the module with what is read from there.
 
     `peft.PeftModel.from_pretrained(base, folder)` reads it, too. Raises `UsageError` for a module
-    without adapters of peft, and where more is trained than peft's files hold.
+    without adapters of peft, for mixtures of them, and where more is trained than peft's files
+    hold.
     """
     peft = optional("peft", 'to: "peft"')
+    if any(isinstance(part, Down) for part in module.modules()):
+        raise UsageError(
+            "to: 'peft' has no place for a mixture of experts, as this client uses; export the "
+            "expert of its cluster, or the mixture to torch or safetensors"
+        )
     network = _network(module, peft)
     adapters = _adapters(network, peft)
     held = {tensor.data_ptr() for tensor in adapters.values()}
