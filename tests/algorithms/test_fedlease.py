@@ -248,6 +248,11 @@ def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: st
         FedLEASE(**settings)
 
 
+def test_no_matrix_can_stay_with_its_client() -> None:
+    with pytest.raises(UsageError, match="share: 'FedLEASE' is not a method whose clients use one"):
+        umbel.Sharing(FedLEASE(), share="A")
+
+
 def test_more_experts_than_clients_are_refused() -> None:
     with pytest.raises(UsageError, match="num_clusters: 9 is not at most"):
         FedLEASE(num_clusters=9).check(Known(1.0, num_clients=8))

@@ -131,6 +131,8 @@ class Algorithm(Settings, ABC, Generic[S]):
 
     #: whether `serve` gives clients mixtures of models, by `weights`, in place of one model each
     mixes: ClassVar[bool] = False
+    #: whether models are served, or trained, in which those of several clusters are together
+    mixes_experts: ClassVar[bool] = False
 
     def check(self, known: Known) -> None:
         """Raise `UsageError` where the method can't work; called when a run is built."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -65,6 +65,8 @@ class FedLEASE(Algorithm[FedLEASEState]):
     in a cohort, it trains an adapter from the common start, for as many epochs as the warm-up has,
     and joins the cluster whose B is nearest.
     """
+
+    mixes_experts: ClassVar[bool] = True
 
     warm_up: int = 5  #: rounds in which clients train alone
     num_clusters: int | None = None  #: M, the experts; None: by silhouette

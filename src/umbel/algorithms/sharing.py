@@ -46,7 +46,7 @@ class Sharing(Algorithm[SharingState]):
 
     def __post_init__(self) -> None:
         name, expected = type(self.of).__name__, "a method whose clients use one model each"
-        check(not self.of.mixes, "share", name, expected)
+        check(not (self.of.mixes or self.of.mixes_experts), "share", name, expected)
 
     @property
     def stays(self) -> tuple[str, ...]:
