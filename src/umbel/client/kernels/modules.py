@@ -35,9 +35,7 @@ class Modules:
         return cls(training, evaluating, layout, dtype, scratch_of(training, layout))
 
     def to(self, device: torch.device) -> Modules:
-        """The same on another device."""
-        if all(t.device == device for t in tensors_of(self.training).values()):
-            return self
+        """The same on a device, in modules of its own; constants that are there are shared."""
         training = twin(self.training, self.layout).to(device)
         evaluating = twin(training, self.layout).eval()
         scratch = scratch_of(training, self.layout)
