@@ -12,8 +12,9 @@ from umbel.runs.config import read
 from umbel.runs.experiment import Experiment
 from umbel.runs.library import experiments_in, shipped_comparisons
 
-OURS = {"rotated-digits", "rotated-digits-others", "rotated-mnist-reduced", "watch", "flights"} | {
-    "adapted-digits"
+OURS = {
+    *("rotated-digits", "rotated-digits-others", "rotated-mnist-reduced", "watch", "flights"),
+    *("adapted-digits", "packages-adapters", "words-lstm", "words-transformer"),
 }
 """Comparisons that are of no paper, or have sizes of their own."""
 
