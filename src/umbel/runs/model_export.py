@@ -91,7 +91,10 @@ def export_model(
 
 def _to_torch(module: nn.Module, x: Tensor, file: Path) -> Run:
     program = _captured(module, x)
-    torch.export.save(program, file)
+    try:
+        torch.export.save(program, file)
+    except Exception as error:  # what can be captured need not have a form on disk
+        raise UsageError(f"to: 'torch' is not possible: {_first_line(error)}") from None
     run: Run = torch.export.load(file).module()
     return run
 
