@@ -39,8 +39,10 @@ from umbel.client.work import (
     PrincipalVectors,
     Quantised,
     Routed,
+    SharedTraining,
     TrainAndGradient,
     Work,
+    parted,
 )
 from umbel.data.federation import Federation
 from umbel.engines import Sequential, Vectorised
@@ -81,6 +83,7 @@ WORKS: list[Work] = [
     PersonalTraining(LocalTraining(batch_size=4, epochs=2)),
     PersonalTraining(LocalTraining(batch_size=4, optimizer=SGD(weight_decay=0.01)), ("*bias",)),
     PersonalEvaluation("test"),
+    SharedTraining(LocalTraining(batch_size=4, epochs=2), ("*bias",)),
     MetaTraining(LocalTraining(batch_size=4, epochs=2), 0.1, "first-order", 0.01),
     MetaTraining(LocalTraining(batch_size=4, epochs=2), 0.1, "hessian-free", 0.01),
     MetaTraining(LocalTraining(batch_size=4, epochs=2), 0.1, "exact", 0.01),
@@ -101,6 +104,9 @@ def request(work: Work, net: Net, clients: Sequence[int]) -> Request:
     each["weights"] = each[MEMORY]
     if isinstance(work, PersonalTraining | PersonalEvaluation):
         each[MEMORY] = Rows(torch.stack([models.roll(1, 0), models.roll(2, 0)], 1), index)
+    if isinstance(work, SharedTraining):
+        for name, places in zip(("theta", MEMORY), parted(net.layout, work.kept), strict=True):
+            each[name] = Rows(models.index_select(1, places), index)
     each["given"] = Rows(torch.tensor([-1, 2]), torch.tensor([client % 2 for client in clients]))
     shared = {"models": models, "moves": models.roll(1, 0), "coordinates": torch.tensor([1, 0])}
     shared["shares"] = torch.tensor([[0.0, 0.0], [0.5, 0.0], [0.0, 1.0]], dtype=net.dtype)
