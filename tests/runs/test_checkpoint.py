@@ -101,7 +101,7 @@ def test_the_state_of_another_method_is_refused(file: Path) -> None:
 
 
 def test_a_missing_checkpoint_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="none.safetensors: can.t be read: No such file"):
+    with pytest.raises(UsageError, match=r"none\.safetensors: can't be read: No such file"):
         checkpoint.load(tmp_path / "none.safetensors", EMPTY)
 
 
