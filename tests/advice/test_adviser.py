@@ -14,8 +14,9 @@ from sklearn.metrics import adjusted_rand_score
 
 import umbel
 from umbel.advice import Allowance
+from umbel.advice import fates as fate
 from umbel.advice.adviser import for_selection
-from umbel.advice.fates import fates, tested
+from umbel.advice.fates import fates
 from umbel.advice.next_run import next_experiment
 from umbel.advice.saving import read_summary
 from umbel.advice.summary import summary
@@ -64,7 +65,8 @@ def test_numbers_of_double_precision_are_judged_as_networks_take_them(two: umbel
         single, **{n: replace(s, x=s.x.double()) for n, s in vars(single).items() if n in SPLITS}
     )
     assert fates(net(), double, two.verdict) == fates(net(), single, two.verdict)
-    assert tested(net(), double, two.verdict) == tested(net(), single, two.verdict)
+    found, expected = (fate.tested(net(), each, two.verdict) for each in (double, single))
+    assert found == expected
 
 
 def test_alike_clients_get_one_model() -> None:

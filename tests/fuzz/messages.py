@@ -29,7 +29,15 @@ from tests.engines.test_equality import WORKS
 from tests.flower.grid import MemoryGrid
 from tests.fuzz.mutation import mutated
 from umbel.algorithms import FedAvg
-from umbel.client.work import MEMORY, LocalTraining, PersonalEvaluation, PersonalTraining
+from umbel.client.work import (
+    MEMORY,
+    LocalTraining,
+    PersonalEvaluation,
+    PersonalTraining,
+    SharedTraining,
+    Work,
+    parted,
+)
 from umbel.data.federation import Federation
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.engines import EngineSettings
@@ -82,10 +90,14 @@ def requests(node: Node) -> list[Request]:
     shared["shares"] = torch.tensor([[0.0, 0.0], [0.5, 0.0]], dtype=models.dtype)
     versions = {**each, MEMORY: Rows(torch.stack([models, models.roll(1, 0)], 1), index)}
     personal = (PersonalTraining, PersonalEvaluation)
-    return [
-        Request(work, index, [1, 2], shared, versions if isinstance(work, personal) else each)
-        for work in WORKS
-    ]
+
+    def sent(work: Work) -> dict[str, Rows]:
+        if isinstance(work, SharedTraining):
+            places = zip(("theta", MEMORY), parted(node.net.layout, work.kept), strict=True)
+            return each | {name: Rows(models.index_select(1, at), index) for name, at in places}
+        return versions if isinstance(work, personal) else each
+
+    return [Request(work, index, [1, 2], shared, sent(work)) for work in WORKS]
 
 
 @dataclass

@@ -117,8 +117,7 @@ class Net:
         held, frozen = self.layout.num_values - self.layout.num_weights, self.num_frozen
         more = f" and {held:,} others" if held else ""
         more += f" and {frozen:,} frozen" if frozen else ""
-        kinds = [(objective, name) for name, objective in OBJECTIVES.items()]
-        for_what = [name for objective, name in kinds if objective == self.objective]
+        for_what = [name for name, kind in OBJECTIVES.items() if kind == self.objective]
         trained = counted(self.layout.num_weights, "trained value")
         return f"{trained}{more}, " + (for_what[0] if for_what else "an objective of its own")
 
@@ -230,7 +229,8 @@ class Net:
             torch.manual_seed(seed)
             module = self.build()
         if not isinstance(module, nn.Module):
-            raise TypeError(f"Net: build returned a {type(module).__name__}, not an nn.Module")
+            kind = type(module).__name__
+            raise TypeError(f"Net: build returned a {kind}, which is not an nn.Module")
         if self.trained is not None:
             choose_trained(module, self.trained)
         return module

@@ -47,6 +47,10 @@ class SharedTraining(Work):
             MEMORY: Promise(tuple(sent[MEMORY])),
         }
 
+    def widths(self, layout: Layout) -> tuple[int, ...]:
+        """Return the number of values that are shared, and of all."""
+        return len(parted(layout, self.kept)[0]), layout.num_values
+
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         return self.local.footprint(sent)
 
