@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from umbel.checks import check
-from umbel.client.constants import scratch_of, twin
+from umbel.client.constants import twin
 from umbel.client.kernels.modules import Modules
 from umbel.client.routing import Routing
 
@@ -83,9 +83,7 @@ def routed_modules(modules: Modules, num_experts: int) -> Modules:
     """The same modules with mixtures as adapters, whose layout is that of `Routing`."""
     routing = Routing(modules.layout, num_experts)
     training = routed_module(twin(modules.training, modules.layout), routing)
-    evaluating = twin(training, routing.layout).eval()
-    scratch = scratch_of(training, routing.layout)
-    return Modules(training, evaluating, routing.layout, modules.dtype, scratch)
+    return Modules.around(training, routing.layout, modules.dtype)
 
 
 def _replace(module: nn.Module, name: str, kind: type[Down | Up], num_experts: int) -> None:

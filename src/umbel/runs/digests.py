@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from umbel.client.constants import bits
 from umbel.data.splits import Split
 
 CLOSE = 1e-5
@@ -16,8 +17,7 @@ CLOSE = 1e-5
 
 
 def split_digest(split: Split) -> str:
-    parts = (values.detach().cpu().contiguous().flatten() for values in (split.x, split.y))
-    raw = (values.view(torch.uint8).numpy().data for values in parts if values.numel())
+    raw = (bits(values).numpy().data for values in (split.x, split.y) if values.numel())
     return digest([*raw, split.offsets.tobytes()])
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -31,15 +31,18 @@ class Modules:
         """Raises `UsageError` as `layout_of` does."""
         training = module.train()
         layout, dtype = layout_of(training, moving)
+        return cls.around(training, layout, dtype)
+
+    @classmethod
+    def around(cls, training: nn.Module, layout: Layout, dtype: torch.dtype) -> Modules:
+        """This module in training, and its twin in evaluation."""
         evaluating = twin(training, layout).eval()
         return cls(training, evaluating, layout, dtype, scratch_of(training, layout))
 
     def to(self, device: torch.device) -> Modules:
         """The same on a device, in modules of its own; constants that are there are shared."""
         training = twin(self.training, self.layout).to(device)
-        evaluating = twin(training, self.layout).eval()
-        scratch = scratch_of(training, self.layout)
-        return replace(self, training=training, evaluating=evaluating, scratch=scratch)
+        return Modules.around(training, self.layout, self.dtype)
 
     @property
     def frozen(self) -> dict[str, Tensor]:
