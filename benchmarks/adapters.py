@@ -36,7 +36,7 @@ def encoder(folder: Path) -> str:
     """An encoder of sentences of 22 million values drawn at random: the time is that of any."""
     from transformers import BertConfig, BertModel, logging
 
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()
     config = BertConfig(
         vocab_size=WORDS,
         hidden_size=384,

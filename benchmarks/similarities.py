@@ -130,7 +130,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Values, within: Values) -> Spread:
-        """Of these pairs, beside those within groups."""
+        """Describe these pairs, and how many of those within groups are more alike."""
         if not len(values) or not len(within):
             return cls()
         below = float((within[:, None] > values).mean())

@@ -69,7 +69,8 @@ class Reader:
         return self.browser.execute_script(script, *arguments)
 
     def all(self, selector: str) -> list[WebElement]:
-        return self.browser.find_elements(By.CSS_SELECTOR, selector)
+        found: list[WebElement] = self.browser.find_elements(By.CSS_SELECTOR, selector)
+        return found
 
     def one(self, selector: str) -> WebElement:
         return self.browser.find_element(By.CSS_SELECTOR, selector)
@@ -101,7 +102,7 @@ def test_every_figure_is_drawn_without_an_error(name: str, reader: Reader) -> No
         MARKS,
     )
     assert all(count > 0 for count in counts), counts
-    assert not reader.browser.get_log("browser")  # type: ignore[no-untyped-call]
+    assert not reader.browser.get_log("browser")
 
 
 @pytest.mark.parametrize("name", ["run", "own", "comparison"])
@@ -145,7 +146,7 @@ def test_the_table_is_searched_and_sorted_by_keyboard(reader: Reader) -> None:
     assert losses == sorted(losses)
     head.find_element(By.TAG_NAME, "button").send_keys(Keys.SPACE)
     assert [float(row.split("\t")[-1]) for row in reader.rows()] == losses[::-1]
-    assert not reader.browser.get_log("browser")  # type: ignore[no-untyped-call]
+    assert not reader.browser.get_log("browser")
 
 
 def test_clients_that_are_not_shown_are_found(reader: Reader) -> None:
@@ -264,7 +265,7 @@ def test_a_browser_that_cannot_unpack_shows_words_in_place_of_figures(reader: Re
     search = reader.one("#clients-search")
     search.send_keys(reader.rows()[0].split("\t")[-1])
     assert 1 <= len(reader.rows()) < 300
-    assert not reader.browser.get_log("browser")  # type: ignore[no-untyped-call]
+    assert not reader.browser.get_log("browser")
 
 
 def test_dark_pages_have_light_words_and_lines(reader: Reader) -> None:

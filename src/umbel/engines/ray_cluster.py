@@ -213,5 +213,5 @@ class RayCluster:
 
 def alive() -> dict[str, float]:
     """The machines of the cluster, and how many cores each lends."""
-    nodes = ray.nodes()  # type: ignore[no-untyped-call]
+    nodes = ray.nodes()
     return {node["NodeID"]: node["Resources"].get("CPU", 0.0) for node in nodes if node["Alive"]}
