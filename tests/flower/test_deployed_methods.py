@@ -26,10 +26,10 @@ from umbel.server.clusterers import KMedoids
 pytestmark = pytest.mark.deployment
 
 METHODS = {
-    "flacc": BASE,
-    "ifca": replace(BASE, algorithm=IFCA(num_clusters=2, local=LOCAL)),
-    "lcfl": replace(BASE, algorithm=LCFL(clusterer=KMedoids(2), local=LOCAL)),
+    "ifca": replace(BASE, algorithm=IFCA(num_clusters=2, local=LOCAL), rounds=1),
+    "lcfl": replace(BASE, algorithm=LCFL(clusterer=KMedoids(2), local=LOCAL), rounds=2),
 }
+"""Between them, clients are sent one model and several, and judge those of others."""
 
 
 def in_one_process(experiment: Experiment, folder: Path) -> list[object]:
@@ -114,7 +114,7 @@ def test_a_node_with_another_backbone_is_left_out(deployed: Deployment) -> None:
     for process, seed in (("link", 0), ("node0", 0), ("node1", 1)):
         write_trunk(deployed.folder / f"trunk-{process}", 6, seed)
     model = Pretrained(file=str(deployed.folder / "trunk-{process}"))
-    experiment = replace(BASE, model=model, algorithm=FedAvg(LOCAL), name="frozen")
+    experiment = replace(BASE, model=model, algorithm=FedAvg(LOCAL), name="frozen", rounds=1)
     app = deployed.app("frozen", write(experiment))
     run = RunFolder(app / "runs" / "frozen-seed0")
     here = f"\nimport sys\n\nsys.path.insert(0, {str(Path(__file__).parents[2])!r})\n"
