@@ -73,7 +73,7 @@ def test_runs_come_to_the_same(name: Any) -> None:
 
 def test_memory_bounds_what_goes_through_at_once_where_clients_work_one_by_one() -> None:
     net, federation = Net(Transformer), _sequences()
-    values = 6 + net.modules.count_activations(federation.train.x[:1])
+    values = net.modules.values_per_example(federation.train.x[:1])
     settings = EngineSettings("sequential", device="cpu", memory_mb=5.5 * 8 * values / 2**20)
     engine = make_engine(net, federation, settings)
     within = engine.engine if isinstance(engine, Workers) else engine

@@ -22,7 +22,6 @@ def with_accuracy(content: RecordDict, right: float) -> RecordDict:
 
 ROUNDS = {
     "a zip archive": "serialised|bytes for shape",
-    "always forgotten": "it is not here",
     "negative counts": "num_examples: -5 is not within",
 }
 """What a liar answers, round by round, and what the record says of it."""

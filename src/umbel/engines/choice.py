@@ -142,8 +142,7 @@ def _part(net: Net, federation: Federation, settings: EngineSettings, batched: b
     size, limit = settings.micro_batch_size, settings.memory_mb
     if size is not None or limit is None or batched or net.layout.rest:
         return size
-    example = sample(net, federation, 1).x
-    values = 2 * (example.numel() + net.modules.count_activations(example))
+    values = 2 * net.modules.values_per_example(sample(net, federation, 1).x)
     return max(1, int(limit * 2**20 / (values * net.dtype.itemsize)))
 
 

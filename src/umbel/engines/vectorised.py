@@ -50,8 +50,7 @@ class Vectorised:
         self.net = net.to(self.device)
         self.storage = store(federation, net.dtype, self.device)
         self.memory_mb = memory_mb
-        example = self.storage.train.x[:1]
-        self.values_per_example = example.numel() + self.net.modules.count_activations(example)
+        self.values_per_example = self.net.modules.values_per_example(self.storage.train.x[:1])
 
     @cached_property
     def net_alone(self) -> Net:

@@ -64,9 +64,9 @@ class Modules:
         after = tensors_of(trained)
         return [name for name, buffer in constants.items() if not same(buffer, after[name])]
 
-    def count_activations(self, x: Tensor) -> int:
-        """How many values the layers put out for one example, given a batch of one or more."""
-        counts = [0]
+    def values_per_example(self, x: Tensor) -> int:
+        """How many values an example of a batch has, together with all that layers make of it."""
+        counts = [x.numel()]
 
         def count(_module: nn.Module, _inputs: object, output: object) -> None:
             counts[0] += output.numel() if isinstance(output, Tensor) else 0
