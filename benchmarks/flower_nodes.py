@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from tests.flower.deployment import Deployment
 
+from benchmarks.flower_times import PARTS, parts
 from umbel.algorithms import FLACC
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
@@ -27,6 +28,27 @@ from umbel.runs.folder import RunFolder
 from umbel.runs.library import find_experiment
 
 NODES, CLIENTS, ROUNDS = 4, 1000, 6
+
+
+SERVER = """
+from pathlib import Path
+
+from flwr.serverapp import ServerApp
+
+from umbel.flower.server import Settings, serve
+from umbel.runs.config import read
+
+{here}
+from benchmarks.flower_times import TimedGrid
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid, context):
+    file = Path(__file__).parents[1] / "experiment.toml"
+    serve(TimedGrid(grid, Path({file!r})), read(file), Settings.of(context.run_config))
+"""
 
 
 def experiment() -> Experiment:
@@ -54,7 +76,8 @@ def main() -> None:
             site = Path(place) / f"site{n}"
             write_site(site, run.federation, range(n, CLIENTS, NODES))
             deployed.start_node(f"node{n}", data=str(site), classes=10, memory_dir=f"{place}/{n}")
-        app = deployed.app("app", write(asked))
+        app, times = deployed.app("app", write(asked)), Path(place) / "times.jsonl"
+        time_messages(app, times)
         deployed.run(app, clients=CLIENTS)
         folder = RunFolder(app / "runs" / "app-seed0")
         bytes_at: dict[int, int] = {}
@@ -62,7 +85,7 @@ def main() -> None:
             done = len(folder.records()) if folder.file("records.jsonl").is_file() else 0
             bytes_at.setdefault(done, loopback_bytes())
             time.sleep(0.1)
-        over_flower = folder.records()
+        over_flower, taken = folder.records(), parts(times)
     seconds = statistics.median(record.seconds for record in over_flower[1:])
     moved = [bytes_at[n + 1] - bytes_at[n] for n in range(1, ROUNDS - 1)]
     tensors = statistics.median(r.bytes_down + r.bytes_up for r in over_flower[1:])
@@ -74,6 +97,18 @@ def main() -> None:
         f"tensors {tensors / 1e6:.1f} MB a round, through the loopback "
         f"{statistics.median(moved) / 1e6:.1f} MB\n"
     )
+    for name, what in PARTS.items():
+        sys.stdout.write(f"{taken[name]:7.2f} s  {what}\n")
+
+
+def time_messages(app: Path, file: Path) -> None:
+    """Change an app, so that it writes to this file when its messages come and go."""
+    here = f"import sys\n\nsys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
+    first = f"{here}from benchmarks.flower_times import TimedApp\n\n"
+    last = f"app = TimedApp(app, Path({str(file)!r}))\n"
+    client, server = app / "app" / "client.py", app / "app" / "server.py"
+    client.write_text(first + client.read_text() + last)
+    server.write_text(SERVER.format(here=here, file=str(file)))
 
 
 def write_site(folder: Path, federation: Federation, clients: Iterable[int]) -> None:
