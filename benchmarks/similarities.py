@@ -68,6 +68,9 @@ class Network(CNN):
         return nn.Sequential(*layers)
 
 
+EVALUATE_EVERY = 10  # rounds
+
+
 @dataclass(frozen=True)
 class Setting:
     """What the choices are about."""
@@ -159,6 +162,7 @@ class RoundSeen:
     entities: int
     mixed: int  # entities with clients of several groups
     mixings: tuple[Mixing, ...] = ()
+    accuracy: float | None = None  # mean over clients, where they were evaluated
 
 
 @dataclass(frozen=True)
@@ -234,6 +238,7 @@ def rounds_seen(experiment: Experiment, count: int, sources: Sources) -> Iterato
             entities=len(np.unique(after)),
             mixed=sum(len(np.unique(groups[after == name])) > 1 for name in np.unique(after)),
             mixings=tuple(mixings_of(before, after, groups, shared, known)),
+            accuracy=record.accuracy,
         )
         before = after
 
@@ -266,12 +271,13 @@ def printed(study: Study, console: Console) -> None:
     swapped = " ".join("/".join(map(str, pair)) for pair in study.pairs)
     console.print(f"{study.choice}, seed {study.seed}, {study.precision}; swapped: {swapped}")
     head = ["round", "within", "tiny", "sharing", "most", "below", "apart", "most", "below"]
-    rows = Table(*head, "entities", "mixed", box=SIMPLE_HEAD, pad_edge=False)
+    rows = Table(*head, "entities", "mixed", "accuracy", box=SIMPLE_HEAD, pad_edge=False)
     for column in rows.columns:
         column.no_wrap = True
     for seen in study.rounds:
         cells = [_short(seen.within), _short(seen.tiny), *_beside(seen.sharing)]
         cells += [*_beside(seen.apart), str(seen.entities), str(seen.mixed)]
+        cells.append("-" if seen.accuracy is None else f"{seen.accuracy:.3f}")
         rows.add_row(str(seen.number), *cells)
     console.print(rows)
     for seen in study.rounds:
@@ -312,7 +318,7 @@ def main() -> None:
     for choice in given.choices:
         usual = experiment_of(choice, given.seed)
         engine = replace(usual.engine, precision=given.precision)
-        experiment = replace(usual, engine=engine, evaluate_every=usual.rounds)
+        experiment = replace(usual, engine=engine, evaluate_every=EVALUATE_EVERY)
         study = Study(choice, given.seed, given.precision, swapped_pairs(experiment))
         studies.append(study)
         for seen in rounds_seen(experiment, given.rounds, Sources.default()):

@@ -43,6 +43,7 @@ def test_every_round_tells_the_similarities_of_its_cohort(choice: str) -> None:
     assert all(-1 <= each.within.mean <= each.within.largest <= 1 for each in seen)
     assert all(0 <= each.apart.below <= 1 for each in seen)
     assert all(np.isnan(each.sharing.mean) == (choice == "disjoint") for each in seen)
+    assert all(each.accuracy is not None for each in seen)
     console = Console(record=True, width=200, quiet=True)
     printed(Study(choice, 0, "full", swapped_pairs(experiment), seen), console)
 
