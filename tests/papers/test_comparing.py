@@ -71,6 +71,20 @@ def test_an_order_is_reversed_only_where_both_sides_are_clear() -> None:
     assert summary(wanted, unclear) == "0 of 2 numbers within the spreads, 0 reversed"
 
 
+def test_rounds_saved_are_not_shown_before_the_baseline_is_done() -> None:
+    said = reproduction({"base": Published(90.0), "other": Published(40.0)}, "pure_round")
+    wanted = replace(
+        said,
+        measures=("pure_round", "saved_pure_round"),
+        plots=(ColumnsPlot("saved_pure_round", "clients"),),
+    )
+    ours = results({"other": (30.0, 40.0)}, "pure_round")
+    shown = [table.title for table in tables(wanted, ours) if not isinstance(table, str)]
+    assert shown == ["rounds to purity 0.9"]
+    (chart,) = charts(wanted, ours)
+    assert chart.lines == ()
+
+
 def test_fewer_rounds_come_first() -> None:
     wanted = reproduction({"quick": Published(1.0), "slow": Published(50.0)}, "optimal_round")
     ours = results({"quick": (90.0, 90.0), "slow": (2.0, 2.0)}, "optimal_round")

@@ -15,6 +15,7 @@ from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.networks import MLP
 from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size
+from umbel.papers.comparing import done_so_far, missing
 from umbel.papers.findings import Findings
 from umbel.papers.runner import pieces, results
 from umbel.runs.experiment import Experiment
@@ -127,3 +128,67 @@ def test_what_was_stopped_goes_on(tmp_path: Path, sources: Sources) -> None:
     do(BOTH, tmp_path, sources)
     alone = [record.untimed() for _, record in experiment("flacc").open(sources).rounds(2)]
     assert [record.untimed() for record in folder.records()] == alone
+
+
+def test_results_are_of_the_cells_whose_runs_are_finished(tmp_path: Path, sources: Sources) -> None:
+    do(BOTH.only(["FLACC"], "smoke"), tmp_path, sources)
+    saved = results(BOTH, "smoke", (0, 1), tmp_path, "umbel reproduce digits")
+    assert [cell.row for cell in saved.cells] == ["FLACC"]
+    assert missing(BOTH, saved) == 2
+    assert done_so_far(BOTH, saved) == "1 of 3 results; the other runs are not done"
+    of_three_seeds = results(BOTH, "smoke", (0, 1, 2), tmp_path, "umbel reproduce digits")
+    assert not of_three_seeds.cells
+    do(BOTH, tmp_path, sources)
+    whole = results(BOTH, "smoke", (0, 1), tmp_path, "umbel reproduce digits")
+    assert len(whole.cells) == 3
+    assert whole.cells[0] == saved.cells[0]
+    assert done_so_far(BOTH, whole) == ""
+
+
+def test_another_experiment_of_the_name_of_a_cell_is_no_result_of_it(
+    tmp_path: Path, sources: Sources
+) -> None:
+    do(BOTH, tmp_path, sources)
+    longer = [Cell("FLACC", "digits", experiment("flacc", rounds=3)), *BOTH.cells("smoke")[1:]]
+    saved = results(reproduction(longer), "smoke", (0, 1), tmp_path, "umbel reproduce digits")
+    assert [cell.row for cell in saved.cells] == ["FedAvg", "FedAvg again"]
+
+
+GRID = reproduction(
+    [
+        Cell(row, column, experiment(f"{row}-{column}"))
+        for row in ("FLACC", "FedAvg")
+        for column in ("digits", "letters")
+        if (row, column) != ("FLACC", "letters")
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("names", "left"),
+    [
+        ((), {"FLACC-digits", "FedAvg-digits", "FedAvg-letters"}),
+        (("FedAvg",), {"FedAvg-digits", "FedAvg-letters"}),
+        (("digits",), {"FLACC-digits", "FedAvg-digits"}),
+        (("FedAvg", "FLACC", "letters"), {"FedAvg-letters"}),
+    ],
+)
+def test_a_part_of_a_table_is_named_by_rows_and_columns(
+    names: tuple[str, ...], left: set[str]
+) -> None:
+    assert {cell.experiment.name for cell in GRID.only(names, "smoke").cells("smoke")} == left
+
+
+def test_a_part_that_is_not_there_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"only: 'leters' is no row or column of digits; did you"):
+        GRID.only(["leters"], "smoke")
+    with pytest.raises(UsageError, match=r"only: \['FLACC', 'letters'\] is not where digits has a"):
+        GRID.only(["FLACC", "letters"], "smoke")
+
+
+def test_a_reproduction_in_another_precision_changes_nothing_else() -> None:
+    for usual, half in zip(
+        BOTH.cells("smoke"), BOTH.in_precision("bf16").cells("smoke"), strict=True
+    ):
+        assert half.experiment.engine == replace(usual.experiment.engine, precision="bf16")
+        assert replace(half.experiment, engine=usual.experiment.engine) == usual.experiment

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from umbel.runs.library import experiments_in, shipped_comparisons, shipped_experiments
 from umbel.summary import duration
@@ -39,8 +41,15 @@ def times(name: str) -> str:
     from umbel.papers.findings import kept_files
 
     kept = (json.loads(file.read_text(encoding="utf-8")) for file in kept_files(name))
-    took = "; ".join(f"{one['size']} {duration(one['made']['seconds'])}" for one in kept)
+    took = "; ".join(f"{_size(one)} {duration(one['made']['seconds'])}" for one in kept)
     return f"took {took}" if took else ""
+
+
+def _size(results: Mapping[str, Any]) -> str:
+    """The size of kept results, and how many there are where not all are."""
+    every = results.get("every")
+    part = f" ({len(results['cells'])} of {every} results)" if every else ""
+    return f"{results['size']}{part}"
 
 
 def _description(file: Path) -> str:

@@ -13,6 +13,7 @@ from umbel.cli.options import SEEDS, data_dir_option, jobs_option, runs_dir_opti
 from umbel.runs.config_errors import nearest
 
 if TYPE_CHECKING:
+    from umbel.client.net import Precision
     from umbel.papers.base import Reproduction, Size
 
 
@@ -24,6 +25,19 @@ if TYPE_CHECKING:
     default="reduced",
     show_default=True,
 )
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="NAME",
+    help="Do only this row or column of the table; may be given several times.",
+)
+@click.option(
+    "--precision",
+    type=click.Choice(["full", "bf16"]),
+    default="full",
+    show_default=True,
+    help="In which clients compute.",
+)
 @click.option("--seeds", type=SEEDS, help="How many; default: as listed.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Folder for the results and figure.")
 @jobs_option
@@ -32,6 +46,8 @@ if TYPE_CHECKING:
 def reproduce(
     name: str,
     size: Size,
+    only: tuple[str, ...],
+    precision: Precision,
     seeds: int | None,
     keep: Path | None,
     jobs: int,
@@ -41,7 +57,8 @@ def reproduce(
     """Make the table or figure NAME of a paper again, and print the paper's numbers beside ours.
 
     `umbel list papers` shows the names. Runs that are done are not done again: what was stopped
-    goes on by the same command. With --jobs several are made at once.
+    goes on by the same command. With --jobs several are made at once. What is printed and kept has
+    every result that is there, those of other rows and columns than --only names, too.
     """
     from rich.console import Console
 
@@ -54,12 +71,15 @@ def reproduce(
     from umbel.papers.runner import results
     from umbel.report.plots import draw
 
-    wanted = _find(name)
+    wanted = _find(name).in_precision(precision)
+    part = wanted.only(only, size)
     check_folder(keep or runs_dir, "--keep" if keep else "--runs-dir")
     count = seeds or wanted.seeds[size]
-    place = runs_dir / f"reproduce-{size}"
-    make_all(wanted, size, range(count), place, Sources.default(data_dir), jobs)
-    command = f"umbel reproduce {name} --size {size}" + (f" --seeds {seeds}" if seeds else "")
+    place = runs_dir / (f"reproduce-{size}" + ("-bf16" if precision == "bf16" else ""))
+    make_all(part, size, range(count), place, Sources.default(data_dir), jobs)
+    said = f" --precision {precision}" if precision != "full" else ""
+    said += f" --seeds {seeds}" if seeds else ""
+    command = f"umbel reproduce {name} --size {size}{said}"
     saved = results(wanted, size, range(count), place, command)
     Console().print(*tables(wanted, saved), sep="\n")
     folder = keep or place

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal, TypeVar, get_args
 
 from umbel.algorithms import Sattler
 from umbel.algorithms.base import Algorithm
+from umbel.checks import UsageError, check, nearest
+from umbel.client.net import Precision
 from umbel.papers.findings import Findings
 from umbel.runs.config import read
 from umbel.runs.experiment import Experiment
@@ -29,6 +31,11 @@ class Cell:
     row: str
     column: str
     experiment: Experiment
+
+    def in_precision(self, precision: Precision) -> Cell:
+        """The same, but clients compute in this precision."""
+        engine = replace(self.experiment.engine, precision=precision)
+        return replace(self, experiment=replace(self.experiment, engine=engine))
 
 
 @dataclass(frozen=True)
@@ -82,6 +89,31 @@ class Reproduction:
     def cells(self, size: Size) -> Sequence[Cell]:
         """Its experiments at this size, in the order of the table."""
         return tuple(self.make(size))
+
+    def in_precision(self, precision: Precision) -> Reproduction:
+        """The same, but clients compute in this precision."""
+
+        def make(size: Size) -> list[Cell]:
+            return [cell.in_precision(precision) for cell in self.cells(size)]
+
+        return replace(self, make=make)
+
+    def only(self, names: Collection[str], size: Size) -> Reproduction:
+        """Its part in these rows and columns at this size; all rows where none is named, likewise.
+
+        Raises `UsageError` for a name that no row or column has, and where nothing is left.
+        """
+        cells = self.cells(size)
+        rows, columns = {cell.row for cell in cells}, {cell.column for cell in cells}
+        for name in names:
+            if name not in rows | columns:
+                every = dict.fromkeys([*(c.row for c in cells), *(c.column for c in cells)])
+                hint = nearest(name, every)
+                raise UsageError(f"only: {name!r} is no row or column of {self.name}; {hint}")
+        rows, columns = rows & {*names} or rows, columns & {*names} or columns
+        left = [cell for cell in cells if cell.row in rows and cell.column in columns]
+        check(bool(left), "only", [*names], f"where {self.name} has a result at size {size}")
+        return replace(self, make=lambda _: left)
 
 
 @cache

@@ -14,7 +14,14 @@ from rich.table import Table
 
 from umbel.papers.base import Reproduction
 from umbel.papers.catalogue import REPRODUCTIONS
-from umbel.papers.comparing import Compared, compared, has_order, reversals
+from umbel.papers.comparing import (
+    Compared,
+    compared,
+    done_so_far,
+    has_order,
+    missing,
+    reversals,
+)
 from umbel.papers.figures import charts
 from umbel.papers.measures import title
 from umbel.papers.saved_results import SavedResults, kept
@@ -46,7 +53,9 @@ def tables(wanted: Reproduction, results: SavedResults) -> Iterator[Table | str]
         yield f"Reduced: {wanted.said.reduced}"
     if results.size == "smoke":
         yield "Smoke: a few rounds of tiny federations show that it runs, and nothing of the paper."
-    for measure in wanted.measures:
+    if partial := done_so_far(wanted, results):
+        yield f"{partial}."
+    for measure in _measured(wanted, results):
         yield _terminal_table(wanted, results, measure)
         if results.size != "smoke" and has_order(wanted, results, measure):
             yield _order(wanted, results, measure)
@@ -76,10 +85,23 @@ def _contents() -> Iterator[str]:
     yield "| | what | kept results |"
     yield "|---|---|---|"
     for wanted in REPRODUCTIONS.values():
-        sizes = [f"{r.size}, {counted(len(r.seeds), 'seed')}" for r in kept(wanted.name)]
-        what = ", ".join(sizes) or "none"
+        what = "; ".join(_kept_size(wanted, results) for results in kept(wanted.name)) or "none"
         yield f"| [{wanted.name}](#{wanted.name}) | {wanted.said.source} | {what} |"
     yield ""
+
+
+def _kept_size(wanted: Reproduction, results: SavedResults) -> str:
+    every = len(wanted.cells(results.size))
+    part = f", {len(results.cells)} of {every}" if missing(wanted, results) else ""
+    return f"{results.size}{part}, {counted(len(results.seeds), 'seed')}"
+
+
+def shown(wanted: Reproduction) -> Iterator[SavedResults]:
+    """Of what is kept, the largest size, and where that is not whole, the next besides."""
+    for results in kept(wanted.name):
+        yield results
+        if not missing(wanted, results):
+            return
 
 
 def _sections() -> Iterator[str]:
@@ -88,11 +110,11 @@ def _sections() -> Iterator[str]:
         yield f"## {said.name}\n"
         yield f"{said.source}. {said.title}.\n"
         yield f"*Setting.* {said.setting}\n"
-        best = next(kept(said.name), None)
-        if best is None:
+        results = list(shown(wanted))
+        for each in results:
+            yield from _result(wanted, each)
+        if not results:
             yield f"No result is kept. {said.absent}".rstrip() + "\n"
-        else:
-            yield from _result(wanted, best)
         if said.remarks:
             yield f"*Remarks.* {said.remarks}\n"
 
@@ -105,11 +127,22 @@ def _result(wanted: Reproduction, results: SavedResults) -> Iterator[str]:
         f"`{made.command}`: {counted(len(results.seeds), 'seed')}, {duration(made.seconds)} on "
         f"{made.hardware}; umbel {made.versions['umbel']}, PyTorch {made.versions['torch']}.\n"
     )
-    yield f"![{wanted.said.title}](figures/{wanted.name}.svg)\n"
-    for measure in wanted.measures:
+    if partial := done_so_far(wanted, results):
+        yield f"*At {results.size} size, so far:* {partial}.\n"
+    yield f"![{wanted.said.title}](figures/{_drawing(wanted, results)})\n"
+    for measure in _measured(wanted, results):
         yield from _table(wanted, results, measure)
         if has_order(wanted, results, measure):
             yield _order(wanted, results, measure) + "\n"
+
+
+def _measured(wanted: Reproduction, results: SavedResults) -> Iterator[str]:
+    """The measures that any result has: some compare with a row that may not be done."""
+    return (measure for measure in wanted.measures if compared(wanted, results, measure))
+
+
+def _drawing(wanted: Reproduction, results: SavedResults) -> str:
+    return wanted.name + (f"-{results.size}" if missing(wanted, results) else "") + ".svg"
 
 
 def _table(wanted: Reproduction, results: SavedResults, measure: str) -> Iterator[str]:
@@ -149,9 +182,8 @@ def write(folder: Path) -> None:
     """The page and its figures. Raises `UsageError` without the plotting library."""
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     for wanted in REPRODUCTIONS.values():
-        best = next(kept(wanted.name), None)
-        if best is not None:
-            draw(charts(wanted, best), folder / "figures" / f"{wanted.name}.svg")
+        for results in shown(wanted):
+            draw(charts(wanted, results), folder / "figures" / _drawing(wanted, results))
     (folder / "fidelity.md").write_text(page(), encoding="utf-8")
 
 

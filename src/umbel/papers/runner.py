@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from umbel.checks import UsageError
 from umbel.data.federation import Federation
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
@@ -100,13 +101,28 @@ def _one_by_one(
 def results(
     wanted: Reproduction, size: Size, seeds: Sequence[int], runs_dir: Path, command: str
 ) -> SavedResults:
-    """The results of the finished runs of a reproduction."""
-    cells = wanted.cells(size)
+    """The results of the cells of a reproduction whose runs are finished under all seeds."""
+    every = wanted.cells(size)
+    cells = [cell for cell in every if _finished(cell.experiment, seeds, runs_dir)]
     done = tuple(_result(wanted, cell, seeds, runs_dir) for cell in cells)
     distinct = {cell.experiment.name: cell.experiment for cell in cells}.values()
     folders = [RunFolder.of(runs_dir, e.with_seed(seed)) for e in distinct for seed in seeds]
     spent = sum(record.seconds for folder in folders for record in folder.records())
-    return SavedResults(wanted.name, size, tuple(seeds), made_here(command, spent), done)
+    part = len(every) if len(done) < len(every) else None
+    return SavedResults(wanted.name, size, tuple(seeds), made_here(command, spent), done, part)
+
+
+def _finished(experiment: Experiment, seeds: Sequence[int], runs_dir: Path) -> bool:
+    """Whether its runs are there under all seeds, and are not another experiment's of that name."""
+    seeded = [experiment.with_seed(seed) for seed in seeds]
+    if not all(RunFolder.of(runs_dir, each).finished for each in seeded):
+        return False
+    try:
+        for each in seeded:
+            RunFolder.begin(runs_dir, each)
+    except UsageError:
+        return False
+    return True
 
 
 def _result(wanted: Reproduction, cell: Cell, seeds: Sequence[int], runs_dir: Path) -> CellResult:

@@ -71,6 +71,7 @@ class SavedResults:
     seeds: tuple[int, ...]
     made: Made
     cells: tuple[CellResult, ...]
+    every: int | None = None  # cells of the table, where some have no result yet
 
     @cached_property
     def by_place(self) -> Mapping[tuple[str, str], CellResult]:
@@ -80,7 +81,8 @@ class SavedResults:
     def write(self, file: Path) -> None:
         """As JSON, a line a cell."""
         cells = [json.dumps(asdict(cell), allow_nan=False) for cell in self.cells]
-        head = {"name": self.name, "size": self.size, "seeds": self.seeds}
+        head: dict[str, Any] = {"name": self.name, "size": self.size, "seeds": self.seeds}
+        head |= {} if self.every is None else {"every": self.every}
         whole = json.dumps({**head, "made": asdict(self.made)}, indent=1)
         inner = ",\n  ".join(cells)
         file.write_text(f'{whole[:-2]},\n "cells": [\n  {inner}\n ]\n}}\n', encoding="utf-8")
@@ -91,7 +93,8 @@ class SavedResults:
         table: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         cells = tuple(_cell(cell) for cell in table["cells"])
         made = Made(**table["made"])
-        return cls(table["name"], table["size"], tuple(table["seeds"]), made, cells)
+        seeds, every = tuple(table["seeds"]), table.get("every")
+        return cls(table["name"], table["size"], seeds, made, cells, every)
 
 
 def kept(name: str) -> Iterator[SavedResults]:

@@ -12,7 +12,7 @@ from umbel.algorithms.base import Algorithm
 from umbel.client.work import LocalTraining
 from umbel.papers.base import Cell, ColumnsPlot, Reproduction, RoundsPlot, Size, cells, pick, slug
 from umbel.papers.findings import findings
-from umbel.papers.mehta2023.benchmarks import BENCHMARKS, Benchmark
+from umbel.papers.mehta2023.benchmarks import AT_FULL_SIZE, BENCHMARKS, Benchmark
 
 FOREVER = 1000
 """A memory of more rounds than there are."""
@@ -57,7 +57,7 @@ def _methods(benchmark: Benchmark, size: Size) -> Iterator[tuple[str, Algorithm[
 
 def _compared(size: Size, rows: tuple[str, ...] = ()) -> Iterator[Cell]:
     """Table I without its last column, whose clients are writers; or only some of its rows."""
-    for benchmark in BENCHMARKS:
+    for benchmark in (*BENCHMARKS, *pick(size, smoke=(), reduced=(), full=AT_FULL_SIZE)):
         methods = {row: m for row, m in _methods(benchmark, size) if not rows or row in rows}
         prefix = slug("flacc", benchmark.name)
         yield from cells(benchmark.experiment(size), methods, benchmark.name, prefix)
