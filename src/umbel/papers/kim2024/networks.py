@@ -45,15 +45,15 @@ def _column(
 
 def _emnist(size: Size) -> Iterator[Cell]:
     for clients in pick(size, smoke=(10,), reduced=(10, 80), full=(10, 80, 160)):
-        few = pick(size, smoke=(20,), reduced=(8_000 // clients,), full=())
-        batch = pick(size, smoke=10, reduced=50, full=200)
+        few = pick(size, smoke=(20,), reduced=(16_000 // clients,), full=())
+        batch = pick(size, smoke=10, reduced=10, full=200)
         local = LocalTraining(lr=0.1, epochs=1, batch_size=batch)
         yield from _column(
             "emnist-dirichlet",
             clients,
             replace(EMNIST_DIRICHLET, clients=clients, examples=few),
             LeNet(),
-            pick(size, smoke=2, reduced=40, full=100),
+            pick(size, smoke=2, reduced=60, full=100),
             CFLGP(2, "update", local=local, averaging=Averaging("equal"), period=2),
         )
 
