@@ -13,7 +13,6 @@ import argparse
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import reduce
 from itertools import islice
 from math import isnan, nan
 from pathlib import Path
@@ -26,6 +25,7 @@ from rich.console import Console
 from rich.table import Table
 from torch import nn
 
+from benchmarks.choices import changed
 from umbel.algorithms.flacc import FLACC, FLACCState
 from umbel.client.optimizers import SGD
 from umbel.client.work import LocalTraining
@@ -181,13 +181,9 @@ def experiment_of(choice: str, seed: int = 0) -> Experiment:
 
     Raises `ValueError` for a choice that is not among `CHOICES`.
     """
-    names = choice.split("+")
-    unknown = [name for name in names if name not in CHOICES]
-    if unknown:
-        raise ValueError(f"choice: {unknown[0]!r} is not one of {', '.join(CHOICES)}")
     (benchmark,) = (b for b in BENCHMARKS if b.name == "label-swapped CIFAR-10")
-    setting = Setting(benchmark.scenario, Network(), benchmark.local)
-    setting = reduce(lambda before, name: CHOICES[name](before), names, setting)
+    usual = Setting(benchmark.scenario, Network(), benchmark.local)
+    setting = changed(usual, choice, CHOICES)
     return replace(
         benchmark.experiment("full"),
         scenario=setting.scenario,

@@ -31,7 +31,8 @@ def small(choice: str) -> Experiment:
     experiment = experiment_of(choice)
     scenario: Any = experiment.scenario
     few = replace(scenario, source="digits", clients=20, examples=(56, 76))
-    return replace(experiment, scenario=few, model=MLP((8,)), participation=0.5)
+    usual = replace(experiment, scenario=few, model=MLP((8,)), participation=0.5)
+    return replace(usual, evaluate_every=1)
 
 
 @pytest.mark.parametrize("choice", ["as-in-table", "disjoint"])

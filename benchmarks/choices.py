@@ -1,0 +1,21 @@
+"""What a paper leaves open, by names that are put together on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def changed(usual: T, choice: str, choices: Mapping[str, Callable[[T], T]]) -> T:
+    """What choices such as "disjoint+glorot" make of the usual setting, from left to right.
+
+    Raises `ValueError` for a name that is not known.
+    """
+    names = choice.split("+")
+    unknown = [name for name in names if name not in choices]
+    if unknown:
+        raise ValueError(f"choice: {unknown[0]!r} is not one of {', '.join(choices)}")
+    return reduce(lambda so_far, name: choices[name](so_far), names, usual)
