@@ -10,7 +10,7 @@ import pytest
 from umbel.algorithms import FedAvg
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.networks import MLP
-from umbel.papers.base import Cell, ColumnsPlot, Reproduction, number_of, slug
+from umbel.papers.base import Cell, ColumnsPlot, Reproduction, RoundsPlot, number_of, slug
 from umbel.papers.comparing import compared, has_order, reversals, summary
 from umbel.papers.figures import charts
 from umbel.papers.findings import Findings
@@ -171,3 +171,14 @@ def test_nothing_of_a_smoke_run_is_compared_with_the_paper() -> None:
     assert any(line.startswith("Smoke:") for line in printed)
     assert not any("the reverse" in line for line in printed)
     assert summary(wanted, ours) == "it runs"
+
+
+def test_a_row_has_one_colour_in_all_charts_though_a_column_lacks_it() -> None:
+    course = {"accuracy": curve(2, [[50.0, 60.0]])}
+    places = (("base", "few"), ("other", "few"), ("other", "many"))
+    cells = tuple(CellResult(*place, 2, {"accuracy": (60.0,)}, course) for place in places)
+    ours = replace(results({}), cells=cells)
+    wanted = replace(reproduction({}), plots=(RoundsPlot("accuracy"),))
+    few, many = charts(wanted, ours)
+    assert [line.name for line in few.lines] == [line.name for line in many.lines]
+    assert [len(line.y) for line in many.lines] == [0, 2]

@@ -56,10 +56,13 @@ def _against_columns(wanted: Reproduction, results: SavedResults, plot: ColumnsP
 
 
 def _against_rounds(results: SavedResults, plot: RoundsPlot) -> Iterator[Chart]:
-    """A chart a column, a line a row."""
+    """A chart a column, a line a row; those without a result are empty, so that colours agree."""
+    rows = dict.fromkeys(cell.row for cell in results.cells)
     for column in dict.fromkeys(cell.column for cell in results.cells):
-        here = [cell for cell in results.cells if cell.column == column]
-        lines = tuple(_curve(cell, plot.measure) for cell in here)
+        here = {cell.row: cell for cell in results.cells if cell.column == column}
+        lines = tuple(
+            _curve(here[row], plot.measure) if row in here else Line(row, (), ()) for row in rows
+        )
         yield Chart(column, "round", title(plot.measure), lines)
 
 
