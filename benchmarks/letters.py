@@ -22,7 +22,6 @@ from rich.table import Table
 from benchmarks.choices import changed
 from umbel.algorithms.joint import Joint
 from umbel.client.work import LocalTraining
-from umbel.data.scenarios import LIN_EMNIST
 from umbel.data.scenarios.overlapping_labels import OverlappingLabels
 from umbel.data.sources import Sources
 from umbel.papers.catalogue import REPRODUCTIONS
@@ -60,11 +59,11 @@ def _at_random() -> list[set[int]]:
 def _trained(change: Callable[[LocalTraining], LocalTraining]) -> Choice:
     """Clients train in another way."""
 
-    def changed(setting: Setting) -> Setting:
+    def choice(setting: Setting) -> Setting:
         method = replace(setting.method, local=change(setting.method.local))
         return replace(setting, method=method)
 
-    return changed
+    return choice
 
 
 def _lr(value: float) -> Choice:
@@ -104,7 +103,8 @@ def experiment_of(choice: str, clients: int, rounds: int, seed: int) -> Experime
     cells = REPRODUCTIONS["lin-fig5"].cells("full")
     (usual,) = (c.experiment for c in cells if (c.row, c.column) == ("λ = 0.2", "EMNIST"))
     assert isinstance(usual.algorithm, Joint)
-    before = Setting(replace(LIN_EMNIST, clients=clients), usual.algorithm)
+    assert isinstance(usual.scenario, OverlappingLabels)
+    before = Setting(replace(usual.scenario, clients=clients), usual.algorithm)
     setting = changed(before, choice, CHOICES)
     return replace(
         usual,
@@ -117,10 +117,8 @@ def experiment_of(choice: str, clients: int, rounds: int, seed: int) -> Experime
 
 
 def same_name(scenario: OverlappingLabels) -> tuple[float, float]:
-    """Of the classes that two groups both hold, the share that both call the same.
-
-    The mean over all pairs of groups, and the largest.
-    """
+    """The share of the classes held by two groups that both call the same: mean over pairs of
+    groups, and largest."""
     tables = [
         {label: place if scenario.local_labels else label for place, label in enumerate(mine)}
         for mine in scenario.labels

@@ -31,8 +31,7 @@ def small(choice: str) -> Experiment:
     experiment = experiment_of(choice)
     scenario: Any = experiment.scenario
     few = replace(scenario, source="digits", clients=20, examples=(56, 76))
-    usual = replace(experiment, scenario=few, model=MLP((8,)), participation=0.5)
-    return replace(usual, evaluate_every=1)
+    return replace(experiment, scenario=few, model=MLP((8,)), participation=0.5, evaluate_every=1)
 
 
 @pytest.mark.parametrize("choice", ["as-in-table", "disjoint"])

@@ -15,8 +15,8 @@ from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.networks import MLP
 from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size
-from umbel.papers.comparing import done_so_far, missing
 from umbel.papers.findings import Findings
+from umbel.papers.page import tables
 from umbel.papers.runner import pieces, results
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
@@ -134,15 +134,16 @@ def test_results_are_of_the_cells_whose_runs_are_finished(tmp_path: Path, source
     do(BOTH.only(["FLACC"], "smoke"), tmp_path, sources)
     saved = results(BOTH, "smoke", (0, 1), tmp_path, "umbel reproduce digits")
     assert [cell.row for cell in saved.cells] == ["FLACC"]
-    assert missing(BOTH, saved) == 2
-    assert done_so_far(BOTH, saved) == "1 of 3 results; the other runs are not done"
+    assert saved.missing == 2
+    assert saved.done_so_far == "1 of 3"
+    assert "1 of 3 results; the other runs are not done." in tables(BOTH, saved)
     of_three_seeds = results(BOTH, "smoke", (0, 1, 2), tmp_path, "umbel reproduce digits")
     assert not of_three_seeds.cells
     do(BOTH, tmp_path, sources)
     whole = results(BOTH, "smoke", (0, 1), tmp_path, "umbel reproduce digits")
     assert len(whole.cells) == 3
     assert whole.cells[0] == saved.cells[0]
-    assert done_so_far(BOTH, whole) == ""
+    assert whole.done_so_far == ""
 
 
 def test_another_experiment_of_the_name_of_a_cell_is_no_result_of_it(

@@ -75,11 +75,11 @@ def reproduce(
     part = wanted.only(only, size)
     check_folder(keep or runs_dir, "--keep" if keep else "--runs-dir")
     count = seeds or wanted.seeds[size]
-    place = runs_dir / (f"reproduce-{size}" + ("-bf16" if precision == "bf16" else ""))
+    half = precision != "full"
+    place = runs_dir / (f"reproduce-{size}" + half * f"-{precision}")
     make_all(part, size, range(count), place, Sources.default(data_dir), jobs)
-    said = f" --precision {precision}" if precision != "full" else ""
-    said += f" --seeds {seeds}" if seeds else ""
-    command = f"umbel reproduce {name} --size {size}{said}"
+    command = f"umbel reproduce {name} --size {size}" + half * f" --precision {precision}"
+    command += f" --seeds {seeds}" if seeds else ""
     saved = results(wanted, size, range(count), place, command)
     Console().print(*tables(wanted, saved), sep="\n")
     folder = keep or place

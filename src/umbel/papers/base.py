@@ -104,14 +104,15 @@ class Reproduction:
         Raises `UsageError` for a name that no row or column has, and where nothing is left.
         """
         cells = self.cells(size)
-        rows, columns = {cell.row for cell in cells}, {cell.column for cell in cells}
+        rows = dict.fromkeys(cell.row for cell in cells)
+        columns = dict.fromkeys(cell.column for cell in cells)
+        every = [*rows, *columns]
         for name in names:
-            if name not in rows | columns:
-                every = dict.fromkeys([*(c.row for c in cells), *(c.column for c in cells)])
+            if name not in every:
                 hint = nearest(name, every)
                 raise UsageError(f"only: {name!r} is no row or column of {self.name}; {hint}")
-        rows, columns = rows & {*names} or rows, columns & {*names} or columns
-        left = [cell for cell in cells if cell.row in rows and cell.column in columns]
+        among_rows, among_columns = rows.keys() & names or rows, columns.keys() & names or columns
+        left = [cell for cell in cells if cell.row in among_rows and cell.column in among_columns]
         check(bool(left), "only", [*names], f"where {self.name} has a result at size {size}")
         return replace(self, make=lambda _: left)
 

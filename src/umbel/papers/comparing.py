@@ -131,17 +131,6 @@ def has_order(wanted: Reproduction, results: SavedResults, measure: str) -> bool
     return len(known) > len(set(known))
 
 
-def missing(wanted: Reproduction, results: SavedResults) -> int:
-    """How many cells have no result yet."""
-    return len(wanted.cells(results.size)) - len(results.cells)
-
-
-def done_so_far(wanted: Reproduction, results: SavedResults) -> str:
-    """How many of its results are there, where not all are; else nothing."""
-    every, absent = len(wanted.cells(results.size)), missing(wanted, results)
-    return f"{every - absent} of {every} results; the other runs are not done" if absent else ""
-
-
 def summary(wanted: Reproduction, results: SavedResults) -> str:
     """How many numbers are within the spreads, and how many places are in another order."""
     if results.size == "smoke":

@@ -14,14 +14,7 @@ from rich.table import Table
 
 from umbel.papers.base import Reproduction
 from umbel.papers.catalogue import REPRODUCTIONS
-from umbel.papers.comparing import (
-    Compared,
-    compared,
-    done_so_far,
-    has_order,
-    missing,
-    reversals,
-)
+from umbel.papers.comparing import Compared, compared, has_order, reversals
 from umbel.papers.figures import charts
 from umbel.papers.measures import title
 from umbel.papers.saved_results import SavedResults, kept
@@ -53,8 +46,8 @@ def tables(wanted: Reproduction, results: SavedResults) -> Iterator[Table | str]
         yield f"Reduced: {wanted.said.reduced}"
     if results.size == "smoke":
         yield "Smoke: a few rounds of tiny federations show that it runs, and nothing of the paper."
-    if partial := done_so_far(wanted, results):
-        yield f"{partial}."
+    if results.missing:
+        yield _part(results)
     for measure in _measured(wanted, results):
         yield _terminal_table(wanted, results, measure)
         if results.size != "smoke" and has_order(wanted, results, measure):
@@ -85,22 +78,25 @@ def _contents() -> Iterator[str]:
     yield "| | what | kept results |"
     yield "|---|---|---|"
     for wanted in REPRODUCTIONS.values():
-        what = "; ".join(_kept_size(wanted, results) for results in kept(wanted.name)) or "none"
+        what = "; ".join(map(_kept_size, kept(wanted.name))) or "none"
         yield f"| [{wanted.name}](#{wanted.name}) | {wanted.said.source} | {what} |"
     yield ""
 
 
-def _kept_size(wanted: Reproduction, results: SavedResults) -> str:
-    every = len(wanted.cells(results.size))
-    part = f", {len(results.cells)} of {every}" if missing(wanted, results) else ""
-    return f"{results.size}{part}, {counted(len(results.seeds), 'seed')}"
+def _kept_size(results: SavedResults) -> str:
+    seeds = counted(len(results.seeds), "seed")
+    return ", ".join(filter(None, [results.size, results.done_so_far, seeds]))
+
+
+def _part(results: SavedResults) -> str:
+    return f"{results.done_so_far} results; the other runs are not done."
 
 
 def shown(wanted: Reproduction) -> Iterator[SavedResults]:
-    """Of what is kept, the largest size, and where that is not whole, the next besides."""
+    """The largest size that is kept, and the next ones until one is whole."""
     for results in kept(wanted.name):
         yield results
-        if not missing(wanted, results):
+        if not results.missing:
             return
 
 
@@ -127,9 +123,9 @@ def _result(wanted: Reproduction, results: SavedResults) -> Iterator[str]:
         f"`{made.command}`: {counted(len(results.seeds), 'seed')}, {duration(made.seconds)} on "
         f"{made.hardware}; umbel {made.versions['umbel']}, PyTorch {made.versions['torch']}.\n"
     )
-    if partial := done_so_far(wanted, results):
-        yield f"*At {results.size} size, so far:* {partial}.\n"
-    yield f"![{wanted.said.title}](figures/{_drawing(wanted, results)})\n"
+    if results.missing:
+        yield f"*At {results.size} size, so far:* {_part(results)}\n"
+    yield f"![{wanted.said.title}](figures/{_drawing(results)})\n"
     for measure in _measured(wanted, results):
         yield from _table(wanted, results, measure)
         if has_order(wanted, results, measure):
@@ -141,8 +137,9 @@ def _measured(wanted: Reproduction, results: SavedResults) -> Iterator[str]:
     return (measure for measure in wanted.measures if compared(wanted, results, measure))
 
 
-def _drawing(wanted: Reproduction, results: SavedResults) -> str:
-    return wanted.name + (f"-{results.size}" if missing(wanted, results) else "") + ".svg"
+def _drawing(results: SavedResults) -> str:
+    """The figure's file; a part's does not replace that of a whole table."""
+    return results.name + (f"-{results.size}" if results.missing else "") + ".svg"
 
 
 def _table(wanted: Reproduction, results: SavedResults, measure: str) -> Iterator[str]:
@@ -183,7 +180,7 @@ def write(folder: Path) -> None:
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     for wanted in REPRODUCTIONS.values():
         for results in shown(wanted):
-            draw(charts(wanted, results), folder / "figures" / _drawing(wanted, results))
+            draw(charts(wanted, results), folder / "figures" / _drawing(results))
     (folder / "fidelity.md").write_text(page(), encoding="utf-8")
 
 

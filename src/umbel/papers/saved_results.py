@@ -78,6 +78,16 @@ class SavedResults:
         """The cells by row and column."""
         return {(cell.row, cell.column): cell for cell in self.cells}
 
+    @property
+    def missing(self) -> int:
+        """How many cells of the table have no result yet."""
+        return 0 if self.every is None else self.every - len(self.cells)
+
+    @property
+    def done_so_far(self) -> str:
+        """How many results are there, where not all are; else nothing."""
+        return f"{len(self.cells)} of {self.every}" if self.missing else ""
+
     def write(self, file: Path) -> None:
         """As JSON, a line a cell."""
         cells = [json.dumps(asdict(cell), allow_nan=False) for cell in self.cells]

@@ -53,16 +53,14 @@ def _cells(size: Size, methods: Methods, experiment: Experiment, column: str) ->
 
 def _table2(size: Size) -> list[Cell]:
     """At full size there is a column of a tenth of the clients, too."""
-    return [
-        *(_rotated_mnist(size, part=10) if size == "full" else ()),
-        *_rotated_mnist(size),
-    ]
+    parts = pick(size, smoke=(1,), reduced=(1,), full=(10, 1))
+    return [cell for part in parts for cell in _rotated_mnist(size, part=part)]
 
 
 def _rotated_mnist(
     size: Size, kind: Kind = "methods", name: str = FULL, part: int = 1
 ) -> list[Cell]:
-    """The cells of a column, with a part of the clients at full size."""
+    """The cells of a column; at full size it has the clients of the experiment over `part`."""
     full = shipped(name)
     scenario: Any = full.scenario
     usual: Any = full.algorithm
