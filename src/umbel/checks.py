@@ -103,9 +103,16 @@ def _acts(character: str) -> bool:
 
 
 def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """A hint for a name that is not known; if none is like it, all names or what is said here."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"did you mean {close[0]}?" if close else otherwise or f"known: {', '.join(known)}"
+    """A hint for a name that is not known; if none is like it, all names or what is said here.
+
+    Names are alike whether in capitals or not.
+    """
+    names = list(known)
+    folded = {each.casefold(): each for each in reversed(names)}
+    close = difflib.get_close_matches(name.casefold(), folded, n=1)
+    if close:
+        return f"did you mean {folded[close[0]]}?"
+    return otherwise or f"known: {', '.join(names)}"
 
 
 def check_memory(needed: int, what: str) -> None:

@@ -49,3 +49,10 @@ def test_a_reproduction_asks_for_its_folder_before_it_begins(made: Shell) -> Non
     keep = ("reproduce", "cflgp-fig1", "--size", "smoke", "--keep", "file")
     assert "--keep: 'file' is not a folder" in made.refused(*keep)
     assert not (made.folder / "runs" / "reproduce-smoke").exists()
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_reproduction_without_its_data_leaves_nothing(jobs: str, umbel: Shell) -> None:
+    words = ("reproduce", "lcfl-table2", "--data-dir", str(umbel.folder), "--jobs", jobs)
+    assert "mnist" in umbel.refused(*words)
+    assert not (umbel.folder / "runs").exists()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from umbel.cli.advancing import nothing_left_of
 from umbel.cli.job import Made
 from umbel.cli.jobs import make_in_jobs
 from umbel.cli.screen import OwnScreen, Screen
@@ -31,17 +32,20 @@ def make_all(
     jobs: int,
 ) -> None:
     """Do the rounds that are left of all runs."""
-    if jobs == 1:
-        for piece in pieces(wanted, size, seeds, runs_dir, sources):
-            with SCREEN.progress(piece.title, piece.rounds) as report:
-                piece.go(report)
-        return
-    units = [
-        CellRuns(plain(experiment), group, runs_dir, sources)
-        for experiment in distinct_experiments(wanted, size)
-        for group in _groups(_left(experiment, seeds, runs_dir), wanted.lockstep)
-    ]
-    make_in_jobs(units, sum(len(unit.seeds) for unit in units), jobs, SCREEN)
+    distinct = distinct_experiments(wanted, size)
+    folders = [RunFolder.of(runs_dir, each.with_seed(seed)) for each in distinct for seed in seeds]
+    with nothing_left_of(folders):
+        if jobs == 1:
+            for piece in pieces(wanted, size, seeds, runs_dir, sources):
+                with SCREEN.progress(piece.title, piece.rounds) as report:
+                    piece.go(report)
+            return
+        units = [
+            CellRuns(plain(experiment), group, runs_dir, sources)
+            for experiment in distinct
+            for group in _groups(_left(experiment, seeds, runs_dir), wanted.lockstep)
+        ]
+        make_in_jobs(units, sum(len(unit.seeds) for unit in units), jobs, SCREEN)
 
 
 def _left(experiment: Experiment, seeds: Sequence[int], runs_dir: Path) -> list[int]:
