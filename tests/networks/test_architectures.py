@@ -4,13 +4,41 @@ from math import prod
 
 import pytest
 import torch
+from torch.testing import assert_close
 
 from umbel.checks import UsageError
-from umbel.networks import CNN, CNN1D, MLP, MODELS, CNNLin, CSIAutoencoder, LeNet, Linear
+from umbel.networks import CNN, CNN1D, MLP, MODELS, CNNLin, CSIAutoencoder, LeNet, Linear, Model
+
+POOLING = (torch.nn.MaxPool1d, torch.nn.MaxPool2d)
 
 
 def parameters(module: torch.nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [
+        (CNN((3, 4), 3, 5), (1, 9, 8)),
+        (LeNet(), (3, 17, 18)),
+        (CNNLin(), (2, 8, 9)),
+        (CNN1D((3, 4, 5)), (2, 19)),
+    ],
+)
+def test_relu_after_pooling_is_as_before_it(model: Model, shape: tuple[int, ...]) -> None:
+    x = torch.randn(6, *shape).round(decimals=1)
+    module = model.build(shape, 3)
+    assert isinstance(module, torch.nn.Sequential)
+    layers = list(module)
+    for place, layer in enumerate(module):
+        if isinstance(layer, POOLING):
+            assert isinstance(layers[place + 1], torch.nn.ReLU)
+            layers[place : place + 2] = layers[place + 1], layers[place]
+    outputs, as_in_papers = module(x), torch.nn.Sequential(*layers)(x)
+    assert torch.equal(outputs, as_in_papers)
+    weights = list(module.parameters())
+    slopes = torch.autograd.grad(outputs.square().sum(), weights)
+    assert_close(slopes, torch.autograd.grad(as_in_papers.square().sum(), weights))
 
 
 def test_the_cnn_is_the_papers() -> None:

@@ -1,4 +1,8 @@
-"""Networks of a few convolutions, then fully connected layers."""
+"""Networks of a few convolutions, then fully connected layers.
+
+ReLU comes after pooling, where the papers have it before: the largest rectified value is the
+largest value, rectified. Outputs and gradients are the same, and ReLU has a quarter to do.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,7 @@ from umbel.networks.base import Model, check_image
 
 @dataclass(frozen=True)
 class CNN(Model):
-    """Convolutions that keep the image's size, each with ReLU and 2x2 pooling, then one hidden
+    """Convolutions that keep the image's size, each with 2x2 pooling and ReLU, then one hidden
     layer.
 
     The defaults are the network of Mehta & Shao 2023, V-B, and of McMahan et al. 2017. The authors
@@ -41,14 +45,14 @@ class CNN(Model):
         layers: list[nn.Module] = []
         for channels_in, channels_out in pairwise((shape[0], *self.channels)):
             convolution = nn.Conv2d(channels_in, channels_out, self.kernel, padding="same")
-            layers += [convolution, nn.ReLU(), nn.MaxPool2d(2)]
+            layers += [convolution, nn.MaxPool2d(2), nn.ReLU()]
         features = self.channels[-1] * prod(side // smallest for side in shape[1:])
         return nn.Sequential(*layers, *_head(features, (self.hidden,), num_outputs))
 
 
 @dataclass(frozen=True)
 class LeNet(Model):
-    """Two convolutions without padding, each with ReLU and 2x2 pooling, then two hidden layers.
+    """Two convolutions without padding, each with 2x2 pooling and ReLU, then two hidden layers.
 
     The network of Lin et al. 2024, Fig. 3, for CIFAR-10, and of Sattler et al. 2020 for EMNIST,
     which Kim et al. 2024, F.8, take over.
@@ -58,7 +62,7 @@ class LeNet(Model):
         channels, *sides = _image(input_shape, smallest=16)
         layers: list[nn.Module] = []
         for channels_in, channels_out in pairwise((channels, 6, 16)):
-            layers += [nn.Conv2d(channels_in, channels_out, 5), nn.ReLU(), nn.MaxPool2d(2)]
+            layers += [nn.Conv2d(channels_in, channels_out, 5), nn.MaxPool2d(2), nn.ReLU()]
         features = 16 * prod(((side - 4) // 2 - 4) // 2 for side in sides)
         return nn.Sequential(*layers, *_head(features, (120, 84), num_outputs))
 
@@ -78,14 +82,15 @@ class CNNLin(Model):
 
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
         channels, *sides = _image(input_shape, smallest=self.kernel + 3)
-        layers = [nn.Conv2d(channels, 32, self.kernel), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU()]
+        first = [nn.Conv2d(channels, 32, self.kernel), nn.ReLU()]
+        second = [nn.Conv2d(32, 64, 3), nn.MaxPool2d(2), nn.ReLU()]
         features = 64 * prod((side - self.kernel - 1) // 2 for side in sides)
-        return nn.Sequential(*layers, nn.MaxPool2d(2), *_head(features, (128,), num_outputs))
+        return nn.Sequential(*first, *second, *_head(features, (128,), num_outputs))
 
 
 @dataclass(frozen=True)
 class CNN1D(Model):
-    """Three convolutions along a signal, each with ReLU and pooling, then two hidden layers.
+    """Three convolutions along a signal, each with pooling and ReLU, then two hidden layers.
 
     The network of Mehta & Shao 2023, VI: 64, 128 and 256 filters of size 5, and 128 and 64 units.
     The paper does not speak of padding; here convolutions keep the signal's length, as in `cnn`.
@@ -104,7 +109,7 @@ class CNN1D(Model):
         layers: list[nn.Module] = []
         for channels_in, channels_out in pairwise((shape[0], *self.channels)):
             convolution = nn.Conv1d(channels_in, channels_out, 5, padding="same")
-            layers += [convolution, nn.ReLU(), nn.MaxPool1d(2)]
+            layers += [convolution, nn.MaxPool1d(2), nn.ReLU()]
         return nn.Sequential(
             *layers, *_head(self.channels[-1] * (shape[1] // 8), (128, 64), num_outputs)
         )

@@ -66,9 +66,8 @@ def _digits(size: Size) -> Iterator[Cell]:
 
 def _digits_by_cnn(size: Size) -> Iterator[Cell]:
     """Fig. 4 (d) to (f)."""
-    scenario = replace(LIN_MNIST, clients=pick(size, smoke=8, reduced=16, full=80))
-    batch = pick(size, smoke=4, reduced=64, full=None)
-    return _column(size, "MNIST CNN", scenario, (30, 100), 20, model=CNNLin(), batch=batch)
+    batch = pick(size, smoke=4, reduced=None, full=None)
+    return _column(size, "MNIST CNN", LIN_MNIST, (40, 150), 20, model=CNNLin(), batch=batch)
 
 
 def _other_data(size: Size) -> Iterator[Cell]:
