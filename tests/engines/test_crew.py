@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -112,6 +113,92 @@ def test_what_a_worker_had_begun_is_done_again(caplog: pytest.LogCaptureFixture)
     assert "died (signal 9): what it had begun is done again" in caplog.text
 
 
+def test_what_is_printed_is_printed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = squares(1)
+
+    def do(task: int) -> None:
+        print("task", task)  # noqa: T201
+        here[0] += 1
+        while here[0] < 2:  # several take part
+            time.sleep(0.001)
+
+    with (tmp_path / "out").open("w") as out:
+        monkeypatch.setattr(sys, "stdout", out)
+        print("before")  # noqa: T201
+        Crew(do, 6, 3).run()
+        print("after")  # noqa: T201
+    lines = (tmp_path / "out").read_text().splitlines()
+    assert sorted(lines[1:-1]) == [f"task {task}" for task in range(6)]
+    assert (lines[0], lines[-1]) == ("before", "after")
+
+
+def test_ctrl_c_right_after_a_fork_is_the_parents(monkeypatch: pytest.MonkeyPatch) -> None:
+    done, strayed, parent, fork = squares(4), squares(1), os.getpid(), os.fork
+
+    def interrupted() -> int:
+        process = fork()
+        if process == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+        return process
+
+    def do(task: int) -> None:
+        done[task] = 1
+
+    monkeypatch.setattr(os, "fork", interrupted)
+    try:
+        Crew(do, 4, 3).run()
+    finally:
+        if os.getpid() != parent:
+            strayed[0] = 1
+            os._exit(1)
+    assert done.all()
+    assert not strayed[0]
+
+
+def test_workers_that_wait_for_ever_are_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(crew, "PATIENCE", 0.01)
+    monkeypatch.setattr(crew, "TIMES", 0.0)
+    parent, taken, told = os.getpid(), squares(1), squares(1)
+
+    def tell(_: object) -> bool:
+        told[0] = 1
+        return True
+
+    def do(_: int) -> None:
+        if os.getpid() != parent:
+            taken[0] = 1
+            while not told[0]:
+                time.sleep(0.001)
+        while not taken[0]:
+            time.sleep(0.001)
+
+    caplog.handler.addFilter(tell)
+    Crew(do, 2, 2).run()
+    assert "from 1 worker, for as much work as took" in caplog.text
+    assert "it needs engine.workers = 1" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["fork", "pipe"])
+def test_there_are_as_many_workers_as_the_system_allows(
+    name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse() -> None:
+        raise OSError("too many")
+
+    done = squares(3)
+
+    def do(task: int) -> None:
+        done[task] = 1
+
+    few = Crew(do, 3, 3)
+    monkeypatch.setattr(os, name, refuse)
+    few.run()
+    assert done.all()
+    assert "no more than 0 workers: too many" in caplog.text
+
+
 def test_a_task_that_ends_all_who_take_it_is_given_up() -> None:
     parent, taken = os.getpid(), squares(1)
 
@@ -125,6 +212,7 @@ def test_a_task_that_ends_all_who_take_it_is_given_up() -> None:
     with pytest.raises(DeathsError) as raised:
         Crew(do, 2, 2).run()
     assert raised.value.task in (0, 1)
+    assert raised.value.how == "signal 9"
     assert taken[0] == crew.ATTEMPTS
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from operator import length_hint
 from typing import Any
@@ -81,6 +82,17 @@ def test_a_terminal_has_a_bar_that_ends_with_the_loop(
     assert "[i]mine" in text
     assert f"round 3/9  accuracy {last.accuracy:.3f}" in text
     assert text.endswith("\x1b[?25h")  # the cursor is back
+
+
+def test_a_bar_has_no_thread_which_a_forked_worker_would_lack(
+    shown: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    before = threading.enumerate()
+    for _ in umbel.progress(records(500)):
+        assert threading.enumerate() == before
+    assert "round 500" in shown().rpartition("\n")[0]  # drawn at the end, if not before
 
 
 def test_a_loop_that_fails_leaves_the_terminal_as_it_was(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Literal
 
 import click
 
-from umbel.checks import DivergedError, InUseError, QuorumError, UsageError
+from umbel.checks import DivergedError, InUseError, QuorumError, UsageError, WorkersDiedError
 from umbel.cli.looking import how_far
 from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen, Screen
@@ -20,7 +21,12 @@ from umbel.runs.folder import RunFolder
 INTERRUPTED = 130
 
 
-def advance(folder: RunFolder, sources: Sources, screen: Screen = OwnScreen()) -> None:  # noqa: B008
+def advance(
+    folder: RunFolder,
+    sources: Sources,
+    screen: Screen = OwnScreen(),  # noqa: B008
+    workers: int | Literal["auto"] | None = None,
+) -> None:
     """Do the rounds that are left, showing how it goes."""
     experiment, path = folder.experiment, folder.path
     if folder.finished:
@@ -31,7 +37,7 @@ def advance(folder: RunFolder, sources: Sources, screen: Screen = OwnScreen()) -
         resumable(f"umbel resume {path}", [folder]),
         screen.progress(title, experiment.rounds) as report,
     ):
-        for record in execute(folder, sources):
+        for record in execute(folder, sources, workers):
             report(record)
 
 
@@ -61,6 +67,9 @@ def resumable(command: str, folders: Sequence[RunFolder] = ()) -> Iterator[None]
     except DivergedError as error:
         how = "run it again with another --set algorithm.local.lr=..."
         raise DivergedError(f"{error}; {how} and, if rounds were done, another name") from None
+    except WorkersDiedError as error:
+        alone = f"umbel resume {folders[0].path} --workers 1" if len(folders) == 1 else command
+        raise WorkersDiedError(f"{error}; go on with: {alone}") from None
     except QuorumError as error:
         kept = "limits and faults stay as they are: for others choose another --runs-dir or name"
         raise QuorumError(f"{error}; {kept}; go on with: {command}") from None

@@ -32,8 +32,19 @@ def cores() -> int:
 
 def job_count(_: click.Context, __: click.Parameter, value: str) -> int:
     """The number that a text such as "2" or "auto" says."""
-    if value == "auto":
-        return min(cores(), MOST_JOBS)
+    return min(cores(), MOST_JOBS) if value == "auto" else _count(value)
+
+
+def worker_count(
+    _: click.Context, __: click.Parameter, value: str | None
+) -> int | Literal["auto"] | None:
+    """As `engine.workers`; None where nothing is said."""
+    if value is None:
+        return None
+    return "auto" if value == "auto" else _count(value)
+
+
+def _count(value: str) -> int:
     if not value.isdecimal() or len(value) > 9 or not 1 <= int(value) <= MOST_JOBS:
         raise click.BadParameter(f"{value!r} is not 1 to {MOST_JOBS:,}, or auto")
     return int(value)
@@ -66,6 +77,13 @@ jobs_option = click.option(
     callback=job_count,
     shell_complete=offering(lambda: ["auto"]),
     help="Processes that make runs side by side, each with its share of the cores.",
+)
+workers_option = click.option(
+    "--workers",
+    metavar="N|auto",
+    callback=worker_count,
+    shell_complete=offering(lambda: ["auto"]),
+    help="Processes that clients are spread over, for now: results do not depend on it.",
 )
 judge_option = click.option(
     "--judge",

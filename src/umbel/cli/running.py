@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -18,6 +19,7 @@ from umbel.cli.options import (
     no_import_option,
     runs_dir_option,
     set_option,
+    workers_option,
 )
 
 
@@ -70,6 +72,7 @@ def run(
 @rounds_option
 @until_option
 @max_time_option
+@workers_option
 @no_import_option
 def resume(
     run: Path,
@@ -77,6 +80,7 @@ def resume(
     rounds: str | None,
     until: tuple[str, ...],
     max_time: str | None,
+    workers: int | Literal["auto"] | None,
     no_import: bool,
 ) -> None:
     """Go on with a RUN that was stopped, from its last checkpoint.
@@ -94,7 +98,7 @@ def resume(
     allow_rounds(folder, no_import)
     if rounds is not None or until or max_time is not None:
         replan(folder, reopened(folder, None, data_dir), rounds, until, max_time)
-    advance(folder, Sources.default(data_dir))
+    advance(folder, Sources.default(data_dir), workers=workers)
     print_run(folder)
 
 

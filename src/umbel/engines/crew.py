@@ -13,11 +13,15 @@ import os
 import select
 import signal
 import struct
+import sys
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
+from time import perf_counter
 from typing import NoReturn
+
+from umbel.summary import counted
 
 log = logging.getLogger(__name__)
 
@@ -30,15 +34,26 @@ MOST = 4096
 ATTEMPTS = 3
 """How many workers a task may end."""
 
+PATIENCE, TIMES = 60.0, 20.0
+"""How long workers may be silent: seconds, and times those of a task in this process."""
+
+WAITING = (
+    "nothing for %.0f seconds from %s, for as much work as took %.2g seconds here: a network with "
+    "threads of its own, which no worker has, would wait for ever; it needs engine.workers = 1"
+)
+
 DONE, FAILED = 1, 2
+
+ORDERLY = 86
+"""Exit status of a worker that found nothing more to do: no other process has it by chance."""
 
 
 class DeathsError(Exception):
-    """Raised for a task at which too many workers died."""
+    """Raised for a task at which too many workers died, the last of them in this way."""
 
-    def __init__(self, task: int) -> None:
-        super().__init__(f"task {task}")
-        self.task = task
+    def __init__(self, task: int, how: str) -> None:
+        super().__init__(f"task {task}: {how}")
+        self.task, self.how = task, how
 
 
 class Crew:
@@ -52,6 +67,8 @@ class Crew:
         os.set_blocking(self.todo, False)
         self.alive, self.stay = os.pipe()  # closed by the system when this process ends
         self.workers: dict[int, int] = {}  # processes, by the pipe that closes when they end
+        self.longest = 0.0  # seconds that a task took in this process
+        self.how = ""  # the last worker that died has died
 
     def run(self) -> None:
         """Do all tasks. Raises `DeathsError`, or what `do` raises."""
@@ -66,7 +83,7 @@ class Crew:
                 for task in self._left():
                     self.attempts[task] += 1
                     if self.attempts[task] >= ATTEMPTS:
-                        raise DeathsError(task)
+                        raise DeathsError(task, self.how)
         finally:
             self._end()
 
@@ -79,8 +96,10 @@ class Crew:
             self._failures()
             task = self._take() if takes_part or not self.workers else None
             if task is not None:
+                began = perf_counter()
                 self.do(task)
                 self.states[task] = DONE
+                self.longest = max(self.longest, perf_counter() - began)
             elif not self.workers:
                 return
             self._bury(wait=task is None)
@@ -100,30 +119,41 @@ class Crew:
     def _fill(self, wanted: int) -> None:
         """Fork workers until there are so many, or as many as the system allows."""
         while len(self.workers) < wanted:
-            ended, stays = os.pipe()
             try:
-                with warnings.catch_warnings():
-                    # Python warns of threads: they are PyTorch's own, which a worker does not use.
-                    warnings.simplefilter("ignore", DeprecationWarning)
-                    process = os.fork()
+                self._fork()
             except OSError as error:
                 log.warning("no more than %d workers: %s", len(self.workers), error)
-                os.close(ended)
-                os.close(stays)
                 self.processes = 1 + len(self.workers)
                 break
-            if process == 0:
-                self._be_a_worker()
-            os.close(stays)
-            self.workers[ended] = process
 
-    def _be_a_worker(self) -> NoReturn:
+    def _fork(self) -> None:
+        _flush()  # what is not printed yet would be printed by the worker, too
+        ended, stays = os.pipe()
+        # Whoever is told to stop must know first which of the two processes it is.
+        heeded = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+        try:
+            with warnings.catch_warnings():
+                # Python warns of threads: they are PyTorch's own, which a worker does not use.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                process = os.fork()
+            if process == 0:
+                self._be_a_worker(heeded)
+            self.workers[ended] = process
+        except OSError:
+            os.close(ended)
+            raise
+        finally:
+            os.close(stays)
+            signal.pthread_sigmask(signal.SIG_SETMASK, heeded)
+
+    def _be_a_worker(self, heeded: Collection[int]) -> NoReturn:
         """In the new process: do tasks, and end without running what its parent left to run."""
         task = None
         try:
             gc.freeze()
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, heeded)
             os.close(self.stay)
             threading.Thread(target=self._end_with_the_parent, daemon=True).start()
             while os.getppid() == self.parent and (task := self._take()) is not None:
@@ -133,7 +163,8 @@ class Crew:
             if task is not None:
                 self.states[task] = FAILED
         finally:
-            os._exit(0)
+            _flush()
+            os._exit(ORDERLY)
 
     def _end_with_the_parent(self) -> None:
         os.read(self.alive, 1)  # returns when the parent has ended, however that came
@@ -146,14 +177,20 @@ class Crew:
         ends = select.poll()
         for pipe in self.workers:
             ends.register(pipe)
-        for pipe, _ in ends.poll(None if wait else 0):
+        enough = max(PATIENCE, TIMES * self.longest) if self.longest else None
+        found = ends.poll((enough and 1000 * enough) if wait else 0)
+        if wait and not found:
+            log.warning(WAITING, enough, counted(len(self.workers), "worker"), self.longest)
+        for pipe, _ in found:
             process = self.workers.pop(pipe)
             os.close(pipe)
             _, status = os.waitpid(process, 0)
-            if status:
-                code = os.waitstatus_to_exitcode(status)
-                how = f"signal {-code}" if code < 0 else f"status {code}"
-                log.warning("worker %d died (%s): what it had begun is done again", process, how)
+            code = os.waitstatus_to_exitcode(status)
+            if code != ORDERLY:
+                self.how = f"signal {-code}" if code < 0 else f"status {code}"
+                log.warning(
+                    "worker %d died (%s): what it had begun is done again", process, self.how
+                )
                 self._fill(len(self.workers) + 1)
 
     def _end(self) -> None:
@@ -165,3 +202,10 @@ class Crew:
         for pipe in (*self.workers, self.todo, self.put, self.alive, self.stay):
             os.close(pipe)
         self.workers.clear()
+
+
+def _flush() -> None:
+    """Print what was to be printed so far, where there is somewhere to."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):
+            stream.flush()

@@ -79,10 +79,11 @@ class Workers:
             Crew(do, len(tasks), processes).run()
         except DeathsError as error:
             clients = [int(request.clients[n]) for part in tasks[error.task] for n in part]
+            killed = ", as the system does where memory is short" if error.how == "signal 9" else ""
             raise WorkersDiedError(
                 f"{counted(len(clients), 'client')} from number {clients[0]} on: each process that "
-                "worked for them was killed, as the system does when memory is short; set "
-                "engine.workers = 1, or a smaller engine.memory_mb or batch_size"
+                f"worked for them died ({error.how}){killed}; with engine.workers = 1 this process "
+                "works for them, and a smaller engine.memory_mb takes less memory"
             ) from None
         return columns, float(spent.sum())
 

@@ -18,7 +18,7 @@ LINES = 10
 """Progress lines of a run when output is not a terminal; without a known length, rounds a line."""
 
 OFTEN = 0.1
-"""Seconds between two changes of a notebook's line: each is a message to the browser."""
+"""Seconds between two changes of a line: each is a message to the browser, or drawn at once."""
 
 T = TypeVar("T")
 
@@ -83,19 +83,17 @@ def _said(item: object, done: int, total: int | None) -> str:
 
 @contextmanager
 def _on_terminal(console: Any, title: str, total: int | None) -> Iterator[Tell]:
-    ahead = _clock(total)
-    with _bars(console, bool(title)) as bar:
-        task = bar.add_task(printable(title), total=total, status="starting", ahead="")
-        yield lambda done, text: bar.update(task, completed=done, status=text, ahead=ahead(done))
+    with _bars(console, bool(title)) as bars:
+        _, tell = _line(bars, title, total)
+        yield tell
 
 
 @contextmanager
 def _one_of(bars: Any, title: str, total: int) -> Iterator[Tell]:
     """The line of a run that is over moves above those that go on."""
-    ahead = _clock(total)
-    number = bars.add_task(printable(title), total=total, status="starting", ahead="")
+    number, tell = _line(bars, title, total)
     try:
-        yield lambda done, text: bars.update(number, completed=done, status=text, ahead=ahead(done))
+        yield tell
     finally:
         last = [task for task in bars.tasks if task.id == number and task.completed]
         bars.remove_task(number)
@@ -104,13 +102,33 @@ def _one_of(bars: Any, title: str, total: int) -> Iterator[Tell]:
             bars.console.print(bars.make_tasks_table(last))
 
 
+def _line(bars: Any, title: str, total: int | None) -> tuple[int, Tell]:
+    """The number of a new line, and how its rounds are told."""
+    number = bars.add_task(printable(title), total=total, status="starting", ahead="")
+    shown, ahead = -OFTEN, _clock(total)
+
+    def tell(done: int, text: str) -> None:
+        nonlocal shown
+        due = perf_counter() - shown >= OFTEN
+        bars.update(number, completed=done, status=text, ahead=ahead(done), refresh=due)
+        shown = perf_counter() if due else shown
+
+    return number, tell
+
+
 def _bars(console: Any, named: bool = True) -> Any:
+    """Lines that are drawn when something is told.
+
+    A thread that draws them would hold the console's lock now and then, and a worker forked at that
+    moment could never print.
+    """
     from rich.progress import BarColumn, Progress, TextColumn
 
     titles = [TextColumn("{task.description}", markup=False)] if named else []
     status = TextColumn("{task.fields[status]}", markup=False)
     ahead = TextColumn("{task.fields[ahead]}")
-    return Progress(*titles, BarColumn(bar_width=20), status, ahead, console=console)
+    columns = (*titles, BarColumn(bar_width=20), status, ahead)
+    return Progress(*columns, console=console, auto_refresh=False)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
+from typing import Literal
 
 from umbel.algorithms.base import State
 from umbel.checks import UsageError, check
@@ -27,7 +28,9 @@ from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
 
 
-def execute(folder: RunFolder, sources: Sources) -> Iterator[Record]:
+def execute(
+    folder: RunFolder, sources: Sources, workers: int | Literal["auto"] | None = None
+) -> Iterator[Record]:
     """Do the rounds of a folder's experiment that are left, and yield the record of each.
 
     >>> file = umbel.find_experiment("flacc-digits")
@@ -36,11 +39,12 @@ def execute(folder: RunFolder, sources: Sources) -> Iterator[Record]:
     [0, 1]
 
     It yields nothing if the run is finished. The checkpoint of a round is on disk before its record
-    is yielded, where one is due. Raises `UsageError` for a run of data that only Python knows.
+    is yielded, where one is due. `workers` are this call's, in place of the experiment's: results
+    do not depend on them. Raises `UsageError` for a run of data that only Python knows.
     """
     with folder.locked():
         if not folder.finished:
-            yield from _records(folder, opened(folder, sources))
+            yield from _records(folder, opened(folder, sources, workers))
 
 
 def advance(folder: RunFolder, run: Run) -> Iterator[Record]:
@@ -56,7 +60,9 @@ def advance_states(folder: RunFolder, run: Run) -> Iterator[tuple[State, Record]
             yield from _session(folder, run)
 
 
-def opened(folder: RunFolder, sources: Sources) -> Run:
+def opened(
+    folder: RunFolder, sources: Sources, workers: int | Literal["auto"] | None = None
+) -> Run:
     """The run of a folder. Raises `UsageError` for one of data that only Python knows."""
     experiment = folder.experiment
     if isinstance(experiment.scenario, OwnData) and folder.begun:
@@ -64,7 +70,10 @@ def opened(folder: RunFolder, sources: Sources) -> Run:
             f"{folder.path}: made in Python, of data that no file holds: give the same run there, "
             f'umbel.resume("{folder.path}", run)'
         )
-    run = folder.runnable.open(sources)
+    runnable = folder.runnable
+    if workers is not None:
+        runnable = replace(runnable, engine=replace(runnable.engine, workers=workers))
+    run = runnable.open(sources)
     folder.budget.check_for(run)
     return run
 

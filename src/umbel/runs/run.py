@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -189,10 +190,8 @@ class Run(Settings):
         for number in range(first, num_rounds):
             began = perf_counter()
             context = self.context(number, num_rounds)
-            try:
+            with _named(number):
                 state = drive(self.algorithm.round(state, context), guard)
-            except QuorumError as error:
-                raise type(error)(f"round {number}: {error}") from None
             # What an evaluation has done for a round is the round's.
             spared = clients.take() if isinstance(clients, Remembering) else 0.0
             meter.seconds += spared
@@ -200,7 +199,8 @@ class Run(Settings):
             last = number + 1 == num_rounds
             due = (number + 1) % self.evaluate_every == 0 or last
             on = self._judged_on(last) if due else ()
-            found = drive(self._evaluated(state, context, on), judge)
+            with _named(number):
+                found = drive(self._evaluated(state, context, on), judge)
             scores = next(iter(found.values()), None)
             missing, refused, bounded = guard.take()
             _, unusable, _ = judge.take()
@@ -286,3 +286,12 @@ class Run(Settings):
             num_outputs=self.federation.num_outputs,
             sample=sample,
         )
+
+
+@contextmanager
+def _named(number: int) -> Iterator[None]:
+    """Say in which round too few clients gave a usable reply."""
+    try:
+        yield
+    except QuorumError as error:
+        raise type(error)(f"round {number}: {error}") from None

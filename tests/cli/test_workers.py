@@ -1,0 +1,70 @@
+"""What the command line says of processes that clients are spread over."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from torch import Tensor, nn
+
+from tests.shell import SMALL, Shell
+from umbel.data.sources import Sources
+from umbel.engines import workers
+from umbel.engines.workers import can_fork
+from umbel.networks import MLP
+from umbel.runs.execution import execute
+from umbel.runs.folder import RunFolder
+
+pytestmark = pytest.mark.skipif(not can_fork(), reason="this system does not fork processes")
+
+RUN = "runs/spread-seed0"
+WHOLE = Path("whole/spread-seed0")
+
+
+class Deadly(nn.Module):
+    """Ends every process but the one that made it, as long as there is a file `deadly`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.home = os.getpid()
+
+    def forward(self, x: Tensor) -> Tensor:
+        if os.getpid() != self.home and Path("deadly").exists():
+            os._exit(0)
+        return x
+
+
+@pytest.fixture
+def deadly(umbel: Shell) -> Shell:
+    """A run of a network that ends two rounds in, as all its workers do."""
+    umbel.monkeypatch.setattr(workers, "PAYS", 1e-9)
+    built = MLP.build
+
+    def build(self: MLP, *sizes: object) -> nn.Module:
+        return nn.Sequential(Deadly(), built(self, *sizes))  # type: ignore[arg-type]
+
+    umbel.monkeypatch.setattr(MLP, "build", build)
+    (umbel.folder / "spread.toml").write_text(
+        SMALL.format(name="fedavg") + '\n[engine]\nname = "sequential"\nworkers = 2\n'
+    )
+    return umbel
+
+
+def test_a_run_whose_workers_die_goes_on_in_one_process(deadly: Shell) -> None:
+    deadly("run", "spread.toml", "--runs-dir", "whole")
+    folder = RunFolder.create(Path(RUN), RunFolder(WHOLE).experiment)
+    next(execute(folder, Sources.default()))
+    Path("deadly").touch()
+    _, errors = deadly("resume", RUN, status=1)
+    assert "round 1: 1 client from number" in errors
+    assert "each process that worked for them died (status 0); with engine.workers = 1" in errors
+    assert errors.strip().endswith(f"; go on with: umbel resume {RUN} --workers 1")
+    deadly("resume", RUN, "--workers", "1")
+    found, whole = folder.records(), RunFolder(WHOLE).records()
+    assert [record.untimed() for record in found] == [record.untimed() for record in whole]
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "two", "1.5", "1001"])
+def test_a_number_of_workers_is_one_or_more(count: str, umbel: Shell) -> None:
+    assert "Invalid value for '--workers'" in umbel.refused("resume", ".", f"--workers={count}")
