@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -55,4 +56,12 @@ def test_a_reproduction_asks_for_its_folder_before_it_begins(made: Shell) -> Non
 def test_a_reproduction_without_its_data_leaves_nothing(jobs: str, umbel: Shell) -> None:
     words = ("reproduce", "lcfl-table2", "--data-dir", str(umbel.folder), "--jobs", jobs)
     assert "mnist" in umbel.refused(*words)
+    assert not (umbel.folder / "runs").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a place for no folders")
+@pytest.mark.parametrize("option", ["--keep", "--runs-dir"])
+def test_a_folder_that_cannot_be_made_is_told_before_the_runs(option: str, umbel: Shell) -> None:
+    words = ("reproduce", "cflgp-fig1", "--size", "smoke", option, "/proc/none")
+    assert f"{option}: '/proc/none" in umbel.refused(*words)
     assert not (umbel.folder / "runs").exists()

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.shell import Shell
+from umbel.engines.precision import bf16_units
 from umbel.papers.base import SIZES, Reproduction, Size
 from umbel.papers.catalogue import REPRODUCTIONS
 from umbel.papers.findings import PAPERS, findings, kept_files
@@ -89,7 +90,7 @@ def test_it_runs_at_smoke_size(wanted: Reproduction, tmp_path: Path, umbel: Shel
     file = tmp_path / "reproduce-smoke" / f"{wanted.name}-smoke.json"
     saved = SavedResults.read(file)
     assert len(saved.cells) == len(wanted.cells("smoke"))
-    assert file.with_name(f"{wanted.name}.svg").is_file()
+    assert file.with_suffix(".svg").is_file()
 
 
 def test_a_name_that_is_not_known_is_refused(umbel: Shell) -> None:
@@ -109,6 +110,17 @@ def test_a_part_of_a_table_is_made_and_kept_beside_what_was_made_before(umbel: S
         assert f"{len(saved.cells)} of {len(cells)} results; the other runs are not done" in printed
     assert saved.made.command == "umbel reproduce cflgp-fig1 --size smoke --seeds 1"
     assert "only: 'fig' is no row or column of cflgp-fig1" in umbel.refused(*part, "fig")
+
+
+@pytest.mark.skipif(not bf16_units(), reason="this processor has no bfloat16 products")
+def test_results_of_both_precisions_are_kept_side_by_side(umbel: Shell) -> None:
+    words = ("reproduce", "cflgp-fig1", "--size", "smoke", "--seeds", "1", "--keep", "kept")
+    umbel(*words)
+    umbel(*words, "--precision", "bf16")
+    stems = ("cflgp-fig1-smoke", "cflgp-fig1-smoke-bf16")
+    assert sorted(file.name for file in (umbel.folder / "kept").iterdir()) == sorted(
+        stem + suffix for stem in stems for suffix in (".json", ".svg")
+    )
 
 
 def test_what_is_kept_of_a_part_is_shown_before_the_whole_of_a_smaller_size(

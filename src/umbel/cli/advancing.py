@@ -93,16 +93,26 @@ def interruptible(command: str) -> Iterator[None]:
 @contextmanager
 def nothing_left_of(folders: Sequence[RunFolder]) -> Iterator[None]:
     """Where runs are refused before their first round, the disk is as it was."""
-    paths = [path for folder in folders for path in (folder.path, *folder.path.parents)]
-    new = {path for path in paths if not path.exists()}
+    with no_empty_folders([folder.path for folder in folders]):
+        try:
+            yield
+        except InUseError:
+            raise
+        except (UsageError, OSError, MemoryError):
+            for folder in folders:
+                with suppress(OSError):  # it may be none
+                    folder.discard_if_not_begun()
+            raise
+
+
+@contextmanager
+def no_empty_folders(paths: Sequence[Path]) -> Iterator[None]:
+    """Where something is refused, folders that were made for it, and hold nothing, are removed."""
+    places = (place for path in paths for place in (path, *path.parents))
+    new = {place for place in places if not place.exists()}
     try:
         yield
-    except InUseError:
-        raise
     except (UsageError, OSError, MemoryError):
-        for folder in folders:
-            with suppress(OSError):  # it may be none
-                folder.discard_if_not_begun()
         for path in sorted(new, key=lambda path: len(path.parts), reverse=True):
             with suppress(OSError):  # not empty: others have written there
                 path.rmdir()
@@ -110,12 +120,12 @@ def nothing_left_of(folders: Sequence[RunFolder]) -> Iterator[None]:
 
 
 @contextmanager
-def writing_to(runs_dir: Path) -> Iterator[None]:
-    """Name the option where the folder of a run can't be made."""
+def writing_to(folder: Path, option: str = "--runs-dir") -> Iterator[None]:
+    """Name the option where a folder can't be made."""
     try:
         yield
     except OSError as error:
         if error.errno in FULL:
             raise
         why = f"a folder to write in: {error.strerror or error}"
-        raise UsageError(f"--runs-dir: {str(runs_dir)!r} is not {why}") from None
+        raise UsageError(f"{option}: {str(folder)!r} is not {why}") from None

@@ -62,6 +62,7 @@ def reproduce(
     """
     from rich.console import Console
 
+    from umbel.cli.advancing import interruptible, no_empty_folders, writing_to
     from umbel.cli.reproducing import make_all
     from umbel.data.files import check_folder
     from umbel.data.sources import Sources
@@ -73,21 +74,24 @@ def reproduce(
 
     wanted = _find(name).in_precision(precision)
     part = wanted.only(only, size)
-    check_folder(keep or runs_dir, "--keep" if keep else "--runs-dir")
     count = seeds or wanted.seeds[size]
     half = precision != "full"
-    place = runs_dir / (f"reproduce-{size}" + half * f"-{precision}")
-    make_all(part, size, range(count), place, Sources.default(data_dir), jobs)
+    made_so = size + half * f"-{precision}"
+    place = runs_dir / f"reproduce-{made_so}"
+    folder, option = (keep, "--keep") if keep else (place, "--runs-dir")
+    check_folder(folder, option)
+    with interruptible("the same command"), no_empty_folders([folder]):
+        with writing_to(folder, option):
+            folder.mkdir(parents=True, exist_ok=True)
+        make_all(part, size, range(count), place, Sources.default(data_dir), jobs)
     command = f"umbel reproduce {name} --size {size}" + half * f" --precision {precision}"
     command += f" --seeds {seeds}" if seeds else ""
     saved = results(wanted, size, range(count), place, command)
     Console().print(*tables(wanted, saved), sep="\n")
-    folder = keep or place
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"{name}-{size}.json"
+    file = folder / f"{name}-{made_so}.json"
     saved.write(file)
     click.echo(f"{summary(wanted, saved)}; kept: {file}")
-    drawn = folder / f"{name}.svg"
+    drawn = file.with_suffix(".svg")
     try:
         draw(charts(wanted, saved), drawn)
         click.echo(f"drawn: {drawn}")
