@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import signal
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -154,12 +155,99 @@ def kill_a_machine(folder: Path, cluster: Any) -> None:  # noqa: ARG001
     cluster.remove_node(cluster.worker_nodes.copy().pop(), allow_graceful=False)
 
 
+def test_actors_that_are_all_killed_come_back(cluster: Any, tmp_path: Path) -> None:
+    assert cluster.address
+    net, federation = mlp(), blobs()
+    engine = RayCluster.join(Sequential(net.using("in-place"), federation), federation, "", 1)
+    (tmp_path / "go").touch()
+    engine.send(Request(Noted(str(tmp_path)), torch.arange(2), [0, 0]))
+    kill_an_actor(tmp_path, cluster)
+    asked = request(LocalTraining(), net, [0, 1, 2])
+    assert_identical(engine.send(asked), Workers(engine.engine, 1).send(asked))
+
+
+class OnlyHere(nn.Module):
+    """Can't be made in another process than the first."""
+
+    def __init__(self, home: int) -> None:
+        super().__init__()
+        if os.getpid() != home:
+            raise FileNotFoundError("the weights are on another machine")
+        self.linear = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.linear(x)
+        return outputs
+
+
+def test_an_actor_that_cannot_be_made_says_why(cluster: Any) -> None:
+    assert cluster.address
+    home, federation = os.getpid(), blobs()
+    net = Net(lambda: OnlyHere(home))
+    engine = RayCluster.join(Sequential(net, federation), federation, "", 1)
+    with pytest.raises(FileNotFoundError, match="the weights are on another machine"):
+        engine.send(request(LocalTraining(), net, [0, 1]))
+
+
+class OddError(Exception):
+    """Can be pickled, and not be made again."""
+
+    def __init__(self, one: int, other: int) -> None:
+        super().__init__(f"{one} and {other}")
+
+
+@dataclass(frozen=True)
+class Raises(Work):
+    """Fails as it is told to."""
+
+    kind: str
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
+        if self.kind == "odd":
+            raise OddError(1, 2)
+        if self.kind == "exit":
+            raise SystemExit("1 and 2")
+        error = RuntimeError("1 and 2")
+        error.lock = threading.Lock()  # type: ignore[attr-defined]
+        raise error
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:  # noqa: ARG002
+        return {}
+
+
+@pytest.mark.parametrize("kind", ["odd", "exit", "lock"])
+def test_errors_that_cannot_be_sent_are_said(kind: str, cluster: Any) -> None:
+    assert cluster.address
+    net, federation = mlp(), blobs()
+    engine = RayCluster.join(Sequential(net, federation), federation, "", 1)
+    with pytest.raises((RuntimeError, SystemExit), match="1 and 2") as raised:
+        engine.send(Request(Raises(kind), torch.arange(2), [0, 0]))
+    assert not isinstance(raised.value, ray.exceptions.RayError)
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:port", "a:9" * 99]
+)
+def test_an_address_where_nobody_listens_is_said_soon(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", None)
+    settings = EngineSettings("ray", device="cpu", address=address)
+    with pytest.raises(umbel.UsageError, match=r"^engine.address: '.*': no Ray cluster: "):
+        make_engine(mlp(), blobs(), settings)
+
+
+def test_actors_are_no_more_than_ray_can_start() -> None:
+    settings = EngineSettings("ray", device="cpu", workers=10**12)
+    with pytest.raises(umbel.UsageError, match=r"engine.workers: 1000000000000 is not at most"):
+        make_engine(mlp(), blobs(), settings)
+
+
 @pytest.mark.parametrize("strike", [kill_an_actor, kill_a_machine])
 def test_clients_of_what_is_lost_in_a_round_are_asked_again(
     strike: Any, cluster: Any, tmp_path: Path
 ) -> None:
-    from threading import Thread
-
     federation = blobs()
     net = Net(lambda: nn.Sequential(nn.Linear(6, 4), nn.Dropout(0.0), nn.Linear(4, 3)))
     engine = RayCluster.join(Sequential(net.using("in-place"), federation), federation, "", 2)
@@ -170,7 +258,7 @@ def test_clients_of_what_is_lost_in_a_round_are_asked_again(
         strike(tmp_path, cluster)
         (tmp_path / "go").touch()
 
-    thread = Thread(target=struck)
+    thread = threading.Thread(target=struck)
     thread.start()
     clients = torch.arange(federation.num_clients)
     replies = engine.send(Request(Noted(str(tmp_path)), clients, [0] * len(clients)))
@@ -188,8 +276,6 @@ def test_an_address_where_nobody_answers_is_said(monkeypatch: pytest.MonkeyPatch
         raise ConnectionError("Could not find any running Ray instance.\nMore lines")
 
     monkeypatch.setattr(ray, "init", init)
-    settings = EngineSettings("ray", device="cpu", address="nowhere:1")
-    with pytest.raises(
-        umbel.UsageError, match=r"engine.address: 'nowhere:1': no Ray cluster: Could"
-    ):
+    settings = EngineSettings("ray", device="cpu", address="auto")
+    with pytest.raises(umbel.UsageError, match=r"engine.address: 'auto': no Ray cluster: Could"):
         make_engine(mlp(), blobs(), settings)

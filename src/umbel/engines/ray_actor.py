@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
@@ -11,6 +13,8 @@ import numpy as np
 import ray
 import torch
 from numpy.typing import NDArray
+from ray import cloudpickle
+from ray.exceptions import RayError
 from torch import Tensor, nn
 
 from umbel.client.net import Net, Way
@@ -126,17 +130,49 @@ class Sent:
         return Request(self.work, tensor_of(self.clients), self.seeds, shared, each)
 
 
+@dataclass(frozen=True)
+class Failed:
+    """An error of the work or the network, which is an answer: Ray's own are of lost actors."""
+
+    said: str  # with its name and where it was raised
+    pickled: bytes | None  # None where it can't be sent as it is
+
+    @classmethod
+    def of(cls, error: BaseException) -> Failed:
+        """What is sent of an error."""
+        said = "".join(traceback.format_exception(error)).strip()
+        try:
+            pickled = cloudpickle.dumps(error)
+            cloudpickle.loads(pickled)
+        except Exception:  # whatever an exception of somebody's own does when it is copied
+            pickled = None
+        return cls(said, pickled)
+
+    def error(self) -> BaseException:
+        """The same error, or one that says the same."""
+        if self.pickled is not None:
+            with suppress(Exception):  # it may be of a module that only the actor has
+                error: BaseException = cloudpickle.loads(self.pickled)
+                return error
+        return RuntimeError(f"in an actor of Ray:\n{self.said}")
+
+
 class Actor:
     """Holds an engine, and looks for clients in the slices of its machine."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: Sequence[Any]) -> None:
         torch.set_num_threads(1)
-        self.engine = recipe.make()
+        self.recipe = recipe  # a reference in a list, which Ray does not follow by itself
+        self.engine: Sequential | Vectorised
         self.slices: dict[int, Slice] = {}
         self.latest: tuple[int, Request] | None = None
 
-    def machine(self) -> str:
-        """Where this is."""
+    def machine(self) -> str | Failed:
+        """Where this is, once its engine is made."""
+        try:
+            self.engine = ray.get(self.recipe[0]).make()
+        except (Exception, SystemExit) as error:
+            return Failed.of(error)
         return str(ray.get_runtime_context().get_node_id())
 
     def answer(
@@ -146,12 +182,27 @@ class Actor:
         chunks: Sequence[NDArray[np.int64]],
         slices: Mapping[int, tuple[int, Any]],
         others: Mapping[int, Arrays],
-    ) -> list[dict[str, NDArray[Any]]]:
+    ) -> list[dict[str, NDArray[Any]]] | Failed:
         """The rows for each chunk of the request of this number, which `sent` refers to.
 
         `slices` says in which slice a client is, and where that is; `others` are examples of
         clients that are not this machine's.
         """
+        try:
+            return self._rows(number, sent, chunks, slices, others)
+        except RayError:
+            raise
+        except (Exception, SystemExit) as error:
+            return Failed.of(error)
+
+    def _rows(
+        self,
+        number: int,
+        sent: Sequence[Any],
+        chunks: Sequence[NDArray[np.int64]],
+        slices: Mapping[int, tuple[int, Any]],
+        others: Mapping[int, Arrays],
+    ) -> list[dict[str, NDArray[Any]]]:
         if self.latest is None or self.latest[0] != number:
             self.latest = number, ray.get(sent[0]).request()
         request = self.latest[1]

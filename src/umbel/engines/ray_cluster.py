@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import time
 from dataclasses import dataclass
 from itertools import pairwise
@@ -14,10 +15,10 @@ import torch
 from ray.exceptions import RayError, RayTaskError
 from torch import Tensor
 
-from umbel.checks import UsageError, WorkersDiedError
+from umbel.checks import UsageError, WorkersDiedError, check
 from umbel.data.federation import Federation
 from umbel.engines.columns import Columns
-from umbel.engines.ray_actor import Actor, Recipe, Sent, Slice, tensor_of
+from umbel.engines.ray_actor import Actor, Failed, Recipe, Sent, Slice, tensor_of
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Replies, Request
@@ -36,6 +37,12 @@ WARN_SECONDS = 30.0
 
 AGAIN_SECONDS = 1.0
 """How often an actor that can't be started is tried."""
+
+KNOCK_SECONDS = 10.0
+"""How long an address has to answer."""
+
+MOST = 10_000
+"""Actors of one run."""
 
 
 @dataclass
@@ -56,6 +63,7 @@ class Member:
     actor: Any
     machine: str | None = None
     asked: Any = None  # where the answer to what it was last asked will be
+    again: float = 0.0  # when it may be asked where it is, by the clock of this process
 
 
 @dataclass
@@ -73,6 +81,7 @@ class RayCluster:
     members: list[Member]
     slices: list[tuple[range, Any]]  # clients, and where Ray has them
     homes: list[str]  # the machine of each slice
+    recipe: Any  # where Ray has it, for as long as actors may be started again
     requests: int = 0
 
     @classmethod
@@ -87,7 +96,10 @@ class RayCluster:
 
         Raises `UsageError` where nobody answers there.
         """
+        expected = f"at most {MOST:,} with Ray"
+        check(workers is None or workers <= MOST, "engine.workers", workers, expected)
         if not ray.is_initialized():
+            _knock(address)
             try:
                 ray.init(address=address or "local", log_to_driver=False, include_dashboard=False)
             except (ConnectionError, RuntimeError, ValueError) as error:
@@ -99,12 +111,12 @@ class RayCluster:
         remote = ray.remote(num_cpus=1, max_restarts=-1, scheduling_strategy="SPREAD")(Actor)
         recipe = ray.put(Recipe.of(engine, federation))
         count = workers or max(1, int(sum(cores)))
-        members = [Member(remote.remote(recipe)) for _ in range(count)]
+        members = [Member(remote.remote([recipe])) for _ in range(count)]
         sizes = np.cumsum([0, *(engine.storage.train.sizes + 1)])
         cuts = np.searchsorted(sizes, np.cumsum([0, *cores]) / sum(cores) * sizes[-1])
         parts = [range(a, b) for a, b in pairwise(cuts.tolist())]
         slices = [(part, ray.put(Slice.of(engine.storage, part))) for part in parts]
-        return cls(engine, members, slices, homes)
+        return cls(engine, members, slices, homes, recipe)
 
     def send(self, request: Request) -> Replies:
         columns = Columns(request)
@@ -113,18 +125,26 @@ class RayCluster:
         todo = self._tasks(request)
         busy: dict[Any, tuple[Member, Task | None]] = {}
         free = [member for member in self.members if member.machine is not None]
+        heard = time.monotonic()
         while todo or any(task for _, task in busy.values()):
             while free and todo:
                 member = free.pop()
                 chosen = self._next(todo, member)
                 busy[self._ask(member, sent, chosen, request)] = member, chosen
             for member in self.members:
-                if member.machine is None:
-                    member.asked = member.asked or member.actor.machine.remote()
+                due = member.asked is None and time.monotonic() >= member.again
+                if member.machine is None and due:
+                    member.asked = member.actor.machine.remote()
+                if member.machine is None and member.asked is not None:
                     busy[member.asked] = member, None
-            ready, _ = ray.wait(list(busy), timeout=WARN_SECONDS)
-            if not ready and not any(member.machine for member in self.members):
+            ready = ray.wait(list(busy), timeout=AGAIN_SECONDS)[0] if busy else []
+            if not busy:
+                time.sleep(AGAIN_SECONDS)
+            if time.monotonic() - heard >= WARN_SECONDS and not any(
+                m.machine for m in self.members
+            ):
                 log.warning("waiting for a free core of the Ray cluster")
+                heard = time.monotonic()
             for reference in ready:
                 member, task = busy.pop(reference)
                 member.asked = None
@@ -135,6 +155,8 @@ class RayCluster:
                 except RayError as error:
                     self._lose(member, task, todo, request, error)
                     continue
+                if isinstance(value, Failed):
+                    raise value.error()
                 if task is None:
                     member.machine = str(value)
                 else:
@@ -142,6 +164,7 @@ class RayCluster:
                         got = {name: tensor_of(row) for name, row in rows.items()}
                         columns.put(positions, got)
                 free.append(member)
+                heard = time.monotonic()
         return columns.replies()
 
     def _tasks(self, request: Request) -> list[Task]:
@@ -193,10 +216,11 @@ class RayCluster:
         for n, home in enumerate(self.homes):
             if home not in machines:
                 self.homes[n] = machines[n % len(machines)]
-        if member.machine is None:
-            time.sleep(AGAIN_SECONDS)  # it is not there yet
-            return
+        member.again = time.monotonic() + AGAIN_SECONDS
         said = str(error).strip().splitlines()[0]
+        if member.machine is None:
+            log.info("an actor is not there yet (%s)", said)
+            return
         log.warning("an actor is lost (%s): Ray starts it again", said)
         member.machine = None
         if task is None:
@@ -209,6 +233,17 @@ class RayCluster:
                 "worked for them was lost"
             )
         todo.insert(0, task)
+
+
+def _knock(address: str) -> None:
+    """Raise `UsageError` where nobody answers at HOST:PORT: Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon:
+        return
+    try:
+        socket.create_connection((host, int(port)), KNOCK_SECONDS).close()
+    except (OSError, OverflowError, ValueError) as error:
+        raise UsageError(f"engine.address: {address!r}: no Ray cluster: {error}") from None
 
 
 def alive() -> dict[str, float]:
