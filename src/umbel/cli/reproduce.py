@@ -15,6 +15,7 @@ from umbel.runs.config_errors import nearest
 if TYPE_CHECKING:
     from umbel.client.net import Precision
     from umbel.papers.base import Reproduction, Size
+    from umbel.papers.saved_results import SavedResults
 
 
 @click.command()
@@ -60,17 +61,11 @@ def reproduce(
     goes on by the same command. With --jobs several are made at once. What is printed and kept has
     every result that is there, those of other rows and columns than --only names, too.
     """
-    from rich.console import Console
-
     from umbel.cli.advancing import interruptible, no_empty_folders, writing_to
     from umbel.cli.reproducing import make_all
     from umbel.data.files import check_folder
     from umbel.data.sources import Sources
-    from umbel.papers.comparing import summary
-    from umbel.papers.figures import charts
-    from umbel.papers.page import tables
     from umbel.papers.runner import results
-    from umbel.report.plots import draw
 
     wanted = _find(name).in_precision(precision)
     part = wanted.only(only, size)
@@ -87,8 +82,19 @@ def reproduce(
     command = f"umbel reproduce {name} --size {size}" + half * f" --precision {precision}"
     command += f" --seeds {seeds}" if seeds else ""
     saved = results(wanted, size, range(count), place, command)
+    _show_and_keep(wanted, saved, folder / f"{name}-{made_so}.json")
+
+
+def _show_and_keep(wanted: Reproduction, saved: SavedResults, file: Path) -> None:
+    """Print the tables, and write the results and their figure."""
+    from rich.console import Console
+
+    from umbel.papers.comparing import summary
+    from umbel.papers.figures import charts
+    from umbel.papers.page import tables
+    from umbel.report.plots import draw
+
     Console().print(*tables(wanted, saved), sep="\n")
-    file = folder / f"{name}-{made_so}.json"
     saved.write(file)
     click.echo(f"{summary(wanted, saved)}; kept: {file}")
     drawn = file.with_suffix(".svg")

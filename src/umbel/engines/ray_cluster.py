@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -131,18 +132,12 @@ class RayCluster:
                 member = free.pop()
                 chosen = self._next(todo, member)
                 busy[self._ask(member, sent, chosen, request)] = member, chosen
-            for member in self.members:
-                due = member.asked is None and time.monotonic() >= member.again
-                if member.machine is None and due:
-                    member.asked = member.actor.machine.remote()
-                if member.machine is None and member.asked is not None:
-                    busy[member.asked] = member, None
+            busy |= {member.asked: (member, None) for member in self._looked_for()}
             ready = ray.wait(list(busy), timeout=AGAIN_SECONDS)[0] if busy else []
             if not busy:
                 time.sleep(AGAIN_SECONDS)
-            if time.monotonic() - heard >= WARN_SECONDS and not any(
-                m.machine for m in self.members
-            ):
+            nobody = not any(member.machine for member in self.members)
+            if nobody and time.monotonic() - heard >= WARN_SECONDS:
                 log.warning("waiting for a free core of the Ray cluster")
                 heard = time.monotonic()
             for reference in ready:
@@ -166,6 +161,15 @@ class RayCluster:
                 free.append(member)
                 heard = time.monotonic()
         return columns.replies()
+
+    def _looked_for(self) -> Iterator[Member]:
+        """Those who wait for a core, or were lost, and have been asked where they are."""
+        for member in self.members:
+            if member.machine is None:
+                if member.asked is None and time.monotonic() >= member.again:
+                    member.asked = member.actor.machine.remote()
+                if member.asked is not None:
+                    yield member
 
     def _tasks(self, request: Request) -> list[Task]:
         """The chunks of the engine, in tasks of clients of one slice, most work first."""
