@@ -7,7 +7,8 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import ray
@@ -28,6 +29,8 @@ from umbel.engines.storage import Storage, chosen
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Request, Rows
 from umbel.summary import in_short
+
+T = TypeVar("T")
 
 Arrays: TypeAlias = "tuple[NDArray[Any], NDArray[Any]]"
 """One client's inputs and targets."""
@@ -157,6 +160,16 @@ class Failed:
         return RuntimeError(f"in an actor of Ray:\n{self.said}")
 
 
+def _or_failed(do: Callable[[], T]) -> T | Failed:
+    """What it gives, or its error; Ray's own errors stay Ray's."""
+    try:
+        return do()
+    except RayError:
+        raise
+    except (Exception, SystemExit) as error:
+        return Failed.of(error)
+
+
 class Actor:
     """Holds an engine, and looks for clients in the slices of its machine."""
 
@@ -169,33 +182,17 @@ class Actor:
 
     def machine(self) -> str | Failed:
         """Where this is, once its engine is made."""
-        try:
-            self.engine = ray.get(self.recipe[0]).make()
-        except (Exception, SystemExit) as error:
-            return Failed.of(error)
+        return _or_failed(self._made)
+
+    def answer(self, *asked: Any) -> list[dict[str, NDArray[Any]]] | Failed:
+        """As `rows`."""
+        return _or_failed(partial(self.rows, *asked))
+
+    def _made(self) -> str:
+        self.engine = ray.get(self.recipe[0]).make()
         return str(ray.get_runtime_context().get_node_id())
 
-    def answer(
-        self,
-        number: int,
-        sent: Sequence[Any],
-        chunks: Sequence[NDArray[np.int64]],
-        slices: Mapping[int, tuple[int, Any]],
-        others: Mapping[int, Arrays],
-    ) -> list[dict[str, NDArray[Any]]] | Failed:
-        """The rows for each chunk of the request of this number, which `sent` refers to.
-
-        `slices` says in which slice a client is, and where that is; `others` are examples of
-        clients that are not this machine's.
-        """
-        try:
-            return self._rows(number, sent, chunks, slices, others)
-        except RayError:
-            raise
-        except (Exception, SystemExit) as error:
-            return Failed.of(error)
-
-    def _rows(
+    def rows(
         self,
         number: int,
         sent: Sequence[Any],
@@ -203,6 +200,11 @@ class Actor:
         slices: Mapping[int, tuple[int, Any]],
         others: Mapping[int, Arrays],
     ) -> list[dict[str, NDArray[Any]]]:
+        """The rows for each chunk of the request of this number, which `sent` refers to.
+
+        `slices` says in which slice a client is, and where that is; `others` are examples of
+        clients that are not this machine's.
+        """
         if self.latest is None or self.latest[0] != number:
             self.latest = number, ray.get(sent[0]).request()
         request = self.latest[1]
