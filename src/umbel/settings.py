@@ -95,12 +95,15 @@ def fit_fields(settings: Any) -> None:
             object.__setattr__(settings, field.name, fit)  # it may be frozen
 
 
-def check_type(field: str, value: Any, kind: Any) -> None:
-    """Raise `UsageError` unless the value, such as an argument of a function, is of this type."""
+def argument(name: str, value: Any, kind: Any) -> Any:
+    """The value of a function's argument, as a field of this type would hold it.
+
+    Raises `UsageError` where it can't.
+    """
     try:
-        fitted(value, kind)
+        return fitted(value, kind)
     except UnfitError as error:
-        raise UsageError(f"{field}{error.place}: {error}") from None
+        raise UsageError(f"{name}{error.place}: {error}") from None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -107,6 +108,9 @@ def test_a_cluster_of_a_finished_run_is_a_module_ready_to_use(whole: RunFolder) 
     assert set(names) == {"1.weight", "1.bias", "3.weight", "3.bias"}
     with pytest.raises(UsageError, match=r"cluster: 99 is not a cluster of this run: 0 to"):
         result.model(99)
+    with pytest.raises(UsageError, match="cluster: None is not a whole number"):
+        result.model(None)  # type: ignore[arg-type]
+    assert torch.equal(result.model(np.int64(0))[1].bias, result.model(0)[1].bias)  # type: ignore
 
 
 def test_of_mixtures_and_personal_models_the_common_ones_are_saved(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -77,6 +78,14 @@ def test_a_run_of_own_data_and_own_module_is_like_any_other_in_a_folder(
     page = (umbel.folder / "page.html").read_text()
     assert "in Python the same umbel.Run, whose settings are below, this line makes the" in page
     assert 'run.save("mine", rounds=6)' in unescape(page)
+
+
+def test_the_number_of_rounds_may_be_a_scalar_of_numpy_and_is_checked_at_once() -> None:
+    run = make_run()
+    assert [record.round for _, record in run.rounds(np.int64(2))] == [0, 1]  # type: ignore[arg-type]
+    for rounds in (True, 2.5, 0):
+        with pytest.raises(UsageError, match=f"rounds: {rounds} is not "):
+            run.rounds(rounds)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("after", [0, 1, 4, 6])

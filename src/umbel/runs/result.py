@@ -31,6 +31,7 @@ from umbel.runs.own import OwnModule
 from umbel.runs.records import MEGABYTE, Record
 from umbel.runs.scores import in_order_of_appearance
 from umbel.runs.starting import first_state
+from umbel.settings import argument
 from umbel.summary import counted, few
 
 if TYPE_CHECKING:
@@ -201,6 +202,7 @@ class Result:
 
     def model(self, cluster: int) -> nn.Module:
         """Build the module of this cluster, in evaluation mode."""
+        cluster = argument("cluster", cluster, int)
         with self._finding(cluster):
             tensors = self.folder.models.model(cluster)
             self.folder.models.check_frozen(self.net)

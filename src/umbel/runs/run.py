@@ -38,7 +38,7 @@ from umbel.runs.scores import ClientScores, Judged, score
 from umbel.runs.starting import check_settings, first_state
 from umbel.seeds import Stream, generator
 from umbel.server.ask import Context
-from umbel.settings import Settings
+from umbel.settings import Settings, argument
 from umbel.summary import settings
 
 if TYPE_CHECKING:
@@ -122,8 +122,8 @@ class Run(Settings):
 
     def start(self, num_rounds: int) -> State:
         """Return the state before the first round of this many."""
-        whole = isinstance(num_rounds, int) and not isinstance(num_rounds, bool)
-        check(whole and num_rounds >= 1, "rounds", num_rounds, "a whole number, 1 or more")
+        num_rounds = argument("rounds", num_rounds, int)
+        check(num_rounds >= 1, "rounds", num_rounds, "1 or more")
         if self.personal is not None:
             self.personal.check_data(self.net, self.federation)
         return first_state(
@@ -151,6 +151,7 @@ class Run(Settings):
         are not done again. Raises `QuorumError` when too few clients give a usable reply, and
         `UsageError` where the folder holds another run or can't hold this one.
         """
+        num_rounds = argument("rounds", num_rounds, int)
         if folder is None:
             state = self.start(num_rounds) if state is None else state
             scored = self.scored_rounds(num_rounds, state, first)

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
 from umbel.checks import check
-from umbel.settings import check_type
+from umbel.settings import argument
 
 Metric = Literal["l1", "l2", "cosine"]
 Angles = Literal["smallest", "sum"]
@@ -109,7 +109,7 @@ def distances(rows: Tensor, others: Tensor, metric: Metric) -> Tensor:
 
     The cosine distance is 1 minus the cosine, so 1 from a row that is zero.
     """
-    check_type("metric", metric, Metric)
+    argument("metric", metric, Metric)
     if metric == "cosine" and len(rows) * rows.shape[1] <= BLOCK_VALUES:
         return 1 - normalize(rows.double(), dim=1) @ normalize(others.double(), dim=1).T
     if metric == "cosine":
@@ -147,7 +147,7 @@ def principal_angles(bases: Tensor, others: Tensor, measure: Angles) -> Tensor:
     1973); there are as many as the smaller of the two has dimensions. A subspace without any is
     90 degrees from every other.
     """
-    check_type("measure", measure, Angles)
+    argument("measure", measure, Angles)
     rank = (others != 0).any(1).sum(1)
     rows = []
     for basis in bases:
@@ -225,7 +225,7 @@ def agglomerate(
     """
     from sklearn.cluster import AgglomerativeClustering
 
-    check_type("linkage", linkage, Linkage)
+    argument("linkage", linkage, Linkage)
     check_cut(num_clusters, threshold)
     if len(distance) < 2:
         return torch.zeros(len(distance), dtype=torch.long)
