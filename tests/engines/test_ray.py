@@ -97,6 +97,75 @@ def test_errors_of_an_actor_are_raised_here(engines: dict[str, RayCluster]) -> N
     assert not isinstance(raised.value, ray.exceptions.RayError)
 
 
+class OddError(Exception):
+    """Can be pickled, and not be made again."""
+
+    def __init__(self, one: int, other: int) -> None:
+        super().__init__(f"{one} and {other}")
+
+
+@dataclass(frozen=True)
+class Raises(Work):
+    """Fails as it is told to."""
+
+    kind: str
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
+        if self.kind == "odd":
+            raise OddError(1, 2)
+        if self.kind == "exit":
+            raise SystemExit("1 and 2")
+        error = RuntimeError("1 and 2")
+        error.lock = threading.Lock()  # type: ignore[attr-defined]
+        raise error
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:  # noqa: ARG002
+        return {}
+
+
+@pytest.mark.parametrize("kind", ["odd", "exit", "lock"])
+def test_errors_that_cannot_be_sent_are_said(kind: str, engines: dict[str, RayCluster]) -> None:
+    with pytest.raises((RuntimeError, SystemExit), match="1 and 2") as raised:
+        engines["sequential"].send(Request(Raises(kind), torch.arange(2), [0, 0]))
+    assert not isinstance(raised.value, ray.exceptions.RayError)
+
+
+@dataclass(frozen=True)
+class Noted(Work):
+    """Says who works, and waits for a file."""
+
+    folder: str
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
+        folder = Path(self.folder)
+        (folder / f"{os.getpid()}.pid").touch()
+        while not (folder / "go").exists():
+            time.sleep(0.01)
+        return {"size": shard.num_examples.clone()}
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:  # noqa: ARG002
+        return {"size": Promise((), torch.int64)}
+
+
+def kill_an_actor(folder: Path, cluster: Any) -> None:  # noqa: ARG001
+    os.kill(int(next(folder.glob("*.pid")).stem), signal.SIGKILL)
+
+
+def kill_a_machine(folder: Path, cluster: Any) -> None:  # noqa: ARG001
+    cluster.remove_node(cluster.worker_nodes.copy().pop(), allow_graceful=False)
+
+
+def test_actors_that_are_all_killed_come_back(
+    engines: dict[str, RayCluster], cluster: Any, tmp_path: Path
+) -> None:
+    engine, net = engines["sequential"], mlp(dtype=torch.float32)
+    (tmp_path / "go").touch()
+    engine.send(Request(Noted(str(tmp_path)), torch.arange(2), [0, 0]))
+    kill_an_actor(tmp_path, cluster)
+    asked = request(LocalTraining(), net, [0, 1, 2])
+    assert_identical(engine.send(asked), Workers(engine.engine, 1).send(asked))
+
+
 def test_a_run_on_ray_is_that_of_workers(engines: dict[str, RayCluster]) -> None:
     engines.clear()  # their actors leave the cores to others
     expected = last_state(make_run(CASES["ifca"], engine=EngineSettings(workers=1)), 3)
@@ -130,42 +199,6 @@ def test_the_command_of_the_page_runs(cluster: Any, umbel: Shell) -> None:
     assert (with_ray / "clusters.csv").read_text() == (here / "clusters.csv").read_text()
 
 
-@dataclass(frozen=True)
-class Noted(Work):
-    """Says who works, and waits for a file."""
-
-    folder: str
-
-    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
-        folder = Path(self.folder)
-        (folder / f"{os.getpid()}.pid").touch()
-        while not (folder / "go").exists():
-            time.sleep(0.01)
-        return {"size": shard.num_examples.clone()}
-
-    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:  # noqa: ARG002
-        return {"size": Promise((), torch.int64)}
-
-
-def kill_an_actor(folder: Path, cluster: Any) -> None:  # noqa: ARG001
-    os.kill(int(next(folder.glob("*.pid")).stem), signal.SIGKILL)
-
-
-def kill_a_machine(folder: Path, cluster: Any) -> None:  # noqa: ARG001
-    cluster.remove_node(cluster.worker_nodes.copy().pop(), allow_graceful=False)
-
-
-def test_actors_that_are_all_killed_come_back(cluster: Any, tmp_path: Path) -> None:
-    assert cluster.address
-    net, federation = mlp(), blobs()
-    engine = RayCluster.join(Sequential(net.using("in-place"), federation), federation, "", 1)
-    (tmp_path / "go").touch()
-    engine.send(Request(Noted(str(tmp_path)), torch.arange(2), [0, 0]))
-    kill_an_actor(tmp_path, cluster)
-    asked = request(LocalTraining(), net, [0, 1, 2])
-    assert_identical(engine.send(asked), Workers(engine.engine, 1).send(asked))
-
-
 class OnlyHere(nn.Module):
     """Can't be made in another process than the first."""
 
@@ -187,42 +220,6 @@ def test_an_actor_that_cannot_be_made_says_why(cluster: Any) -> None:
     engine = RayCluster.join(Sequential(net, federation), federation, "", 1)
     with pytest.raises(FileNotFoundError, match="the weights are on another machine"):
         engine.send(request(LocalTraining(), net, [0, 1]))
-
-
-class OddError(Exception):
-    """Can be pickled, and not be made again."""
-
-    def __init__(self, one: int, other: int) -> None:
-        super().__init__(f"{one} and {other}")
-
-
-@dataclass(frozen=True)
-class Raises(Work):
-    """Fails as it is told to."""
-
-    kind: str
-
-    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
-        if self.kind == "odd":
-            raise OddError(1, 2)
-        if self.kind == "exit":
-            raise SystemExit("1 and 2")
-        error = RuntimeError("1 and 2")
-        error.lock = threading.Lock()  # type: ignore[attr-defined]
-        raise error
-
-    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:  # noqa: ARG002
-        return {}
-
-
-@pytest.mark.parametrize("kind", ["odd", "exit", "lock"])
-def test_errors_that_cannot_be_sent_are_said(kind: str, cluster: Any) -> None:
-    assert cluster.address
-    net, federation = mlp(), blobs()
-    engine = RayCluster.join(Sequential(net, federation), federation, "", 1)
-    with pytest.raises((RuntimeError, SystemExit), match="1 and 2") as raised:
-        engine.send(Request(Raises(kind), torch.arange(2), [0, 0]))
-    assert not isinstance(raised.value, ray.exceptions.RayError)
 
 
 @pytest.mark.parametrize(

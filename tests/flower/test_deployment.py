@@ -55,13 +55,13 @@ def run(deployed: Deployment) -> RunFolder:
     assert wait in text
     hook.write_text(text)
     run = RunFolder(app / "runs" / "app-seed0")
-    again(deployed)
+    again(deployed, time_limit=60)  # what comes later is late
     deployed.wait_for(lambda: rounds(run) >= 1)
     return run
 
 
-def again(deployed: Deployment, time_limit: int = 40) -> None:
-    settings = {"patience": 120, "time_limit": time_limit, "release_after": 5}
+def again(deployed: Deployment, time_limit: int = 600) -> None:
+    settings = {"patience": 480, "time_limit": time_limit, "release_after": 5}
     deployed.run(deployed.folder / "app", clients=5, **settings)
 
 
@@ -100,7 +100,7 @@ def test_a_superlink_that_was_killed_finds_its_nodes_in_its_database(
     kill_server_app(deployed)
     done = rounds(run)
     deployed.start_link()
-    again(deployed, time_limit=600)
+    again(deployed)
     deployed.wait_for(lambda: () in absences(run, done))
     assert all(deployed.alive(f"node{n}") for n in range(2))  # they were never restarted
 
