@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -155,13 +156,24 @@ def kill_a_machine(folder: Path, cluster: Any) -> None:  # noqa: ARG001
     cluster.remove_node(cluster.worker_nodes.copy().pop(), allow_graceful=False)
 
 
+def is_there(actor: Any) -> bool:
+    """Whether its process answers."""
+    try:
+        return bool(ray.get(actor.__ray_call__.remote(lambda _: True)))
+    except ray.exceptions.RayActorError:
+        return False
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["just killed", "started again unasked"])
 def test_actors_that_are_all_killed_come_back(
-    engines: dict[str, RayCluster], cluster: Any, tmp_path: Path
+    back: bool, engines: dict[str, RayCluster], cluster: Any, tmp_path: Path
 ) -> None:
     engine, net = engines["sequential"], mlp(dtype=torch.float32)
     (tmp_path / "go").touch()
     engine.send(Request(Noted(str(tmp_path)), torch.arange(2), [0, 0]))
     kill_an_actor(tmp_path, cluster)
+    while back and not is_there(engine.members[0].actor):
+        time.sleep(0.1)
     asked = request(LocalTraining(), net, [0, 1, 2])
     assert_identical(engine.send(asked), Workers(engine.engine, 1).send(asked))
 
@@ -266,13 +278,17 @@ def test_clients_of_what_is_lost_in_a_round_are_asked_again(
     assert_identical(again, here)
 
 
-def test_an_address_where_nobody_answers_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("found", [True, False])
+def test_a_cluster_that_refuses_is_said(found: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
 
     def init(**_: object) -> None:
         raise ConnectionError("Could not find any running Ray instance.\nMore lines")
 
     monkeypatch.setattr(ray, "init", init)
-    settings = EngineSettings("ray", device="cpu", address="auto")
-    with pytest.raises(umbel.UsageError, match=r"engine.address: 'auto': no Ray cluster: Could"):
-        make_engine(mlp(), blobs(), settings)
+    with socket.create_server(("127.0.0.1", 0)) as opened:
+        address = "auto" if found else f"127.0.0.1:{opened.getsockname()[1]}"
+        settings = EngineSettings("ray", device="cpu", address=address)
+        with pytest.raises(umbel.UsageError, match="no Ray cluster: Could") as refused:
+            make_engine(mlp(), blobs(), settings)
+    assert ("RAY_AUTH_MODE" in str(refused.value)) is not found

@@ -171,29 +171,37 @@ def _or_failed(do: Callable[[], T]) -> T | Failed:
 
 
 class Actor:
-    """Holds an engine, and looks for clients in the slices of its machine."""
+    """Holds an engine, and looks for clients in the slices of its machine.
 
-    def __init__(self, recipe: Sequence[Any]) -> None:
+    A recipe and a request come as references in lists, which Ray does not follow by itself. The
+    recipe comes with every call, as Ray may have started the actor again since the last.
+    """
+
+    def __init__(self) -> None:
         torch.set_num_threads(1)
-        self.recipe = recipe  # a reference in a list, which Ray does not follow by itself
-        self.engine: Sequential | Vectorised
+        self.engine: Sequential | Vectorised | None = None
         self.slices: dict[int, Slice] = {}
         self.latest: tuple[int, Request] | None = None
 
-    def machine(self) -> str | Failed:
+    def machine(self, recipe: Sequence[Any]) -> str | Failed:
         """Where this is, once its engine is made."""
-        return _or_failed(self._made)
+        return _or_failed(partial(self._place, recipe))
 
-    def answer(self, *asked: Any) -> list[dict[str, NDArray[Any]]] | Failed:
+    def answer(self, recipe: Sequence[Any], *asked: Any) -> list[dict[str, NDArray[Any]]] | Failed:
         """As `rows`."""
-        return _or_failed(partial(self.rows, *asked))
+        return _or_failed(lambda: self.rows(self._made(recipe), *asked))
 
-    def _made(self) -> str:
-        self.engine = ray.get(self.recipe[0]).make()
+    def _place(self, recipe: Sequence[Any]) -> str:
+        self._made(recipe)
         return str(ray.get_runtime_context().get_node_id())
+
+    def _made(self, recipe: Sequence[Any]) -> Sequential | Vectorised:
+        self.engine = self.engine or ray.get(recipe[0]).make()
+        return self.engine
 
     def rows(
         self,
+        engine: Sequential | Vectorised,
         number: int,
         sent: Sequence[Any],
         chunks: Sequence[NDArray[np.int64]],
@@ -218,9 +226,9 @@ class Actor:
                 for client in part.clients.tolist()
             ]
             split = _joined(arrays)
-            self.engine.storage = Storage(split, split, split)
+            engine.storage = Storage(split, split, split)
             part = replace(part, clients=torch.arange(len(arrays)))
-            reply = self.engine.answer(part, torch.arange(len(arrays)))
+            reply = engine.answer(part, torch.arange(len(arrays)))
             rows.append({name: column.numpy() for name, column in reply.items()})
         return rows
 

@@ -45,6 +45,9 @@ KNOCK_SECONDS = 10.0
 MOST = 10_000
 """Actors of one run."""
 
+TOKEN = "if it asks for a token, set RAY_AUTH_MODE=token"
+"""Ray shows its token by itself to a cluster that it has found, and not at an address."""
+
 
 @dataclass
 class Task:
@@ -101,18 +104,21 @@ class RayCluster:
         check(workers is None or workers <= MOST, "engine.workers", workers, expected)
         if not ray.is_initialized():
             _knock(address)
+            quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
             try:
-                ray.init(address=address or "local", log_to_driver=False, include_dashboard=False)
+                ray.init(address=address or "local", include_dashboard=False, **quiet)
             except (ConnectionError, RuntimeError, ValueError) as error:
                 said = str(error).splitlines()[0]
-                raise UsageError(f"engine.address: {address!r}: no Ray cluster: {said}") from None
+                hint = "" if address in ("", "auto") else f"; {TOKEN}"
+                message = f"engine.address: {address!r}: no Ray cluster: {said}{hint}"
+                raise UsageError(message) from None
         machines = alive()
         homes = sorted(machine for machine, cores in machines.items() if cores) or sorted(machines)
         cores = [machines[home] or 1 for home in homes]
         remote = ray.remote(num_cpus=1, max_restarts=-1, scheduling_strategy="SPREAD")(Actor)
         recipe = ray.put(Recipe.of(engine, federation))
         count = workers or max(1, int(sum(cores)))
-        members = [Member(remote.remote([recipe])) for _ in range(count)]
+        members = [Member(remote.remote()) for _ in range(count)]
         sizes = np.cumsum([0, *(engine.storage.train.sizes + 1)])
         cuts = np.searchsorted(sizes, np.cumsum([0, *cores]) / sum(cores) * sizes[-1])
         parts = [range(a, b) for a, b in pairwise(cuts.tolist())]
@@ -167,7 +173,7 @@ class RayCluster:
         for member in self.members:
             if member.machine is None:
                 if member.asked is None and time.monotonic() >= member.again:
-                    member.asked = member.actor.machine.remote()
+                    member.asked = member.actor.machine.remote([self.recipe])
                 if member.asked is not None:
                     yield member
 
@@ -202,7 +208,9 @@ class RayCluster:
             else:
                 others[client] = tuple(part.numpy() for part in split.of(client))
         chunks = [chunk.numpy() for chunk in task.chunks]
-        return member.actor.answer.remote(self.requests, [sent], chunks, here, others)
+        return member.actor.answer.remote(
+            [self.recipe], self.requests, [sent], chunks, here, others
+        )
 
     def _lose(
         self,
