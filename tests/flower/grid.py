@@ -38,6 +38,7 @@ class MemoryGrid(Grid):
     bytes_down: int = 0
     bytes_up: int = 0
     asked: list[str] = field(default_factory=list)  # the kind of each message
+    time_limits: dict[str, float] = field(default_factory=dict)  # of the last of each kind
 
     def __post_init__(self) -> None:
         TaskIdentity.run_id = TaskIdentity.node_id = TaskIdentity.task_id = 1
@@ -70,6 +71,7 @@ class MemoryGrid(Grid):
         name, node = str(uuid.uuid4()), message.metadata.dst_node_id
         message.metadata.__dict__["_message_id"] = name
         self.asked.append(message.metadata.message_type)
+        self.time_limits[self.asked[-1]] = message.metadata.ttl
         sent, size = wired(message)
         self.bytes_down += size
         fate = self.fate.get(node)

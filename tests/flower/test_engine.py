@@ -285,6 +285,24 @@ def test_a_run_says_how_it_goes_and_a_finished_one_that_nothing_is_trained(
     assert (path / "records.jsonl").read_bytes() == before
 
 
+def test_nodes_have_the_time_that_clients_are_waited_for_to_say_who_is_there(
+    tmp_path: Path,
+) -> None:
+    grid = grid_of(SMALL, tmp_path)
+    settings = Settings(8, patience=5, time_limit=2, runs_dir=str(tmp_path / "runs"))
+    serve(grid, SMALL, settings)
+    assert grid.time_limits == {"query.hello": 5, "query.work": 2}
+
+
+def test_too_few_clients_are_said_with_the_nodes_that_gave_no_answer(tmp_path: Path) -> None:
+    grid = grid_of(SMALL, tmp_path)
+    grid.fate[next(iter(grid.apps))] = "silent"
+    settings = Settings(8, patience=0.5, runs_dir=str(tmp_path / "runs"))
+    expected = r"clients: 5 is not at least 8 after 0.5 s, .*; 1 connected node gave no answer yet"
+    with pytest.raises(UsageError, match=expected):
+        serve(grid, SMALL, settings)
+
+
 def test_a_folder_with_another_experiment_is_refused(tmp_path: Path) -> None:
     settings = Settings(8, patience=5, runs_dir=str(tmp_path / "runs"))
     grid = grid_of(SMALL, tmp_path)

@@ -81,6 +81,10 @@ class Meeting:
         self._settle()
         return self.look_around(roll)
 
+    def silent(self) -> set[int]:
+        """Connected nodes that have not said who their clients are."""
+        return {*connected(self.grid)} - self.sites.keys() - self.left_out
+
     def _greet(self, online: Collection[int]) -> None:
         """Greet new nodes, and again those that gave no answer: after a second, two, four ...
 

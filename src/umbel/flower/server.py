@@ -24,6 +24,7 @@ from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.run import Run
 from umbel.runs.seals import json_text
+from umbel.summary import counted
 
 log = logging.getLogger(__name__)
 
@@ -159,7 +160,7 @@ def _gather(
     known = Roll.read(file) if folder.begun and file.is_file() else None
     meeting = Meeting(
         grid,
-        settings.time_limit,
+        max(settings.time_limit, settings.patience),  # with a greeting a node installs the app
         None if known is None else known.form,
         settings.expectation(experiment),
         Owners.read(folder.file("nodes.json"), settings.release_after),
@@ -170,6 +171,9 @@ def _gather(
     nodes = meeting.gather(wanted, settings.patience, None if known is None else known.names)
     needed = (settings.clients or 1) if known is None else 1
     after = f"at least {needed} after {settings.patience:g} s, as needed to begin"
+    silent = len(meeting.silent())
+    if silent:
+        after += f"; {counted(silent, 'connected node')} gave no answer yet"
     check(len(nodes) >= needed, "clients", len(nodes), after)
     roll = known or Roll.call(nodes, meeting.sites)
     if known is None:
