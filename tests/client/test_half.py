@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from tests.engines.test_equality import request
 from tests.federations import blobs, mlp
 from umbel.client.batches import Batch
 from umbel.client.kernels import by_example, dense, half
-from umbel.client.net import Net
+from umbel.client.net import KernelName, Net
+from umbel.client.objectives import Objective
 from umbel.client.optimizers import SGD, Adam
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
 from umbel.engines import Sequential, Vectorised
@@ -121,3 +122,23 @@ def test_second_derivatives_are_in_full_precision() -> None:
         for one in (net, net.using("dense", "bf16"))
     ]
     assert torch.equal(losses[0](), losses[1]())
+
+
+@pytest.mark.parametrize("kernel", ["general", "in-place"])
+def test_losses_of_other_networks_are_in_full_precision(kernel: KernelName) -> None:
+    seen: set[torch.dtype] = set()
+
+    def squares(outputs: Tensor, y: Tensor) -> Tensor:
+        seen.add(outputs.dtype)
+        return (outputs[:, 0] - y) ** 2
+
+    objective = Objective(squares, squares)
+    build = lambda: nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Linear(40, 1))  # noqa: E731
+    net = Net(build, objective).using(kernel, "bf16")
+    batch = Batch(torch.randn(9, 6), torch.rand(9))
+    theta = net.new(0)
+    losses, (_, loss) = net.losses(theta, batch), net.gradient_and_loss(theta, batch)
+    assert seen == {losses.dtype} == {loss.dtype} == {torch.float32}
+    assert float(loss) == pytest.approx(float(losses.mean()), rel=1e-6)
+    coarse = losses.bfloat16().float()
+    assert not torch.equal(losses, coarse)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from functools import partial
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -31,9 +31,8 @@ class General:
     cast_to: torch.dtype | None = None  # what passes through the module are cast to
 
     def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
-        tensors = self.modules.layout.tensors(theta)
-        with self._cast(x):
-            return one_tensor(functional_call(self.modules.evaluating, tensors, (x,)))
+        module, tensors = self.modules.evaluating, self.modules.layout.tensors(theta)
+        return self.passed(partial(functional_call, module, tensors), x)
 
     def gradient(
         self, theta: Tensor, batch: Batch, factors: Tensor | None = None
@@ -57,15 +56,17 @@ class General:
             **unflatten(rest, self.modules.layout.rest),
             **{name: buffer.clone() for name, buffer in self.modules.scratch.items()},
         }
-        with self._cast(batch.x):
-            outputs = one_tensor(functional_call(self.modules.training, tensors, (batch.x,)))
+        outputs = self.passed(partial(functional_call, self.modules.training, tensors), batch.x)
         losses = self.objective.losses(outputs, batch.y)
         return batch.mean(losses if factors is None else losses * factors), rest
 
-    def _cast(self, x: Tensor) -> AbstractContextManager[Any]:
-        return (
-            nullcontext() if self.cast_to is None else torch.autocast(x.device.type, self.cast_to)
-        )
+    def passed(self, module: Callable[[Tensor], object], x: Tensor) -> Tensor:
+        """Outputs of this module, in the type of theta whatever is cast on the way."""
+        if self.cast_to is None:
+            return one_tensor(module(x))
+        with torch.autocast(x.device.type, self.cast_to):
+            outputs = one_tensor(module(x))
+        return outputs.to(self.modules.dtype)
 
 
 def step_by_step(gradient: Gradient, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:

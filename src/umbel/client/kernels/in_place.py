@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from umbel.client.batches import Batch, Shard
 from umbel.client.constants import twin
 from umbel.client.descent import Descent, held
-from umbel.client.kernels.general import General, one_tensor
+from umbel.client.kernels.general import General
 from umbel.client.layout import tensors_of
 
 IMAGES = (nn.Conv2d, nn.ConvTranspose2d)
@@ -84,7 +84,5 @@ class InPlace:
         x = batch.x
         if self.images and x.dim() == 4:
             x = x.contiguous(memory_format=torch.channels_last)
-        cast_to, losses = self.general.cast_to, self.general.objective.losses
-        with torch.autocast(x.device.type, cast_to, enabled=cast_to is not None):
-            values = losses(one_tensor(self.module(x)), batch.y)
-            return batch.mean(values if factors is None else values * factors)
+        values = self.general.objective.losses(self.general.passed(self.module, x), batch.y)
+        return batch.mean(values if factors is None else values * factors)
