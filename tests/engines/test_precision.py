@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import umbel
+from tests.engines.test_equality import WORKS, request
 from tests.federations import blobs, mlp
 from umbel.checks import UsageError
 from umbel.client.net import Net
@@ -138,6 +140,52 @@ def test_a_run_in_bfloat16_is_resumed_bit_for_bit(
     assert torch.equal(whole.models, resumed.models)
     *_, (full, _) = umbel.Run(umbel.FedAvg(local=local), images(), Net(build)).rounds(3)
     assert 0 < float((whole.models - full.models).norm() / full.models.norm()) < 0.1
+
+
+class Attending(nn.Module):
+    """Attention of a module's own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before, self.after = nn.Linear(6, 3 * 200), nn.Linear(200, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        queries, keys, values = self.before(x).view(len(x), 3, 5, 40).unbind(1)
+        outputs: Tensor = self.after(
+            nn.functional.scaled_dot_product_attention(queries, keys, values).flatten(1)
+        )
+        return outputs
+
+
+def normalised(layer: nn.Module) -> nn.Module:
+    return nn.Sequential(
+        nn.Linear(6, 400), layer, nn.ReLU(), nn.Linear(400, 200), nn.Linear(200, 3)
+    )
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        partial(normalised, nn.LayerNorm(400)),
+        partial(normalised, nn.GroupNorm(4, 400)),
+        Attending,
+    ],
+    ids=["layer normalisation", "group normalisation", "attention of its own"],
+)
+def test_what_has_no_way_to_be_batched_in_bfloat16_runs_all_the_same(
+    build: Callable[[], nn.Module], units: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    units("avx512_bf16")
+    monkeypatch.setattr(precision, "SMALLEST", 0)
+    net, federation = Net(build), blobs()
+    engines = [make_engine(net, federation, replace(BF16, precision=p)) for p in ("full", "bf16")]
+    for work in WORKS:
+        asked = request(work, net, [0, 1, 2])
+        full, half = (engine.send(asked).columns for engine in engines)
+        for name, column in half.items():
+            assert torch.equal(column.isnan(), full[name].isnan())
+            apart = (column - full[name]).nan_to_num().double().norm()
+            assert apart <= 0.3 * full[name].nan_to_num().double().norm()  # one is a difference
 
 
 def images() -> umbel.Federation:

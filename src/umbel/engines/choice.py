@@ -112,12 +112,14 @@ def _in_process(
     net: Net, federation: Federation, settings: EngineSettings
 ) -> Sequential | Vectorised:
     device = torch.device(_device(settings.device))
+    precision, kernel = settled(net, device, settings.precision), settings.kernel
     obstacle = _why_sequential(net, federation, settings, device)
+    if obstacle is None and precision != "full":
+        obstacle = _why_not_in(precision, net, federation, device)
     if settings.name == "vectorised":
         check(obstacle is None, "engine.name", "vectorised", f"possible: {obstacle}")
     elif settings.name == "auto" and obstacle is not None:
         log.info("clients run one after another: %s", obstacle)
-    precision, kernel = settled(net, device, settings.precision), settings.kernel
     if kernel == "auto":
         kernel = _kernel(net, device, precision, batched=obstacle is None)
     fast = net.using(kernel, precision)
@@ -215,11 +217,32 @@ def why_not_batchable(net: Net, federation: Federation) -> str | None:
                 warnings.simplefilter("ignore")  # vmap warns of what it has no fast way for
                 batched = Vectorised(net, few).send(request)
         except Exception as error:  # whatever the module does that vmap can't
-            return f"vmap refuses the module: {str(error).splitlines()[0]}"
+            return _refused(error)
         bound = partial(_agree, models=request.shared["models"], eps=net.eps)
         if not all(bound(batched.columns[n], c) for n, c in expected.columns.items()):
             return "the module mixes the examples of a batch, padding among them"
     return None
+
+
+def _why_not_in(
+    precision: Precision, net: Net, federation: Federation, device: torch.device
+) -> str | None:
+    """Return why a module that can be batched in full precision can't be in this one.
+
+    Some layers, such as layer normalisation, have no rule for both at once.
+    """
+    few = _two_clients(net, federation)
+    try:
+        batched = Vectorised(net.using("general", precision), few, device)
+        for work in () if net.is_dense else PROBES:
+            batched.send(_request(work, net))
+    except Exception as error:  # as above
+        return f"{_refused(error)} (in {precision})"
+    return None
+
+
+def _refused(error: Exception) -> str:
+    return f"vmap refuses the module: {str(error).splitlines()[0]}"
 
 
 PROBES: Sequence[Work] = (Gradient(), LocalTraining(lr=1e-3, steps=2, batch_size=2), MeanLoss())
