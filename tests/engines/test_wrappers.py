@@ -107,8 +107,17 @@ def test_without_a_quorum_nobody_need_answer_but_not_all_may_diverge(engine: Seq
     guard = Guarded(Faulty(engine, Faults(drop=1.0)), Limits(quorum=0))
     assert guard.send(request()).columns["update"].shape == (0, 83)
     guard = Guarded(Faulty(engine, Faults(not_finite=1.0)), Limits(quorum=0))
-    with pytest.raises(QuorumError, match=r"0 of 6 clients .* 6 were refused"):
+    message = r"0 of 6 clients .* without one nothing can be learned: 6 were refused"
+    with pytest.raises(QuorumError, match=message):
         guard.send(request())
+
+
+@pytest.mark.parametrize("fault", ["drop", "late", "not_finite", "wrong_shape", "huge"])
+def test_without_a_quorum_a_run_outlives_rounds_of_nothing_but_faults(fault: str) -> None:
+    faults, limits = Faults(**{fault: 1.0}), Limits(quorum=0)
+    run = Run(FedAvg(), blobs(), mlp(), faults=faults, limits=limits)
+    states = [state.models for state, _ in run.rounds(3)]
+    assert torch.equal(states[0], states[-1])
 
 
 class Lying:

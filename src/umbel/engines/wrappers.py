@@ -66,13 +66,13 @@ BLOCK_BYTES = 2**28
 class Guarded:
     """Hands on usable replies only; raises `QuorumError` when they are too few.
 
-    `advice` says what to change where numbers are not finite or far too large, unless these are
-    made on purpose.
+    `advice` says what to change where numbers are not finite or far too large.
     """
 
     engine: Engine
     limits: Limits
     advice: Callable[[], str] | None = None
+    faults: bool = False  # whether such numbers are made on purpose
     missing: set[int] = field(default_factory=set)  # no answer came
     refused: dict[int, str] = field(default_factory=dict)  # an answer came, and why it is not used
     bounded: dict[int, str] = field(default_factory=dict)  # an answer was used in part, and how
@@ -98,16 +98,17 @@ class Guarded:
         self.refused |= refused
         self.bounded |= bounds.bounded
         usable, asked = sum(len(part.clients) for part in parts), len(request.clients)
-        diverged = sum(why.endswith(DIVERGED) for why in refused.values())
+        far = [] if self.faults else [w for w in refused.values() if w.endswith(DIVERGED)]
+        diverged, quorum = len(far), ceil(self.limits.quorum * asked)
         # A run in which everybody's training diverges must not go on in silence.
-        needed = 0 if request.optional else max(ceil(self.limits.quorum * asked), min(diverged, 1))
-        if usable < needed:
+        if usable < max(quorum, min(diverged, 1)) and not request.optional:
+            asks = f"limits.quorum = {self.limits.quorum:g} asks for {quorum}"
             diverging = diverged and self.advice is not None
             raise (DivergedError if diverging else QuorumError)(
                 self._divergence(diverged, asked)
                 + f"{usable} of {asked} clients gave a usable reply, and "
-                f"limits.quorum = {self.limits.quorum:g} asks for {needed}: "
-                + _summary(missing, refused)
+                + (asks if quorum else "without one nothing can be learned")
+                + f": {_summary(missing, refused)}"
             )
         if diverged and self.advice is not None and not self.warned:
             self.warned = True

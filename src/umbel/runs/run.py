@@ -186,8 +186,9 @@ class Run(Settings):
         """Do as `Run.rounds`, with the scores on test examples where the round was so evaluated."""
         clients = self._remembering()
         meter = Metered(Faulty(clients, self.faults) if self.faults.any else clients)
-        diverging = None if self.faults.any else partial(advice, self.federation)
-        guard, judge = Guarded(meter, self.limits, diverging), Guarded(clients, self.limits)
+        diverging = partial(advice, self.federation)
+        guard = Guarded(meter, self.limits, diverging, self.faults.any)
+        judge = Guarded(clients, self.limits)
         for number in range(first, num_rounds):
             began = perf_counter()
             context = self.context(number, num_rounds)
