@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from tests.processes import PATIENCE, ended, start
 from umbel.checks import WorkersDiedError
 from umbel.client.batches import Shard
 from umbel.client.net import Net
-from umbel.client.work import LocalTraining, MeanLoss, Promise, Work
+from umbel.client.work import ChooseByLoss, LocalTraining, MeanLoss, Promise, Work
 from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine, workers
 from umbel.engines.crew import Crew
 from umbel.engines.workers import Workers, can_fork
@@ -165,6 +165,19 @@ KINDS = {
     ),
     "normalised": Settings(nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.Linear(4, 3)), True),
 }
+
+
+@pytest.mark.parametrize("around", [lambda local: local, ChooseByLoss], ids=["itself", "within"])
+def test_another_learning_rate_is_no_other_kind_of_work(
+    around: Callable[[LocalTraining], Work],
+) -> None:
+    engine, net = Workers(Sequential(mlp(), blobs()), 1), mlp()
+    for number in range(3):
+        work = around(LocalTraining(lr_decay=0.9).at_round(number))
+        engine.send(request(work, net, [0, 1]))
+    assert len(engine.seconds) == 1
+    engine.send(request(around(LocalTraining(epochs=2)), net, [0, 1]))
+    assert len(engine.seconds) == 2
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from math import ceil, inf
 from time import perf_counter
 
@@ -47,14 +47,15 @@ class Workers:
         chunks = list(self.engine.chunks(request))
         if not chunks:
             return Columns(request).replies()
-        expected = self.seconds.get(_kind(request), inf) * len(request.clients)
+        kind = _kind(request.work)
+        expected = self.seconds.get(kind, inf) * len(request.clients)
         processes = min(self.count, len(chunks), max(1, ceil(min(expected / PAYS, self.count))))
         with one_thread():
             if processes > 1:
                 columns, seconds = self._together(request, chunks, processes)
             else:
                 columns, seconds = self._alone(request, chunks)
-        self.seconds[_kind(request)] = seconds / len(request.clients)
+        self.seconds[kind] = seconds / len(request.clients)
         return columns.replies()
 
     def _alone(self, request: Request, chunks: list[Tensor]) -> tuple[Columns, float]:
@@ -88,8 +89,13 @@ class Workers:
         return columns, float(spent.sum())
 
 
-def _kind(request: Request) -> str:
-    return repr(request.work)
+def _kind(work: object) -> str:
+    """What decides how long work takes: all but numbers that are not whole, such as its rates."""
+    if not is_dataclass(work):
+        return repr(work)
+    values = [getattr(work, each.name) for each in fields(work)]
+    parts = [_kind(value) for value in values if not isinstance(value, float)]
+    return f"{type(work).__name__}({', '.join(parts)})"
 
 
 def _dealt(chunks: list[Tensor]) -> Iterator[list[Tensor]]:
