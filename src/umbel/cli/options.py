@@ -83,7 +83,7 @@ workers_option = click.option(
     metavar="N|auto",
     callback=worker_count,
     shell_complete=offering(lambda: ["auto"]),
-    help="Processes that clients are spread over, for now: results do not depend on it.",
+    help="Processes that clients are spread over, for now: results do not depend on how many.",
 )
 judge_option = click.option(
     "--judge",

@@ -40,7 +40,7 @@ def execute(
 
     It yields nothing if the run is finished. The checkpoint of a round is on disk before its record
     is yielded, where one is due. `workers` are this call's, in place of the experiment's: results
-    do not depend on them. Raises `UsageError` for a run of data that only Python knows.
+    do not depend on how many. Raises `UsageError` for a run of data that only Python knows.
     """
     with folder.locked():
         if not folder.finished:
