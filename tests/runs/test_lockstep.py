@@ -71,6 +71,11 @@ def assert_same(found: RunFolder, expected: RunFolder) -> None:
     torch.testing.assert_close(state, other_state, rtol=1e-4, atol=1e-5)
 
 
+def test_in_bfloat16_each_run_is_by_itself(tmp_path: Path) -> None:
+    half = replace(EXPERIMENT, engine=EngineSettings(device="cpu", precision="bf16"))
+    assert not execute_together(folders(tmp_path, half), Sources.default(), print)
+
+
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
 def test_each_run_comes_to_what_it_comes_to_by_itself(
     method: Algorithm[Any], tmp_path: Path

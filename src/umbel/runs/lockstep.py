@@ -41,10 +41,16 @@ class Seat:
 
 
 def pays(run: Run) -> bool:
-    """Whether runs like this one are faster side by side than one after another."""
-    federation = run.federation
+    """Whether runs like this one are faster side by side than one after another.
+
+    In bfloat16 they would not come to the same but for rounding: it is taken by how many clients
+    are computed together.
+    """
+    federation, engine = run.federation, run.engine
     values = sum(split.x.numel() for split in federation.splits)
     if run.privacy.clip is not None:
+        return False
+    if isinstance(engine, EngineSettings) and engine.precision != "full":
         return False
     return run.net.layout.num_values <= LARGEST_MODEL and values <= LARGEST_FEDERATION
 
