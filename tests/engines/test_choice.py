@@ -143,8 +143,10 @@ def test_dropout_is_a_function_of_the_clients_seed() -> None:
 def test_a_device_that_is_not_there_is_refused() -> None:
     with pytest.raises(UsageError, match="device: 'gpu' is not a device"):
         EngineSettings(device="gpu")
-    with pytest.raises(UsageError, match=r"engine\.device: 'cuda:99' is not available here"):
-        make_engine(Net(lambda: MLP().build((6,), 3)), blobs(), EngineSettings(device="cuda:99"))
+    for device in ("cuda:99", "vulkan", "hpu", "meta"):
+        said = rf"engine\.device: '{device}' is not available here: .{{9,120}}$"
+        with pytest.raises(UsageError, match=said):
+            make_engine(Net(lambda: MLP().build((6,), 3)), blobs(), EngineSettings(device=device))
     with pytest.raises(UsageError, match="memory_mb: 0 is not more than 0"):
         EngineSettings(memory_mb=0)
 

@@ -190,8 +190,9 @@ def _device(wanted: str) -> str:
         return "cuda" if torch.cuda.is_available() else "cpu"
     try:
         torch.zeros(1, device=wanted).item()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise UsageError(f"engine.device: {wanted!r} is not available here: {error}") from error
+    except (RuntimeError, AssertionError, ImportError) as error:
+        said = str(error).split(". ")[0]  # PyTorch goes on to list all backends that it knows
+        raise UsageError(f"engine.device: {wanted!r} is not available here: {said}") from error
     return wanted
 
 
