@@ -114,7 +114,7 @@ def _in_process(
     device = torch.device(_device(settings.device))
     precision, kernel = settled(net, device, settings.precision), settings.kernel
     obstacle = _why_sequential(net, federation, settings, device)
-    if obstacle is None and precision != "full":
+    if obstacle is None and precision != "full" and not net.is_dense:
         obstacle = _why_not_in(precision, net, federation, device)
     if settings.name == "vectorised":
         check(obstacle is None, "engine.name", "vectorised", f"possible: {obstacle}")
@@ -235,7 +235,7 @@ def _why_not_in(
     few = _two_clients(net, federation)
     try:
         batched = Vectorised(net.using("general", precision), few, device)
-        for work in () if net.is_dense else PROBES:
+        for work in PROBES:
             batched.send(_request(work, net))
     except Exception as error:  # as above
         return f"{_refused(error)} (in {precision})"
