@@ -272,10 +272,7 @@ class Net:
         return self.kernel.descend(theta, shard, descent)
 
     def training_loss(self, weights: Tensor, rest: Tensor, batch: Batch) -> Tensor:
-        """Mean loss () in training mode, which can be differentiated more than once.
-
-        It is in full precision: what casts on the way lacks second derivatives.
-        """
+        """Mean loss () in training mode and full precision, which has second derivatives."""
         general = General(self.modules, self.objective)
         with sdpa_kernel(SDPBackend.MATH):  # the other forms of attention know one derivative
             return general.loss(weights, rest, batch)[0]
