@@ -155,29 +155,43 @@ def test_ctrl_c_right_after_a_fork_is_the_parents(monkeypatch: pytest.MonkeyPatc
     assert not strayed[0]
 
 
-def test_workers_that_wait_for_ever_are_told(
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the system does not say")
+def test_work_of_workers_that_wait_for_ever_is_done_here(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(crew, "PATIENCE", 0.01)
-    monkeypatch.setattr(crew, "TIMES", 0.0)
-    parent, taken, told = os.getpid(), squares(1), squares(1)
+    monkeypatch.setattr(crew, "PATIENCE", 0.05)
+    parent, taken, done = os.getpid(), squares(1), squares(9)
 
-    def tell(_: object) -> bool:
-        told[0] = 1
-        return True
-
-    def do(_: int) -> None:
+    def do(task: int) -> None:
         if os.getpid() != parent:
             taken[0] = 1
-            while not told[0]:
-                time.sleep(0.001)
+            threading.Event().wait()
         while not taken[0]:
             time.sleep(0.001)
+        done[task] = 1
 
-    caplog.handler.addFilter(tell)
-    Crew(do, 2, 2).run()
-    assert "from 1 worker, for as much work as took" in caplog.text
-    assert "it needs engine.workers = 1" in caplog.text
+    stuck = Crew(do, 9, 3)
+    stuck.run()
+    assert done.all()
+    assert stuck.alone
+    assert "this process does all work from now on, as with engine.workers = 1" in caplog.text
+
+
+def test_workers_that_compute_for_long_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew, "PATIENCE", 0.5)
+    parent, taken, done = os.getpid(), squares(1), squares(2)
+
+    def do(task: int) -> None:
+        end = time.process_time() + (2.0 if os.getpid() != parent else 0)
+        taken[0] += os.getpid() != parent
+        while time.process_time() < end or not taken[0]:
+            pass
+        done[task] = os.getpid()
+
+    crowd = Crew(do, 2, 2)
+    crowd.run()
+    assert not crowd.alone
+    assert len({*done.tolist()}) == 2
 
 
 @pytest.mark.parametrize("name", ["fork", "pipe"])

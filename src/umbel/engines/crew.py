@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import math
 import mmap
 import os
 import select
@@ -18,7 +19,7 @@ import threading
 import warnings
 from collections.abc import Callable, Collection
 from contextlib import suppress
-from time import perf_counter
+from pathlib import Path
 from typing import NoReturn
 
 from umbel.summary import counted
@@ -34,12 +35,16 @@ MOST = 4096
 ATTEMPTS = 3
 """How many workers a task may end."""
 
-PATIENCE, TIMES = 60.0, 20.0
-"""How long workers may be silent: seconds, and times those of a task in this process."""
+PATIENCE = 30.0
+"""Seconds of silence after which it is asked whether workers compute."""
+
+IDLE = 2
+"""How often in a row they may not; the first time, all processes may have been held up."""
 
 WAITING = (
-    "nothing for %.0f seconds from %s, for as much work as took %.2g seconds here: a network with "
-    "threads of its own, which no worker has, would wait for ever; it needs engine.workers = 1"
+    "nothing for %.0f seconds from %s, which did not compute either, as a network waits for ever "
+    "for threads of its own, which no worker has: this process does all work from now on, as with "
+    "engine.workers = 1"
 )
 
 DONE, FAILED = 1, 2
@@ -67,7 +72,8 @@ class Crew:
         os.set_blocking(self.todo, False)
         self.alive, self.stay = os.pipe()  # closed by the system when this process ends
         self.workers: dict[int, int] = {}  # processes, by the pipe that closes when they end
-        self.longest = 0.0  # seconds that a task took in this process
+        self.idle = 0  # how often in a row workers were silent and did not compute
+        self.alone = False  # whether they were given up for that
         self.how = ""  # the last worker that died has died
 
     def run(self) -> None:
@@ -77,10 +83,10 @@ class Crew:
                 for task in left[:MOST]:
                     os.write(self.put, NUMBER.pack(task))
                 # What ended a worker is not done here: it may end this process, too.
-                takes_part = not any(self.attempts)
+                takes_part = self.alone or not any(self.attempts)
                 self._fill(min(len(left), self.processes) - takes_part)
                 self._work_and_watch(takes_part)
-                for task in self._left():
+                for task in () if self.alone else self._left():
                     self.attempts[task] += 1
                     if self.attempts[task] >= ATTEMPTS:
                         raise DeathsError(task, self.how)
@@ -96,10 +102,8 @@ class Crew:
             self._failures()
             task = self._take() if takes_part or not self.workers else None
             if task is not None:
-                began = perf_counter()
                 self.do(task)
                 self.states[task] = DONE
-                self.longest = max(self.longest, perf_counter() - began)
             elif not self.workers:
                 return
             self._bury(wait=task is None)
@@ -177,10 +181,14 @@ class Crew:
         ends = select.poll()
         for pipe in self.workers:
             ends.register(pipe)
-        enough = max(PATIENCE, TIMES * self.longest) if self.longest else None
-        found = ends.poll((enough and 1000 * enough) if wait else 0)
+        before = self._computed() if wait else math.nan
+        found = ends.poll(1000 * PATIENCE if wait else 0)
         if wait and not found:
-            log.warning(WAITING, enough, counted(len(self.workers), "worker"), self.longest)
+            self.idle = self.idle + 1 if self._computed() - before < PATIENCE / 100 else 0
+            if self.idle >= IDLE:
+                log.warning(WAITING, IDLE * PATIENCE, counted(len(self.workers), "worker"))
+                self._stop()
+                self.alone, self.processes = True, 1
         for pipe, _ in found:
             process = self.workers.pop(pipe)
             os.close(pipe)
@@ -193,15 +201,31 @@ class Crew:
                 )
                 self._fill(len(self.workers) + 1)
 
-    def _end(self) -> None:
-        """Leave no process and no pipe behind."""
-        for process in self.workers.values():
+    def _computed(self) -> float:
+        """Seconds that workers have computed, in all; NaN where the system does not say."""
+        seconds = 0.0
+        for worker in self.workers.values():
+            try:
+                said = Path(f"/proc/{worker}/stat").read_text(encoding="utf-8")
+            except OSError:
+                return math.nan
+            ticks = said.rpartition(")")[2].split()[11:13]  # in the process, and in the system
+            seconds += sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+        return seconds
+
+    def _stop(self) -> None:
+        for pipe, process in self.workers.items():
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
             os.waitpid(process, 0)
-        for pipe in (*self.workers, self.todo, self.put, self.alive, self.stay):
             os.close(pipe)
         self.workers.clear()
+
+    def _end(self) -> None:
+        """Leave no process and no pipe behind."""
+        self._stop()
+        for pipe in (self.todo, self.put, self.alive, self.stay):
+            os.close(pipe)
 
 
 def _flush() -> None:

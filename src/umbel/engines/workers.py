@@ -76,8 +76,9 @@ class Workers:
                 columns.put(positions, self.engine.answer(request, positions))
             spent[task] = perf_counter() - began
 
+        crew = Crew(do, len(tasks), processes)
         try:
-            Crew(do, len(tasks), processes).run()
+            crew.run()
         except DeathsError as error:
             clients = [int(request.clients[n]) for part in tasks[error.task] for n in part]
             killed = ", as the system does where memory is short" if error.how == "signal 9" else ""
@@ -86,6 +87,7 @@ class Workers:
                 f"worked for them died ({error.how}){killed}; with engine.workers = 1 this process "
                 "works for them, and a smaller engine.memory_mb takes less memory"
             ) from None
+        self.count = 1 if crew.alone else self.count
         return columns, float(spent.sum())
 
 
