@@ -22,6 +22,7 @@ from umbel.advice.saving import read_summary
 from umbel.advice.summary import summary
 from umbel.cli import app
 from umbel.cli.advising import allowance_of
+from umbel.testing import blobs, mlp
 
 SHORT = Allowance(rounds=20)
 LOCAL = umbel.LocalTraining(lr=0.3, epochs=2)
@@ -110,6 +111,18 @@ def test_regressions_and_clients_with_few_examples_are_advised_on() -> None:
     advice = umbel.advise(federation, regression, local=local, allowance=SHORT)
     assert advice.verdict.answer == "clusters"
     assert [advice.clusters[str(client)] % 2 for client in range(1, 12)] == [0, 1] * 5 + [0]
+
+
+@pytest.mark.parametrize("sizes", [(2, 2, 2), (1, 2, 2), (1, 1, 1, 1, 1)])
+def test_clients_of_next_to_nothing_are_too_few_examples_to_tell(sizes: tuple[int, ...]) -> None:
+    assert umbel.advise(blobs(sizes), mlp()).verdict.answer == "too few examples to tell"
+
+
+@pytest.mark.filterwarnings("error")
+def test_inputs_that_are_all_equal_say_nothing_and_warn_of_nothing() -> None:
+    clients = [(np.zeros((10, 6), dtype=np.float32), np.arange(10) % 3)] * 6
+    advice = umbel.advise(umbel.Federation.from_arrays(clients, clients, num_classes=3), mlp())
+    assert advice.verdict.answer == "one model"
 
 
 def test_two_clients_are_too_few_to_tell() -> None:

@@ -47,6 +47,29 @@ class Counting(nn.Module):
         return out
 
 
+class Averaging(nn.Module):
+    """Keeps a mean of what it has seen, as a new tensor each time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+        self.mean: Tensor
+        self.register_buffer("mean", torch.zeros(6))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.mean = 0.9 * self.mean + 0.1 * x.detach().mean(0)
+        out: Tensor = self.layer(x - self.mean)
+        return out
+
+
+def test_a_moving_buffer_that_is_replaced_is_refused() -> None:
+    net = umbel.Net(Averaging, moving=["mean"])
+    said = r"training replaces the buffer mean .* write into it, as by self\.mean\.copy_"
+    with pytest.raises(umbel.UsageError, match=said):
+        make_engine(net, clients(numbers(12, 6), LABELS))
+
+
 class Transposed(nn.Module):
     """Logits (B, T, C), as sequence models give them."""
 

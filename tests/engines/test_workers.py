@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -18,7 +20,7 @@ from tests.algorithms.test_contract import CASES, by_name, last_state, make_run
 from tests.engines.test_equality import WORKS, request
 from tests.engines.test_killed_parents import running
 from tests.processes import PATIENCE, ended, start
-from umbel.checks import WorkersDiedError
+from umbel.checks import UsageError, WorkersDiedError
 from umbel.client.batches import Shard
 from umbel.client.net import Net
 from umbel.client.work import ChooseByLoss, LocalTraining, MeanLoss, Promise, Work
@@ -165,6 +167,53 @@ KINDS = {
     ),
     "normalised": Settings(nn.Sequential(nn.Linear(6, 4), nn.LayerNorm(4), nn.Linear(4, 3)), True),
 }
+
+
+@dataclass(frozen=True)
+class Breaking(Work):
+    """Promises a score, and gives something else."""
+
+    kind: str
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
+        score = shard.num_examples.double()
+        given = {"shape": score.reshape(1), "type": score.long(), "type of float": score.float()}
+        columns = {"score": given.get(self.kind, score)}
+        return {"missing": {}, "another": {**columns, "more": score}}.get(self.kind, columns)
+
+    def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:  # noqa: ARG002
+        return {"score": Promise((), torch.float64)}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("kind", ["missing", "another", "shape", "type"])
+def test_work_that_breaks_its_promise_is_named(kind: str, count: int) -> None:
+    engine = Workers(Sequential(mlp(), blobs()), count)
+    asked = Request(Breaking(kind), torch.arange(3), [0, 0, 0])
+    with pytest.raises(UsageError, match=r"^Breaking: .* instead of .*, as it has promised"):
+        engine.send(asked)
+    asked = replace(asked, work=Breaking("type of float"))
+    assert engine.send(asked).columns["score"].dtype == torch.float64
+
+
+class Drawing(nn.Module):
+    """Draws from the generators of Python and of NumPy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.layer(x * (random.random() + np.random.rand()))  # noqa: NPY002
+        return out
+
+
+def test_modules_that_draw_elsewhere_draw_the_same() -> None:
+    net, before = Net(Drawing), (random.getstate(), str(np.random.get_state()))  # noqa: NPY002
+    asked = request(LocalTraining(batch_size=4), net, [0, 1, 2, 3, 5])
+    expected = Workers(Sequential(net, blobs()), 1).send(asked)
+    assert_identical(Workers(Sequential(net, blobs()), 3).send(asked), expected)
+    assert (random.getstate(), str(np.random.get_state())) == before  # noqa: NPY002
 
 
 @pytest.mark.parametrize("around", [lambda local: local, ChooseByLoss], ids=["itself", "within"])

@@ -165,6 +165,37 @@ def test_a_step_far_longer_than_the_others_is_shortened_if_asked(engine: Sequent
     assert Guarded(Lying(engine), Limits()).send(request()).columns["update"][2].norm() > norms[2]
 
 
+@pytest.mark.parametrize("still", [3, CLIENTS - 1, CLIENTS])
+def test_clients_that_do_not_move_neither_stop_the_others_nor_poison_the_model(
+    still: int, engine: Sequential
+) -> None:
+    class Resting:
+        def send(self, request: Request) -> Replies:
+            replies = engine.send(request)
+            replies.columns["update"][:still] = 0
+            return replies
+
+    expected = Resting().send(request()).columns["update"]
+    guard = Guarded(Resting(), Limits(max_norm_ratio=3.0))
+    assert torch.equal(guard.send(request()).columns["update"], expected)
+
+
+def test_a_client_that_is_refused_twice_is_recorded_with_both_reasons() -> None:
+    engine = Sequential(mlp(), blobs())
+
+    class Spoilt:
+        def send(self, request: Request) -> Replies:
+            replies = engine.send(request)
+            column = "update" if "update" in replies.columns else "loss"
+            replies.columns[column][2] = torch.nan
+            return replies
+
+    ((_, record),) = Run(FedAvg(), blobs(), mlp(), engine=Spoilt()).rounds(1)
+    trained, evaluated = record.refused[2].split("; evaluation: ")
+    assert trained.startswith("update: nan")
+    assert evaluated.startswith("loss: nan")
+
+
 @given(st.lists(st.integers(1, 10**9), min_size=2, max_size=12), st.floats(0.05, 1.0))
 def test_no_weight_is_more_than_its_share_and_none_grows(counts: list[int], share: float) -> None:
     claimed = torch.tensor(counts)

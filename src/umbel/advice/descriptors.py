@@ -44,6 +44,8 @@ def _components(inputs: Floats, seed: int) -> Floats:
     from sklearn.decomposition import PCA
 
     most = max(1, min(COMPONENTS, inputs.shape[1], len(inputs) // 20))
+    if not inputs.std(0).any():
+        return np.zeros((len(inputs), most))
     parts = PCA(most, random_state=seed % 2**32).fit_transform(inputs)
     scaled: Floats = parts / np.maximum(parts.std(0), 1e-9)
     return scaled

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 import torch
@@ -75,14 +76,14 @@ def pooled(federation: Federation, seed: int) -> Pooled:
 
 def _numbers(x: torch.Tensor) -> Floats:
     """Inputs as rows; whole numbers are names of things, and their order says nothing."""
-    flat = x.reshape(len(x), -1).numpy()
+    flat = x.reshape(len(x), prod(x.shape[1:])).numpy()
     if x.is_floating_point():
         return flat.astype(np.float64)
     return _shares(flat.astype(np.int64) % BINS, BINS)
 
 
 def _targets(y: torch.Tensor, classes: int | None) -> Floats:
-    values = y.reshape(len(y), -1).numpy()
+    values = y.reshape(len(y), prod(y.shape[1:])).numpy()
     if classes is None:
         return values.astype(np.float64)
     return _shares(values.astype(np.int64), classes)

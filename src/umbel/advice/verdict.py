@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal
 
 from umbel.advice.examples import Ints
@@ -83,7 +84,12 @@ def _answer(chosen: Standing, one: Standing, field: Sequence[Standing]) -> Answe
 
 
 def _can_tell(one: Standing, field: Sequence[Standing]) -> bool:
-    """Whether a large gain over one model is ruled out, for every other way."""
+    """Whether a large gain over one model is ruled out, for every other way.
+
+    Where no client has an example to judge by, the losses of the first evaluation are infinite.
+    """
+    if not isfinite(one.course[0][1]):
+        return False
     gains = [gain(each.loss, one.loss) for each in field if each is not one]
     return all(each.high <= WIDE * one.course[0][1] for each in gains)
 

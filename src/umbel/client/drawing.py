@@ -1,10 +1,12 @@
-"""Random numbers that modules draw from PyTorch's global generators."""
+"""Random numbers that modules draw from global generators: PyTorch's, NumPy's, Python's."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 
 
@@ -12,10 +14,10 @@ import torch
 def drawing_from(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """Draw from this seed inside, and leave the generators as they were.
 
-    Those are the CPU's and that of `device`, if it is a CUDA device.
+    Those of PyTorch are the CPU's and that of `device`, if it is a CUDA device.
     """
     other = device is not None and device.type == "cuda"
-    with torch.random.fork_rng(devices=[device] if other else []):
+    with _plain_generators(seed), torch.random.fork_rng(devices=[device] if other else []):
         if torch.accelerator.is_available():
             torch.manual_seed(seed)
         else:
@@ -23,3 +25,16 @@ def drawing_from(seed: int, device: torch.device | None = None) -> Iterator[None
             # it was called from, which takes longer than a step of a small network.
             torch.default_generator.manual_seed(seed)
         yield
+
+
+@contextmanager
+def _plain_generators(seed: int) -> Iterator[None]:
+    """The same for those of NumPy and of Python."""
+    before = random.getstate(), np.random.get_state()  # noqa: NPY002
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])  # noqa: NPY002

@@ -67,7 +67,11 @@ class Bounds:
         # Row by row: a copy of all of them in double precision takes five times as long.
         norms = torch.stack([torch.linalg.vector_norm(r, dtype=torch.double) for r in rows])
         self.norms.setdefault(name, []).append(norms)
-        longest = ratio * torch.cat(self.norms[name]).median()
+        moved = torch.cat(self.norms[name])
+        moved = moved[moved > 0]  # who stays where it is says nothing of how far is too far
+        if not len(moved):
+            return {}
+        longest = ratio * moved.median()
         long = norms > longest
         if not long.any():
             return {}

@@ -9,7 +9,8 @@ from math import prod
 import torch
 from torch import Tensor
 
-from umbel.engines.validation import assemble, models_type, promises
+from umbel.checks import UsageError
+from umbel.engines.validation import assemble, models_type, promises, wrong_form
 from umbel.flow import Replies, Request
 
 
@@ -18,23 +19,30 @@ class Columns:
 
     def __init__(self, request: Request) -> None:
         self.request = request
+        self.promises = promises(request)
         self.tensors: dict[str, Tensor] = {}
 
     @classmethod
     def shared(cls, request: Request) -> Columns:
         """Columns as they are promised, in memory that forked processes write into, too."""
         columns = cls(request)
-        for name, promise in promises(request).items():
+        for name, promise in columns.promises.items():
             shape = (len(request.clients), *promise.shape)
             columns.tensors[name] = shared(shape, promise.dtype or models_type(request))
         return columns
 
     def put(self, positions: Tensor, rows: Mapping[str, Tensor]) -> None:
-        """Store rows (len(positions), ...) of every column at their positions."""
+        """Store rows (len(positions), ...) of every column at their positions.
+
+        Raises `UsageError` where they are not what the work has promised.
+        """
+        fault = wrong_form({name: values[0] for name, values in rows.items()}, self.promises)
+        if fault is not None:
+            raise UsageError(f"{type(self.request.work).__name__}: {fault}, as it has promised")
         first, count, num_rows = int(positions[0]), len(positions), len(self.request.clients)
         in_order = torch.equal(positions, torch.arange(first, first + count))
         for name, values in rows.items():
-            column = values.to("cpu")
+            column = values.to("cpu", self.promises[name].dtype or models_type(self.request))
             if name not in self.tensors:
                 if in_order and count == num_rows:
                     self.tensors[name] = column
@@ -43,7 +51,7 @@ class Columns:
             if in_order:
                 self.tensors[name][first : first + count] = column
             else:
-                self.tensors[name][positions] = column.to(self.tensors[name].dtype)
+                self.tensors[name][positions] = column
 
     def replies(self) -> Replies:
         """Return everybody's replies; those of nobody have all columns, too."""

@@ -42,7 +42,7 @@ def check_fit(net: Net, federation: Federation) -> None:
         if net.objective == BINARY:
             _check_answers(federation)
         _check_objective(net.objective, outputs, batch.y)
-        _check_constants(net, net.modules.moved_constants(batch.x))
+        _check_constants(net, *net.modules.after_training(batch.x))
         _check_gradient(net, batch)
     _check_extremes(net, theta, federation)
 
@@ -151,7 +151,13 @@ def _check_answers(federation: Federation) -> None:
             check(False, "y", other[0].item(), "0 or 1, as umbel.BINARY takes everywhere")
 
 
-def _check_constants(net: Net, moved: list[str]) -> None:
+def _check_constants(net: Net, moved: list[str], replaced: list[str]) -> None:
+    if replaced:
+        name = replaced[0].rpartition(".")[2]
+        raise UsageError(
+            f"Net: training replaces the buffer {replaced[0]} by another tensor, which no model "
+            f"would get: write into it, as by self.{name}.copy_(...) or self.{name}.add_(...)"
+        )
     frozen = [name for name in moved if name in net.modules.frozen]
     if frozen:
         raise UsageError(

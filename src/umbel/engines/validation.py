@@ -22,7 +22,8 @@ class Limits(Settings):
     max_examples: int = 10**9  #: largest number of examples a client may claim to have
     #: largest share that one client may have of the weight in an average, by its number of examples
     max_share: float = 0.9
-    #: longest update or gradient, as a multiple of the median of the cohort's; None: no bound
+    #: longest update or gradient, as a multiple of the median of those that are not zero;
+    #: None: no bound
     max_norm_ratio: float | None = None
     quorum: float = 0.5  #: share of the clients asked that must give a usable reply
 
@@ -54,7 +55,7 @@ def assemble(request: Request, answers: Iterable[tuple[int, Mapping[str, Tensor]
         if client not in waiting:
             continue
         waiting.remove(client)
-        fault = _wrong_form(answer, expected)
+        fault = wrong_form(answer, expected)
         if fault is None:
             clients.append(client)
             rows.append(answer)
@@ -76,7 +77,8 @@ def models_type(request: Request) -> torch.dtype:
     return next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
 
 
-def _wrong_form(answer: Mapping[str, Tensor], expected: Mapping[str, Promise]) -> str | None:
+def wrong_form(answer: Mapping[str, Tensor], expected: Mapping[str, Promise]) -> str | None:
+    """What is wrong with the names, shapes and kinds of one client's values; None if nothing."""
     if set(answer) != set(expected):
         return f"columns {sorted(answer)} instead of {sorted(expected)}"
     for name, promise in expected.items():

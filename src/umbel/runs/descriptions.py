@@ -125,6 +125,8 @@ def _components(known: Floats, new: Floats) -> tuple[Floats, Floats]:
 
     scale = StandardScaler().fit(known)
     most = max(1, min(COMPONENTS, len(known) // 2, known.shape[1]))
+    if not known.std(0).any():
+        return np.zeros((len(known), most)), np.zeros((len(new), most))
     parts = PCA(most, random_state=0).fit(scale.transform(known))
     inside, outside = (parts.transform(scale.transform(each)) for each in (known, new))
     return inside, outside

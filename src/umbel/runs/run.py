@@ -206,7 +206,8 @@ class Run(Settings):
             scores = next(iter(found.values()), None)
             missing, refused, bounded = guard.take()
             _, unusable, _ = judge.take()
-            refused |= {client: f"evaluation: {why}" for client, why in unusable.items()}
+            for client, why in unusable.items():
+                refused[client] = f"{refused.get(client, '')}; evaluation: {why}".removeprefix("; ")
             record = make_record(
                 number,
                 state.labels.numpy() if scores is None else scores.clusters,

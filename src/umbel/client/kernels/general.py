@@ -31,8 +31,8 @@ class General:
     cast_to: torch.dtype | None = None  # what passes through the module are cast to
 
     def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
-        module, tensors = self.modules.evaluating, self.modules.layout.tensors(theta)
-        return self.passed(partial(functional_call, module, tensors), x)
+        tensors = {**self.modules.layout.tensors(theta), **self._scratch()}
+        return self.passed(partial(functional_call, self.modules.evaluating, tensors), x)
 
     def gradient(
         self, theta: Tensor, batch: Batch, factors: Tensor | None = None
@@ -54,11 +54,15 @@ class General:
         tensors = {
             **unflatten(weights, self.modules.layout.weights),
             **unflatten(rest, self.modules.layout.rest),
-            **{name: buffer.clone() for name, buffer in self.modules.scratch.items()},
+            **self._scratch(),
         }
         outputs = self.passed(partial(functional_call, self.modules.training, tensors), batch.x)
         losses = self.objective.losses(outputs, batch.y)
         return batch.mean(losses if factors is None else losses * factors), rest
+
+    def _scratch(self) -> dict[str, Tensor]:
+        """Buffers that a pass may write in, as they were built."""
+        return {name: buffer.clone() for name, buffer in self.modules.scratch.items()}
 
     def passed(self, module: Callable[[Tensor], object], x: Tensor) -> Tensor:
         """Outputs of this module, in the type of theta whatever is cast on the way."""

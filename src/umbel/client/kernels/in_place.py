@@ -30,8 +30,10 @@ class InPlace:
         tensors, layout = tensors_of(self.module), general.modules.layout
         self.weights = [tensors[entry.name] for entry in layout.weights]
         self.tensors = [*self.weights, *(tensors[entry.name] for entry in layout.rest)]
-        scratch = [tensors[name] for name in general.modules.scratch]
-        self.scratch = [(buffer, buffer.clone()) for buffer in scratch]
+        self.scratch = [
+            (self.module.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2], start)
+            for name, start in general.modules.scratch.items()
+        ]
 
     def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
         return self.general.outputs(theta, x)
@@ -73,8 +75,8 @@ class InPlace:
 
     def _restart(self) -> None:
         """Each pass finds what it may write in as it was."""
-        for buffer, start in self.scratch:
-            buffer.copy_(start)
+        for owner, name, start in self.scratch:
+            setattr(owner, name, start.clone())  # a pass may have put another tensor there
 
     def _views(self, theta: Tensor) -> list[Tensor]:
         parts = torch.split(theta, [tensor.numel() for tensor in self.tensors])

@@ -56,13 +56,19 @@ class Modules:
             for name, values in frozen.items():
                 own[name].data = values.view(own[name].dtype).view(own[name].shape)
 
-    def moved_constants(self, x: Tensor) -> list[str]:
-        """The names of the constants that training on x changes: none should be."""
+    def after_training(self, x: Tensor) -> tuple[list[str], list[str]]:
+        """The constants that training on x changes, and what it replaces instead of moving it.
+
+        Both are names; there should be none.
+        """
         constants, trained = constants_of(self.training, self.layout), copy.deepcopy(self.training)
+        before = tensors_of(trained)
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             trained(x)
         after = tensors_of(trained)
-        return [name for name, buffer in constants.items() if not same(buffer, after[name])]
+        changed = [name for name, buffer in constants.items() if not same(buffer, after[name])]
+        moving = [entry.name for entry in self.layout.rest]
+        return changed, [name for name in moving if after[name] is not before[name]]
 
     def values_per_example(self, x: Tensor) -> int:
         """How many values an example of a batch has, together with all that layers make of it."""
