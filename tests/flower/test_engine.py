@@ -160,7 +160,7 @@ def test_clients_of_a_node_that_answers_with_an_error_are_refused(
     fate: str, tmp_path: Path
 ) -> None:
     _, record, _ = fated(tmp_path, {2: fate})
-    why = f"evaluation: node 986: error {ERRORS[fate]}: {fate}"
+    why = f"node 986: error {ERRORS[fate]}: {fate}"
     assert record.refused == dict.fromkeys((2, 5), why)
     assert not record.missing
 

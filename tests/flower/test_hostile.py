@@ -135,7 +135,7 @@ def test_what_flower_can_not_decode_is_refused_without_the_others(tmp_path: Path
     engine = engine_of(grid)
     engine.meeting.grid = Broken(grid.apps, grid.configs, broken=993)
     ((_, record),) = replace(EVERYONE.open(Sources.default()), engine=engine).rounds(1)
-    why = "evaluation: node 993: not a message: KeyError: 'arraychunk_ids'"
+    why = "node 993: not a message: KeyError: 'arraychunk_ids'"
     assert record.refused == dict.fromkeys((1, 4, 7), why)
 
 
@@ -187,7 +187,7 @@ def test_who_claims_a_client_whose_node_is_gone_is_named_in_the_record(tmp_path:
     grid.apps = {1: grid.apps[1], **thief}
     _, record = next(rounds)
     said = "node 3: brings this client, which another node brought first"
-    assert record.refused == {1: f"evaluation: {said}"}
+    assert record.refused == {1: said}
     engine.meeting.owners.release_after = 0.0  # as if the time were over
     _, record = next(rounds)
     assert not record.refused

@@ -137,5 +137,5 @@ def test_settings_out_of_range_are_refused() -> None:
     for name, value in [("seed", -1), ("participation", 0.0), ("evaluate_every", 0)]:
         with pytest.raises(UsageError, match=f"{name}: {value} is not"):
             make_run(**{name: value})
-    with pytest.raises(UsageError, match="rounds: 0 is not a whole number, 1 or more"):
+    with pytest.raises(UsageError, match="rounds: 0 is not 1 or more"):
         list(make_run().rounds(0))

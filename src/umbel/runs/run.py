@@ -206,7 +206,7 @@ class Run(Settings):
             scores = next(iter(found.values()), None)
             missing, refused, bounded = guard.take()
             _, unusable, _ = judge.take()
-            for client, why in unusable.items():
+            for client, why in sorted(unusable.items() - refused.items()):
                 refused[client] = f"{refused.get(client, '')}; evaluation: {why}".removeprefix("; ")
             record = make_record(
                 number,
