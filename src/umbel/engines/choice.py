@@ -24,7 +24,7 @@ from umbel.engines.precision import settled
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
 from umbel.engines.workers import Workers, can_fork
-from umbel.flow import Engine, Request, Rows
+from umbel.flow import Engine, Replies, Request, Rows
 from umbel.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -214,9 +214,7 @@ def why_not_batchable(net: Net, federation: Federation) -> str | None:
         request = _request(work, net)
         expected = one_by_one.send(request)
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # vmap warns of what it has no fast way for
-                batched = Vectorised(net, few).send(request)
+            batched = _sent_quietly(Vectorised(net, few), request)
         except Exception as error:  # whatever the module does that vmap can't
             return _refused(error)
         bound = partial(_agree, models=request.shared["models"], eps=net.eps)
@@ -236,10 +234,16 @@ def _why_not_in(
     try:
         batched = Vectorised(net.using("general", precision), few, device)
         for work in PROBES:
-            batched.send(_request(work, net))
+            _sent_quietly(batched, _request(work, net))
     except Exception as error:  # as above
         return f"{_refused(error)} (in {precision})"
     return None
+
+
+def _sent_quietly(engine: Vectorised, request: Request) -> Replies:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # vmap warns of what it has no fast way for
+        return engine.send(request)
 
 
 def _refused(error: Exception) -> str:

@@ -183,7 +183,9 @@ class Crew:
             ends.register(pipe)
         before = self._computed() if wait else math.nan
         found = ends.poll(1000 * PATIENCE if wait else 0)
-        if wait and not found:
+        if found:
+            self.idle = 0
+        elif wait:
             self.idle = self.idle + 1 if self._computed() - before < PATIENCE / 100 else 0
             if self.idle >= IDLE:
                 log.warning(WAITING, IDLE * PATIENCE, counted(len(self.workers), "worker"))
