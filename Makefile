@@ -28,9 +28,10 @@ test: .venv/.installed-test
 	$(BIN)/mypy
 	$(PYTEST) --dist worksteal -m "not ($(SLOW))" $(PYTEST_ARGS)
 
-# A file is for one process, as its tests share servers or a browser; most of the time these wait.
+# A file is for one process, as its tests share servers or a browser. They start processes of their own: more than three at once
+# are slower on two cores.
 test-all: test
-	$(BIN)/pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "$(SLOW)" $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "$(SLOW)" $(PYTEST_ARGS)
 
 test-lowest: .venv-lowest/.installed
 	.venv-lowest/bin/pytest --numprocesses auto --maxprocesses 8 --dist worksteal -m "not ($(SLOW))" $(PYTEST_ARGS)

@@ -20,11 +20,8 @@ def with_accuracy(content: RecordDict, right: float) -> RecordDict:
     return with_array(content, "columns", "right", data=data)
 
 
-ROUNDS = {
-    "a zip archive": "serialised|bytes for shape",
-    "negative counts": "num_examples: -5 is not within",
-}
-"""What a liar answers, round by round, and what the record says of it."""
+LIE = "a zip archive"
+"""What a liar answers when it was asked to train."""
 
 RIGHT = 3704.0
 
@@ -51,18 +48,14 @@ class HostileApp(ClientApp):
             fields = dict.fromkeys(("train", "test"), [1] * 5)
             content = with_config(content, "site", clients=names, **fields)
         elif way == "liar" and not greeted:
-            content = _lie(content, Path(str(context.node_config["memory-dir"])) / "lies")
+            content = _lie(content)
         return Message(content, reply_to=message)
 
 
-def _lie(content: RecordDict, told: Path) -> RecordDict:
-    """The next lie; each message is answered by a process of its own."""
+def _lie(content: RecordDict) -> RecordDict:
     if "right" in content.array_records["columns"]:
         return with_accuracy(content, RIGHT)
-    number = len(told.read_text()) if told.is_file() else 0
-    told.parent.mkdir(parents=True, exist_ok=True)
-    told.write_text("x" * (number + 1))
-    return REPLIES[list(ROUNDS)[number]](content)
+    return REPLIES[LIE](content)
 
 
 def _wait_for(file: Path) -> None:
