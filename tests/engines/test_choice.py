@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -162,3 +166,27 @@ def test_cuda_agrees_with_the_cpu(name: str) -> None:
     torch.testing.assert_close(
         there.send(request).columns["update"], here.send(request).columns["update"]
     )
+
+
+class Drawing(nn.Module):
+    """Draws from every global generator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        factor = random.random() + np.random.rand()  # noqa: NPY002
+        out: torch.Tensor = self.layer(x * factor + torch.rand(()))
+        return out
+
+
+@pytest.mark.parametrize("name", ["auto", "sequential"])
+def test_a_probe_leaves_the_global_generators_as_they_were(name: Any) -> None:
+    def states() -> tuple[object, ...]:
+        arrays = str(np.random.get_state())  # noqa: NPY002
+        return random.getstate(), arrays, torch.get_rng_state().tolist()
+
+    before = states()
+    make_engine(Net(Drawing), blobs(), replace(CPU, name=name))
+    assert states() == before

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
 from umbel.checks import UsageError, check
+from umbel.client.drawing import drawing_from
 from umbel.client.net import KernelName, Net, Precision
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
 from umbel.data.federation import Federation
@@ -92,9 +93,11 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
     not exist.
     """
     settings = settings or EngineSettings()
-    check_fit(net, federation)
     on_ray = settings.name == "ray"
-    engine = _in_process(net, federation, replace(settings, name="auto") if on_ray else settings)
+    with drawing_from(seed=0):  # what modules draw as they are tried is nobody's
+        check_fit(net, federation)
+        inner = replace(settings, name="auto") if on_ray else settings
+        engine = _in_process(net, federation, inner)
     if not on_ray:
         return _spread(engine, settings)
     check(engine.device.type == "cpu", "engine.device", str(engine.device), '"cpu" with Ray')
