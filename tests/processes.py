@@ -21,16 +21,18 @@ CONTEXT.set_forkserver_preload(
 PATIENCE = 600  # seconds, after which something is broken
 
 
-def start(function: Callable[..., object], *arguments: object) -> ForkServerProcess:
-    """Call a function of a test module in a process of its own."""
-    process = CONTEXT.Process(target=_heeding_ctrl_c, args=(function, *arguments), daemon=True)
+def start(
+    function: Callable[..., object], *arguments: object, daemon: bool = True
+) -> ForkServerProcess:
+    """Call a function of a test module in a process of its own; a daemon ends with the tests."""
+    process = CONTEXT.Process(target=_heeding_ctrl_c, args=(function, *arguments), daemon=daemon)
     process.start()
     return process
 
 
 def start_umbel(folder: Path, *words: str) -> ForkServerProcess:
     """Start `umbel WORDS` in a folder; what it prints is in the files `out` and `err` there."""
-    return start(_umbel, folder, words)
+    return start(_umbel, folder, words, daemon="--jobs" not in words)  # daemons can't have any
 
 
 def ended(process: ForkServerProcess) -> int:
@@ -47,6 +49,21 @@ def wait_for_lines(process: ForkServerProcess, file: Path, count: int) -> None:
         process.join(0.001)
         assert process.is_alive(), "the process ended by itself"
         assert time.monotonic() < deadline, f"{file} does not grow"
+
+
+def children(parent: int) -> set[int]:
+    """Processes whose parent is this one."""
+    of_threads = Path(f"/proc/{parent}/task").glob("*/children")
+    return {int(process) for file in of_threads for process in file.read_text().split()}
+
+
+def running(process: int) -> bool:
+    """Whether a process is there, and no zombie that waits for whoever adopted it."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
 
 
 def _umbel(folder: Path, words: tuple[str, ...]) -> None:

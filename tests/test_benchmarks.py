@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import precision, sequences, words, workers
+from benchmarks import given_clusters, precision, sequences, words, workers
 from benchmarks.measure import difference
 from benchmarks.products import KINDS, times_faster
 from benchmarks.report import markdown, precision_markdown, rounds_markdown
@@ -17,11 +17,17 @@ from benchmarks.rounds import PARTS, measured, sizes
 from benchmarks.server import STEPS
 from benchmarks.workloads import contests
 
-from umbel.algorithms import FedAvg, FixedClusters
+import umbel
+from umbel.algorithms import FedAvg, FixedClusters, Oracle
 from umbel.algorithms.base import Algorithm
 from umbel.client.work import LocalTraining
+from umbel.data.scenarios import ROTATED_DIGITS
+from umbel.data.sources import Sources
 from umbel.engines.precision import bf16_units
-from umbel.networks import CharTransformer
+from umbel.networks import MLP, CharTransformer
+from umbel.runs.execution import execute
+from umbel.runs.experiment import Experiment
+from umbel.runs.folder import RunFolder
 from umbel.runs.run import Run
 from umbel.runs.run_tables import results
 from umbel.testing import blobs, mlp
@@ -74,6 +80,19 @@ def test_batched_transformers_give_what_one_client_after_another_gives(
     monkeypatch.setattr("benchmarks.measure.ENOUGH", 0.0)
     case = sequences.Case(CharTransformer(width=8, heads=2, layers=1, hidden=8), 3, 4)
     assert sequences.compared(case, repeats=1)[0].median > 0
+
+
+def test_a_run_whose_clusters_are_known_from_the_first_round_has_one_course(tmp_path: Path) -> None:
+    scenario = replace(ROTATED_DIGITS, clients=4, examples=(20,))
+    local = LocalTraining(epochs=1)
+    experiment = Experiment(scenario, MLP((4,)), Oracle(local), rounds=3, evaluate_every=1)
+    folder = RunFolder.begin(tmp_path, experiment)
+    for _ in execute(folder, Sources.default()):
+        pass
+    courses = list(given_clusters.courses(umbel.load(folder.path), 3))
+    assert [number for number, _, _ in courses] == [1, 2, 3]
+    for _, found, given in courses:
+        assert given == pytest.approx(found)
 
 
 def test_methods_on_words_are_judged_by_perplexity_beside_one_model(tmp_path: Path) -> None:

@@ -88,6 +88,19 @@ def test_a_run_that_another_process_is_making_is_waited_for(umbel: Shell) -> Non
     assert any(line.startswith("fedavg ") for line in printed.splitlines())
 
 
+@pytest.mark.parametrize("seeds", ["1", "2"])
+def test_of_several_runs_the_one_that_can_not_go_on_is_named(seeds: str, umbel: Shell) -> None:
+    words = ("compare", "both", "--seeds", seeds, "--set", "algorithm.local.lr=1e12")
+    _, errors = umbel(*words, status=1)
+    assert "umbel: fedavg seed" in errors
+    assert ": training diverged for " in errors
+
+
+def test_of_one_pair_of_methods_there_is_nothing_to_correct(umbel: Shell) -> None:
+    printed, _ = umbel("compare", "both", "--seeds", "1")
+    assert "Holm: the same, as there is one pair" in " ".join(printed.split())
+
+
 def test_a_run_that_was_described_otherwise_goes_on(umbel: Shell) -> None:
     umbel("compare", "both", "--seeds", "1")
     printed, _ = umbel("compare", "both", "--seeds", "1", "--set", "description=anew")

@@ -16,18 +16,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.processes import PATIENCE
+from tests.processes import PATIENCE, children
 from umbel.engines import crew
 from umbel.engines.columns import shared
 from umbel.engines.crew import Crew, DeathsError
 from umbel.engines.workers import can_fork
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="this system does not fork processes")
-
-
-def children(parent: int) -> set[int]:
-    """Processes whose parent is this one."""
-    return {int(p) for p in Path(f"/proc/{parent}/task/{parent}/children").read_text().split()}
 
 
 @pytest.fixture(autouse=True)
@@ -260,3 +255,24 @@ def test_whoever_interrupts_it_leaves_nobody_behind(error: type[BaseException]) 
 
     with pytest.raises(error):
         Crew(do, 3, 3).run()
+
+
+def test_where_the_system_forgets_who_has_ended_all_is_done_as_well() -> None:
+    done, parent = squares(6), os.getpid()
+
+    def do(task: int) -> None:
+        if os.getpid() != parent and not done[5]:
+            done[5] = 1
+            os._exit(3)
+        while not done[5]:
+            time.sleep(0.001)
+        done[task] = 1
+
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        some = Crew(do, 5, 3)
+        some.run()
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert done.all()
+    assert some.how == "unknown how"

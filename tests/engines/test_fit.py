@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ import umbel
 from tests.engines.modules import OwnStatistics, Recurrent, Transformer, chain, normed
 from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
 from umbel.data.federation import Federation
+from umbel.data.splits import Split
 from umbel.engines import EngineSettings, Vectorised, make_engine
+from umbel.engines.fit import sample
 from umbel.networks import MLP
 
 
@@ -438,3 +441,20 @@ def test_numbers_spoilt_on_purpose_are_not_called_divergence() -> None:
     faults = umbel.Faults(not_finite=1.0)
     with pytest.raises(umbel.QuorumError, match=r"^round 0: 0 of 3 clients gave a usable reply"):
         next(umbel.Run(umbel.FedAvg(), federation, net, faults=faults).rounds(1))
+
+
+@pytest.mark.parametrize("number", [16_777_220, 20_000_000, 100_000_000])
+def test_the_examples_that_are_tried_are_there_however_many_there_are(number: int) -> None:
+    federation = clients(numbers(12, 4), LABELS, count=1)
+    row, y = federation.train.x[:1], torch.tensor(2)
+    many = Split(row.expand(number, 4), y.expand(number), np.array([0, number]))
+    net = umbel.Net(lambda: nn.Linear(4, 3))
+    batch = sample(net, replace(federation, train=many))
+    assert batch.y.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])
+def test_a_run_where_gradients_are_turned_off_is_refused(off: Callable[[], Any]) -> None:
+    federation = clients(numbers(12, 4), LABELS)
+    with off(), pytest.raises(umbel.UsageError, match="gradients are turned off here"):
+        make_engine(umbel.Net(lambda: nn.Linear(4, 3)), federation)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import threading
 import time
 from dataclasses import replace
 from multiprocessing.context import ForkServerProcess
@@ -12,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.engines.test_crew import children
-from tests.processes import PATIENCE, ended, start, wait_for_lines
+from tests.processes import PATIENCE, children, ended, running, start, wait_for_lines
 from tests.runs.test_execution import EXPERIMENT, assert_same_end, begin, finish
 from umbel.engines import EngineSettings, workers
+from umbel.engines.crew import Crew
 from umbel.engines.workers import can_fork
 from umbel.runs.folder import RunFolder
 
@@ -66,10 +67,28 @@ def killed(process: ForkServerProcess) -> set[int]:
     return at_work
 
 
-def running(process: int) -> bool:
-    """Whether a process is there, and no zombie that waits for whoever adopted it."""
-    try:
-        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
+def two_crews(folder: Path) -> None:
+    """Whose workers say that they are there, and have long tasks."""
+
+    def do(task: int) -> None:
+        (folder / f"{threading.get_native_id()}-{task}").touch()
+        time.sleep(PATIENCE)
+
+    for _ in range(2):
+        threading.Thread(target=Crew(do, 3, 3).run, daemon=True).start()
+    time.sleep(PATIENCE)
+
+
+def test_workers_of_two_crews_do_not_outlive_their_parent(tmp_path: Path) -> None:
+    process, deadline = start(two_crews, tmp_path), time.monotonic() + PATIENCE
+    while len(list(tmp_path.iterdir())) < 6:
+        assert time.monotonic() < deadline, "not all tasks are begun"
+        time.sleep(0.001)
+    assert process.pid is not None
+    workers = children(process.pid)
+    assert len(workers) == 4
+    process.kill()
+    while any(map(running, workers)):
+        assert time.monotonic() < deadline, "a worker outlived its parent"
+        time.sleep(0.001)
+    assert ended(process) == -signal.SIGKILL

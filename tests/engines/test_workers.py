@@ -18,8 +18,7 @@ from torch import Tensor, nn
 import umbel
 from tests.algorithms.test_contract import CASES, by_name, last_state, make_run
 from tests.engines.test_equality import WORKS, request
-from tests.engines.test_killed_parents import running
-from tests.processes import PATIENCE, ended, start
+from tests.processes import PATIENCE, ended, running, start
 from umbel.checks import UsageError, WorkersDiedError
 from umbel.client.batches import Shard
 from umbel.client.net import Net

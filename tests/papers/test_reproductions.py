@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import ended, start_umbel, wait_for_lines
 from tests.shell import Shell
 from umbel.engines.precision import bf16_units
 from umbel.papers.base import SIZES, Reproduction, Size
@@ -19,6 +20,7 @@ from umbel.papers.published import ANY
 from umbel.papers.saved_results import SavedResults, kept
 from umbel.runs.config import plain, structured
 from umbel.runs.experiment import Experiment
+from umbel.runs.folder import RunFolder
 
 HEADLINES = {
     *("flacc-table1", "flacc-table4", "flacc-table5", "flacc-table6", "flacc-fig8"),
@@ -110,6 +112,22 @@ def test_a_part_of_a_table_is_made_and_kept_beside_what_was_made_before(umbel: S
         assert f"{len(saved.cells)} of {len(cells)} results; the other runs are not done" in printed
     assert saved.made.command == "umbel reproduce cflgp-fig1 --size smoke --seeds 1"
     assert "only: 'fig' is no row or column of cflgp-fig1" in umbel.refused(*part, "fig")
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_run_that_another_process_is_making_is_waited_for(jobs: str, umbel: Shell) -> None:
+    words = ("reproduce", "cflgp-fig1", "--size", "smoke", "--seeds", "1", "--jobs", jobs)
+    umbel(*words)
+    first = sorted((umbel.folder / "runs" / "reproduce-smoke").glob("*-seed0"))[0]
+    folder, errors = RunFolder(first), umbel.folder / "err"
+    folder.file("clusters.csv").unlink()
+    with folder.locked():
+        process = start_umbel(umbel.folder, *words)
+        wait_for_lines(process, errors, 1)
+        said = f"waiting for a run of another process: {first.relative_to(umbel.folder)}\n"
+        assert errors.read_text() == said
+    assert ended(process) == 0  # the other process has stopped: its run goes on here
+    assert folder.finished
 
 
 @pytest.mark.skipif(not bf16_units(), reason="this processor has no bfloat16 products")

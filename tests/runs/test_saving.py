@@ -21,7 +21,7 @@ from tests.processes import ended, start, wait_for_lines
 from tests.runs.test_execution import assert_same_end, untimed
 from tests.shell import Shell
 from umbel import FLACC, FedAvg, FedEM, LocalTraining, PFedMe, Run, RunFolder, UsageError
-from umbel.engines import Sequential
+from umbel.engines import EngineSettings, Sequential
 
 LOCAL = LocalTraining(epochs=1, batch_size=8)
 
@@ -221,6 +221,14 @@ def test_another_run_is_refused_and_what_differs_is_said(what: str, whole: umbel
             call()
         assert str(refused.value).startswith(f"{whole.folder.path}: holds another run: ")
         assert what in str(refused.value)
+
+
+def test_a_run_goes_on_with_another_number_of_workers(tmp_path: Path) -> None:
+    run = make_run(engine=EngineSettings("sequential", workers=2))
+    for _ in run.rounds(4, folder=tmp_path):
+        break
+    alone = replace(run, engine=EngineSettings("sequential", workers=1))
+    assert len(umbel.resume(tmp_path, alone).records) == 4
 
 
 def test_a_folder_of_an_experiment_and_one_of_a_run_are_not_mixed_up(

@@ -14,6 +14,7 @@ from umbel.cli.advancing import (
     advance,
     advance_together,
     interruptible,
+    named,
     nothing_left_of,
     resumable,
     writing_to,
@@ -133,13 +134,15 @@ class Seeds:
         made = False
         with suppress(InUseError):  # one of them was taken just now: the others are made
             left = [folder for folder in folders if not folder.finished]
-            made = advance_together(left, self.sources, screen)
+            with named(self.title):
+                made = advance_together(left, self.sources, screen)
         if not made and len(folders) > 1:
             parts = [replace(self, seeds=(folder.experiment.seed,)) for folder in folders]
             return Made(parts, self._busy(taken))
         for folder in () if made else folders:
             try:
-                advance(folder, self.sources, screen)
+                with named(f"{self.table['name']} seed {folder.experiment.seed}"):
+                    advance(folder, self.sources, screen)
             except InUseError:
                 taken.append(folder.experiment.seed)
         return Made((), self._busy(taken))

@@ -7,13 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from umbel.cli.advancing import nothing_left_of
+from umbel.checks import InUseError
+from umbel.cli.advancing import named, nothing_left_of
 from umbel.cli.job import Made
 from umbel.cli.jobs import make_in_jobs
+from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen, Screen
 from umbel.data.sources import Sources
 from umbel.papers.base import Reproduction, Size
-from umbel.papers.runner import distinct_experiments, pieces
+from umbel.papers.runner import Piece, distinct_experiments, pieces
 from umbel.runs.config import plain, structured
 from umbel.runs.execution import execute, execute_together
 from umbel.runs.experiment import Experiment
@@ -31,21 +33,40 @@ def make_all(
     sources: Sources,
     jobs: int,
 ) -> None:
-    """Do the rounds that are left of all runs."""
+    """Do the rounds that are left of all runs.
+
+    A run that another process is making is left to it, and looked at again at the end.
+    """
     distinct = distinct_experiments(wanted, size)
     folders = [RunFolder.of(runs_dir, each.with_seed(seed)) for each in distinct for seed in seeds]
-    with nothing_left_of(folders):
+
+    def left_to_others() -> bool:
         if jobs == 1:
-            for piece in pieces(wanted, size, seeds, runs_dir, sources):
-                with SCREEN.progress(piece.title, piece.rounds) as report:
-                    piece.go(report)
-            return
+            left = pieces(wanted, size, seeds, runs_dir, sources)
+            return sum(not _made_here(piece) for piece in left) > 0
         units = [
             CellRuns(plain(experiment), group, runs_dir, sources)
             for experiment in distinct
             for group in _groups(_left(experiment, seeds, runs_dir), wanted.lockstep)
         ]
-        make_in_jobs(units, sum(len(unit.seeds) for unit in units), jobs, SCREEN)
+        return bool(make_in_jobs(units, sum(len(unit.seeds) for unit in units), jobs, SCREEN))
+
+    with nothing_left_of(folders):
+        while left_to_others():
+            first = next((folder for folder in folders if not folder.finished), folders[0])
+            say(f"waiting for a run of another process: {first.path}", err=True)
+            with first.locked(patiently=True):
+                pass
+
+
+def _made_here(piece: Piece) -> bool:
+    """Make it, unless another process does."""
+    try:
+        with SCREEN.progress(piece.title, piece.rounds) as report, named(piece.title):
+            piece.go(report)
+    except InUseError:
+        return False
+    return True
 
 
 def _left(experiment: Experiment, seeds: Sequence[int], runs_dir: Path) -> list[int]:
@@ -82,10 +103,13 @@ class CellRuns:
         """Make several together if that is faster; otherwise each is a part."""
         experiment: Experiment = structured(self.table, Experiment)
         folders = [RunFolder.begin(self.runs_dir, experiment.with_seed(n)) for n in self.seeds]
-        with screen.progress(self.title, experiment.rounds) as report:
-            if len(folders) == 1:
-                for record in execute(folders[0], self.sources):
-                    report(record)
-            elif not execute_together(folders, self.sources, report):
-                return Made([replace(self, seeds=(seed,)) for seed in self.seeds])
+        try:
+            with screen.progress(self.title, experiment.rounds) as report, named(self.title):
+                if len(folders) == 1:
+                    for record in execute(folders[0], self.sources):
+                        report(record)
+                elif not execute_together(folders, self.sources, report):
+                    return Made([replace(self, seeds=(seed,)) for seed in self.seeds])
+        except InUseError:
+            return Made((), [self])
         return Made()

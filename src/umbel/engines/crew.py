@@ -49,8 +49,14 @@ WAITING = (
 
 DONE, FAILED = 1, 2
 
-ORDERLY = 86
-"""Exit status of a worker that found nothing more to do: no other process has it by chance."""
+ORDERLY = b"."
+"""What a worker says that found nothing more to do."""
+
+GLANCE = 1.0
+"""Seconds between two looks at whether the parent is there, if no pipe says that it is not."""
+
+FORKING = threading.RLock()
+"""Held while a worker's pipe is open at both ends: no other crew's worker may have a copy."""
 
 
 class DeathsError(Exception):
@@ -132,6 +138,10 @@ class Crew:
 
     def _fork(self) -> None:
         _flush()  # what is not printed yet would be printed by the worker, too
+        with FORKING:
+            self._fork_alone()
+
+    def _fork_alone(self) -> None:
         ended, stays = os.pipe()
         # Whoever is told to stop must know first which of the two processes it is.
         heeded = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
@@ -141,7 +151,7 @@ class Crew:
                 warnings.simplefilter("ignore", DeprecationWarning)
                 process = os.fork()
             if process == 0:
-                self._be_a_worker(heeded)
+                self._be_a_worker(stays, heeded)
             self.workers[ended] = process
         except OSError:
             os.close(ended)
@@ -150,7 +160,7 @@ class Crew:
             os.close(stays)
             signal.pthread_sigmask(signal.SIG_SETMASK, heeded)
 
-    def _be_a_worker(self, heeded: Collection[int]) -> NoReturn:
+    def _be_a_worker(self, stays: int, heeded: Collection[int]) -> NoReturn:
         """In the new process: do tasks, and end without running what its parent left to run."""
         task = None
         try:
@@ -168,10 +178,17 @@ class Crew:
                 self.states[task] = FAILED
         finally:
             _flush()
-            os._exit(ORDERLY)
+            with suppress(OSError):
+                os.write(stays, ORDERLY)
+            os._exit(0)
 
     def _end_with_the_parent(self) -> None:
-        os.read(self.alive, 1)  # returns when the parent has ended, however that came
+        # The pipe ends when the parent has ended, however that came, unless another crew's worker
+        # has a copy of its other end.
+        end = select.poll()
+        end.register(self.alive)
+        while os.getppid() == self.parent and not end.poll(1000 * GLANCE):
+            pass
         os._exit(1)
 
     def _bury(self, wait: bool) -> None:
@@ -192,12 +209,11 @@ class Crew:
                 self._stop()
                 self.alone, self.processes = True, 1
         for pipe, _ in found:
-            process = self.workers.pop(pipe)
+            process, said = self.workers.pop(pipe), os.read(pipe, 1)
             os.close(pipe)
-            _, status = os.waitpid(process, 0)
-            code = os.waitstatus_to_exitcode(status)
-            if code != ORDERLY:
-                self.how = f"signal {-code}" if code < 0 else f"status {code}"
+            how = _ended(process)
+            if said != ORDERLY:
+                self.how = how
                 log.warning(
                     "worker %d died (%s): what it had begun is done again", process, self.how
                 )
@@ -219,7 +235,7 @@ class Crew:
         for pipe, process in self.workers.items():
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-            os.waitpid(process, 0)
+            _ended(process)
             os.close(pipe)
         self.workers.clear()
 
@@ -228,6 +244,15 @@ class Crew:
         self._stop()
         for pipe in (self.todo, self.put, self.alive, self.stay):
             os.close(pipe)
+
+
+def _ended(process: int) -> str:
+    """How a process has ended, once it has."""
+    try:
+        code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    except ChildProcessError:  # SIGCHLD is ignored, so that the system forgets what has ended
+        return "unknown how"
+    return f"signal {-code}" if code < 0 else f"status {code}"
 
 
 def _flush() -> None:

@@ -31,6 +31,11 @@ def check_fit(net: Net, federation: Federation) -> None:
     Raises `UsageError` that says what to write where it does not take them, or where its outputs
     do not fit their y.
     """
+    if not torch.is_grad_enabled():
+        raise UsageError(
+            "gradients are turned off here, by torch.no_grad() or torch.inference_mode(), and "
+            "training needs them: leave that block before the run begins"
+        )
     batch, theta = sample(net, federation), net.new(seed=0)
     with explained(batch.x):
         outputs = net.outputs(theta, batch.x)
@@ -122,7 +127,7 @@ def advice(federation: Federation) -> str:
 def sample(net: Net, federation: Federation, count: int = 2) -> Batch:
     """A few training examples of all clients, in the network's floating-point type."""
     split = federation.train
-    rows = torch.linspace(0, len(split.x) - 1, count).long()
+    rows = torch.linspace(0, len(split.x) - 1, count, dtype=torch.double).round().long()
     x, y = (
         values.to(net.dtype) if values.is_floating_point() else values
         for values in (split.x[rows], split.y[rows])

@@ -23,7 +23,7 @@ class Privacy(Settings):
     clip: float | None = None  # L2 norm
     noise_multiplier: float = 1.0
     delta: float = 1e-5
-    max_epsilon: float | None = None  # a node refuses what would take a client beyond this
+    max_epsilon: float | None = None  # a node of Flower refuses what takes a client beyond it
 
     def __post_init__(self) -> None:
         clip, most = self.clip, self.max_epsilon

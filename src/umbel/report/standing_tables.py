@@ -75,9 +75,10 @@ def clients(runs: Sequence[Result]) -> Table:
 def differences(order: Standing, measure: Measure) -> Table:
     """How far the method with the best mean is ahead of each other, the nearest first."""
     count = max(pair.of for pair in order.pairs)
+    pairs = "as there is one pair" if count == 1 else f"corrected for all {count} pairs of methods"
     caption = (
         f"ahead: {measure.gain()}, paired over clients and seeds; p: probability of as much by "
-        f"chance; Holm: the same, corrected for all {count} pairs of methods"
+        f"chance; Holm: the same, {pairs}"
     )
     rows = [(pair.other.name, pair) for pair in order.others]
     return _leads(f"{order.leader.name} over", rows, caption)

@@ -225,7 +225,8 @@ def differences(there: Experiment, here: Experiment, net: Net) -> Iterator[str]:
         yield said
         return
     old, new = dict(flat(plain(there))), dict(flat(plain(here)))
-    left_out = ("model.initial", "model.constants", "model.source", "description", "name")
+    without_effect = {"description", "name", "engine.workers", "engine.address"}
+    left_out = {"model.initial", "model.constants", "model.source"} | without_effect
     for name in dict.fromkeys([*old, *new]):
         if name in left_out or old.get(name) == new.get(name):
             continue
