@@ -113,3 +113,12 @@ def test_a_list_is_one_value(command: str, umbel: Shell) -> None:
     seeds = () if command == "run" else ("--seeds", "1")
     settings = ("--set", "model.hidden=[8, 4]", "--set", "rounds=1")
     assert "round 1/1" in umbel(command, name, *seeds, *settings)[0]
+
+
+@pytest.mark.parametrize("columns", ["20", "30", "40", "50"])
+def test_in_a_narrow_terminal_all_methods_have_their_name(columns: str, umbel: Shell) -> None:
+    umbel.monkeypatch.setenv("COLUMNS", columns)
+    printed, _ = umbel("compare", "both", "--seeds", "1", "--set", "rounds=1")
+    lines = [line.strip() for line in printed.splitlines()]
+    assert sum(line.startswith(("fedavg ", "flacc ")) for line in lines) >= 2 + 2 + 1
+    assert "\N{HORIZONTAL ELLIPSIS}" not in printed

@@ -9,7 +9,7 @@ import click
 
 from umbel.checks import UsageError
 from umbel.cli.options import data_dir_option, no_import_option, set_option
-from umbel.cli.printing import say
+from umbel.cli.printing import print_tables, say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -54,8 +54,6 @@ def advise(
     examples are opened once, at the end. With --set scenario.client=COLUMN and the like a table is
     described, and with --set model.name=NAME the network is chosen.
     """
-    from rich.console import Console
-
     from umbel.advice.adviser import advise as advise_
     from umbel.advice.asked import asked_about, local_training
     from umbel.advice.next_run import next_experiment
@@ -81,7 +79,7 @@ def advise(
     )
     told = summary(found)
     files = save(out, told, next_experiment(found, asked))
-    Console().print(contenders_table(told))
+    print_tables(contenders_table(told))
     for sentence in told.sentences:
         say(sentence)
     say(f"written: {', '.join(str(file) for file in files)}")

@@ -16,7 +16,7 @@ from umbel.cli.options import (
     judge_option,
     no_import_option,
 )
-from umbel.cli.printing import print_rows, say, say_lines
+from umbel.cli.printing import print_rows, print_tables, say, say_lines
 from umbel.runs.rows import Table
 
 if TYPE_CHECKING:
@@ -81,8 +81,6 @@ def _settings(run: Path) -> str:
 
 def _print_results(run: Path, at: str | None, reach: str | None, judge: str | None) -> None:
     """One run in detail, or a table of several."""
-    from rich.console import Console
-
     from umbel.cli.courses import goal_of, rounds_of
     from umbel.report import standing_tables, terminal
     from umbel.runs.folder import RunFolder
@@ -106,7 +104,7 @@ def _print_results(run: Path, at: str | None, reach: str | None, judge: str | No
         wanted.append(terminal.course(runs, rounds_of(at, most)))
     if reach is not None:
         wanted.append(terminal.reached(runs, *goal_of(reach)))
-    Console().print(*wanted, sep="\n" if at is None and reach is None else "")
+    print_tables(*wanted, sep="\n" if at is None and reach is None else "")
 
 
 @click.command()
@@ -133,8 +131,6 @@ def assign(
     DATA is a .npz file with arrays x and y, or a folder with one such file a client; with
     --unlabelled y may be left out.
     """
-    from rich.console import Console
-
     from umbel.cli.importing import allow
     from umbel.data.scenarios.folder import read_clients, read_inputs
     from umbel.report import terminal
@@ -148,7 +144,7 @@ def assign(
     else:
         assigned = result.assign(read_clients(data, classes))
     if form is None:
-        Console().print(terminal.assignment(assigned))
+        print_tables(terminal.assignment(assigned))
         return
     sure = None if assigned.confidence is None else assigned.confidence.tolist()
     rows = [
@@ -172,8 +168,6 @@ def estimate_clusters(
 
     One cluster is among the answers: then the clients do not seem to form groups.
     """
-    from rich.console import Console
-
     from umbel.cli.importing import allow
     from umbel.data.files import check_place
     from umbel.report import terminal
@@ -190,7 +184,7 @@ def estimate_clusters(
     if plot is not None:
         draw_singular_values(count, plot)
     if form is None:
-        Console().print(terminal.cluster_count(count))
+        print_tables(terminal.cluster_count(count))
         say(count.verdict)
     else:
         print_rows(Table.of([{"folder": str(run), **count.summary()}]), form)
@@ -200,25 +194,23 @@ def estimate_clusters(
 
 def print_run(folder: RunFolder) -> None:
     """The last round of a run, and its clusters if it is finished."""
-    from rich.console import Console
-
     from umbel.report import terminal
     from umbel.report.evenness import of_clients
     from umbel.runs.metrics import names_of
     from umbel.runs.result import Result
 
-    console, run = Console(), Result(folder)
+    run = Result(folder)
     records, clients = run.records, run.clients if run.finished else []
     stopped = f": stopped after {how_far(folder)}" if folder.stop else ""
     say(f"{folder.path}{stopped}" + ("" if clients else " (not finished)"))
     if records:
         even = of_clients(run)
-        console.print(terminal.last_round(records[-1], names_of(run.experiment), even))
+        print_tables(terminal.last_round(records[-1], names_of(run.experiment), even))
     if clients:
-        console.print(terminal.clusters(clients))
+        print_tables(terminal.clusters(clients))
     absences = terminal.absences(records, [client.name for client in clients])
     if absences is not None:
-        console.print(absences)
+        print_tables(absences)
 
 
 def how_far(folder: RunFolder) -> str:

@@ -1,12 +1,20 @@
-"""Rows on standard output, for programs."""
+"""Rows for programs, and lines and tables for people, on standard output."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import click
 
 from umbel.checks import printable
 from umbel.cli.options import RowFormat
 from umbel.runs.rows import Table
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+WIDTH = 80
+"""Characters that are taken where a narrower terminal has no room for every column."""
 
 
 def print_rows(table: Table, form: RowFormat) -> None:
@@ -22,3 +30,15 @@ def say(text: object, err: bool = False) -> None:
 def say_lines(text: str) -> None:
     """Print lines, whatever is in them."""
     click.echo(printable(text, "\n\t"), nl=False)
+
+
+def print_tables(*tables: RenderableType, sep: str = "\n") -> None:
+    """Print tables; where columns would vanish in the terminal, in up to `WIDTH` characters."""
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console = Console()
+    wider = console.options.update(max_width=max(WIDTH, console.width))
+    needed = max(Measurement.get(console, wider, table).minimum for table in tables)
+    wide = console if needed <= console.width else Console(width=needed)
+    wide.print(*tables, sep=sep)

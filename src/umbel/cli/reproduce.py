@@ -87,14 +87,13 @@ def reproduce(
 
 def _show_and_keep(wanted: Reproduction, saved: SavedResults, file: Path) -> None:
     """Print the tables, and write the results and their figure."""
-    from rich.console import Console
-
+    from umbel.cli.printing import print_tables
     from umbel.papers.comparing import summary
     from umbel.papers.figures import charts
     from umbel.papers.page import tables
     from umbel.report.plots import draw
 
-    Console().print(*tables(wanted, saved), sep="\n")
+    print_tables(*tables(wanted, saved))
     saved.write(file)
     click.echo(f"{summary(wanted, saved)}; kept: {file}")
     drawn = file.with_suffix(".svg")

@@ -144,11 +144,9 @@ def compare(
     With --control each clustered method is followed by its control: FedAvg in clusters of the same
     sizes, of clients drawn at random.
     """
-    from rich.console import Console
-
     from umbel.cli.comparing import make_all, strangers_named, sweeps_in
     from umbel.cli.importing import announce
-    from umbel.cli.printing import print_rows
+    from umbel.cli.printing import print_rows, print_tables
     from umbel.data.sources import Sources
     from umbel.report import standing_tables, terminal
     from umbel.runs.control import controls
@@ -174,4 +172,4 @@ def compare(
     else:
         runs = list(map(Result, folders))
         tables = [terminal.comparison(runs), *standing_tables.statistics(runs, judge)]
-        Console().print(*tables, sep="\n")
+        print_tables(*tables)
