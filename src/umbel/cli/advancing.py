@@ -85,7 +85,7 @@ def named(runs: str) -> Iterator[None]:
     """Say which of several runs it was that could not go on."""
     try:
         yield
-    except (DivergedError, WorkersDiedError, QuorumError) as error:
+    except QuorumError as error:
         raise type(error)(f"{runs}: {error}") from None
 
 
