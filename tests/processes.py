@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -64,6 +64,14 @@ def running(process: int) -> bool:
     except FileNotFoundError:
         return False
     return state != "Z"
+
+
+def wait_until_gone(processes: Iterable[int]) -> None:
+    """Wait for workers whose parent was killed."""
+    left, deadline = list(processes), time.monotonic() + PATIENCE
+    while any(map(running, left)):
+        assert time.monotonic() < deadline, "a worker outlived its parent"
+        time.sleep(0.001)
 
 
 def _umbel(folder: Path, words: tuple[str, ...]) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
 
@@ -45,6 +46,15 @@ class WorkersDiedError(QuorumError):
 
 class DivergedError(QuorumError):
     """Too few replies can be used because training diverged; other settings are needed."""
+
+
+@contextmanager
+def naming(where: str) -> Iterator[None]:
+    """Say in which round, or of which run, too few clients gave a usable reply."""
+    try:
+        yield
+    except QuorumError as error:
+        raise type(error)(f"{where}: {error}") from None
 
 
 def check(holds: bool, field: str, value: object, expected: str) -> None:

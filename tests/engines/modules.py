@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from itertools import pairwise
 from typing import TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -146,4 +148,17 @@ class OwnStatistics(nn.Module):
         if self.training:
             self.running.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
         out: Tensor = self.layer(x - self.running)
+        return out
+
+
+class Drawing(nn.Module):
+    """Draws from every global generator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        factor = random.random() + np.random.rand()  # noqa: NPY002
+        out: Tensor = self.layer(x * factor + torch.rand(()))
         return out

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import nn
 
+from tests.engines.modules import Drawing
 from tests.federations import blobs, each_its_own
 from umbel.checks import UsageError
 from umbel.client.net import Net
@@ -166,19 +167,6 @@ def test_cuda_agrees_with_the_cpu(name: str) -> None:
     torch.testing.assert_close(
         there.send(request).columns["update"], here.send(request).columns["update"]
     )
-
-
-class Drawing(nn.Module):
-    """Draws from every global generator."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(6, 3)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        factor = random.random() + np.random.rand()  # noqa: NPY002
-        out: torch.Tensor = self.layer(x * factor + torch.rand(()))
-        return out
 
 
 @pytest.mark.parametrize("name", ["auto", "sequential"])

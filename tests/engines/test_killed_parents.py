@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import PATIENCE, children, ended, running, start, wait_for_lines
+from tests.processes import PATIENCE, children, ended, start, wait_for_lines, wait_until_gone
 from tests.runs.test_execution import EXPERIMENT, assert_same_end, begin, finish
 from umbel.engines import EngineSettings, workers
 from umbel.engines.crew import Crew
@@ -42,10 +42,7 @@ def test_killed_at_20_random_moments_it_comes_to_the_same_end(tmp_path: Path) ->
         time.sleep(draw.random() / 10)  # a round takes less: any moment of it
         left = killed(process)
         at_work += bool(left)
-        deadline = time.monotonic() + PATIENCE
-        while any(map(running, left)):
-            assert time.monotonic() < deadline, "a worker outlived its parent"
-            time.sleep(0.001)
+        wait_until_gone(left)
     assert at_work > 0, "no worker was ever at work"
     assert ended(start(finish_by_workers, folder)) == 0
     assert_same_end(folder, expected)
@@ -88,7 +85,5 @@ def test_workers_of_two_crews_do_not_outlive_their_parent(tmp_path: Path) -> Non
     workers = children(process.pid)
     assert len(workers) == 4
     process.kill()
-    while any(map(running, workers)):
-        assert time.monotonic() < deadline, "a worker outlived its parent"
-        time.sleep(0.001)
+    wait_until_gone(workers)
     assert ended(process) == -signal.SIGKILL

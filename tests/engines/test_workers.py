@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 import umbel
 from tests.algorithms.test_contract import CASES, by_name, last_state, make_run
+from tests.engines.modules import Drawing
 from tests.engines.test_equality import WORKS, request
-from tests.processes import PATIENCE, ended, running, start
+from tests.processes import ended, start, wait_until_gone
 from umbel.checks import UsageError, WorkersDiedError
 from umbel.client.batches import Shard
 from umbel.client.net import Net
@@ -195,18 +196,6 @@ def test_work_that_breaks_its_promise_is_named(kind: str, count: int) -> None:
     assert engine.send(asked).columns["score"].dtype == torch.float64
 
 
-class Drawing(nn.Module):
-    """Draws from the generators of Python and of NumPy."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(6, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = self.layer(x * (random.random() + np.random.rand()))  # noqa: NPY002
-        return out
-
-
 def test_modules_that_draw_elsewhere_draw_the_same() -> None:
     net, before = Net(Drawing), (random.getstate(), str(np.random.get_state()))  # noqa: NPY002
     asked = request(LocalTraining(batch_size=4), net, [0, 1, 2, 3, 5])
@@ -277,7 +266,4 @@ def test_workers_end_with_the_process_that_forked_them(tmp_path: Path, killed_by
         time.sleep(0.001)
     os.kill(process.pid, killed_by)
     ended(process)
-    deadline = time.monotonic() + PATIENCE
-    while any(map(running, at_work)):
-        assert time.monotonic() < deadline, "a worker outlived its parent"
-        time.sleep(0.001)
+    wait_until_gone(at_work)

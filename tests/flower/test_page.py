@@ -30,7 +30,7 @@ ELSEWHERE = ("flwr[simulation]", "benchmarks.")
 """Blocks with these are not run here: they need a package, or data, that few machines have."""
 
 ROUNDS = {"my-sites": 2, "my-safe-sites": 1, "my-private-sites": 1}
-"""Of each app; as good as ten."""
+"""How many rounds each app runs: one or two show what ten would."""
 
 
 def shorter(command: re.Match[str]) -> str:
@@ -145,6 +145,7 @@ def assert_a_line_a_round(stream: str, run: Path, rounds: int) -> None:
     assert met == f"{run}: 4 clients, of whom 4 are at 2 nodes now"
     starts = [line.split("  ")[0] for line in done]
     assert starts == [f"round {n + 1}/{rounds}" for n in range(rounds)]
+    assert all(line.startswith(f"{line.split('  ')[0]}  clusters ") for line in done[:-1])
     assert done[-1].startswith(f"{starts[-1]}  accuracy 0.")
     assert end == f"{run}: finished; `umbel show {run}` shows it"
     assert len(lines) < 25, stream

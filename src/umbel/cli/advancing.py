@@ -81,15 +81,6 @@ def resumable(command: str, folders: Sequence[RunFolder] = ()) -> Iterator[None]
 
 
 @contextmanager
-def named(runs: str) -> Iterator[None]:
-    """Say which of several runs it was that could not go on."""
-    try:
-        yield
-    except QuorumError as error:
-        raise type(error)(f"{runs}: {error}") from None
-
-
-@contextmanager
 def interruptible(command: str) -> Iterator[None]:
     """Say how to go on where Ctrl-C ends the runs."""
     try:

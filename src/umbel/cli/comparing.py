@@ -9,12 +9,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from umbel.checks import InUseError, UsageError
+from umbel.checks import InUseError, UsageError, naming
 from umbel.cli.advancing import (
     advance,
     advance_together,
     interruptible,
-    named,
     nothing_left_of,
     resumable,
     writing_to,
@@ -134,14 +133,14 @@ class Seeds:
         made = False
         with suppress(InUseError):  # one of them was taken just now: the others are made
             left = [folder for folder in folders if not folder.finished]
-            with named(self.title):
+            with naming(self.title):
                 made = advance_together(left, self.sources, screen)
         if not made and len(folders) > 1:
             parts = [replace(self, seeds=(folder.experiment.seed,)) for folder in folders]
             return Made(parts, self._busy(taken))
         for folder in () if made else folders:
             try:
-                with named(f"{self.table['name']} seed {folder.experiment.seed}"):
+                with naming(f"{self.table['name']} seed {folder.experiment.seed}"):
                     advance(folder, self.sources, screen)
             except InUseError:
                 taken.append(folder.experiment.seed)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from umbel.checks import InUseError
-from umbel.cli.advancing import named, nothing_left_of
+from umbel.checks import InUseError, naming
+from umbel.cli.advancing import nothing_left_of
 from umbel.cli.job import Made
 from umbel.cli.jobs import make_in_jobs
 from umbel.cli.printing import say
@@ -62,7 +62,7 @@ def make_all(
 def _made_here(piece: Piece) -> bool:
     """Make it, unless another process does."""
     try:
-        with SCREEN.progress(piece.title, piece.rounds) as report, named(piece.title):
+        with SCREEN.progress(piece.title, piece.rounds) as report, naming(piece.title):
             piece.go(report)
     except InUseError:
         return False
@@ -104,7 +104,7 @@ class CellRuns:
         experiment: Experiment = structured(self.table, Experiment)
         folders = [RunFolder.begin(self.runs_dir, experiment.with_seed(n)) for n in self.seeds]
         try:
-            with screen.progress(self.title, experiment.rounds) as report, named(self.title):
+            with screen.progress(self.title, experiment.rounds) as report, naming(self.title):
                 if len(folders) == 1:
                     for record in execute(folders[0], self.sources):
                         report(record)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 import torch
 
 from umbel.algorithms.base import Algorithm, Assigned, Known, State
-from umbel.checks import check
+from umbel.checks import check, naming
 from umbel.client.metrics import check_metrics
 from umbel.client.net import Net
 from umbel.data.federation import Federation
@@ -24,7 +23,7 @@ from umbel.engines.privacy import Privacy
 from umbel.engines.private import Private
 from umbel.engines.remembering import Remembering
 from umbel.engines.validation import Limits
-from umbel.engines.wrappers import Faults, Faulty, Guarded, Metered, QuorumError
+from umbel.engines.wrappers import Faults, Faulty, Guarded, Metered
 from umbel.flow import Engine, Flow, drive
 from umbel.notebooks import named
 from umbel.runs.budget import Budget, Until
@@ -192,7 +191,7 @@ class Run(Settings):
         for number in range(first, num_rounds):
             began = perf_counter()
             context = self.context(number, num_rounds)
-            with _named(number):
+            with naming(f"round {number}"):
                 state = drive(self.algorithm.round(state, context), guard)
             # What an evaluation has done for a round is the round's.
             spared = clients.take() if isinstance(clients, Remembering) else 0.0
@@ -201,7 +200,7 @@ class Run(Settings):
             last = number + 1 == num_rounds
             due = (number + 1) % self.evaluate_every == 0 or last
             on = self._judged_on(last) if due else ()
-            with _named(number):
+            with naming(f"round {number}"):
                 found = drive(self._evaluated(state, context, on), judge)
             scores = next(iter(found.values()), None)
             missing, refused, bounded = guard.take()
@@ -289,12 +288,3 @@ class Run(Settings):
             num_outputs=self.federation.num_outputs,
             sample=sample,
         )
-
-
-@contextmanager
-def _named(number: int) -> Iterator[None]:
-    """Say in which round too few clients gave a usable reply."""
-    try:
-        yield
-    except QuorumError as error:
-        raise type(error)(f"round {number}: {error}") from None

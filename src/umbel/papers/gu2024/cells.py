@@ -86,10 +86,10 @@ def _letters(size: Size, kind: Kind) -> list[Cell]:
     methods = _methods(kind, local, clusters=10)
     if kind == "methods":
         methods = _beside(methods, local, 5)
-    if kind == "methods" and size == "full":
-        usual: Any = methods["LCFL"]
-        later = replace(usual, warm_up_rounds=20)
-        methods = {**methods, "LCFL (20 rounds of warm-up)": later}
+        if size == "full":
+            usual: Any = methods["LCFL"]
+            later = replace(usual, warm_up_rounds=20)
+            methods = {**methods, "LCFL (20 rounds of warm-up)": later}
     scenario = replace(
         LETTERS,
         clients=pick(size, smoke=12, reduced=50, full=200),
