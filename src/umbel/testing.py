@@ -192,13 +192,15 @@ def clients_never_asked_are_served(algorithm: Algorithm[Any]) -> None:
     """After one round with a fifth of the clients, every client has a model."""
     run = _run(algorithm, participation=0.2)
     state, record = next(run.rounds(1))
-    scores = run.scores(state, run.context(0, 1))
+    engine = _Listening(run.clients)
+    scores = replace(run, engine=engine).scores(state, run.context(0, 1))
     assert len(scores.clusters) == len(SIZES)
     assert np.isfinite(scores.accuracy).all()
     assert record.accuracy is not None
     assert abs(record.accuracy - scores.accuracy.mean()) < 1e-9
     mixed = scores.served.weights is not None
     assert mixed == method_of(algorithm).mixes, "mixes must say whether serve gives weights"
+    assert engine.updated == method_of(algorithm).adapts, "adapts must say whether serve trains"
 
 
 def everyone_may_take_part_and_so_may_one(algorithm: Algorithm[Any]) -> None:
@@ -258,6 +260,18 @@ class _Silent:
         nobody = torch.zeros(0, dtype=torch.long)
         silent = self.asked - 1 == self.number
         return self.engine.send(request.pick(nobody) if silent else request)
+
+
+class _Listening:
+    """An engine that knows whether clients were asked for updates."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.updated = engine, False
+
+    def send(self, request: Request) -> Replies:
+        replies = self.engine.send(request)
+        self.updated |= "update" in replies.columns
+        return replies
 
 
 class _Shuffled:

@@ -16,7 +16,10 @@ from tests.federations import answered, blobs, context, mlp, requested, setup
 from umbel.algorithms import CFLGP, Restarts, cfl_gp
 from umbel.algorithms.cfl_gp import CFLGPState, products_of
 from umbel.checks import UsageError
+from umbel.client.net import Net
+from umbel.client.objectives import REGRESSION
 from umbel.client.work import Feature, Gradient, LocalTraining, Quantised
+from umbel.data.federation import Federation
 from umbel.flow import Replies, Request
 from umbel.runs import checkpoint
 from umbel.runs.run import Run
@@ -196,6 +199,48 @@ def test_with_one_cluster_it_is_one_model_and_clusters_nothing() -> None:
     *_, (last, record) = run.rounds(4)
     assert last.labels.tolist() == [0, 0, 0, 0]
     assert record.measures["queries"] == 0
+
+
+@pytest.mark.parametrize("beta", ["running-mean", "latest"])
+@pytest.mark.parametrize("decay", [1.0, 0.7])
+def test_with_quadratic_losses_a_newcomer_has_the_feature_of_a_client_like_it(
+    decay: float, beta: Any
+) -> None:
+    generator = torch.manual_seed(0)
+    x = torch.randn(6, 20, 3, generator=generator)
+    y = x.sum(2) * torch.tensor([1.0, -1.0]).repeat(3)[:, None]
+    clients = list(zip(x.numpy(), y.numpy(), strict=True))
+    federation = Federation.from_arrays(clients, test_fraction=0.2)
+    net = Net(lambda: torch.nn.Linear(3, 1), REGRESSION)
+    local = LocalTraining(lr=0.1, lr_decay=decay, steps=1, batch_size="all")
+    run = Run(CFLGP(2, send="update", local=local, beta=beta, patience=50), federation, net)
+    *_, (last, _) = run.rounds(9)
+
+    assert isinstance(last, CFLGPState)
+    found = run.assign(last, 9)
+
+    features = torch.cat(last.features, dim=1).double()
+    centres = torch.stack([features[last.labels == k].mean(0) for k in range(2)])
+    torch.testing.assert_close(found.scores, torch.cdist(features, centres), rtol=1e-4, atol=1e-6)
+    assert found.scores.argmin(1).tolist() == last.labels.tolist()
+
+
+def test_newcomers_to_models_that_were_not_sent_to_all_are_compared_by_the_others() -> None:
+    run = Run(CFLGP(4), blobs([20] * 8), mlp())
+    ((last, _),) = run.rounds(1)
+    assert isinstance(last, CFLGPState)
+    assert last.queries == 1
+    mine = last.features[0].double()
+    centres = torch.stack([mine[last.labels == k].mean(0) for k in range(4)])
+    torch.testing.assert_close(run.assign(last).scores, torch.cdist(mine, centres))
+
+
+def test_newcomers_to_a_run_without_clusters_have_one_or_are_refused() -> None:
+    one, several = (Run(CFLGP(k, period=2), blobs([20] * 4), mlp()) for k in (1, 2))
+    ((state_of_one, _),), ((state_of_several, _),) = one.rounds(1), several.rounds(1)
+    assert one.assign(state_of_one).scores.tolist() == [[0.0]] * 4
+    with pytest.raises(UsageError, match="not clustered"):
+        several.assign(state_of_several)
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,13 @@ import torch
 from scipy.stats import norm
 
 from tests.algorithms.test_contract import CASES, last_state, make_run
+from umbel.algorithms import PerFedAvg, Restarts
 from umbel.checks import UsageError
+from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.engines.privacy import Privacy
 from umbel.engines.private import released
+from umbel.networks import Linear
+from umbel.runs.experiment import Experiment
 
 PRIVACY = Privacy(clip=1.0, noise_multiplier=0.5)
 
@@ -69,6 +73,19 @@ def test_methods_whose_clients_send_more_are_refused(name: str) -> None:
         UsageError, match=r"privacy\.clip: 1\.0 is not for this method: its clients"
     ):
         last_state(make_run(CASES[name], privacy=PRIVACY), 2)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_methods_that_adapt_models_for_evaluation_are_refused_before_the_run(
+    restarts: bool,
+) -> None:
+    method = PerFedAvg()
+    wrapped = Restarts(method, 2, keep="most-balanced") if restarts else method
+    expected = r"privacy\.clip: 1\.0 is not for PerFedAvg: its clients send in evaluations"
+    with pytest.raises(UsageError, match=expected):
+        make_run(wrapped, privacy=PRIVACY)
+    with pytest.raises(UsageError, match=expected):
+        Experiment(ROTATED_DIGITS, Linear(), wrapped, privacy=PRIVACY)
 
 
 def test_noise_that_drowns_the_updates_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:

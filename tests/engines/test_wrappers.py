@@ -2,15 +2,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.federations import SIZES, blobs, mlp
-from umbel.algorithms import FedAvg
+from umbel.algorithms import FedAvg, Oracle, PerFedAvg
 from umbel.checks import UsageError
-from umbel.client.work import MEMORY, Evaluation, LocalTraining, MixtureTraining
+from umbel.client.work import MEMORY, ChooseByLoss, Evaluation, LocalTraining, MixtureTraining
 from umbel.engines import Sequential
 from umbel.engines.bounds import bounded_weights
 from umbel.engines.validation import Limits
@@ -145,6 +146,70 @@ def test_a_client_that_claims_all_examples_gets_its_share_at_most(engine: Sequen
     assert guard.take()[2] == {}
 
 
+class Claims:
+    """An engine in which clients claim these numbers of examples, and may choose these models."""
+
+    def __init__(self, claimed: list[int], chosen: list[int] | None = None) -> None:
+        self.claimed, self.chosen = torch.tensor(claimed), chosen
+
+    def send(self, request: Request) -> Replies:
+        count = len(request.clients)
+        columns = {"num_examples": self.claimed[request.clients], "update": torch.zeros(count, P)}
+        if self.chosen is not None:
+            models = len(request.shared["models"])
+            columns["chosen"] = torch.tensor(self.chosen)[request.clients]
+            columns["losses"] = torch.zeros(count, models, dtype=torch.float64)
+        return Replies(request.clients, columns)
+
+
+CLAIMED = [1000, 10, 1000, 900, 50, 1_000_000]
+IN_CLUSTERS = [0, 0, 1, 1, 1, 2]
+ALLOWED = [10, 10, 950, 900, 50, 1920]
+"""With half of the weight of a cluster at most; the last is alone, and has half of all."""
+
+
+def of_one_model_each(clusters: list[int]) -> Request:
+    theta = Rows(torch.stack([NET.new(seed) for seed in range(3)]), torch.tensor(clusters))
+    return replace(request(), each={"theta": theta})
+
+
+def chosen_by_loss() -> Request:
+    models = torch.stack([NET.new(seed) for seed in range(3)])
+    work = ChooseByLoss(LocalTraining(epochs=1))
+    return replace(request(), work=work, each={}, shared={"models": models})
+
+
+def known_to_the_server() -> Request:
+    reduction = Averaging().reduction(3, torch.tensor(IN_CLUSTERS))
+    return replace(request(), reduction=reduction)
+
+
+@pytest.mark.parametrize("known_by", ["the model", "the model, in reverse", "choice", "labels"])
+def test_a_share_is_one_of_the_average_that_a_client_enters(known_by: str) -> None:
+    choices = IN_CLUSTERS if known_by == "choice" else None
+    asked = {
+        "the model": of_one_model_each(IN_CLUSTERS),
+        "the model, in reverse": of_one_model_each(IN_CLUSTERS).pick(torch.arange(5, -1, -1)),
+        "choice": chosen_by_loss(),
+        "labels": known_to_the_server(),
+    }[known_by]
+    guard = Guarded(Claims(CLAIMED, choices), Limits(max_share=0.5))
+    replies = guard.send(asked)
+    counts = dict(zip(replies.clients.tolist(), replies.columns["num_examples"], strict=True))
+    assert [int(counts[client]) for client in range(CLIENTS)] == ALLOWED
+    assert sorted(guard.take()[2]) == [0, 2, 5]
+
+
+def test_a_run_bounds_a_client_within_its_own_cluster() -> None:
+    uneven = replace(blobs((300, 10, 300)), groups=np.array([0, 0, 1]))
+    run = Run(Oracle(LocalTraining(epochs=1)), uneven, NET, limits=Limits(max_share=0.5))
+    ((_, record),) = run.rounds(1)
+    assert record.bounded == {
+        0: "num_examples: 300 counted as 10, by limits.max_share = 0.5",
+        2: "num_examples: 300 counted as 20, by limits.max_share = 0.5",
+    }
+
+
 def test_shares_hold_where_sums_are_made_block_by_block(
     engine: Sequential, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,6 +228,16 @@ def test_a_step_far_longer_than_the_others_is_shortened_if_asked(engine: Sequent
     assert float(norms[2]) == pytest.approx(3 * float(norms.median()), rel=1e-5)
     assert guard.take()[2][2].startswith("update: of norm ")
     assert Guarded(Lying(engine), Limits()).send(request()).columns["update"][2].norm() > norms[2]
+
+
+def test_clients_are_judged_by_their_own_models_whatever_bounds_a_round_has() -> None:
+    method = PerFedAvg(alpha=0.5, served_steps=3, local=LocalTraining(epochs=1))
+    bounds = Limits(max_norm_ratio=1.0, max_share=0.2)
+    bounded = Run(method, blobs(), NET, limits=bounds)
+    ((state, record),) = bounded.rounds(1)
+    free = Run(method, blobs(), NET)
+    expected = free.scores(state, free.context(0, 1)).loss.mean()
+    assert record.loss == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("still", [3, CLIENTS - 1, CLIENTS])

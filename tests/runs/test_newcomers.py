@@ -10,13 +10,14 @@ import torch
 from click.testing import CliRunner
 
 import umbel
+from umbel.algorithms.joint import JointState
 from umbel.cli import app
-from umbel.client.work import Description, LocalTraining
+from umbel.client.work import Description, Gradient, LocalTraining
 from umbel.data.scenarios import LABEL_SWAPPED_DIGITS, ROTATED_DIGITS
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.engines import Sequential, Vectorised
-from umbel.flow import Request
+from umbel.flow import Request, Rows
 from umbel.networks import Linear
 from umbel.runs import descriptions
 from umbel.runs.descriptions import placed
@@ -128,6 +129,39 @@ def test_by_labels_a_clear_case_is_sure_and_a_single_example_is_not(tmp_path: Pa
     assert unsure is not None
     assert float(sure) > 0.99
     assert float(unsure) == 0.25
+
+
+def test_confidence_is_about_the_models_that_clients_are_served_during_a_trial_too(
+    tmp_path: Path,
+) -> None:
+    clients = newcomers(ROTATED_DIGITS, slice(0, 12))
+    method = umbel.Restarts(umbel.IFCA(3, LOCAL), restarts=4)
+    result = umbel.Run(method, clients, umbel.Net(_linear)).save(tmp_path, rounds=2)
+    confidence = result.assign(clients).confidence
+    assert confidence is not None
+    assert float(confidence.min()) >= 0.5  # the best on average is likelier than not the best
+
+
+def test_newcomers_are_compared_at_the_learning_rate_of_the_last_round(tmp_path: Path) -> None:
+    local = LocalTraining(lr=0.5, lr_decay=0.5, steps=1, batch_size="all")
+    method = umbel.Joint(2, local, lam=1.0, similarity="euclidean")
+    clients = newcomers(ROTATED_DIGITS, slice(0, 6))
+    net = umbel.Net(_linear)
+    result = umbel.Run(method, clients, net).save(tmp_path, rounds=3)
+    state = result.state
+    assert isinstance(state, JointState)
+
+    found = result.assign(clients)
+
+    work = Gradient("all")
+    expected = torch.empty(6, 2)
+    for k in range(2):
+        each = {"theta": Rows(state.models[[k]], torch.zeros(6, dtype=torch.long))}
+        sent = Sequential(net, clients).send(Request(work, torch.arange(6), [0] * 6, each=each))
+        steps = -(0.5**3) * sent.columns["gradient"]
+        expected[:, k] = (steps - state.moves[k]).norm(dim=1)
+    labels = [made_for.label for made_for in result.made_for]
+    torch.testing.assert_close(found.scores, expected[:, labels], check_dtype=False)
 
 
 def test_the_command_takes_files_without_labels(tmp_path: Path) -> None:

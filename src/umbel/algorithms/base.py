@@ -133,6 +133,8 @@ class Algorithm(Settings, ABC, Generic[S]):
     mixes: ClassVar[bool] = False
     #: whether models are served, or trained, in which those of several clusters are together
     mixes_experts: ClassVar[bool] = False
+    #: whether `serve` has clients train, so that evaluation sends updates of theirs, too
+    adapts: ClassVar[bool] = False
 
     def check(self, known: Known) -> None:
         """Raise `UsageError` where the method can't work; called when a run is built."""

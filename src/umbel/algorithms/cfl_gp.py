@@ -44,6 +44,8 @@ KEPT_SHARE = 8
 They take a quarter of the features' memory at most, and spare going through all of these again.
 """
 
+MEANING = "distance to the mean gradient feature"
+
 KEPT_FROM = 2**20
 """Values of the features for a model from which on that saves more than it costs."""
 
@@ -141,19 +143,26 @@ class CFLGP(Algorithm[CFLGPState]):
         return replace(state, models=state.models + step)
 
     def assign(self, state: CFLGPState, ctx: Context) -> Flow[Assigned]:
+        sent = min(state.queries, self.num_clusters)
+        if not sent:
+            check(self.num_clusters == 1, "run", "not clustered", "one that clustered its clients")
+            return Assigned(ctx.cohort, torch.zeros(len(ctx.cohort), 1), MEANING)
         rows = []
-        for anchor in state.anchors:
-            answer = yield from self._features(anchor, state, ctx)
+        for turn, anchor in enumerate(state.anchors[:sent]):
+            decayed = self._decayed(turn, state.queries)
+            share = decayed[-1] if self.beta == "latest" else sum(decayed) / len(decayed)
+            local = replace(self.local, lr=self.local.lr * share, lr_decay=1.0)
+            answer = yield from self._features(anchor, state, ctx, local)
             rows.append(dict(zip(answer.clients.tolist(), answer.feature, strict=True)))
         clients = sorted(set.intersection(*(set(row) for row in rows)))
         mine = torch.stack([torch.cat([row[client] for row in rows]) for client in clients])
         known = torch.nonzero(_complete(state))[:, 0]
-        theirs = torch.cat([block[known] for block in state.features], dim=1)
+        theirs = torch.cat([block[known] for block in state.features[:sent]], dim=1)
         centres = torch.stack(
             [theirs[state.labels[known] == k].mean(0) for k in range(self.num_clusters)]
         )
         distance = torch.cdist(mine.double(), centres.double()).nan_to_num(torch.inf)
-        return Assigned(torch.tensor(clients), distance, "distance to the mean gradient feature")
+        return Assigned(torch.tensor(clients), distance, MEANING)
 
     def profile(self, state: CFLGPState) -> Tensor:
         return torch.cat(state.features, dim=1)
@@ -194,7 +203,8 @@ class CFLGP(Algorithm[CFLGPState]):
     def _cluster_update(self, state: CFLGPState, ctx: Context) -> Flow[CFLGPState]:
         """Lines 6 to 10: one model goes to all, and the running means are clustered anew."""
         turn = state.queries % self.num_clusters
-        answer = yield from self._features(state.models[turn], state, ctx.everyone)
+        local = self.local.at_round(ctx.round)
+        answer = yield from self._features(state.models[turn], state, ctx.everyone, local)
         counts = state.counts.clone()
         counts[answer.clients, turn] += 1
         rate = 1 / counts[answer.clients, turn].to(answer.feature.dtype)
@@ -202,8 +212,9 @@ class CFLGP(Algorithm[CFLGPState]):
         features = list(state.features)
         features[turn] = _moved(features[turn], answer, rate)
         anchors = state.anchors.clone()
-        sent = 1 + state.queries // self.num_clusters
-        weight = 1 / sent if self.beta == "running-mean" else 1.0
+        decayed = self._decayed(turn, state.queries + 1)
+        # What training changes is in proportion to the learning rate, as far as it is linear.
+        weight = decayed[-1] / sum(decayed) if self.beta == "running-mean" else 1.0
         anchors[turn] += weight * (state.models[turn] - anchors[turn])
         state = replace(
             state,
@@ -231,9 +242,20 @@ class CFLGP(Algorithm[CFLGPState]):
         patience = self.patience or ceil(ctx.num_rounds / 10)
         return replace(state, stopped=ctx.round - state.last_change >= patience)
 
-    def _features(self, theta: Tensor, state: CFLGPState, ctx: Context) -> Flow[Features]:
-        work = self.gradient if self.send == "gradient" else self.local.at_round(ctx.round)
+    def _features(
+        self, theta: Tensor, state: CFLGPState, ctx: Context, local: LocalTraining
+    ) -> Flow[Features]:
+        work = self.gradient if self.send == "gradient" else local
         return (yield from features(theta, state.coordinates, ctx, work, self.digits))
+
+    def _decayed(self, turn: int, queries: int) -> list[float]:
+        """What is left of the learning rate whenever all clients were sent this model.
+
+        Gradients are sent without it.
+        """
+        decay = self.local.lr_decay if self.send == "update" else 1.0
+        first = 1 % self.period
+        return [decay ** (first + self.period * n) for n in range(turn, queries, self.num_clusters)]
 
     def _coordinates(self, layout: Layout, rng: np.random.Generator) -> Tensor:
         """Which of the trained values features are made of, the same for all clients."""

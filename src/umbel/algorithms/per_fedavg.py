@@ -4,6 +4,7 @@ model-agnostic meta-learning approach, NeurIPS 2020, Algorithm 1."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 
@@ -27,6 +28,8 @@ class PerFedAvg(Algorithm[State]):
     gradient steps on all its training examples; one that does not answer uses the global model. All
     clients are in one cluster.
     """
+
+    adapts: ClassVar[bool] = True
 
     alpha: float = 0.01  #: the learning rate of the inner step
     #: how the Hessian's term is found; "first-order" and "hessian-free" are the paper's cheap ways

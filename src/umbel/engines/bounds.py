@@ -23,6 +23,7 @@ class Bounds:
     request: Request
     limits: Limits
     counts: list[Tensor] = field(default_factory=list)  # of the blocks so far
+    clusters: list[Tensor] = field(default_factory=list)  # whose average each enters, likewise
     norms: dict[str, list[Tensor]] = field(default_factory=dict)  # by column, likewise
     bounded: dict[int, str] = field(default_factory=dict)  # client: what was bounded
 
@@ -44,9 +45,8 @@ class Bounds:
     def _examples(self, replies: Replies) -> Mapping[str, Tensor]:
         counts = replies.columns["num_examples"]
         self.counts.append(counts)
-        seen = torch.cat(self.counts)
-        allowed = bounded_weights(seen, self.limits.max_share, len(self.request.clients))
-        allowed = allowed[-len(counts) :]
+        self.clusters.append(self._clusters(replies))
+        allowed = self._allowed(torch.cat(self.counts), torch.cat(self.clusters))[-len(counts) :]
         high = allowed < counts
         if not high.any():
             return {}
@@ -61,6 +61,35 @@ class Bounds:
                 f"{self.limits.max_share:g}"
             )
         return {"num_examples": allowed}
+
+    def _clusters(self, replies: Replies) -> Tensor:
+        """(N,) the cluster whose average each client enters, as it says or as it was asked."""
+        reduction, theta = self.request.reduction, self.request.each.get("theta")
+        if "chosen" in replies.columns:
+            return replies.columns["chosen"]
+        if reduction is not None and reduction.labels is not None:
+            return reduction.labels[replies.clients]
+        if theta is None:
+            return torch.zeros_like(replies.clients)
+        # Methods average over those who are sent the same model.
+        asked, places = self.request.clients.sort()
+        return theta.index[places[torch.searchsorted(asked, replies.clients)]]
+
+    def _allowed(self, counts: Tensor, clusters: Tensor) -> Tensor:
+        """Numbers of examples (N,) with no more than its share in any average.
+
+        Averages of parameters that clusters share are over all clients: there, too.
+        """
+        share, asked = self.limits.max_share, len(self.request.clients)
+        allowed = counts.clone()
+        for cluster in torch.unique(clusters):
+            members = clusters == cluster
+            expected = round(asked * int(members.sum()) / len(counts))
+            if int(members.sum()) == 1 < expected:  # who else is in it has not answered yet
+                allowed[members] = bounded_weights(counts, share, expected)[members]
+            else:
+                allowed[members] = bounded_weights(counts[members], share, expected)
+        return bounded_weights(allowed, share, asked)
 
     def _steps(self, replies: Replies, name: str, ratio: float) -> Mapping[str, Tensor]:
         rows = replies.columns[name]

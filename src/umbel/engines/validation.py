@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -34,6 +34,11 @@ class Limits(Settings):
         ratio = self.max_norm_ratio
         check(ratio is None or ratio >= 1, "max_norm_ratio", ratio, "1 or more")
         check(0 <= self.quorum <= 1, "quorum", self.quorum, "in [0, 1]")
+
+    @property
+    def unbounded(self) -> Limits:
+        """The same where no client moves others' models, and its own are judged as they are."""
+        return replace(self, max_share=1.0, max_norm_ratio=None)
 
 
 def promises(request: Request) -> dict[str, Promise]:

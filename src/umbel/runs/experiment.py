@@ -23,7 +23,7 @@ from umbel.networks.base import check_size
 from umbel.runs.metrics import check_names
 from umbel.runs.personal import Personal
 from umbel.runs.run import Run
-from umbel.runs.starting import check_settings
+from umbel.runs.starting import check_private, check_settings
 from umbel.settings import Settings
 
 LONGEST_NAME = 230
@@ -63,6 +63,7 @@ class Experiment(Settings):
         fine = fine and is_plain(self.name) and len(self.name.encode()) <= LONGEST_NAME
         check(fine, "name", self.name, "a name for a folder")
         check_settings(self.seed, self.participation, self.evaluate_every)
+        check_private(self.algorithm, self.privacy)
         check(self.rounds >= 1, "rounds", self.rounds, "1 or more")
         check(self.checkpoint_every >= 1, "checkpoint_every", self.checkpoint_every, "1 or more")
         check_names(self.metrics or ())

@@ -28,10 +28,10 @@ UNLABELLED = "1 - how likely by its inputs"
 def assign(result: Result, newcomers: Federation) -> Assignment:
     """Find the cluster of each newcomer by the method's own rule."""
     run = _run_of(result, newcomers)
-    assigned = run.assign(result.state)
+    assigned = run.assign(result.state, len(result.records))
     labels = torch.tensor([entry.label for entry in result.made_for])
     scores, by_loss = assigned.scores[:, labels], "loss" in assigned.meaning
-    models = result.state.models[labels]
+    models = torch.stack([result.values(cluster) for cluster in range(result.num_clusters)])
     told = [
         _confidence(result, models, newcomers, client, int(best))
         for client, best in zip(assigned.clients.tolist(), scores.argmin(1), strict=True)

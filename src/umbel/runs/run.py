@@ -34,7 +34,7 @@ from umbel.runs.metrics import check_names
 from umbel.runs.personal import Personal
 from umbel.runs.records import Record, make_record
 from umbel.runs.scores import ClientScores, Judged, score
-from umbel.runs.starting import check_settings, first_state
+from umbel.runs.starting import check_private, check_settings, first_state
 from umbel.seeds import Stream, generator
 from umbel.server.ask import Context
 from umbel.settings import Settings, argument
@@ -81,6 +81,7 @@ class Run(Settings):
 
     def __post_init__(self) -> None:
         check_settings(self.seed, self.participation, self.evaluate_every)
+        check_private(self.algorithm, self.privacy)
         expected = "a Net; write Net(lambda: MyModule(...))"
         check(isinstance(self.net, Net), "net", self.net, expected)
         check_names(self.metrics)
@@ -187,7 +188,7 @@ class Run(Settings):
         meter = Metered(Faulty(clients, self.faults) if self.faults.any else clients)
         diverging = partial(advice, self.federation)
         guard = Guarded(meter, self.limits, diverging, self.faults.any)
-        judge = Guarded(clients, self.limits)
+        judge = Guarded(clients, self.limits.unbounded)
         for number in range(first, num_rounds):
             began = perf_counter()
             context = self.context(number, num_rounds)
@@ -235,7 +236,7 @@ class Run(Settings):
         The round was the last of fewer than were planned, and `state` is the one after it.
         """
         context, on = self.context(record.round, num_rounds), self._judged_on(last=True)
-        judge = Guarded(self._remembering(), self.limits)
+        judge = Guarded(self._remembering(), self.limits.unbounded)
         found = drive(self._evaluated(state, context, on), judge)
         if "validation" in found:
             record = record.validated(found["validation"])
@@ -253,20 +254,23 @@ class Run(Settings):
             return self.clients
         return Remembering(self.clients, self.federation.num_clients)
 
-    def assign(self, state: State) -> Assigned:
+    def assign(self, state: State, rounds: int = 1) -> Assigned:
         """Find how well these clients fit each cluster of a state that they had no part in.
 
         The run's federation is one of newcomers: `replace(run, federation=newcomers)`. An engine
-        object of your own must hold the newcomers, too.
+        object of your own must hold the newcomers, too. `rounds` is how many led to the state:
+        where learning rates decay, newcomers are compared at that of the last.
         """
-        everyone = self.context(0, 1).everyone
-        guard = Guarded(self.clients, self.limits)
+        rounds = argument("rounds", rounds, int)
+        check(rounds >= 1, "rounds", rounds, "1 or more")
+        everyone = self.context(rounds - 1, rounds).everyone
+        guard = Guarded(self.clients, self.limits.unbounded)
         assigned: Assigned = drive(self.algorithm.assign(state, everyone), guard)
         return assigned
 
     def scores(self, state: State, context: Context, on: Judged = "test") -> ClientScores:
         """Evaluate how each client is served by this state. It costs no metered traffic."""
-        judge = Guarded(self._remembering(), self.limits)
+        judge = Guarded(self._remembering(), self.limits.unbounded)
         return drive(score(self.algorithm, state, context, on, self.metrics), judge)
 
     def _evaluated(self, state: State, context: Context, on: Sequence[Judged]) -> Flow[Evaluated]:

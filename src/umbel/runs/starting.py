@@ -9,8 +9,10 @@ import torch
 from numpy.typing import NDArray
 
 from umbel.algorithms.base import Algorithm, Setup, State
+from umbel.algorithms.restarts import method_of
 from umbel.checks import check
 from umbel.client.net import Net
+from umbel.engines.privacy import Privacy
 from umbel.seeds import Stream, seed_of
 
 
@@ -19,6 +21,14 @@ def check_settings(seed: int, participation: float, evaluate_every: int) -> None
     check(seed >= 0, "seed", seed, "0 or more")
     check(0 < participation <= 1, "participation", participation, "in (0, 1]")
     check(evaluate_every >= 1, "evaluate_every", evaluate_every, "1 or more")
+
+
+def check_private(algorithm: Algorithm[Any], privacy: Privacy) -> None:
+    """Raise `UsageError` where evaluation would send what no noise of a round protects."""
+    method = method_of(algorithm)
+    protected = privacy.clip is None or not method.adapts
+    expected = f"for {type(method).__name__}: its clients send in evaluations what adapting changes"
+    check(protected, "privacy.clip", privacy.clip, expected)
 
 
 def first_state(
