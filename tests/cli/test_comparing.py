@@ -52,6 +52,23 @@ def test_methods_are_compared_by_a_metric_that_all_of_them_measure(umbel: Shell)
     assert json.loads(rows)[0]["measure"] == "perplexity"
 
 
+def test_methods_are_named_beside_any_number_of_metrics_in_80_columns(
+    umbel: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    names = ["macro-f1", "auroc", "log-loss", "perplexity"]
+    metrics = f"metrics={json.dumps(names)}"
+    umbel("compare", "both", "--seeds", "2", "--set", "rounds=2", "--set", metrics)
+    lines = umbel("show", "runs/both")[0].splitlines()
+    heads = [line.split() for line in lines if line.startswith("method")]
+    assert heads[0][1:4] == ["accuracy", "worst", "ARI"]
+    assert heads[1][1:] == names
+    for name in ("fedavg", "flacc"):
+        rows = [line for line in lines if line.startswith(f"{name} ")]
+        assert len(rows[1].split()) == 5
+    assert "…" not in "".join(lines)
+
+
 @pytest.mark.long
 def test_two_processes_share_the_runs_of_a_comparison(umbel: Shell) -> None:
     words = ("--seeds", "2", "--set", "participation=0.5,1.0", "--json")

@@ -125,6 +125,36 @@ def test_a_loss_is_reached_where_it_is_low_enough(umbel: Shell) -> None:
     assert "0 of 1" in umbel("show", "runs/fedavg-seed0", "--reach", "loss=0.0001")[0]
 
 
+def test_what_rounds_are_judged_by_is_one_answer_for_people_and_programs(umbel: Shell) -> None:
+    umbel("run", "both/fedavg.toml", *VALIDATED)
+    rounds = json.loads(umbel("show", "runs/fedavg-seed0", "--json", "--rows", "rounds")[0])
+    best = max(rounds[:-1], key=lambda row: row["validation_accuracy"])
+    goal = f"accuracy={best['validation_accuracy'] - 1e-6:.6f}"
+    first = next(
+        r for r in rounds if r["validation_accuracy"] >= best["validation_accuracy"] - 1e-6
+    )
+    assert all(row["accuracy"] is None for row in rounds[:-1])
+    said = json.loads(umbel("show", "runs/fedavg-seed0", "--json", "--reach", goal)[0])
+    assert said[0]["round"] == first["round"]
+    table = umbel("show", "runs/fedavg-seed0", "--reach", goal)[0]
+    assert f"{float(first['round'])}" in table
+    assert "1 of 1" in table
+
+
+def test_a_course_says_whose_numbers_are_of_validation_examples(umbel: Shell) -> None:
+    umbel("run", "both/fedavg.toml", "--runs-dir", "runs/both")
+    assert "validation" not in umbel("show", "runs/both", "--at", "1")[0]
+    umbel("run", "both/flacc.toml", "--runs-dir", "runs/both", *VALIDATED)
+    lines = umbel("show", "runs/both", "--at", "1")[0].splitlines()
+    (tested,) = (line.split() for line in lines if line.startswith("fedavg"))
+    (validated,) = (line.split() for line in lines if line.startswith("flacc"))
+    assert (tested[1], validated[1]) == ("test", "validation")
+    assert "no match for others" in " ".join(" ".join(lines).split())
+
+
+VALIDATED = ("--set", "scenario.validation_fraction=0.5")
+
+
 def test_a_run_refused_before_its_first_round_leaves_nothing_behind(umbel: Shell) -> None:
     errors = umbel.refused("run", "both/fedavg.toml", "--set", "objective=regression")
     assert 'objective = "classification"' in errors

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -47,6 +48,36 @@ class Counting(nn.Module):
         if self.training:
             self.steps += 1
         out: Tensor = self.layer(x) / (1 + 0.1 * self.steps)
+        return out
+
+
+class Clamped(nn.Module):
+    """Keeps its weights within a bound, by writing in them; PyTorch notes it, or does not."""
+
+    def __init__(self, bound: float, noted: bool = True) -> None:
+        super().__init__()
+        self.layer, self.bound, self.noted = nn.Linear(6, 3), bound, noted
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            weight = self.layer.weight if self.noted else self.layer.weight.data
+            weight.clamp_(-self.bound, self.bound)
+        out: Tensor = self.layer(x)
+        return out
+
+
+class WrittenInEveryPass(nn.Module):
+    """Moves a mean of what it has seen where it is evaluated, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.running: Tensor
+        self.register_buffer("running", torch.zeros(6))
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.running.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
+        out: Tensor = self.layer(x - self.running)
         return out
 
 
@@ -193,6 +224,25 @@ class Transposed(nn.Module):
             numbers(12, 6),
             LABELS,
             r"changes the buffer running.*Net\(\.\.\., moving=\['running'\]\)",
+        ),
+        *(
+            (
+                build,
+                CLASSIFICATION,
+                x,
+                LABELS,
+                r"writes in the parameter .*weight, as nn\.Embedding",
+            )
+            for build, x in (
+                (partial(Clamped, 0.05), numbers(12, 6)),
+                (partial(Clamped, 5.0, noted=False), numbers(12, 6)),
+                (
+                    lambda: nn.Sequential(
+                        nn.Embedding(9, 2, max_norm=1.0), nn.Flatten(), nn.Linear(8, 3)
+                    ),
+                    np.full((12, 4), 7),
+                ),
+            )
         ),
     ],
 )
@@ -451,6 +501,17 @@ def test_the_examples_that_are_tried_are_there_however_many_there_are(number: in
     net = umbel.Net(lambda: nn.Linear(4, 3))
     batch = sample(net, replace(federation, train=many))
     assert batch.y.tolist() == [2, 2]
+
+
+@pytest.mark.parametrize("kernel", ["auto", "general"])
+def test_an_evaluation_leaves_the_servers_models_as_they_are(kernel: Any) -> None:
+    federation = clients(numbers(12, 6), LABELS)
+    net = umbel.Net(WrittenInEveryPass, moving=["running"])
+    run = umbel.Run(umbel.FedAvg(), federation, net, engine=EngineSettings(kernel=kernel))
+    state = run.start(2)
+    before = state.models.clone()
+    run.scores(state, run.context(0, 2))
+    assert torch.equal(state.models, before)
 
 
 @pytest.mark.parametrize("off", [torch.no_grad, torch.inference_mode])

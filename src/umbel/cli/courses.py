@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from umbel.checks import check
 from umbel.runs.budget import first_round
+from umbel.runs.metrics import judged
 from umbel.runs.rows import Table, Value
 from umbel.runs.run_tables import OF_A_RUN, Results
 
@@ -39,7 +40,7 @@ def course_rows(results: Results, at: str | None, reach: str | None) -> Table:
     check(measure in known, "--reach", measure, f"any of {', '.join(known)}")
     values: dict[str, list[tuple[int, Value]]] = {run["folder"]: [] for run in results.runs}
     for row in rows:
-        values[row["folder"]].append((row["round"], row[measure]))
+        values[row["folder"]].append((row["round"], judged(row, measure)))
     return Table.of(
         {**{name: run[name] for name in OF_A_RUN}, "measure": measure, "goal": goal}
         | {"round": first_round(values[run["folder"]], measure, goal)}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,14 +12,32 @@ import numpy as np
 import torch
 
 
+class Turn:
+    """Who draws: the generators are the process's, and so are used by one thread at a time."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._renew)
+
+    def _renew(self) -> None:
+        """Forget who held it: in a process that was forked there are no other threads."""
+        self.lock = threading.RLock()
+
+
+TURN = Turn()
+
+
 @contextmanager
 def drawing_from(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """Draw from this seed inside, and leave the generators as they were.
 
-    Those of PyTorch are the CPU's and that of `device`, if it is a CUDA device.
+    Those of PyTorch are the CPU's and that of `device`, if it is a CUDA device. Other threads that
+    want to draw wait.
     """
     other = device is not None and device.type == "cuda"
-    with _plain_generators(seed), torch.random.fork_rng(devices=[device] if other else []):
+    devices = [device] if other else []
+    with TURN.lock, _plain_generators(seed), torch.random.fork_rng(devices=devices):
         if torch.accelerator.is_available():
             torch.manual_seed(seed)
         else:

@@ -14,6 +14,7 @@ from torch import Tensor
 from umbel.checks import UsageError, check
 from umbel.client.batches import SLICE, Batch
 from umbel.client.constants import twin
+from umbel.client.drawing import drawing_from
 from umbel.client.kernels.general import one_tensor
 from umbel.client.net import Net
 from umbel.client.objectives import BINARY, CLASSIFICATION, Objective
@@ -48,6 +49,7 @@ def check_fit(net: Net, federation: Federation) -> None:
             _check_answers(federation)
         _check_objective(net.objective, outputs, batch.y)
         _check_constants(net, *net.modules.after_training(batch.x))
+        _check_parameters(net.modules.overwritten(batch.x))
         _check_gradient(net, batch)
     _check_extremes(net, theta, federation)
 
@@ -177,6 +179,15 @@ def _check_constants(net: Net, moved: list[str], replaced: list[str]) -> None:
         )
 
 
+def _check_parameters(overwritten: str | None) -> None:
+    if overwritten is not None:
+        raise UsageError(
+            f"Net: a pass writes in the parameter {overwritten}, as nn.Embedding(max_norm=...) "
+            "does, and would change a model that others use: let forward compute with a copy, as "
+            "by F.linear(x, self.weight.clamp(-1, 1)), and leave max_norm out"
+        )
+
+
 def _check_objective(objective: Objective, outputs: Tensor, y: Tensor) -> None:
     """One value an example, which depends on that example alone."""
     for name, function in (("losses", objective.losses), ("correct", objective.correct)):
@@ -196,7 +207,7 @@ def _check_objective(objective: Objective, outputs: Tensor, y: Tensor) -> None:
 def _check_gradient(net: Net, batch: Batch) -> None:
     """A step of plain PyTorch; most kernels take it by other ways."""
     module = twin(net.modules.training, net.layout)
-    with torch.random.fork_rng(devices=[]):
+    with drawing_from(seed=0):
         loss = batch.mean(net.objective.losses(one_tensor(module(batch.x)), batch.y))
     if not loss.requires_grad:
         raise UsageError(

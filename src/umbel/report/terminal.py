@@ -22,11 +22,15 @@ from umbel.server.cluster_count import ClusterCount
 
 NO_ANSWER = "no answer"
 
+IN_A_TABLE = 4
+"""Metrics that have room beside the names of methods in 80 columns."""
+
 
 def comparison(runs: Sequence[Result]) -> Table:
     """A row a method, averaged over its seeds, the best last; fits 80 columns.
 
-    Agreement with planted groups is left out where nobody knows them.
+    Agreement with planted groups is left out where nobody knows them; of other metrics than loss
+    and accuracy, `metrics` tells.
 
     Best is the highest accuracy, or for regression, which has none, the lowest loss.
     """
@@ -48,10 +52,9 @@ def comparison(runs: Sequence[Result]) -> Table:
     table.collapse_padding = True
     table.add_column("method", overflow="fold")
     qualities = ["loss"] if by_loss else ["accuracy", "worst"]
-    metrics = list(dict.fromkeys(name for run in runs for name in names_of(run.experiment)))
     planted = any(run.last.ari is not None for run in runs)
     agreement = ["ARI", "purity"] if planted else []
-    for name in (*qualities, *metrics, *agreement, "K", "MB\ndown", "MB\nup", "s"):
+    for name in (*qualities, *agreement, "K", "MB\ndown", "MB\nup", "s"):
         table.add_column(name, justify="right", no_wrap=True)
     for name, seeded in by_method(runs):
         last = [run.last for run in seeded]
@@ -61,7 +64,6 @@ def comparison(runs: Sequence[Result]) -> Table:
             table,
             name,
             *([spread([r.loss for r in last], 4)] if by_loss else [accuracy, worst]),
-            *(spread([r.measures.get(measure) for r in last], 3) for measure in metrics),
             *([ari, purity] if planted else []),
             average([r.num_clusters for r in last], 1),
             average([run.megabytes_down for run in seeded], 1),
@@ -71,14 +73,37 @@ def comparison(runs: Sequence[Result]) -> Table:
     return table
 
 
+def metrics(runs: Sequence[Result]) -> list[Table]:
+    """What was measured beside loss and accuracy, a row a method; a few columns in each table."""
+    names = list(dict.fromkeys(name for run in runs for name in names_of(run.experiment)))
+    tables = []
+    for start in range(0, len(names), IN_A_TABLE):
+        columns = names[start : start + IN_A_TABLE]
+        table = frameless("method")
+        for column in columns:
+            table.add_column(Text(column), justify="right", no_wrap=True)
+        for name, seeded in by_method(runs):
+            values = [[run.last.measures.get(column) for run in seeded] for column in columns]
+            row(table, name, *(spread(each, 3) for each in values))
+        tables.append(table)
+    return tables
+
+
 def course(runs: Sequence[Result], rounds: Sequence[int]) -> Table:
     """Accuracy after some numbers of rounds, a row a method: mean and deviation over seeds.
 
-    For regression, which has none, it is the loss; where rounds are judged on validation examples,
-    it is that on these.
+    For regression, which has none, it is the loss. Where clients of a method have validation
+    examples, it is that on these, and a column tells.
     """
     measure = "loss" if all(run.by_loss for run in runs) else "accuracy"
     table = frameless("method")
+    some_validated = any(run.validated for run in runs)
+    if some_validated:
+        table.add_column("examples")
+        if not all(run.validated for run in runs):
+            table.caption = (
+                "rows on validation examples, before fine-tuning, are no match for others"
+            )
     for number in rounds:
         table.add_column(f"round {number}", justify="right", no_wrap=True)
     for name, seeded in by_method(runs):
@@ -87,7 +112,8 @@ def course(runs: Sequence[Result], rounds: Sequence[int]) -> Table:
             there = [run.records[number - 1 : number] for run in seeded]
             measured = [after[0].judged(measure) for after in there if after]
             cells.append(spread(measured, 4))
-        row(table, name, *cells)
+        of = "validation" if any(run.validated for run in seeded) else "test"
+        row(table, name, *([of] if some_validated else []), *cells)
     return table
 
 

@@ -29,7 +29,8 @@ def names_of(experiment: Any) -> list[str]:
 
 def judged(measures: Mapping[str, float | None], name: str) -> float | None:
     """A metric of a round on validation examples, where there are such, or else on test ones."""
-    return measures.get(f"validation_{name}", measures.get(name))
+    value = measures.get(f"validation_{name}")
+    return measures.get(name) if value is None else value
 
 
 def check_names(names: Sequence[str]) -> None:

@@ -31,7 +31,10 @@ class General:
     cast_to: torch.dtype | None = None  # what passes through the module are cast to
 
     def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
-        tensors = {**self.modules.layout.tensors(theta), **self._scratch()}
+        layout, cut = self.modules.layout, self.modules.layout.num_weights
+        # Some modules move buffers in every pass, and theta is the caller's.
+        rest = unflatten(theta[cut:].clone(), layout.rest)
+        tensors = {**unflatten(theta[:cut], layout.weights), **rest, **self._scratch()}
         return self.passed(partial(functional_call, self.modules.evaluating, tensors), x)
 
     def gradient(

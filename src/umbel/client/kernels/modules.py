@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from umbel.client.constants import constants_of, frozen_of, same, scratch_of, twin
+from umbel.client.drawing import drawing_from
 from umbel.client.layout import Layout, layout_of, tensors_of
 from umbel.summary import in_short
 
@@ -57,18 +58,39 @@ class Modules:
                 own[name].data = values.view(own[name].dtype).view(own[name].shape)
 
     def after_training(self, x: Tensor) -> tuple[list[str], list[str]]:
-        """The constants that training on x changes, and what it replaces instead of moving it.
+        """The constants that passes of x change, and what training replaces instead of moving it.
 
         Both are names; there should be none.
         """
         constants, trained = constants_of(self.training, self.layout), copy.deepcopy(self.training)
         before = tensors_of(trained)
-        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        with torch.no_grad(), drawing_from(seed=0):
             trained(x)
-        after = tensors_of(trained)
+            after = tensors_of(trained)
+            trained.eval()(x)
         changed = [name for name, buffer in constants.items() if not same(buffer, after[name])]
         moving = [entry.name for entry in self.layout.rest]
         return changed, [name for name in moving if after[name] is not before[name]]
+
+    def overwritten(self, x: Tensor) -> str | None:
+        """The name of a trained parameter that a pass of x writes in, if there is one.
+
+        Some write in large values alone, such as those that bound a norm: large ones are tried too.
+        """
+        module = twin(self.training, self.layout)
+        tensors = tensors_of(module)
+        trained = [entry.name for entry in self.layout.weights]
+        for factor in (1, 1000):
+            for name in trained:
+                tensors[name].data.mul_(factor)
+            given = {name: tensors[name].detach().clone() for name in trained}
+            with torch.no_grad(), drawing_from(seed=0):
+                module.train()(x)
+                module.eval()(x)
+            for name in trained:
+                if not same(tensors[name], given[name]):
+                    return name
+        return None
 
     def values_per_example(self, x: Tensor) -> int:
         """How many values an example of a batch has, together with all that layers make of it."""
