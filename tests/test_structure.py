@@ -15,12 +15,12 @@ ROOT = Path(umbel.__file__).parent
 MAY_BE_SEEN_BY_ALGORITHMS = (
     "umbel.flow",
     "umbel.server.ask",
-    "umbel.server.ask",
     "umbel.client.work",
     "umbel.server.clustering",
     "umbel.server.clusterers",
     "umbel.server.aggregation",
     "umbel.server.cluster_test",
+    "umbel.server.kept_products",
     "umbel.server.silhouettes",
     "umbel.algorithms.base",
     "umbel.checks",

@@ -124,7 +124,7 @@ class Declared:
 
 @cache
 def declared(kind: Any) -> tuple[Declared, ...]:
-    """The fields of a dataclass, and their types."""
+    """The fields of a dataclass that it is given, and their types."""
     unknown: dict[str, Any] = {}
     while True:
         try:
@@ -133,7 +133,7 @@ def declared(kind: Any) -> tuple[Declared, ...]:
             # The name is known only where the class was written, as one within a function.
             unknown[str(error.name)] = Any
         else:
-            return tuple(_declared(f.name, hints[f.name]) for f in fields(kind))
+            return tuple(_declared(f.name, hints[f.name]) for f in fields(kind) if f.init)
 
 
 def _declared(name: str, kind: Any) -> Declared:

@@ -179,7 +179,7 @@ def requests_that_nobody_answers_are_survived(algorithm: Algorithm[Any]) -> None
     lossy = {"faults": Faults(drop=0.3), "limits": Limits(quorum=0.0), "evaluate_every": ROUNDS}
     run = _run(algorithm, federation=blobs(SIZES[:6]), **lossy)
     for silent in count():
-        engine, most = _Silent(run.clients, silent), 0
+        engine, most = _Listening(run.clients, silent), 0
         for state, _ in replace(run, engine=engine).rounds(ROUNDS):
             assert state.models.isfinite().all()
             assert len(state.labels) == 6
@@ -249,27 +249,17 @@ CHECKS: tuple[Check, ...] = (
 """What every method owes its users, as functions: for `pytest.mark.parametrize`."""
 
 
-class _Silent:
-    """An engine whose clients do not answer one request: the one with this number."""
+class _Listening:
+    """An engine that notes what clients are asked, of whom nobody answers the request `silent`."""
 
-    def __init__(self, engine: Engine, number: int) -> None:
-        self.engine, self.number, self.asked = engine, number, 0
+    def __init__(self, engine: Engine, silent: int = -1) -> None:
+        self.engine, self.silent, self.asked, self.updated = engine, silent, 0, False
 
     def send(self, request: Request) -> Replies:
         self.asked += 1
         nobody = torch.zeros(0, dtype=torch.long)
-        silent = self.asked - 1 == self.number
-        return self.engine.send(request.pick(nobody) if silent else request)
-
-
-class _Listening:
-    """An engine that knows whether clients were asked for updates."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine, self.updated = engine, False
-
-    def send(self, request: Request) -> Replies:
-        replies = self.engine.send(request)
+        silent = self.asked - 1 == self.silent
+        replies = self.engine.send(request.pick(nobody) if silent else request)
         self.updated |= "update" in replies.columns
         return replies
 

@@ -13,8 +13,8 @@ from safetensors import safe_open
 from torch import Tensor
 
 from tests.federations import answered, blobs, context, mlp, requested, setup
-from umbel.algorithms import CFLGP, Restarts, cfl_gp
-from umbel.algorithms.cfl_gp import CFLGPState, products_of
+from umbel.algorithms import CFLGP, Restarts
+from umbel.algorithms.cfl_gp import CFLGPState
 from umbel.checks import UsageError
 from umbel.client.net import Net
 from umbel.client.objectives import REGRESSION
@@ -25,6 +25,8 @@ from umbel.runs import checkpoint
 from umbel.runs.run import Run
 from umbel.runs.seals import KEY
 from umbel.runs.tensor_files import write
+from umbel.server import kept_products
+from umbel.server.kept_products import products_of
 from umbel.testing import assert_same_state
 
 
@@ -245,7 +247,7 @@ def test_newcomers_to_a_run_without_clusters_have_one_or_are_refused() -> None:
 
 @pytest.fixture(autouse=True)
 def small_products_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cfl_gp, "KEPT_FROM", 1)
+    monkeypatch.setattr(kept_products, "KEPT_FROM", 1)
 
 
 def wide(products: bool) -> CFLGPState:

@@ -152,6 +152,9 @@ def test_a_device_that_is_not_there_is_refused() -> None:
         said = rf"engine\.device: '{device}' is not available here: .{{9,120}}$"
         with pytest.raises(UsageError, match=said):
             make_engine(Net(lambda: MLP().build((6,), 3)), blobs(), EngineSettings(device=device))
+    for much in (0, 1e308):
+        with pytest.raises(UsageError, match=r"memory_mb: .* is not more than 0, and below 1e12"):
+            EngineSettings(memory_mb=much)
     with pytest.raises(UsageError, match="memory_mb: 0 is not more than 0"):
         EngineSettings(memory_mb=0)
 

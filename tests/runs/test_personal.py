@@ -432,11 +432,27 @@ def test_which_examples_are_set_apart_does_not_depend_on_the_other_clients() -> 
         found.with_validation(0.2)
 
 
+def test_in_python_examples_are_set_apart_as_in_an_experiment() -> None:
+    run = opened()
+    federation = EXPERIMENT.scenario.build(0, Sources.default())
+    assert federation.validation is None
+    same = umbel.Run(run.algorithm, federation, run.net, personal=PERSONAL)
+    assert [record.untimed() for _, record in same.rounds(2)] == [
+        record.untimed() for _, record in run.rounds(2)
+    ]
+    assert replace(same, participation=0.5).federation is same.federation
+    whole = federation.with_validation(0.5)
+    assert replace(same, federation=whole).federation is whole
+
+
 def test_newcomers_need_no_validation_examples_to_be_assigned() -> None:
     run = opened()
     *_, (state, _) = run.rounds(2)
     newcomers = umbel.scenario("rotated-digits", clients=4, seed=5)
-    assert len(replace(run, federation=newcomers).assign(state).labels) == 4
+    assigned = replace(run, federation=newcomers).assign(state)
+    assert len(assigned.labels) == 4
+    plain = umbel.Run(run.algorithm, newcomers, run.net)
+    torch.testing.assert_close(assigned.scores, plain.assign(state).scores)
 
 
 @dataclass(frozen=True)

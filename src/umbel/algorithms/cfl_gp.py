@@ -3,7 +3,7 @@ Algorithms 1 to 5."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
 from typing import Literal
@@ -27,27 +27,17 @@ from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Features, Sample, features, gradients, train
 from umbel.server.clustering import (
-    LARGEST_GRAM,
-    inner_products,
     k_means,
     leading_projection,
     match_labels,
     projection_by,
 )
+from umbel.server.kept_products import no_products, products_after
 
 SHOWN_VALUES = 20
 """Number of singular values saved as evidence."""
 
-KEPT_SHARE = 8
-"""Inner products are kept where features have this many times as many values as there are clients.
-
-They take a quarter of the features' memory at most, and spare going through all of these again.
-"""
-
 MEANING = "distance to the mean gradient feature"
-
-KEPT_FROM = 2**20
-"""Values of the features for a model from which on that saves more than it costs."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +116,7 @@ class CFLGP(Algorithm[CFLGPState]):
             models=models,
             labels=torch.from_numpy(rng.permutation(np.arange(clients) % self.num_clusters)),
             features=tuple(models.new_zeros(clients, size) for _ in range(count)),
-            products=_no_products(count, clients, size),
+            products=no_products(count, clients, size),
             counts=torch.zeros(clients, count, dtype=torch.long),
             coordinates=coordinates,
             anchors=torch.zeros_like(models),
@@ -219,7 +209,7 @@ class CFLGP(Algorithm[CFLGPState]):
         state = replace(
             state,
             features=tuple(features),
-            products=_products_after(state.products, features[turn], turn),
+            products=products_after(state.products, features[turn], turn),
             counts=counts,
             anchors=anchors,
             queries=state.queries + 1,
@@ -275,31 +265,6 @@ class CFLGP(Algorithm[CFLGPState]):
 def _complete(state: CFLGPState) -> Tensor:
     """(M,) whether a client has answered for every model that was sent to all."""
     return (state.counts > 0)[:, : max(1, state.queries)].all(1)
-
-
-def products_of(features: Sequence[Tensor]) -> Tensor:
-    """The inner products that a state keeps beside these features, K of (M, J)."""
-    clients, size = features[0].shape
-    products = _no_products(len(features), clients, size)
-    for k in range(len(features) if products.numel() else 0):
-        products[k] = inner_products(features[k])
-    return products
-
-
-def _no_products(models: int, clients: int, size: int) -> Tensor:
-    """Those of features that are all zero: (K, M, M), or (K, 0, 0) where none are kept."""
-    large = clients * size >= KEPT_FROM and clients * KEPT_SHARE <= size
-    kept = clients if large and clients <= LARGEST_GRAM else 0
-    return torch.zeros(models, kept, kept, dtype=torch.double)
-
-
-def _products_after(products: Tensor, block: Tensor, turn: int) -> Tensor:
-    """The products, if any are kept, after the features (M, J) for one model have changed."""
-    if not products.numel():
-        return products
-    products = products.clone()
-    products[turn] = inner_products(block)
-    return products
 
 
 def _projection(state: CFLGPState, clients: Tensor, rank: int, seed: int) -> Tensor:

@@ -98,11 +98,7 @@ def _print_results(run: Path, at: str | None, reach: str | None, judge: str | No
     runs = list(map(Result, finished))
     wanted = []
     if at is None and reach is None:
-        wanted = [
-            terminal.comparison(runs),
-            *terminal.metrics(runs),
-            *standing_tables.statistics(runs, judge),
-        ]
+        wanted = [*terminal.results(runs), *standing_tables.statistics(runs, judge)]
     if at is not None:
         most = max(len(each.records) for each in runs)
         wanted.append(terminal.course(runs, rounds_of(at, most)))

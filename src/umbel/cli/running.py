@@ -171,9 +171,5 @@ def compare(
         print_rows(results_of(folders).runs, form)
     else:
         runs = list(map(Result, folders))
-        tables = [
-            terminal.comparison(runs),
-            *terminal.metrics(runs),
-            *standing_tables.statistics(runs, judge),
-        ]
+        tables = [*terminal.results(runs), *standing_tables.statistics(runs, judge)]
         print_tables(*tables)

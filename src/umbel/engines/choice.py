@@ -69,7 +69,7 @@ class EngineSettings(Settings):
 
     def __post_init__(self) -> None:
         limit = self.memory_mb
-        check(limit is None or limit > 0, "memory_mb", limit, "more than 0")
+        check(limit is None or 0 < limit < 1e12, "memory_mb", limit, "more than 0, and below 1e12")
         size = self.micro_batch_size
         check(size is None or size >= 1, "micro_batch_size", size, "1 or more")
         count = self.workers

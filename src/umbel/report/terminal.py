@@ -26,6 +26,11 @@ IN_A_TABLE = 4
 """Metrics that have room beside the names of methods in 80 columns."""
 
 
+def results(runs: Sequence[Result]) -> list[Table]:
+    """What methods have come to: the comparison, and tables of further metrics."""
+    return [comparison(runs), *metrics(runs)]
+
+
 def comparison(runs: Sequence[Result]) -> Table:
     """A row a method, averaged over its seeds, the best last; fits 80 columns.
 

@@ -85,12 +85,12 @@ class Experiment(Settings):
 
         Raises `UsageError` where it has validation examples already.
         """
-        fraction = None if self.personal is None else self.personal.validation_fraction
-        if fraction is None:
+        if self.personal is None or self.personal.validation_fraction is None:
             return federation
+        fraction = self.personal.validation_fraction
         expected = "left out, as the clients have validation examples"
         check(federation.validation is None, "personal.validation_fraction", fraction, expected)
-        return federation.with_validation(fraction, self.seed)
+        return self.personal.set_apart(federation, self.seed)
 
     def net(self, federation: Federation) -> Net:
         """The network for these clients."""

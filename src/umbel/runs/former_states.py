@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from umbel.algorithms.cfl_gp import products_of
+from umbel.server.kept_products import products_of
 
 
 def as_now(kind: str, tensors: Mapping[str, Tensor]) -> tuple[str, dict[str, Tensor]]:

@@ -85,6 +85,13 @@ class ModelsFolder:
         with _opened(self.file(cluster)) as (opened, _):
             return tensors_in(opened)
 
+    def theta(self, cluster: int, net: Net) -> Tensor:
+        """The same as one vector (P,), in the order of the network's layout."""
+        tensors = self.model(cluster)
+        self.check_frozen(net)
+        entries = net.layout.weights + net.layout.rest
+        return torch.cat([tensors[entry.name].flatten() for entry in entries])
+
     def check_frozen(self, net: Net) -> None:
         """Raise `UsageError` where the models were trained beside other frozen values than a net's.
 

@@ -31,7 +31,9 @@ def assign(result: Result, newcomers: Federation) -> Assignment:
     assigned = run.assign(result.state, len(result.records))
     labels = torch.tensor([entry.label for entry in result.made_for])
     scores, by_loss = assigned.scores[:, labels], "loss" in assigned.meaning
-    models = torch.stack([result.values(cluster) for cluster in range(result.num_clusters)])
+    with result.folder.putting_right():
+        kept, clusters = result.folder.models, range(result.num_clusters)
+        models = torch.stack([kept.theta(cluster, result.net) for cluster in clusters])
     told = [
         _confidence(result, models, newcomers, client, int(best))
         for client, best in zip(assigned.clients.tolist(), scores.argmin(1), strict=True)

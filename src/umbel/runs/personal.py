@@ -40,7 +40,7 @@ class Personal(Settings):
     parameters: tuple[str, ...] = ()  #: patterns of the parameters that are tuned; (): all
     #: weights of the tuned model to choose from, in a mean with the model that is served
     interpolate: tuple[float, ...] = (1.0,)
-    #: of each client's training examples, set apart to choose by; None: the federation has some
+    #: of each client's training examples, set apart to choose by where the federation has none yet
     validation_fraction: float | None = None
 
     def __post_init__(self) -> None:
@@ -81,11 +81,17 @@ class Personal(Settings):
         each = (replace(local, epochs=epochs) for epochs in stretches)
         return [PersonalTraining(local, self.parameters) for local in each]
 
+    def set_apart(self, federation: Federation, seed: int) -> Federation:
+        """The federation with `validation_fraction` set apart, where it has no such examples."""
+        if self.validation_fraction is None or federation.validation is not None:
+            return federation
+        return federation.with_validation(self.validation_fraction, seed)
+
     def check_data(self, net: Net, federation: Federation) -> None:
         """Raise `UsageError` where clients have nothing to choose by, or nothing is to be tuned."""
         expected = (
             "some: set validation_fraction in [personal] or in the scenario, or write "
-            "federation.with_validation(0.2)"
+            "Personal(validation_fraction=0.2) or federation.with_validation(0.2)"
         )
         check(federation.validation is not None, "personal: validation examples", "none", expected)
         size = federation.num_clients * net.layout.num_values * net.dtype.itemsize

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from umbel.algorithms import FLACC, IFCA
@@ -202,16 +201,9 @@ class Result:
 
     def model(self, cluster: int) -> nn.Module:
         """Build the module of this cluster, in evaluation mode."""
-        return self.net.module(self.values(cluster))
-
-    def values(self, cluster: int) -> Tensor:
-        """The model (P,) of this cluster as one vector, in the order of the network's layout."""
         cluster = argument("cluster", cluster, int)
         with self._finding(cluster):
-            tensors = self.folder.models.model(cluster)
-            self.folder.models.check_frozen(self.net)
-        entries = self.net.layout.weights + self.net.layout.rest
-        return torch.cat([tensors[entry.name].flatten() for entry in entries])
+            return self.net.module(self.folder.models.theta(cluster, self.net))
 
     def model_for(self, client: str | int) -> nn.Module:
         """Build the module that this client, a name or a number, is served, in evaluation mode.

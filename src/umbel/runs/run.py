@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from time import perf_counter
@@ -78,8 +78,10 @@ class Run(Settings):
     #: "mae", "r2", or your own as "module:function"
     metrics: tuple[str, ...] = ()
     personal: Personal | None = None  #: how clients tune their models in the end; None: not at all
+    _given: Federation = field(init=False, repr=False, compare=False)  # with nothing set apart
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "_given", self.federation)
         check_settings(self.seed, self.participation, self.evaluate_every)
         check_private(self.algorithm, self.privacy)
         expected = "a Net; write Net(lambda: MyModule(...))"
@@ -90,6 +92,9 @@ class Run(Settings):
         self.algorithm.check(Known(self.participation, layout=self.net.layout))
         if self.personal is not None:
             self.personal.check_for(self.algorithm, self.privacy)
+            if isinstance(self.engine, EngineSettings):  # else the examples are the engine's
+                apart = self.personal.set_apart(self.federation, self.seed)
+                object.__setattr__(self, "federation", apart)
 
     def __repr__(self) -> str:
         share = "" if self.participation == 1 else f", participation {self.participation:g}"
@@ -261,10 +266,11 @@ class Run(Settings):
         object of your own must hold the newcomers, too. `rounds` is how many led to the state:
         where learning rates decay, newcomers are compared at that of the last.
         """
-        rounds = argument("rounds", rounds, int)
-        check(rounds >= 1, "rounds", rounds, "1 or more")
+        check(argument("rounds", rounds, int) >= 1, "rounds", rounds, "1 or more")
         everyone = self.context(rounds - 1, rounds).everyone
-        guard = Guarded(self.clients, self.limits.unbounded)
+        same = self._given is self.federation
+        whole = self if same else replace(self, federation=self._given, personal=None)
+        guard = Guarded(whole.clients, self.limits.unbounded)
         assigned: Assigned = drive(self.algorithm.assign(state, everyone), guard)
         return assigned
 
