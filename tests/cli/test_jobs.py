@@ -12,7 +12,9 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from multiprocessing import forkserver
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -160,6 +162,42 @@ def test_jobs_can_be_started_as_all_systems_can(umbel: Shell) -> None:
     umbel.monkeypatch.setattr(jobs, "CONTEXT", multiprocessing.get_context("spawn"))
     umbel("compare", "both", "--seeds", "1", "--jobs", "2", "--set", "rounds=1")
     assert RunFolder(umbel.folder / "runs/both/flacc-seed0").finished
+
+
+DYING = """
+import os, signal
+from pathlib import Path
+
+fuses = Path("fuses")
+if fuses.read_text():
+    fuses.write_text(fuses.read_text()[1:])
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="jobs are copied on Linux alone")
+@pytest.mark.parametrize("kills", [1, 9])
+def test_what_jobs_are_copied_from_may_be_killed_while_it_loads(kills: int, umbel: Shell) -> None:
+    (umbel.folder / "dying.py").write_text(DYING)
+    Path("fuses").write_text("x" * kills)
+    umbel.monkeypatch.syspath_prepend(str(umbel.folder))
+    umbel.monkeypatch.setattr(jobs, "LOADED", ("dying", *jobs.LOADED))
+    server: Any = forkserver._forkserver
+    server._stop()
+    words = ("compare", "both", "--seeds", "1", "--jobs", "2", "--set", "rounds=1")
+    try:
+        _, errors = umbel(*words, status=int(kills > 1))
+    finally:
+        server._stop()
+    lines = [line for line in errors.splitlines() if "ended as it was loading" in line]
+    again = [line.endswith("; it is started again") for line in lines]
+    if kills == 1:
+        assert again == [True]
+        assert RunFolder(umbel.folder / "runs/both/flacc-seed0").finished
+    else:
+        assert again == [True, True, True, False]
+        assert "4 times by now; --jobs 1 does without it" in lines[3]
+        assert lines[3].endswith("go on with: the same command")
 
 
 def test_as_many_jobs_as_cores_can_be_asked_for(umbel: Shell) -> None:

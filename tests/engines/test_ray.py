@@ -184,6 +184,21 @@ def test_a_run_on_ray_is_that_of_workers(engines: dict[str, RayCluster]) -> None
     assert_same_state(last_state(make_run(CASES["ifca"], engine=ON_RAY), 3), expected)
 
 
+def test_runs_of_one_process_take_the_cores_from_each_other(cluster: Any) -> None:
+    assert cluster.address
+    alone = [list(make_run(CASES[name]).rounds(2)) for name in ("ifca", "fedavg")]
+    runs = [make_run(CASES[name], engine=ON_RAY) for name in ("ifca", "fedavg")]
+    beside = list(zip(*(run.rounds(2) for run in runs), strict=True))  # a round of each in turn
+    for found, expected in zip(zip(*beside, strict=True), alone, strict=True):
+        assert_same_state(found[-1][0], expected[-1][0], 1e-9)
+
+
+def test_models_that_ray_cannot_send_are_refused(cluster: Any) -> None:
+    assert cluster.address
+    with pytest.raises(umbel.UsageError, match="the type of the models: 'bfloat16' is not for Ray"):
+        make_engine(mlp(dtype=torch.bfloat16), blobs(), ON_RAY)
+
+
 @pytest.mark.parametrize("name", ["sequential", "vectorised"])
 def test_actors_share_the_frozen_values(name: Any, cluster: Any) -> None:
     assert cluster.address

@@ -87,7 +87,8 @@ def main() -> None:
     except QuorumError as error:
         status = refused(f"umbel: {error}", FAILED)
     except MemoryError as error:
-        status = refused(f"umbel: there is not enough memory: {error}", FAILED)
+        said = f": {error}" if str(error) else ""
+        status = refused(f"umbel: there is not enough memory{said}", FAILED)
     sys.exit(status)
 
 

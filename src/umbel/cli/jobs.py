@@ -7,6 +7,7 @@ import multiprocessing
 import signal
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -24,10 +25,18 @@ from umbel.cli.screen import OwnScreen
 from umbel.report.watching import Begin, Tell, watched_together
 
 if TYPE_CHECKING:  # not every system has both
-    from multiprocessing.context import ForkServerContext, SpawnContext
+    from multiprocessing.context import (
+        ForkServerContext,
+        ForkServerProcess,
+        SpawnContext,
+        SpawnProcess,
+    )
 
 AGAIN = 3
 """How often a unit is made again whose process was killed."""
+
+PAUSE = 0.5
+"""Seconds until the system has buried the process that jobs are copied from."""
 
 GRACE = 10.0
 """Seconds in which a job is to end once it is told to; then it is killed."""
@@ -57,12 +66,13 @@ class Job:
     def __init__(self, threads: int) -> None:
         self.pipe, theirs = CONTEXT.Pipe()
         level = logging.getLogger("umbel").getEffectiveLevel()
-        self.process = CONTEXT.Process(target=work, args=(theirs, threads, level))
-        copied = CONTEXT.get_start_method() == "forkserver"
-        with _deaf_to_ctrl_c():
-            (_load if copied else self.process.start)()
-        if copied:
-            self.process.start()  # waits until everything is loaded
+        for attempt in range(AGAIN + 1):
+            self.process = CONTEXT.Process(target=work, args=(theirs, threads, level))
+            try:
+                _start(self.process)
+                break
+            except (EOFError, ConnectionError) as error:
+                _tell_of_no_start(attempt, error)
         theirs.close()  # so that the pipe ends when the job does
 
     def give(self, unit: Unit) -> None:
@@ -185,6 +195,27 @@ class Desk(Generic[U]):
                 job.process.kill()
             job.process.join()
             job.pipe.close()
+
+
+def _start(process: ForkServerProcess | SpawnProcess) -> None:
+    """Start it. Raises `EOFError` or `ConnectionError` where what it is copied from is gone."""
+    copied = CONTEXT.get_start_method() == "forkserver"
+    with _deaf_to_ctrl_c():
+        (_load if copied else process.start)()
+    if copied:
+        process.start()  # waits until everything is loaded
+
+
+def _tell_of_no_start(attempt: int, error: Exception) -> None:
+    """Say that the next attempt begins. Raises `ClickException` where there is none left."""
+    why = f"the process that jobs are copied from ended as it was loading ({type(error).__name__})"
+    if attempt == AGAIN:
+        raise click.ClickException(
+            f"{why}, {attempt + 1} times by now; --jobs 1 does without it, and with fewer --jobs "
+            "there is more memory for each; go on with: the same command"
+        ) from None
+    say(f"{why}; it is started again", err=True)
+    time.sleep(PAUSE)
 
 
 def _load() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-import socket
+import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 import ray
@@ -16,10 +17,11 @@ import torch
 from ray.exceptions import RayError, RayTaskError
 from torch import Tensor
 
-from umbel.checks import UsageError, WorkersDiedError, check
+from umbel.checks import WorkersDiedError, check
 from umbel.data.federation import Federation
 from umbel.engines.columns import Columns
-from umbel.engines.ray_actor import Actor, Failed, Recipe, Sent, Slice, tensor_of
+from umbel.engines.ray_actor import Failed, Recipe, Sent, Slice, tensor_of
+from umbel.engines.ray_session import alive, connect, new_actor
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Replies, Request
@@ -39,14 +41,11 @@ WARN_SECONDS = 30.0
 AGAIN_SECONDS = 1.0
 """How often an actor that can't be started is tried."""
 
-KNOCK_SECONDS = 10.0
-"""How long an address has to answer."""
-
 MOST = 10_000
 """Actors of one run."""
 
-TOKEN = "if it asks for a token, set RAY_AUTH_MODE=token"
-"""Ray shows its token by itself to a cluster that it has found, and not at an address."""
+JOINED: WeakSet[RayCluster] = WeakSet()
+"""The engines of this process that may hold cores; Ray, too, joins a process to one cluster."""
 
 
 @dataclass
@@ -62,15 +61,15 @@ class Task:
 
 @dataclass
 class Member:
-    """An actor and where it is; None while it waits for a core, or is lost."""
+    """An actor and where it is; None while it waits for a core, is lost, or is not wanted."""
 
-    actor: Any
+    actor: Any = None
     machine: str | None = None
     asked: Any = None  # where the answer to what it was last asked will be
     again: float = 0.0  # when it may be asked where it is, by the clock of this process
 
 
-@dataclass
+@dataclass(eq=False)
 class RayCluster:
     """An engine whose chunks are computed by actors, with a thread each.
 
@@ -87,6 +86,10 @@ class RayCluster:
     homes: list[str]  # the machine of each slice
     recipe: Any  # where Ray has it, for as long as actors may be started again
     requests: int = 0
+    turn: Any = field(default_factory=threading.Lock)  # held during a request
+
+    def __post_init__(self) -> None:
+        JOINED.add(self)
 
     @classmethod
     def join(
@@ -100,25 +103,18 @@ class RayCluster:
 
         Raises `UsageError` where nobody answers there.
         """
+        kind = str(engine.net.dtype).removeprefix("torch.")
+        expected = 'for Ray, which sends NumPy arrays: take workers, or engine.precision = "bf16"'
+        check(engine.net.dtype != torch.bfloat16, "the type of the models", kind, expected)
         expected = f"at most {MOST:,} with Ray"
         check(workers is None or workers <= MOST, "engine.workers", workers, expected)
-        if not ray.is_initialized():
-            _knock(address)
-            quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
-            try:
-                ray.init(address=address or "local", include_dashboard=False, **quiet)
-            except (ConnectionError, RuntimeError, ValueError) as error:
-                said = str(error).splitlines()[0]
-                hint = "" if address in ("", "auto") else f"; {TOKEN}"
-                message = f"engine.address: {address!r}: no Ray cluster: {said}{hint}"
-                raise UsageError(message) from None
+        connect(address)
         machines = alive()
         homes = sorted(machine for machine, cores in machines.items() if cores) or sorted(machines)
         cores = [machines[home] or 1 for home in homes]
-        remote = ray.remote(num_cpus=1, max_restarts=-1, scheduling_strategy="SPREAD")(Actor)
         recipe = ray.put(Recipe.of(engine, federation))
         count = workers or max(1, int(sum(cores)))
-        members = [Member(remote.remote()) for _ in range(count)]
+        members = [Member() for _ in range(count)]
         sizes = np.cumsum([0, *(engine.storage.train.sizes + 1)])
         cuts = np.searchsorted(sizes, np.cumsum([0, *cores]) / sum(cores) * sizes[-1])
         parts = [range(a, b) for a, b in pairwise(cuts.tolist())]
@@ -126,6 +122,11 @@ class RayCluster:
         return cls(engine, members, slices, homes, recipe)
 
     def send(self, request: Request) -> Replies:
+        """As `Engine.send`; actors stay for the next request, unless others want their cores."""
+        with self.turn:
+            return self._send(request)
+
+    def _send(self, request: Request) -> Replies:
         columns = Columns(request)
         self.requests += 1
         sent = ray.put(Sent.of(request))
@@ -143,8 +144,13 @@ class RayCluster:
             if not busy:
                 time.sleep(AGAIN_SECONDS)
             nobody = not any(member.machine for member in self.members)
+            if nobody and not ready:
+                _rest_of_others(self)
             if nobody and time.monotonic() - heard >= WARN_SECONDS:
-                log.warning("waiting for a free core of the Ray cluster")
+                log.warning(
+                    "waiting for a free core of the Ray cluster: another program, or a run that is "
+                    "at work, has them all"
+                )
                 heard = time.monotonic()
             for reference in ready:
                 member, task = busy.pop(reference)
@@ -168,11 +174,24 @@ class RayCluster:
                 heard = time.monotonic()
         return columns.replies()
 
+    def rest(self) -> None:
+        """End the actors, unless they are at work; the next request starts them again."""
+        if not self.turn.acquire(blocking=False):
+            return
+        try:
+            for member in self.members:
+                if member.actor is not None:
+                    ray.kill(member.actor)
+                member.actor = member.machine = member.asked = None
+        finally:
+            self.turn.release()
+
     def _looked_for(self) -> Iterator[Member]:
         """Those who wait for a core, or were lost, and have been asked where they are."""
         for member in self.members:
             if member.machine is None:
                 if member.asked is None and time.monotonic() >= member.again:
+                    member.actor = member.actor or new_actor()
                     member.asked = member.actor.machine.remote([self.recipe])
                 if member.asked is not None:
                     yield member
@@ -247,18 +266,8 @@ class RayCluster:
         todo.insert(0, task)
 
 
-def _knock(address: str) -> None:
-    """Raise `UsageError` where nobody answers at HOST:PORT: Ray itself would try for minutes."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if not colon:
-        return
-    try:
-        socket.create_connection((host, int(port)), KNOCK_SECONDS).close()
-    except (OSError, OverflowError, ValueError) as error:
-        raise UsageError(f"engine.address: {address!r}: no Ray cluster: {error}") from None
-
-
-def alive() -> dict[str, float]:
-    """The machines of the cluster, and how many cores each lends."""
-    nodes = ray.nodes()
-    return {node["NodeID"]: node["Resources"].get("CPU", 0.0) for node in nodes if node["Alive"]}
+def _rest_of_others(waiting: RayCluster) -> None:
+    """Give back the cores of other runs of this process that are not at work now."""
+    for other in list(JOINED):
+        if other is not waiting:
+            other.rest()

@@ -1,0 +1,59 @@
+"""The Ray cluster that this process is a part of: its address, its machines, and new actors."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import Any
+
+import ray
+
+from umbel.checks import UsageError
+from umbel.engines.ray_actor import Actor
+
+KNOCK_SECONDS = 10.0
+"""How long an address has to answer."""
+
+TOKEN = "if it asks for a token, set RAY_AUTH_MODE=token"
+"""Ray shows its token by itself to a cluster that it has found, and not at an address."""
+
+
+def connect(address: str) -> None:
+    """Join the cluster at an address, or start one here; once a process.
+
+    Raises `UsageError` where nobody answers there.
+    """
+    if ray.is_initialized():
+        return
+    _knock(address)
+    quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
+    try:
+        ray.init(address=address or "local", include_dashboard=False, **quiet)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        said = str(error).splitlines()[0]
+        hint = "" if address in ("", "auto") else f"; {TOKEN}"
+        message = f"engine.address: {address!r}: no Ray cluster: {said}{hint}"
+        raise UsageError(message) from None
+
+
+def _knock(address: str) -> None:
+    """Raise `UsageError` where nobody answers at HOST:PORT: Ray itself would try for minutes."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon:
+        return
+    try:
+        socket.create_connection((host, int(port)), KNOCK_SECONDS).close()
+    except (OSError, OverflowError, ValueError) as error:
+        raise UsageError(f"engine.address: {address!r}: no Ray cluster: {error}") from None
+
+
+def alive() -> dict[str, float]:
+    """The machines of the cluster, and how many cores each lends."""
+    nodes = ray.nodes()
+    return {node["NodeID"]: node["Resources"].get("CPU", 0.0) for node in nodes if node["Alive"]}
+
+
+def new_actor() -> Any:
+    """An actor, as soon as there is a core for it."""
+    remote = ray.remote(num_cpus=1, max_restarts=-1, scheduling_strategy="SPREAD")(Actor)
+    return remote.remote()
