@@ -162,14 +162,7 @@ class RayCluster:
                 except RayError as error:
                     self._lose(member, task, todo, request, error)
                     continue
-                if isinstance(value, Failed):
-                    raise value.error()
-                if task is None:
-                    member.machine = str(value)
-                else:
-                    for positions, rows in zip(task.chunks, value, strict=True):
-                        got = {name: tensor_of(row) for name, row in rows.items()}
-                        columns.put(positions, got)
+                _take(value, member, task, columns)
                 free.append(member)
                 heard = time.monotonic()
         return columns.replies()
@@ -264,6 +257,17 @@ class RayCluster:
                 "worked for them was lost"
             )
         todo.insert(0, task)
+
+
+def _take(value: Any, member: Member, task: Task | None, columns: Columns) -> None:
+    """Note where an actor is, or the rows of its task. Raises the actor's error."""
+    if isinstance(value, Failed):
+        raise value.error()
+    if task is None:
+        member.machine = str(value)
+        return
+    for positions, rows in zip(task.chunks, value, strict=True):
+        columns.put(positions, {name: tensor_of(row) for name, row in rows.items()})
 
 
 def _rest_of_others(waiting: RayCluster) -> None:
