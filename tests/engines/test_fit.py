@@ -66,21 +66,6 @@ class Clamped(nn.Module):
         return out
 
 
-class WrittenInEveryPass(nn.Module):
-    """Moves a mean of what it has seen where it is evaluated, too."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.running: Tensor
-        self.register_buffer("running", torch.zeros(6))
-        self.layer = nn.Linear(6, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.running.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
-        out: Tensor = self.layer(x - self.running)
-        return out
-
-
 class Averaging(nn.Module):
     """Keeps a mean of what it has seen, as a new tensor each time."""
 
@@ -506,7 +491,7 @@ def test_the_examples_that_are_tried_are_there_however_many_there_are(number: in
 @pytest.mark.parametrize("kernel", ["auto", "general"])
 def test_an_evaluation_leaves_the_servers_models_as_they_are(kernel: Any) -> None:
     federation = clients(numbers(12, 6), LABELS)
-    net = umbel.Net(WrittenInEveryPass, moving=["running"])
+    net = umbel.Net(partial(OwnStatistics, always=True), moving=["running"])
     run = umbel.Run(umbel.FedAvg(), federation, net, engine=EngineSettings(kernel=kernel))
     state = run.start(2)
     before = state.models.clone()
