@@ -81,14 +81,18 @@ class Bounds:
         Averages of parameters that clusters share are over all clients: there, too.
         """
         share, asked = self.limits.max_share, len(self.request.clients)
+        if share >= 1:
+            return counts
         allowed = counts.clone()
-        for cluster in torch.unique(clusters):
-            members = clusters == cluster
-            expected = round(asked * int(members.sum()) / len(counts))
-            if int(members.sum()) == 1 < expected:  # who else is in it has not answered yet
-                allowed[members] = bounded_weights(counts, share, expected)[members]
+        _, index, sizes = torch.unique(clusters, return_inverse=True, return_counts=True)
+        expected = (sizes * (asked / len(counts))).round().long()
+        for cluster in _heavy(counts, index, sizes, expected, share):
+            members = index == cluster
+            if sizes[cluster] == 1:  # who else is in it has not answered yet
+                allowed[members] = bounded_weights(counts, share, int(expected[cluster]))[members]
             else:
-                allowed[members] = bounded_weights(counts[members], share, expected)
+                own = bounded_weights(counts[members], share, int(expected[cluster]))
+                allowed[members] = own
         return bounded_weights(allowed, share, asked)
 
     def _steps(self, replies: Replies, name: str, ratio: float) -> Mapping[str, Tensor]:
@@ -111,6 +115,18 @@ class Bounds:
             )
         scale = (longest / norms.clamp(min=longest)).to(rows.dtype)
         return {name: rows * scale.reshape(-1, *[1] * (rows.dim() - 1))}
+
+
+def _heavy(
+    counts: Tensor, index: Tensor, sizes: Tensor, expected: Tensor, share: float
+) -> list[int]:
+    """The clusters in which a client may have more than its share; most often there is none."""
+    claimed = counts.double()
+    sums = torch.zeros(len(sizes), dtype=torch.double).index_add_(0, index, claimed)
+    like_the_others = (claimed.sum() - claimed) / max(1, len(claimed) - 1)
+    others = torch.where(sizes[index] == 1, like_the_others, sums[index] - claimed)
+    heavy = (claimed * (1 - share) > share * others) & (expected[index] > 1)
+    return sorted(set(index[heavy].tolist()))
 
 
 def bounded_weights(counts: Tensor, share: float, num_clients: int) -> Tensor:
