@@ -78,7 +78,7 @@ class Run(Settings):
     #: "mae", "r2", or your own as "module:function"
     metrics: tuple[str, ...] = ()
     personal: Personal | None = None  #: how clients tune their models in the end; None: not at all
-    _given: Federation = field(init=False, repr=False, compare=False)  # with nothing set apart
+    _given: Federation = field(init=False, repr=False, compare=False)  #: nothing set apart
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_given", self.federation)
