@@ -12,6 +12,8 @@ import pytest
 from tests.shell import Shell
 from umbel.runs.config import read
 
+VALIDATED = ("--set", "scenario.validation_fraction=0.5")
+
 
 def rows_of(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
@@ -150,9 +152,6 @@ def test_a_course_says_whose_numbers_are_of_validation_examples(umbel: Shell) ->
     (validated,) = (line.split() for line in lines if line.startswith("flacc"))
     assert (tested[1], validated[1]) == ("test", "validation")
     assert "no match for others" in " ".join(" ".join(lines).split())
-
-
-VALIDATED = ("--set", "scenario.validation_fraction=0.5")
 
 
 def test_a_run_refused_before_its_first_round_leaves_nothing_behind(umbel: Shell) -> None:

@@ -23,28 +23,32 @@ def draw() -> tuple[float, float, float]:
     return float(torch.rand(())), random.random(), float(np.random.rand())  # noqa: NPY002
 
 
-def draw_elsewhere() -> None:
-    with drawing_from(2):
-        draw()
+class Other(threading.Thread):
+    """A thread that goes on drawing until it is told that this is over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.drawing, self.over = threading.Event(), threading.Event()
+
+    def run(self) -> None:
+        with drawing_from(2):
+            self.drawing.set()
+            self.over.wait()
+
+    def end(self) -> None:
+        self.over.set()
+        self.join()
 
 
 def test_a_thread_that_draws_is_not_disturbed_by_another() -> None:
     with drawing_from(1):
         expected = draw()
-    inside, over = threading.Event(), threading.Event()
-
-    def draw_elsewhere_meanwhile() -> None:
-        with drawing_from(2):
-            inside.set()
-            over.wait()
-
-    other = threading.Thread(target=draw_elsewhere_meanwhile)
+    other = Other()
     with drawing_from(1):
         other.start()
-        inside.wait(timeout=0.2)  # in vain: it waits until this one is done
+        other.drawing.wait(timeout=0.2)  # in vain: it waits until this one is done
         found = draw()
-    over.set()
-    other.join()
+    other.end()
     assert found == expected
 
 
@@ -65,20 +69,13 @@ def test_a_run_draws_the_same_beside_others_in_threads() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that can be forked")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_process_that_is_forked_meanwhile_can_draw() -> None:
-    drawing, over = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with drawing_from(3):
-            drawing.set()
-            over.wait()
-
-    other = threading.Thread(target=hold)
+    other = Other()
     other.start()
-    drawing.wait()
+    other.drawing.wait()
     child = os.fork()
     if not child:
-        draw_elsewhere()
+        with drawing_from(1):
+            draw()
         os._exit(0)
-    over.set()
-    other.join()
+    other.end()
     assert os.waitpid(child, 0)[1] == 0

@@ -91,8 +91,7 @@ class Bounds:
             if sizes[cluster] == 1:  # who else is in it has not answered yet
                 allowed[members] = bounded_weights(counts, share, int(expected[cluster]))[members]
             else:
-                own = bounded_weights(counts[members], share, int(expected[cluster]))
-                allowed[members] = own
+                allowed[members] = bounded_weights(counts[members], share, int(expected[cluster]))
         return bounded_weights(allowed, share, asked)
 
     def _steps(self, replies: Replies, name: str, ratio: float) -> Mapping[str, Tensor]:
