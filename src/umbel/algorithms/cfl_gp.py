@@ -178,17 +178,19 @@ class CFLGP(Algorithm[CFLGPState]):
         theta = Rows(state.models, state.labels[ctx.cohort])
         if self.send == "update":
             trained = yield from train(theta, ctx, self.local, self.digits)
-            moves, answer = trained.update, trained.clients
-            count = trained.num_examples
-        else:
-            sent = yield from gradients(theta, ctx, self.gradient, self.digits)
-            moves, answer = -self.local.at_round(ctx.round).lr * sent.gradient, sent.clients
-            count = sent.num_examples
-        labels = state.labels[answer]
-        step = self.averaging.step(moves, labels, count, self.num_clusters, ctx.layout)
-        if self.reduction == "sum" and self.send == "gradient":
-            step = step * torch.bincount(labels, minlength=self.num_clusters)[:, None]
-        return step
+            return self._mean(trained.update, trained.clients, trained.num_examples, state, ctx)
+        sent = yield from gradients(theta, ctx, self.gradient, self.digits)
+        mean = self._mean(sent.gradient, sent.clients, sent.num_examples, state, ctx)
+        if self.reduction == "sum":
+            mean = mean * torch.bincount(state.labels[sent.clients], minlength=len(mean))[:, None]
+        return -self.local.at_round(ctx.round).lr * mean
+
+    def _mean(
+        self, moves: Tensor, clients: Tensor, count: Tensor, state: CFLGPState, ctx: Context
+    ) -> Tensor:
+        """Means (K, P) of what these clients sent, by cluster."""
+        labels = state.labels[clients]
+        return self.averaging.step(moves, labels, count, self.num_clusters, ctx.layout)
 
     def _cluster_update(self, state: CFLGPState, ctx: Context) -> Flow[CFLGPState]:
         """Lines 6 to 10: one model goes to all, and the running means are clustered anew."""
@@ -279,5 +281,5 @@ def _moved(block: Tensor, answer: Features, rate: Tensor) -> Tensor:
     """The features (M, J), those of who answered nearer to the answer by its rate (N,)."""
     everyone = torch.equal(answer.clients, torch.arange(len(block)))
     old = block if everyone else block[answer.clients]
-    near = (answer.feature - old).mul_(rate[:, None]).add_(old)
+    near = torch.lerp(old, answer.feature, rate[:, None])
     return near if everyone else block.index_copy(0, answer.clients, near)
