@@ -5,6 +5,7 @@ Neither they nor the names of kept results need PyTorch.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -16,6 +17,9 @@ PAPERS = tuple(
     Path(__file__).parent / paper for paper in ("mehta2023", "kim2024", "gu2024", "lin2024")
 )
 """A folder each, in the order in which they are listed."""
+
+STATEMENT = re.compile(r"\*(\w+)\.\* ")
+"""How what is said of a reproduction begins."""
 
 
 @dataclass(frozen=True)
@@ -33,18 +37,28 @@ class Findings:
 
     @classmethod
     def of(cls, text: str) -> Findings:
-        """A section: a heading of name and source, the title, paragraphs and tables."""
+        """A section: a heading of name and source, the title, statements and tables.
+
+        A statement begins with its kind, as "*Remarks.* ", and goes on through the paragraphs that
+        begin with no other.
+        """
         heading, title, *parts = (part.strip() for part in text.strip().split("\n\n"))
         name, _, source = heading.removeprefix("## ").partition(": ")
         numbers = (printed(part) for part in parts if part.startswith("|"))
-        paragraphs = (" ".join(part.split()) for part in parts if part.startswith("*"))
-        said = dict(paragraph[1:].split(".* ", 1) for paragraph in paragraphs)
+        said: dict[str, str] = {}
+        kind = ""
+        for part in parts:
+            begun = STATEMENT.match(part)
+            kind = begun[1].lower() if begun else kind
+            if not part.startswith("|"):
+                sentences = " ".join(part[begun.end() if begun else 0 :].split())
+                said[kind] = f"{said[kind]}\n\n{sentences}" if kind in said else sentences
         return cls(
             name,
             source,
             " ".join(title.split()).removesuffix("."),
             published={place: number for table in numbers for place, number in table.items()},
-            **{kind.lower(): sentences for kind, sentences in said.items()},
+            **said,
         )
 
     def of_paper(self, row: str, column: str, measure: str) -> Published | None:
