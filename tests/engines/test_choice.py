@@ -20,7 +20,7 @@ from umbel.client.net import Net
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine
-from umbel.engines.choice import why_not_batchable
+from umbel.engines.batchable import why_not_batchable
 from umbel.flow import Request
 from umbel.networks import CNN, MLP, CharTransformer
 

@@ -18,7 +18,7 @@ from umbel.data.federation import Federation
 from umbel.data.scenarios import ChannelState
 from umbel.data.sources import Sources
 from umbel.engines import Sequential, Vectorised
-from umbel.engines.choice import why_not_batchable
+from umbel.engines.batchable import why_not_batchable
 from umbel.flow import Engine, Request, Rows
 from umbel.networks import (
     MODELS,

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import logging
-import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Literal
 
-import numpy as np
 import torch
-from torch import Tensor, nn
-from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+from torch import nn
 
 from umbel.checks import UsageError, check
 from umbel.client.drawing import drawing_from
 from umbel.client.net import KernelName, Net, Precision
-from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
 from umbel.data.federation import Federation
-from umbel.data.splits import Split
+from umbel.engines.batchable import why_not_batchable, why_not_in
 from umbel.engines.fit import check_fit, sample
 from umbel.engines.precision import settled
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
 from umbel.engines.workers import Workers, can_fork
-from umbel.flow import Engine, Replies, Request, Rows
+from umbel.flow import Engine
 from umbel.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -118,7 +112,7 @@ def _in_process(
     precision, kernel = settled(net, device, settings.precision), settings.kernel
     obstacle = _why_sequential(net, federation, settings, device)
     if obstacle is None and precision != "full" and not net.is_dense:
-        obstacle = _why_not_in(precision, net, federation, device)
+        obstacle = why_not_in(precision, net, federation, device)
     if settings.name == "vectorised":
         check(obstacle is None, "engine.name", "vectorised", f"possible: {obstacle}")
     elif settings.name == "auto" and obstacle is not None:
@@ -197,87 +191,3 @@ def _device(wanted: str) -> str:
         said = str(error).split(". ")[0]  # PyTorch goes on to list all backends that it knows
         raise UsageError(f"engine.device: {wanted!r} is not available here: {said}") from error
     return wanted
-
-
-def why_not_batchable(net: Net, federation: Federation) -> str | None:
-    """Return why the module can't run for many clients at once, or None if it can.
-
-    Chains of linear layers can. Any other module is tried: a gradient, a step of training, and
-    the evaluation of several models, for two clients of unequal size, by both engines.
-    """
-    if net.is_dense:
-        return None
-    if any(isinstance(part, _BatchNorm) for part in net.parts):
-        return "batch normalisation mixes the examples of a batch, padding among them"
-    if any(isinstance(part, _NormBase) and part.track_running_stats for part in net.parts):
-        return "running statistics mix the examples of a batch, padding among them"
-    few = _two_clients(net, federation)
-    one_by_one = Sequential(net.using("in-place"), few)
-    for work in PROBES:
-        request = _request(work, net)
-        expected = one_by_one.send(request)
-        try:
-            batched = _sent_quietly(Vectorised(net, few), request)
-        except Exception as error:  # whatever the module does that vmap can't
-            return _refused(error)
-        bound = partial(_agree, models=request.shared["models"], eps=net.eps)
-        if not all(bound(batched.columns[n], c) for n, c in expected.columns.items()):
-            return "the module mixes the examples of a batch, padding among them"
-    return None
-
-
-def _why_not_in(
-    precision: Precision, net: Net, federation: Federation, device: torch.device
-) -> str | None:
-    """Return why a module that can be batched in full precision can't be in this one.
-
-    Some layers, such as layer normalisation, have no rule for both at once.
-    """
-    few = _two_clients(net, federation)
-    try:
-        batched = Vectorised(net.using("general", precision), few, device)
-        for work in PROBES:
-            _sent_quietly(batched, _request(work, net))
-    except Exception as error:  # as above
-        return f"{_refused(error)} (in {precision})"
-    return None
-
-
-def _sent_quietly(engine: Vectorised, request: Request) -> Replies:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # vmap warns of what it has no fast way for
-        return engine.send(request)
-
-
-def _refused(error: Exception) -> str:
-    return f"vmap refuses the module: {str(error).splitlines()[0]}"
-
-
-PROBES: Sequence[Work] = (Gradient(), LocalTraining(lr=1e-3, steps=2, batch_size=2), MeanLoss())
-
-
-def _two_clients(net: Net, federation: Federation) -> Federation:
-    """Return a federation of two clients, with five and two examples from all over this one."""
-    batch = sample(net, federation, 7)
-    split = Split(batch.x, batch.y, np.array([0, 5, 7]))
-    return replace(federation, train=split, test=split, groups=None, names=("five", "two"))
-
-
-def _request(work: Work, net: Net) -> Request:
-    models = torch.stack([net.new(seed=0), net.new(seed=1)])
-    theta = Rows(models, torch.tensor([0, 1]))
-    return Request(work, torch.tensor([0, 1]), [0, 1], {"models": models}, {"theta": theta})
-
-
-def _agree(batched: Tensor, expected: Tensor, models: Tensor, eps: float) -> bool:
-    """Whether two results differ by no more than rounding, of this eps, of these models (K, P).
-
-    The bound is far above what rounding does, and far below what an example does that should not
-    count.
-    """
-    if not expected.is_floating_point():
-        return torch.equal(batched, expected)
-    largest = float(expected.abs().nan_to_num(0, posinf=0).max())
-    # An update is the difference of two models, and rounded as they are.
-    bound = largest * eps**0.5 + 100 * float(models.abs().max()) * eps
-    return torch.allclose(batched, expected, rtol=0, atol=bound, equal_nan=True)
