@@ -35,12 +35,14 @@ from benchmarks.workloads import (
     updates,
 )
 from umbel.client.kernels import by_example
-from umbel.client.net import Net, Precision
+from umbel.client.net import Net
+from umbel.client.ways import Precision
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.data.sources import Sources
 from umbel.engines import Sequential
 from umbel.engines.precision import bf16_units, settled
+from umbel.engines.trials import with_channels_last
 from umbel.flow import Rows
 from umbel.networks import CNN, CNNLin, LeNet, Model, ResNet18
 from umbel.runs.config import read
@@ -151,7 +153,8 @@ def trained(net: Net, federation: Federation, repeats: int) -> Row:
     """An epoch with batches of 32, in both precisions, in turns."""
     work, theta = LocalTraining(epochs=1, batch_size=32), Rows(net.new(0)[None], torch.tensor([0]))
     precisions: tuple[Precision, ...] = ("full", "bf16")
-    both = [Sequential(net.using("in-place", one), federation) for one in precisions]
+    nets = (with_channels_last(net.using("in-place", one), federation) for one in precisions)
+    both = [Sequential(one, federation) for one in nets]
     ways: list[Callable[[], object]] = [partial(updates, each, work, 1, theta) for each in both]
     for way in ways:
         way()

@@ -13,7 +13,8 @@ from umbel.checks import UsageError
 from umbel.client.batches import Batch
 from umbel.client.kernels.in_place import InPlace
 from umbel.client.layout import freeze
-from umbel.client.net import KernelName, Net
+from umbel.client.net import Net
+from umbel.client.ways import KernelName
 from umbel.engines import Sequential, Vectorised
 
 X = torch.randn(7, 6, generator=torch.manual_seed(0))

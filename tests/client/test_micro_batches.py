@@ -10,12 +10,13 @@ import torch
 from torch import Tensor, nn
 
 import umbel
-from tests.engines.modules import Tagger, Transformer, normed
+from tests.engines.modules import Bounded, Build, Tagger, Transformer, normed
 from tests.federations import blobs
 from tests.frozen import Trunk
 from umbel.checks import UsageError
 from umbel.client.batches import IGNORED, Batch
-from umbel.client.net import KernelName, Net
+from umbel.client.net import Net
+from umbel.client.ways import KernelName
 from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine
 from umbel.engines.workers import Workers
 
@@ -107,10 +108,27 @@ def test_no_more_than_so_many_examples_go_through_at_once() -> None:
 
 def test_statistics_of_whole_batches_refuse_parts() -> None:
     net = Net(normed(lambda: nn.BatchNorm1d(8)))
-    settings = EngineSettings(device="cpu", micro_batch_size=2)
     with pytest.raises(
         UsageError, match=r"micro_batch_size: 2 is not left out: \['1\.running_mean"
     ):
-        make_engine(net, blobs(), settings)
+        net.in_parts(2)
     with pytest.raises(UsageError, match="micro_batch_size: 0 is not 1 or more"):
         EngineSettings(micro_batch_size=0)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        Bounded,
+        normed(lambda: nn.BatchNorm1d(8)),
+        normed(lambda: nn.BatchNorm1d(8, track_running_stats=False)),
+    ],
+)
+def test_what_mixes_the_examples_of_a_mini_batch_refuses_parts(build: Build) -> None:
+    settings = EngineSettings(device="cpu", micro_batch_size=2)
+    with pytest.raises(UsageError, match="2 is not left out: the network mixes the examples"):
+        make_engine(Net(build), blobs(), settings)
+    engine = make_engine(Net(build), blobs(), EngineSettings(device="cpu", memory_mb=0.001))
+    within = engine.engine if isinstance(engine, Workers) else engine
+    assert isinstance(within, Sequential)
+    assert within.net.way.micro_batch is None

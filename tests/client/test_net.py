@@ -8,8 +8,9 @@ from torch.nn.functional import cross_entropy
 from tests.federations import mlp
 from umbel.checks import UsageError
 from umbel.client.batches import Batch
-from umbel.client.net import KernelName, Net
+from umbel.client.net import Net
 from umbel.client.objectives import CLASSIFICATION, REGRESSION
+from umbel.client.ways import KernelName
 
 
 def with_norm() -> nn.Module:

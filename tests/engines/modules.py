@@ -163,3 +163,53 @@ class Drawing(nn.Module):
         factor = random.random() + np.random.rand()  # noqa: NPY002
         out: Tensor = self.layer(x * factor + torch.rand(()))
         return out
+
+
+class Bounded(nn.Module):
+    """Divides by the largest value of all: examples that stand in for padding don't show."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 8), nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.first(x).tanh()
+        out: Tensor = self.last(inner / inner.detach().abs().amax())
+        return out
+
+
+class LayerDrop(nn.Module):
+    """Leaves out a layer's activation now and then, as Python's generator has it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.first(x)
+        if not (self.training and random.random() < 0.1):
+            inner = inner.tanh()
+        out: Tensor = self.last(inner)
+        return out
+
+
+class Viewing(nn.Module):
+    """A small CNN that takes what it makes of an image for a row by `view`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.head = nn.Conv2d(3, 4, 3, padding=1), nn.Linear(64, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = nn.functional.max_pool2d(self.layer(x).relu(), 2)
+        out: Tensor = self.head(inner.view(len(x), -1))
+        return out
+
+
+class Strided(Viewing):
+    """The same, by the places of its values in memory."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = nn.functional.max_pool2d(self.layer(x).relu(), 2)
+        out: Tensor = self.head(inner.as_strided((len(x), 64), (64, 1)))
+        return out

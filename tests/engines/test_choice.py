@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.engines.modules import Drawing
+from tests.engines.modules import Bounded, Drawing, LayerDrop, Strided, Viewing
 from tests.federations import blobs, each_its_own
 from umbel.checks import UsageError
 from umbel.client.net import Net
@@ -21,6 +21,7 @@ from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine
 from umbel.engines.batchable import why_not_batchable
+from umbel.engines.workers import Workers
 from umbel.flow import Request
 from umbel.networks import CNN, MLP, CharTransformer
 
@@ -109,6 +110,8 @@ def test_attention_is_batched_and_recurrent_layers_run_one_client_after_another(
     [
         (norm, "batch normalisation mixes"),
         (Centred, "the module mixes the examples"),
+        (Bounded, "the module mixes the examples"),
+        (LayerDrop, "the module draws from Python's or NumPy's generator"),
         (Branching, "vmap refuses the module"),
         (dropout, "vmap refuses the module"),
     ],
@@ -123,6 +126,27 @@ def test_what_can_not_be_batched_runs_sequentially_and_says_why(
     assert [reason in record.getMessage() for record in caplog.records] == [True]
     with pytest.raises(UsageError, match=rf"engine\.name: 'vectorised' is not possible: {reason}"):
         make_engine(net, blobs(), EngineSettings(name="vectorised", device="cpu"))
+
+
+@pytest.mark.parametrize("build", [Viewing, Strided])
+def test_a_network_that_looks_at_the_order_of_pixels_in_memory_has_the_usual_one(
+    build: type[nn.Module],
+) -> None:
+    net, federation = Net(lambda: build().double()), blobs(shape=(3, 8, 8))
+    request = Request(
+        LocalTraining(lr=0.1, batch_size=4),
+        torch.tensor([0, 1]),
+        [0, 1],
+        each={"theta": each_its_own(net.new(0).repeat(2, 1))},
+    )
+    expected = Sequential(net, federation).send(request).columns["update"]
+    found = make_engine(net, federation, CPU).send(request).columns["update"]
+    torch.testing.assert_close(found, expected)
+    usual = Net(lambda: CNN((2,), 3, 4).build((3, 8, 8), 3))
+    engine = make_engine(usual, federation, replace(CPU, workers=1))
+    within = engine.engine if isinstance(engine, Workers) else engine
+    assert isinstance(within, Sequential)
+    assert within.net.way.channels_last
 
 
 def test_the_probe_accepts_a_federation_of_one_example() -> None:

@@ -13,7 +13,7 @@ from umbel.cli.options import SEEDS, data_dir_option, jobs_option, runs_dir_opti
 from umbel.runs.config_errors import nearest
 
 if TYPE_CHECKING:
-    from umbel.client.net import Precision
+    from umbel.client.ways import Precision
     from umbel.papers.base import Reproduction, Size
     from umbel.papers.saved_results import SavedResults
 

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -24,32 +23,14 @@ from umbel.client.constants import digest_of
 from umbel.client.descent import Descent
 from umbel.client.drawing import drawing_from
 from umbel.client.experts import routed_modules
-from umbel.client.kernels.accumulating import Accumulating
-from umbel.client.kernels.base import Kernel
-from umbel.client.kernels.chain import Chain
 from umbel.client.kernels.dense import recognise
 from umbel.client.kernels.general import General
-from umbel.client.kernels.in_place import InPlace
 from umbel.client.kernels.modules import Modules
 from umbel.client.layout import Entry, Layout, choose_trained, tensors_of
 from umbel.client.objectives import CLASSIFICATION, OBJECTIVES, Objective
+from umbel.client.ways import KernelName, Precision, Way, kernel_of
 from umbel.notebooks import cut
 from umbel.summary import counted
-
-KernelName: TypeAlias = Literal["general", "dense", "in-place"]
-"""How: any module, many at once if need be; a chain of linear layers; one after another."""
-
-Precision: TypeAlias = Literal["full", "bf16"]
-
-
-@dataclass(frozen=True)
-class Way:
-    """How a net computes; what it computes is the same."""
-
-    kernel: KernelName = "general"
-    precision: Precision = "full"
-    one_by_one: bool = False  # whether it goes through models one after another, without vmap
-    micro_batch: int | None = None  # examples that go through the module at once; None: all
 
 
 class Net:
@@ -99,7 +80,7 @@ class Net:
         self.trained = None if trained is None else tuple(trained)
         self.way = way or Way()
         self.modules = modules or Modules.of(self._built(seed=0), moving)
-        self.kernel = _kernel(self.modules, objective, self.way)
+        self.kernel = kernel_of(self.modules, objective, self.way)
         self.mixtures: dict[int, Net] = {}  # those of `routed`, which take time to build
 
     def __repr__(self) -> str:
@@ -276,25 +257,3 @@ class Net:
         general = General(self.modules, self.objective)
         with sdpa_kernel(SDPBackend.MATH):  # the other forms of attention know one derivative
             return general.loss(weights, rest, batch)[0]
-
-
-def _general(modules: Modules, objective: Objective, way: Way) -> General:
-    # What the dense kernel leaves to this one is too rare, and too small, to gain from bfloat16.
-    cast = way.precision == "bf16" and way.kernel != "dense"
-    return General(modules, objective, torch.bfloat16 if cast else None)
-
-
-def _kernel(modules: Modules, objective: Objective, way: Way) -> Kernel:
-    whole = _whole(modules, objective, way)
-    return whole if way.micro_batch is None else Accumulating(whole, way.micro_batch)
-
-
-def _whole(modules: Modules, objective: Objective, way: Way) -> Kernel:
-    """The kernel for whole mini-batches."""
-    general = _general(modules, objective, way)
-    if way.kernel == "in-place":
-        return InPlace(general)
-    if way.kernel != "dense":
-        return general
-    dense = recognise(modules.training, objective, way.precision == "bf16")
-    return general if dense is None else Chain(dense, general)

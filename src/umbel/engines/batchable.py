@@ -9,24 +9,28 @@ from functools import partial
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
-from umbel.client.net import Net, Precision
+from umbel.client.net import Net
+from umbel.client.ways import Precision
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
 from umbel.engines.fit import sample
 from umbel.engines.sequential import Sequential
+from umbel.engines.trials import agree, draws_plainly, mixes
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Replies, Request, Rows
+
+MIXES = "the module mixes the examples of a batch, padding among them"
 
 
 def why_not_batchable(net: Net, federation: Federation) -> str | None:
     """Return why the module can't run for many clients at once, or None if it can.
 
-    Chains of linear layers can. Any other module is tried: a gradient, a step of training, and
-    the evaluation of several models, for two clients of unequal size, by both engines.
+    Chains of linear layers can. Any other module is tried: a gradient, steps of training, and the
+    evaluation of several models, for two clients of unequal size, by both engines; and examples
+    beside others and alone, since padding stands in with an example that a mean might not notice.
     """
     if net.is_dense:
         return None
@@ -43,9 +47,13 @@ def why_not_batchable(net: Net, federation: Federation) -> str | None:
             batched = _sent_quietly(Vectorised(net, few), request)
         except Exception as error:  # whatever the module does that vmap can't
             return _refused(error)
-        bound = partial(_agree, models=request.shared["models"], eps=net.eps)
+        bound = partial(agree, models=request.shared["models"], eps=net.eps)
         if not all(bound(batched.columns[n], c) for n, c in expected.columns.items()):
-            return "the module mixes the examples of a batch, padding among them"
+            return MIXES
+    if mixes(net, federation):
+        return MIXES
+    if draws_plainly(net, federation):
+        return "the module draws from Python's or NumPy's generator, one client after another"
     return None
 
 
@@ -90,17 +98,3 @@ def _request(work: Work, net: Net) -> Request:
     models = torch.stack([net.new(seed=0), net.new(seed=1)])
     theta = Rows(models, torch.tensor([0, 1]))
     return Request(work, torch.tensor([0, 1]), [0, 1], {"models": models}, {"theta": theta})
-
-
-def _agree(batched: Tensor, expected: Tensor, models: Tensor, eps: float) -> bool:
-    """Whether two results differ by no more than rounding, of this eps, of these models (K, P).
-
-    The bound is far above what rounding does, and far below what an example does that should not
-    count.
-    """
-    if not expected.is_floating_point():
-        return torch.equal(batched, expected)
-    largest = float(expected.abs().nan_to_num(0, posinf=0).max())
-    # An update is the difference of two models, and rounded as they are.
-    bound = largest * eps**0.5 + 100 * float(models.abs().max()) * eps
-    return torch.allclose(batched, expected, rtol=0, atol=bound, equal_nan=True)

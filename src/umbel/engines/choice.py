@@ -11,12 +11,14 @@ from torch import nn
 
 from umbel.checks import UsageError, check
 from umbel.client.drawing import drawing_from
-from umbel.client.net import KernelName, Net, Precision
+from umbel.client.net import Net
+from umbel.client.ways import KernelName, Precision
 from umbel.data.federation import Federation
 from umbel.engines.batchable import why_not_batchable, why_not_in
 from umbel.engines.fit import check_fit, sample
 from umbel.engines.precision import settled
 from umbel.engines.sequential import Sequential
+from umbel.engines.trials import mixes, with_channels_last
 from umbel.engines.vectorised import Vectorised
 from umbel.engines.workers import Workers, can_fork
 from umbel.flow import Engine
@@ -41,7 +43,8 @@ class EngineSettings(Settings):
     >>> umbel.EngineSettings(device="cpu", kernel="general").name
     'auto'
 
-    In full precision results are the same to rounding, whatever is chosen.
+    In full precision results are the same to rounding, whatever is chosen; but where mini-batches
+    go through the network in parts, dropout draws for each part.
     """
 
     #: batch clients or not; auto: where the module allows it and it pays; ray: so, in a cluster
@@ -119,7 +122,7 @@ def _in_process(
         log.info("clients run one after another: %s", obstacle)
     if kernel == "auto":
         kernel = _kernel(net, device, precision, batched=obstacle is None)
-    fast = net.using(kernel, precision)
+    fast = with_channels_last(net.using(kernel, precision), federation)
     size = _part(fast, federation, settings, batched=obstacle is None)
     fast = fast if size is None else fast.in_parts(size)
     if obstacle is not None:
@@ -139,8 +142,15 @@ def _kernel(net: Net, device: torch.device, precision: Precision, batched: bool)
 def _part(net: Net, federation: Federation, settings: EngineSettings, batched: bool) -> int | None:
     """Return how many examples of a mini-batch go through the network at once; None: all."""
     size, limit = settings.micro_batch_size, settings.memory_mb
-    if size is not None or limit is None or batched or net.layout.rest:
+    if size is None and (limit is None or batched or net.layout.rest):
+        return None
+    if mixes(net, federation):
+        expected = "left out: the network mixes the examples of a mini-batch"
+        check(size is None, "engine.micro_batch_size", size, expected)
+        return None
+    if size is not None:
         return size
+    assert limit is not None
     values = 2 * net.modules.values_per_example(sample(net, federation, 1).x)
     return max(1, int(limit * 2**20 / (values * net.dtype.itemsize)))
 

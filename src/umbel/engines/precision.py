@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from umbel.checks import UsageError
-from umbel.client.net import Net, Precision
+from umbel.client.net import Net
+from umbel.client.ways import Precision
 
 log = logging.getLogger(__name__)
 

@@ -18,8 +18,9 @@ from ray import cloudpickle
 from ray.exceptions import RayError
 from torch import Tensor, nn
 
-from umbel.client.net import Net, Way
+from umbel.client.net import Net
 from umbel.client.objectives import Objective
+from umbel.client.ways import Way
 from umbel.client.work import Work
 from umbel.data.federation import Federation
 from umbel.data.splits import Split

@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from umbel.client.net import Precision
+from umbel.client.ways import Precision
 from umbel.runs.durable import write_text
 from umbel.runs.environment import environment
 from umbel.runs.seals import json_text, json_value

@@ -1,7 +1,7 @@
 """One client after another: the steps of a descent in the memory of one module.
 
-Nothing is copied but the model received and the update. Images have their channels last in memory,
-which makes convolutions on a CPU faster.
+Nothing is copied but the model received and the update. Images may have their channels last in
+memory, which makes convolutions on a CPU faster.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from umbel.client.kernels.general import General
 from umbel.client.layout import tensors_of
 
 IMAGES = (nn.Conv2d, nn.ConvTranspose2d)
+"""Layers that are faster where the channels of images are last."""
 
 
 class InPlace:
     """A module of one's own to train clients in; not for two threads at once."""
 
-    def __init__(self, general: General) -> None:
+    def __init__(self, general: General, channels_last: bool = False) -> None:
         self.general = general
         self.module = twin(general.modules.training, general.modules.layout)
-        self.images = any(isinstance(part, IMAGES) for part in self.module.modules())
-        if self.images:
+        self.channels_last = channels_last
+        if channels_last:
             self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         tensors, layout = tensors_of(self.module), general.modules.layout
         self.weights = [tensors[entry.name] for entry in layout.weights]
@@ -84,7 +85,7 @@ class InPlace:
 
     def _loss(self, batch: Batch, factors: Tensor | None = None) -> Tensor:
         x = batch.x
-        if self.images and x.dim() == 4:
+        if self.channels_last and x.dim() == 4:
             x = x.contiguous(memory_format=torch.channels_last)
         values = self.general.objective.losses(self.general.passed(self.module, x), batch.y)
         return batch.mean(values if factors is None else values * factors)

@@ -1,0 +1,95 @@
+"""What a network does with a few examples of a federation, found out by trying it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from umbel.client.constants import twin
+from umbel.client.drawing import drawing_from
+from umbel.client.kernels.general import one_tensor
+from umbel.client.kernels.in_place import IMAGES
+from umbel.client.net import Net
+from umbel.data.federation import Federation
+from umbel.engines.fit import sample
+
+APART = 0.05
+"""Length of the difference of two gradients, in lengths of one, that rounding never comes to."""
+
+
+def mixes(net: Net, federation: Federation) -> bool:
+    """Whether what the network makes of an example depends on the others of its batch.
+
+    Of a module that draws as it trains, such as one with dropout, only evaluation is looked at.
+    """
+    x, models = sample(net, federation, 3).x, net.new(0)[None]
+    training = twin(net.modules.training, net.layout)
+    for module in (training, twin(net.modules.evaluating, net.layout)):
+        with torch.no_grad(), drawing_from(0):
+            before = torch.get_rng_state()
+            whole = one_tensor(module(x))
+            if not torch.equal(torch.get_rng_state(), before):
+                continue
+            try:
+                alone = torch.cat([one_tensor(module(row)) for row in torch.split(x, 1)])
+            except ValueError:  # as of batch normalisation, which needs two
+                return True
+        if whole.shape != alone.shape or not agree(whole, alone, models, net.eps):
+            return True
+    return False
+
+
+def draws_plainly(net: Net, federation: Federation) -> bool:
+    """Whether a pass draws from the generators of Python or NumPy, which batched clients share."""
+    batch, theta = sample(net, federation), net.new(0)
+    in_place = net.using("in-place")
+    with drawing_from(0):
+        before = _plain_state()
+        in_place.gradient(theta, batch)
+        in_place.losses(theta, batch)
+        return _plain_state() != before
+
+
+def _plain_state() -> tuple[object, ...]:
+    _, key, *rest = np.random.get_state()  # noqa: NPY002
+    return random.getstate(), np.asarray(key).tobytes(), *rest
+
+
+def with_channels_last(net: Net, federation: Federation) -> Net:
+    """The net, which trains with the channels of images last in memory where that changes nothing.
+
+    It makes convolutions faster on a CPU; but a module may look at that order, as `view` does.
+    """
+    if net.way.kernel != "in-place" or not any(isinstance(part, IMAGES) for part in net.parts):
+        return net
+    faster = net.computing(replace(net.way, channels_last=True))
+    batch, theta = sample(net, federation, 3), net.new(0)
+
+    def gradient(one: Net) -> Tensor:
+        with drawing_from(0):
+            return one.gradient(theta, batch)[0]
+
+    expected = gradient(net)
+    try:
+        apart = torch.linalg.vector_norm(gradient(faster) - expected)
+    except RuntimeError:
+        return net
+    return faster if apart <= APART * torch.linalg.vector_norm(expected) else net
+
+
+def agree(found: Tensor, expected: Tensor, models: Tensor, eps: float) -> bool:
+    """Whether two results differ by no more than rounding, of this eps, of these models (K, P).
+
+    The bound is far above what rounding does, and far below what an example does that should not
+    count.
+    """
+    if not expected.is_floating_point():
+        return torch.equal(found, expected)
+    largest = float(expected.abs().nan_to_num(0, posinf=0).max())
+    # An update is the difference of two models, and rounded as they are.
+    bound = largest * eps**0.5 + 100 * float(models.abs().max()) * eps
+    return torch.allclose(found, expected, rtol=0, atol=bound, equal_nan=True)
