@@ -66,6 +66,15 @@ def test_many_clusters_are_summed_alike() -> None:
     assert torch.equal(many.weights[:3], few.weights)
 
 
+@pytest.mark.parametrize("clusters", [1, MANY + 1])
+def test_half_precision_holds_means_though_not_sums(clusters: int) -> None:
+    rows = torch.tensor([[1.0], [3.0], [2.0]]).half()
+    sums = cluster_sums(rows, torch.zeros(3, dtype=torch.long), torch.full((3,), 70_000), clusters)
+    means = (sums + sums).means()
+    assert means.dtype == torch.half
+    assert means[0].item() == 2
+
+
 def test_no_more_rows_are_held_than_fit_and_the_sums_are_the_same(rows_at_once: int) -> None:
     engine = Watched()
     reduction = Reduction(2, torch.tensor([0, 1, 0, 1, 1, 0]))

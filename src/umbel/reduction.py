@@ -18,18 +18,19 @@ MANY = 64
 class Sums:
     """Sums of rows (N, P) and of their weights in K clusters."""
 
-    values: Tensor  #: (K, P) sum of weight times row
+    values: Tensor  #: (K, P) sum of weight times row, in single precision at least
     weights: Tensor  #: (K,) float64, sum of weights
+    dtype: torch.dtype  #: of the rows, and of their means
 
     __repr__ = in_short
 
     def __add__(self, other: Sums) -> Sums:
-        return Sums(self.values + other.values, self.weights + other.weights)
+        return Sums(self.values + other.values, self.weights + other.weights, self.dtype)
 
     def means(self) -> Tensor:
         """Weighted means (K, P), 0 where nobody is."""
         weights = torch.where(self.weights > 0, self.weights, 1).to(self.values.dtype)
-        return self.values / weights[:, None]
+        return (self.values / weights[:, None]).to(self.dtype)
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,12 @@ class Reduction:
 def cluster_sums(rows: Tensor, labels: Tensor, weights: Tensor, num_clusters: int) -> Sums:
     """Weighted sums of finite rows (N, P), with weights (N,), within each cluster."""
     total = torch.zeros(num_clusters, dtype=torch.float64).index_add_(0, labels, weights.double())
-    own = weights.to(rows.dtype)
+    # Counts of examples are beyond what half precision holds.
+    wide = rows.to(torch.promote_types(rows.dtype, torch.float32))
+    own = weights.to(wide.dtype)
     if num_clusters > MANY:
-        values = rows.new_zeros(num_clusters, rows.shape[1])
-        return Sums(values.index_add_(0, labels, rows * own[:, None]), total)
-    shares = rows.new_zeros(num_clusters, len(rows))
-    shares[labels, torch.arange(len(rows))] = own
-    return Sums(shares @ rows, total)
+        values = wide.new_zeros(num_clusters, wide.shape[1])
+        return Sums(values.index_add_(0, labels, wide * own[:, None]), total, rows.dtype)
+    shares = wide.new_zeros(num_clusters, len(wide))
+    shares[labels, torch.arange(len(wide))] = own
+    return Sums(shares @ wide, total, rows.dtype)

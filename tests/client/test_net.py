@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import nn
@@ -76,6 +78,26 @@ def test_a_weight_that_two_layers_share_is_in_theta_once() -> None:
     assert [entry.name for entry in layout.weights] == ["first.weight", "first.bias"]
     assert layout.rest == ()
     assert layout.num_values == 20
+
+
+def used_twice() -> nn.Module:
+    layer = nn.Linear(4, 4)
+    return nn.Sequential(layer, nn.ReLU(), layer, nn.ReLU(), nn.Linear(4, 2))
+
+
+@pytest.mark.parametrize("build", [used_twice, Tied])
+def test_a_module_has_its_parameters_again_after_a_pass(build: Callable[[], nn.Module]) -> None:
+    net, x = Net(build), torch.randn(3, 4, generator=torch.manual_seed(0))
+    theta = net.new(1)
+    batch = Batch(x, torch.tensor([0, 1, 0]))
+    outputs, (slope, _) = net.outputs(theta, x), net.gradient(theta, batch)
+    module = net.module(theta)
+    trained = [p for p in module.parameters() if p.requires_grad and type(p) is nn.Parameter]
+    assert len(trained) == len(net.layout.weights)
+    torch.testing.assert_close(module(x), outputs)
+    torch.autograd.backward(batch.mean(net.objective.losses(module(x), batch.y)))
+    slopes = [p.grad.flatten() for p in trained if p.grad is not None]
+    torch.testing.assert_close(torch.cat(slopes), slope)
 
 
 def test_of_buffers_only_those_that_training_moves_are_in_theta() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from tests.engines.modules import Bounded, Drawing, LayerDrop, Strided, Viewing
 from tests.federations import blobs, each_its_own
@@ -147,6 +148,57 @@ def test_a_network_that_looks_at_the_order_of_pixels_in_memory_has_the_usual_one
     within = engine.engine if isinstance(engine, Workers) else engine
     assert isinstance(within, Sequential)
     assert within.net.way.channels_last
+
+
+def silenced(step: Callable[[nn.Linear], object]) -> Callable[[], nn.Module]:
+    """A chain of layers, with something special about the last."""
+
+    def build() -> nn.Module:
+        layers = nn.Sequential(nn.Linear(6, 4), nn.ReLU(), nn.Linear(4, 3))
+        last = layers[2]
+        assert isinstance(last, nn.Linear)
+        step(last)
+        return layers
+
+    return build
+
+
+@pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda layer: layer.register_full_backward_pre_hook(lambda _, slopes: (slopes[0] * 0,)),
+        lambda layer: setattr(layer, "forward", lambda x: x.detach()[:, :3].requires_grad_() * 1),
+    ],
+    ids=["hook", "forward"],
+)
+def test_what_is_special_about_a_layer_of_a_chain_happens(step: Callable[[Any], object]) -> None:
+    net = Net(silenced(step))
+    request = Request(
+        LocalTraining(lr=0.1),
+        torch.tensor([0, 1]),
+        [0, 1],
+        each={"theta": each_its_own(net.new(0).repeat(2, 1))},
+    )
+    update = make_engine(net, blobs(), CPU).send(request).columns["update"]
+    assert not update.any()
+
+
+def checkpointed() -> nn.Module:
+    class Checkpointed(nn.Sequential):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = checkpoint(super().forward, x, use_reentrant=False)
+            return out
+
+    return Checkpointed(nn.Linear(6, 4), nn.Tanh(), nn.Linear(4, 3))
+
+
+def test_the_general_kernel_is_refused_where_torch_func_can_not_take_the_module() -> None:
+    net = Net(checkpointed)
+    said = "engine.kernel: 'general' is not possible with this module, and \"auto\" may be: torch"
+    with pytest.raises(UsageError, match=said):
+        make_engine(net, blobs(), replace(CPU, kernel="general"))
+    assert isinstance(make_engine(net, blobs(), replace(CPU, workers=1)), Sequential | Workers)
 
 
 def test_the_probe_accepts_a_federation_of_one_example() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -87,6 +88,39 @@ def test_a_moving_buffer_that_is_replaced_is_refused() -> None:
     said = r"training replaces the buffer mean .* write into it, as by self\.mean\.copy_"
     with pytest.raises(umbel.UsageError, match=said):
         make_engine(net, clients(numbers(12, 6), LABELS))
+
+
+class Shifting(nn.Linear):
+    """Takes its inputs to be its own."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.sub_(0.5))
+
+
+class Hollow(Shifting):
+    """Has first values that nobody gave it."""
+
+    def reset_parameters(self) -> None:
+        nn.init.constant_(self.bias, torch.nan)
+        nn.init.zeros_(self.weight)
+
+
+class Asserting(Shifting):
+    """Asserts what inputs are."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert x.shape[1] == 5
+        return super().forward(x)
+
+
+class Looking(Shifting):
+    """Looks up what is not there."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return {"five": super().forward(x)}["six"]
 
 
 class Transposed(nn.Module):
@@ -210,6 +244,22 @@ class Transposed(nn.Module):
             LABELS,
             r"changes the buffer running.*Net\(\.\.\., moving=\['running'\]\)",
         ),
+        (
+            Shifting,
+            CLASSIFICATION,
+            numbers(12, 6),
+            LABELS,
+            r"writes in its inputs.*x\.sub_\(0\.5\)",
+        ),
+        (
+            Hollow,
+            CLASSIFICATION,
+            numbers(12, 6),
+            LABELS,
+            "Net: bias begins with nan: give it finite",
+        ),
+        (Asserting, CLASSIFICATION, numbers(12, 6), LABELS, r"shape \(6,\) \(AssertionError"),
+        (Looking, CLASSIFICATION, numbers(12, 6), LABELS, r"shape \(6,\) \(KeyError: 'six'\)"),
         *(
             (
                 build,
@@ -352,11 +402,29 @@ def test_targets_that_are_not_scaled_are_named_where_training_diverges() -> None
         next(run.rounds(1))
 
 
+class Locked(nn.Linear):
+    """Holds what can't be copied."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 3)
+        self.lock = threading.Lock()
+
+
+def hooked_parameter() -> nn.Module:
+    layer = nn.Linear(6, 3)
+    layer.weight.register_hook(torch.zeros_like)  # type: ignore[no-untyped-call]
+    return layer
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
 @pytest.mark.parametrize(
     ("build", "message"),
     [
         (lambda: nn.LazyLinear(3), "weight has no size yet"),
         (lambda: nn.BatchNorm1d(6, momentum=None), "give it a momentum"),
+        (lambda: nn.utils.weight_norm(nn.Linear(6, 3)), r"use nn\.utils\.parametrizations"),
+        (Locked, r"keep files and locks out of it \(cannot pickle"),
+        (hooked_parameter, "weight has a hook on its gradient"),
     ],
 )
 def test_modules_that_no_model_can_be_built_of_are_refused(

@@ -10,15 +10,20 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
+from torch import nn
 
 from tests.algorithms.test_contract import CASES, last_state, make_run
-from umbel.algorithms import PerFedAvg, Restarts
+from tests.federations import blobs, mlp
+from umbel.algorithms import FedAvg, PerFedAvg, Restarts
 from umbel.checks import UsageError
+from umbel.client.net import Net
 from umbel.data.scenarios import ROTATED_DIGITS
+from umbel.engines import EngineSettings, Sequential
 from umbel.engines.privacy import Privacy
 from umbel.engines.private import released
 from umbel.networks import Linear
 from umbel.runs.experiment import Experiment
+from umbel.runs.run import Run
 
 PRIVACY = Privacy(clip=1.0, noise_multiplier=0.5)
 
@@ -54,6 +59,22 @@ def test_epsilon_is_that_of_the_gaussian_mechanism(noise: float, releases: int) 
     found = privacy.epsilon(releases)
     assert exact_delta(found, mu) <= privacy.delta
     assert exact_delta(0.98 * found, mu) > privacy.delta
+
+
+def test_an_engine_of_ones_own_in_this_process_is_private_too() -> None:
+    net, federation = mlp(), blobs()
+    states = []
+    for engine in (Sequential(net, federation), EngineSettings("sequential", device="cpu")):
+        run = Run(FedAvg(), federation, net, engine=engine, privacy=PRIVACY)
+        states += [state.models for state, _ in run.rounds(2)][-1:]
+    torch.testing.assert_close(*states)
+
+
+def test_an_engine_of_ones_own_is_tried_before_the_first_round() -> None:
+    net = Net(lambda: nn.Linear(6, 2))
+    run = Run(FedAvg(), blobs(), net, engine=Sequential(net, blobs()))
+    with pytest.raises(UsageError, match="outputs: 2 is not one for each of 3 classes"):
+        next(run.rounds(1))
 
 
 def test_nothing_released_is_nothing_spent() -> None:

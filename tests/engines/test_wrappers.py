@@ -114,9 +114,12 @@ def test_without_a_quorum_nobody_need_answer_but_not_all_may_diverge(engine: Seq
 
 
 @pytest.mark.parametrize("fault", ["drop", "late", "not_finite", "wrong_shape", "huge"])
-def test_without_a_quorum_a_run_outlives_rounds_of_nothing_but_faults(fault: str) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_without_a_quorum_a_run_outlives_rounds_of_nothing_but_faults(
+    fault: str, dtype: torch.dtype
+) -> None:
     faults, limits = Faults(**{fault: 1.0}), Limits(quorum=0)
-    run = Run(FedAvg(), blobs(), mlp(), faults=faults, limits=limits)
+    run = Run(FedAvg(), blobs(), mlp(dtype=dtype), faults=faults, limits=limits)
     states = [state.models for state, _ in run.rounds(3)]
     assert torch.equal(states[0], states[-1])
 

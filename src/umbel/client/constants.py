@@ -8,6 +8,7 @@ import hashlib
 import torch
 from torch import Tensor, nn
 
+from umbel.checks import UsageError
 from umbel.client.layout import Layout
 
 COMPUTED = (torch.float32, torch.float64, torch.int64, torch.bool)
@@ -47,14 +48,25 @@ def frozen_of(module: nn.Module, layout: Layout) -> dict[str, Tensor]:
 
 
 def twin(module: nn.Module, layout: Layout) -> nn.Module:
-    """A copy of a module that shares the memory of its constants."""
+    """A copy of a module that shares the memory of its constants.
+
+    Raises `UsageError` where torch can't copy it.
+    """
     shared = {}
     for constant in constants_of(module, layout).values():
         plain = type(constant) is nn.Parameter
         # A parameter of its own, as a module that is moved or cast gives its parameters new values.
         twin = nn.Parameter(constant.detach(), requires_grad=False) if plain else constant
         shared[id(constant)] = twin
-    return copy.deepcopy(module, shared)
+    try:
+        return copy.deepcopy(module, shared)
+    except (RuntimeError, TypeError) as error:
+        said = str(error).splitlines()[0]
+        raise UsageError(
+            f"Net: {type(module).__name__} can't be copied, and every client trains a copy: use "
+            "nn.utils.parametrizations.weight_norm in place of nn.utils.weight_norm, call "
+            f"nn.utils.prune.remove after pruning, and keep files and locks out of it ({said})"
+        ) from error
 
 
 def digest_of(tensors: dict[str, Tensor]) -> str:

@@ -47,6 +47,12 @@ def drawing_from(seed: int, device: torch.device | None = None) -> Iterator[None
         yield
 
 
+def plain_state() -> tuple[object, ...]:
+    """Where the generators of Python and NumPy are: the same until somebody draws from them."""
+    _, key, *rest = np.random.get_state()  # noqa: NPY002
+    return random.getstate(), np.asarray(key).tobytes(), *rest
+
+
 @contextmanager
 def _plain_generators(seed: int) -> Iterator[None]:
     """The same for those of NumPy and of Python."""

@@ -78,12 +78,13 @@ def choose_trained(module: nn.Module, patterns: Sequence[str]) -> None:
 
     Raises `UsageError` for a pattern that matches no parameter, or one that can't be trained.
     """
-    parameters = dict(module.named_parameters())
+    parameters = _by_any_name(module)
     hits = matching(list(parameters), patterns, "trained")
+    chosen = {id(parameters[name]) for name in hits}
     for name, parameter in parameters.items():
         if name in hits and not parameter.is_floating_point():
             raise UsageError(f"trained: {name} holds {parameter.dtype}, which can't be trained")
-        parameter.requires_grad_(name in hits)
+        parameter.requires_grad_(id(parameter) in chosen)
 
 
 def freeze(module: nn.Module, patterns: Sequence[str]) -> None:
@@ -91,9 +92,14 @@ def freeze(module: nn.Module, patterns: Sequence[str]) -> None:
 
     Raises `UsageError` for a pattern that matches no parameter.
     """
-    parameters = dict(module.named_parameters())
+    parameters = _by_any_name(module)
     for name in matching(list(parameters), patterns, "freeze"):
         parameters[name].requires_grad_(False)
+
+
+def _by_any_name(module: nn.Module) -> dict[str, nn.Parameter]:
+    """The parameters by name, those that layers share by every name that they have."""
+    return dict(module.named_parameters(remove_duplicate=False))
 
 
 def unflatten(vector: Tensor, entries: Sequence[Entry]) -> dict[str, Tensor]:
@@ -139,6 +145,11 @@ def _check_layers(module: nn.Module) -> None:
                 f"Net: {name} has no size yet: give sizes in place of lazy layers, so that every "
                 "model can be built without examples"
             )
+        if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+            raise UsageError(
+                f"Net: {name} has a hook on its gradient, which models don't have: freeze "
+                "parameters by trained=[...], and let forward or the objective do the rest"
+            )
 
 
 def moved(module: nn.Module, patterns: Sequence[str] = ()) -> list[str]:
@@ -153,6 +164,26 @@ def moved(module: nn.Module, patterns: Sequence[str] = ()) -> list[str]:
         for name, _ in part.named_buffers(recurse=False)
     }
     return [name for name in buffers if name in named or name in tracking & persistent]
+
+
+def further_places(module: nn.Module) -> dict[str, str]:
+    """The further places of what layers share: name there, and the name that `tensors_of` has.
+
+    A layer that is used twice has one place.
+    """
+    named: dict[int, str] = {}
+    places: set[tuple[int, str]] = set()
+    found: dict[str, str] = {}
+    for name, tensor in chain(
+        module.named_parameters(remove_duplicate=False),
+        module.named_buffers(remove_duplicate=False),
+    ):
+        owner, _, leaf = name.rpartition(".")
+        place = id(module.get_submodule(owner)), leaf
+        if place not in places and named.setdefault(id(tensor), name) != name:
+            found[name] = named[id(tensor)]
+        places.add(place)
+    return found
 
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:

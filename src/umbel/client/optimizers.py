@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import torch
 from torch import Tensor
 
 from umbel.checks import check
@@ -69,7 +70,8 @@ class Adam(Optimizer):
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "0 or more")
 
     def start(self, weights: Tensor) -> Memory:
-        return weights * 0, weights * 0, weights.flatten()[0] * 0
+        # Steps are counted in double precision: a decay to that power is 1 in a narrower type.
+        return weights * 0, weights * 0, weights.new_zeros((), dtype=torch.float64)
 
     def step(self, gradient: Tensor, weights: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
         if self.weight_decay:

@@ -18,7 +18,7 @@ from umbel.engines.batchable import why_not_batchable, why_not_in
 from umbel.engines.fit import check_fit, sample
 from umbel.engines.precision import settled
 from umbel.engines.sequential import Sequential
-from umbel.engines.trials import mixes, with_channels_last
+from umbel.engines.trials import check_general, mixes, with_channels_last
 from umbel.engines.vectorised import Vectorised
 from umbel.engines.workers import Workers, can_fork
 from umbel.flow import Engine
@@ -123,6 +123,8 @@ def _in_process(
     if kernel == "auto":
         kernel = _kernel(net, device, precision, batched=obstacle is None)
     fast = with_channels_last(net.using(kernel, precision), federation)
+    if kernel == "general":
+        check_general(fast, federation)
     size = _part(fast, federation, settings, batched=obstacle is None)
     fast = fast if size is None else fast.in_parts(size)
     if obstacle is not None:

@@ -12,6 +12,9 @@ from umbel.checks import UsageError
 ALONE = "Expected more than 1 value per channel when training"
 """What batch normalisation says of a mini-batch of one example."""
 
+FAILURES = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
+"""What modules and objectives raise of what they do not take."""
+
 
 @contextmanager
 def explained(x: Tensor, whose: str = "") -> Iterator[None]:
@@ -20,8 +23,10 @@ def explained(x: Tensor, whose: str = "") -> Iterator[None]:
         yield
     except UsageError as error:
         raise UsageError(f"{whose}{error}") from error
-    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError) as error:
-        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    except FAILURES as error:
+        lines = str(error).strip().splitlines()
+        bare = isinstance(error, KeyError | AssertionError) or not lines
+        said = ": ".join(([type(error).__name__] if bare else []) + lines[:1])
         raise UsageError(f"{whose}{_sentence(said, x)}") from error
 
 

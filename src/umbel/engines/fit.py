@@ -38,7 +38,9 @@ def check_fit(net: Net, federation: Federation) -> None:
             "training needs them: leave that block before the run begins"
         )
     batch, theta = sample(net, federation), net.new(seed=0)
+    _check_first_values(net, theta)
     with explained(batch.x):
+        _check_inputs(net.modules.writes_in_inputs(batch.x))
         outputs = net.outputs(theta, batch.x)
         expected = f"a value or more for each of {len(batch.x)} examples"
         fits = outputs.dim() > 0 and len(outputs) == len(batch.x)
@@ -176,6 +178,25 @@ def _check_constants(net: Net, moved: list[str], replaced: list[str]) -> None:
             f"Net: training changes the buffer {moved[0]}, which is taken for a constant: if it "
             f"holds floating-point numbers write Net(..., moving={moved}), so that each model has "
             "its own; counters can't be averaged: register them with persistent=False"
+        )
+
+
+def _check_first_values(net: Net, theta: Tensor) -> None:
+    for name, values in net.layout.tensors(theta).items():
+        wrong = values[~values.isfinite()]
+        if len(wrong):
+            raise UsageError(
+                f"Net: {name} begins with {float(wrong[0])}: give it finite first values, as "
+                "torch.empty does not"
+            )
+
+
+def _check_inputs(overwritten: bool) -> None:
+    if overwritten:
+        raise UsageError(
+            "Net: a pass writes in its inputs, which other passes use: let forward compute with a "
+            "copy, as by x - 0.5 in place of x.sub_(0.5), and leave inplace=True out of first "
+            "layers"
         )
 
 

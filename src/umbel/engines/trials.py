@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import random
 from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from umbel.checks import check
 from umbel.client.constants import twin
-from umbel.client.drawing import drawing_from
+from umbel.client.drawing import drawing_from, plain_state
 from umbel.client.kernels.general import one_tensor
 from umbel.client.kernels.in_place import IMAGES
 from umbel.client.net import Net
@@ -48,15 +47,21 @@ def draws_plainly(net: Net, federation: Federation) -> bool:
     batch, theta = sample(net, federation), net.new(0)
     in_place = net.using("in-place")
     with drawing_from(0):
-        before = _plain_state()
+        before = plain_state()
         in_place.gradient(theta, batch)
         in_place.losses(theta, batch)
-        return _plain_state() != before
+        return plain_state() != before
 
 
-def _plain_state() -> tuple[object, ...]:
-    _, key, *rest = np.random.get_state()  # noqa: NPY002
-    return random.getstate(), np.asarray(key).tobytes(), *rest
+def check_general(net: Net, federation: Federation) -> None:
+    """Raise `UsageError` where `torch.func` does not take the module."""
+    with drawing_from(0):
+        try:
+            net.gradient(net.new(0), sample(net, federation))
+        except RuntimeError as error:
+            said = str(error).splitlines()[0]
+            expected = f'possible with this module, and "auto" may be: {said}'
+            check(False, "engine.kernel", "general", expected)
 
 
 def with_channels_last(net: Net, federation: Federation) -> Net:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from umbel.checks import DivergedError, check
 from umbel.checks import QuorumError as QuorumError
+from umbel.client.descent import held
 from umbel.client.work import MEMORY
 from umbel.engines.bounds import Bounds
 from umbel.engines.validation import DIVERGED, Limits, assemble, bad_values, promises
@@ -241,7 +242,7 @@ def _spoilt(value: Tensor, fate: str | None) -> Tensor:
         case "not_finite" if value.is_floating_point():
             return torch.full_like(value, torch.nan)
         case "huge" if value.is_floating_point():
-            return torch.full_like(value, 1e30)
+            return torch.full_like(value, held(1e30, value))
         case "wrong_shape":
             return value.reshape(1, -1)
         case _:

@@ -17,10 +17,9 @@ from umbel.checks import check, naming
 from umbel.client.metrics import check_metrics
 from umbel.client.net import Net
 from umbel.data.federation import Federation
-from umbel.engines.choice import EngineSettings, make_engine
-from umbel.engines.fit import advice, check_batches
+from umbel.engines.choice import EngineSettings
+from umbel.engines.fit import advice
 from umbel.engines.privacy import Privacy
-from umbel.engines.private import Private
 from umbel.engines.remembering import Remembering
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Faults, Faulty, Guarded, Metered
@@ -34,7 +33,7 @@ from umbel.runs.metrics import check_names
 from umbel.runs.personal import Personal
 from umbel.runs.records import Record, make_record
 from umbel.runs.scores import ClientScores, Judged, score
-from umbel.runs.starting import check_private, check_settings, first_state
+from umbel.runs.starting import check_private, check_settings, engine_of, first_state
 from umbel.seeds import Stream, generator
 from umbel.server.ask import Context
 from umbel.settings import Settings, argument
@@ -110,15 +109,9 @@ class Run(Settings):
     @cached_property
     def clients(self) -> Engine:
         """Where the clients work: the engine itself, without metering, checks or faults."""
-        if not isinstance(self.engine, EngineSettings):
-            return self.engine
-        engine = make_engine(self.net, self.federation, self.engine)
-        check_batches(self.net, self.federation, self.algorithm)
-        for work in () if self.personal is None else self.personal.works():
-            check_batches(self.net, self.federation, work)
-        if self.privacy.clip is None:
-            return engine
-        return Private(engine, self.privacy, cohort=self.cohort_size)
+        tuned = [] if self.personal is None else self.personal.works()
+        works, size = [self.algorithm, *tuned], self.cohort_size
+        return engine_of(self.engine, self.net, self.federation, works, self.privacy, size)
 
     @property
     def cohort_size(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,17 @@ from numpy.typing import NDArray
 from umbel.algorithms.base import Algorithm, Setup, State
 from umbel.algorithms.restarts import method_of
 from umbel.checks import check
+from umbel.client.drawing import drawing_from
 from umbel.client.net import Net
+from umbel.data.federation import Federation
+from umbel.engines.choice import EngineSettings, make_engine
+from umbel.engines.fit import check_batches, check_fit
 from umbel.engines.privacy import Privacy
+from umbel.engines.private import Private
+from umbel.engines.sequential import Sequential
+from umbel.engines.vectorised import Vectorised
+from umbel.engines.workers import Workers
+from umbel.flow import Engine
 from umbel.seeds import Stream, seed_of
 
 
@@ -29,6 +39,33 @@ def check_private(algorithm: Algorithm[Any], privacy: Privacy) -> None:
     protected = privacy.clip is None or not method.adapts
     expected = f"for {type(method).__name__}: its clients send in evaluations what adapting changes"
     check(protected, "privacy.clip", privacy.clip, expected)
+
+
+def engine_of(
+    chosen: Engine | EngineSettings,
+    net: Net,
+    federation: Federation,
+    settings: Sequence[Any],
+    privacy: Privacy,
+    cohort: int,
+) -> Engine:
+    """Where the clients work: an engine by settings, or an object.
+
+    `settings` are those of the method and of what clients do besides. An object of another kind
+    than this process's engines is left to check its clients and to protect what they send. Raises
+    `UsageError` where the network does not fit the federation.
+    """
+    if isinstance(chosen, EngineSettings):
+        engine = make_engine(net, federation, chosen)
+    elif isinstance(chosen, Sequential | Vectorised | Workers):
+        engine = chosen
+        with drawing_from(seed=0):
+            check_fit(net, federation)
+    else:
+        return chosen
+    for one in settings:
+        check_batches(net, federation, one)
+    return engine if privacy.clip is None else Private(engine, privacy, cohort=cohort)
 
 
 def first_state(

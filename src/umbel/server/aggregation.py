@@ -63,5 +63,7 @@ class Averaging(Settings):
         means = sums.means()
         if not self.shared:
             return means
-        everyone = Sums(sums.values.sum(0, keepdim=True), sums.weights.sum(0, keepdim=True))
+        everyone = Sums(
+            sums.values.sum(0, keepdim=True), sums.weights.sum(0, keepdim=True), sums.dtype
+        )
         return torch.where(layout.mask(self.shared), everyone.means(), means)

@@ -60,6 +60,28 @@ def test_training_is_what_torch_optim_does(
     torch.testing.assert_close(update(net, work), expected)
 
 
+def test_adam_counts_its_steps_beyond_what_a_coarse_type_tells_apart() -> None:
+    work = LocalTraining(lr=0.01, epochs=5, optimizer=Adam())
+    fine, coarse = (update(mlp(dtype=dtype), work) for dtype in (torch.float32, torch.bfloat16))
+    assert coarse.dtype == torch.bfloat16
+    assert (coarse - fine).norm() < 0.2 * fine.norm()
+
+
+def test_adam_trains_beside_a_parameter_without_values() -> None:
+    class Hollow(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.hollow = nn.Linear(6, 3), nn.Parameter(torch.empty(0))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            out: torch.Tensor = self.layer(x) + self.hollow.sum()
+            return out
+
+    work = LocalTraining(optimizer=Adam())
+    ways = Net(Hollow), Net(Hollow).using("in-place")
+    torch.testing.assert_close(*(update(net, work) for net in ways))
+
+
 def test_the_proximal_term_pulls_back_to_the_received_model() -> None:
     net = mlp(dtype=torch.float64)
     module, start = net.module(net.new(seed=0)).train(), net.new(seed=0)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
 from umbel.checks import UsageError
@@ -35,7 +35,7 @@ class General:
         # Some modules move buffers in every pass, and theta is the caller's.
         rest = unflatten(theta[cut:].clone(), layout.rest)
         tensors = {**unflatten(theta[:cut], layout.weights), **rest, **self._scratch()}
-        return self.passed(partial(functional_call, self.modules.evaluating, tensors), x)
+        return self.passed(self._holding(self.modules.evaluating, tensors), x)
 
     def gradient(
         self, theta: Tensor, batch: Batch, factors: Tensor | None = None
@@ -59,9 +59,19 @@ class General:
             **unflatten(rest, self.modules.layout.rest),
             **self._scratch(),
         }
-        outputs = self.passed(partial(functional_call, self.modules.training, tensors), batch.x)
+        outputs = self.passed(self._holding(self.modules.training, tensors), batch.x)
         losses = self.objective.losses(outputs, batch.y)
         return batch.mean(losses if factors is None else losses * factors), rest
+
+    def _holding(
+        self, module: nn.Module, tensors: Mapping[str, Tensor]
+    ) -> Callable[[Tensor], object]:
+        """The module with these tensors; afterwards it has its own again."""
+        places = self.modules.places.items()
+        shared = {place: tensors[name] for place, name in places if name in tensors}
+        # torch would put a tensor of a layer that is used twice in its place twice, and then give
+        # the layer the first one back for its own.
+        return partial(functional_call, module, {**tensors, **shared}, tie_weights=False)
 
     def _scratch(self) -> dict[str, Tensor]:
         """Buffers that a pass may write in, as they were built."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from umbel.client.constants import constants_of, frozen_of, same, scratch_of, twin
 from umbel.client.drawing import drawing_from
-from umbel.client.layout import Layout, layout_of, tensors_of
+from umbel.client.layout import Layout, further_places, layout_of, tensors_of
 from umbel.summary import in_short
 
 
@@ -24,6 +24,7 @@ class Modules:
     layout: Layout
     dtype: torch.dtype  # of theta
     scratch: Mapping[str, Tensor]  # buffers that a pass may write in, of the one in training
+    places: Mapping[str, str]  # further places of what layers share, and its name
 
     __repr__ = in_short
 
@@ -38,7 +39,8 @@ class Modules:
     def around(cls, training: nn.Module, layout: Layout, dtype: torch.dtype) -> Modules:
         """This module in training, and its twin in evaluation."""
         evaluating = twin(training, layout).eval()
-        return cls(training, evaluating, layout, dtype, scratch_of(training, layout))
+        scratch, places = scratch_of(training, layout), further_places(training)
+        return cls(training, evaluating, layout, dtype, scratch, places)
 
     def to(self, device: torch.device) -> Modules:
         """The same on a device, in modules of its own; constants that are there are shared."""
@@ -91,6 +93,17 @@ class Modules:
                 if not same(tensors[name], given[name]):
                     return name
         return None
+
+    def writes_in_inputs(self, x: Tensor) -> bool:
+        """Whether a pass changes the x that it is given."""
+        module = twin(self.training, self.layout)
+        for mode in (module.train, module.eval):
+            given = x.clone()
+            with torch.no_grad(), drawing_from(seed=0):
+                mode()(given)
+            if not same(given, x):
+                return True
+        return False
 
     def values_per_example(self, x: Tensor) -> int:
         """How many values an example of a batch has, together with all that layers make of it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -11,7 +11,6 @@ from umbel.client.layout import Layout
 from umbel.client.routing import Routing
 from umbel.client.work import LocalTraining, Routed
 from umbel.flow import Flow, Rows
-from umbel.reduction import Sums
 from umbel.server.aggregation import Averaging
 from umbel.server.ask.context import Context
 from umbel.server.ask.training import summed
@@ -68,6 +67,6 @@ def train_experts(
     )
     replies = yield request
     sums, _ = summed(reduction, replies)
-    moved, turned = (Sums(values, sums.weights) for values in routing.parted(sums.values))
+    moved, turned = (replace(sums, values=values) for values in routing.parted(sums.values))
     step = averaging.step_of(moved, ctx.layout)
     return Experts(experts.models + step, experts.routers + turned.means())
