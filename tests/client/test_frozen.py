@@ -58,6 +58,9 @@ def test_patterns_choose_what_is_frozen() -> None:
 
 def test_what_layers_share_has_every_name_that_it_is_known_by() -> None:
     assert names(Net(Tied, trained=["head.*"])) == ["embedding.weight", "head.bias"]
+    layout = Net(Tied).layout
+    hit = [name for name, flags in layout.tensors(layout.mask(["head.*"])).items() if flags.all()]
+    assert hit == ["embedding.weight", "head.bias"]
     module = Tied()
     freeze(module, ["head.weight"])
     assert [n for n, p in module.named_parameters() if p.requires_grad] == ["head.bias"]

@@ -27,6 +27,7 @@ class Entry:
 
     name: str  #: as in `module.state_dict()`
     shape: torch.Size  #: of the tensor
+    also: tuple[str, ...] = ()  #: its other names, where layers share it
 
 
 @dataclass(frozen=True)
@@ -56,10 +57,9 @@ class Layout:
         Raises `ValueError` for a pattern of this field that matches no name.
         """
         entries = self.weights + self.rest
-        names = [entry.name for entry in entries]
-        hits = matching(names, patterns, field)
+        hits = matching([name for e in entries for name in (e.name, *e.also)], patterns, field)
         sizes = torch.tensor([entry.shape.numel() for entry in entries])
-        flags = torch.tensor([name in hits for name in names], dtype=torch.bool)
+        flags = torch.tensor([not hits.isdisjoint((e.name, *e.also)) for e in entries])
         return flags.repeat_interleave(sizes)
 
 
@@ -128,7 +128,13 @@ def layout_of(module: nn.Module, moving: Sequence[str] = ()) -> tuple[Layout, to
             "cast it to one floating-point type, for example with module.float(); what is frozen "
             "may be of any type"
         )
-    parts = [tuple(Entry(n, t.shape) for n, t in part.items()) for part in (weights, rest)]
+    named: dict[int, list[str]] = {}
+    for name, parameter in _by_any_name(module).items():
+        named.setdefault(id(parameter), []).append(name)
+    parts = [
+        tuple(Entry(n, t.shape, tuple(named.get(id(t), [n])[1:])) for n, t in part.items())
+        for part in (weights, rest)
+    ]
     return Layout(*parts), dtypes.pop()
 
 
