@@ -23,9 +23,10 @@ Judged: TypeAlias = Literal["validation", "test"]
 
 def purity(groups: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
     """Share of clients in the largest group of their cluster (Lin et al. 2024, III-A.3)."""
-    clusters = np.unique(labels, return_inverse=True)[1]
-    table = np.zeros((clusters.max() + 1, groups.max() + 1), dtype=np.int64)
-    np.add.at(table, (clusters, groups), 1)
+    # Groups are named by any numbers, negative ones and huge ones, too.
+    clusters, planted = (np.unique(each, return_inverse=True)[1] for each in (labels, groups))
+    table = np.zeros((clusters.max() + 1, planted.max() + 1), dtype=np.int64)
+    np.add.at(table, (clusters, planted), 1)
     return float(table.max(axis=1).sum() / len(labels))
 
 
