@@ -131,6 +131,15 @@ def test_by_labels_a_clear_case_is_sure_and_a_single_example_is_not(tmp_path: Pa
     assert float(unsure) == 0.25
 
 
+def test_newcomers_may_be_of_double_precision(tmp_path: Path) -> None:
+    result = finished(ROTATED_DIGITS, tmp_path / "run")
+    clients = newcomers(ROTATED_DIGITS, slice(0, 2))
+    pairs = [clients.train.of(client) for client in range(2)]
+    doubles = umbel.Federation.from_arrays([(x.double(), y) for x, y in pairs], num_classes=10)
+    singles = umbel.Federation.from_arrays(pairs, num_classes=10)
+    assert result.assign(doubles).clusters == result.assign(singles).clusters
+
+
 def test_confidence_is_about_the_models_that_clients_are_served_during_a_trial_too(
     tmp_path: Path,
 ) -> None:

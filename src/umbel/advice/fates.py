@@ -13,7 +13,7 @@ from umbel.advice.verdict import Verdict
 from umbel.client.batches import Batch
 from umbel.client.net import Net
 from umbel.data.federation import Federation
-from umbel.data.splits import Pair, Split
+from umbel.data.splits import Split
 from umbel.flow import Rows
 
 ERRORS = 2.0
@@ -74,7 +74,7 @@ def on_test(net: Net, federation: Federation, standing: Standing) -> tuple[float
     """Mean over clients of test loss and accuracy; of regressions the accuracy is None."""
     losses, right = [], []
     for client, theta in _models(standing):
-        x, y = _examples(net, federation.test, client)
+        x, y = federation.test.typed(client, net.dtype)
         if len(x):
             outputs = net.outputs(theta, x)
             batch = Batch(x, y)
@@ -88,19 +88,10 @@ def _losses(net: Net, split: Split, standing: Standing) -> Losses:
     """The loss of each client's examples, in order."""
     found: Losses = []
     for client, theta in _models(standing):
-        x, y = _examples(net, split, client)
+        x, y = split.typed(client, net.dtype)
         values = net.objective.losses(net.outputs(theta, x), y) if len(x) else torch.zeros(0)
         found.append(values.double().numpy())
     return found
-
-
-def _examples(net: Net, split: Split, client: int) -> Pair:
-    """A client's examples, in the network's floating-point type, as engines have them."""
-    x, y = (
-        values.to(net.dtype) if values.is_floating_point() else values
-        for values in split.of(client)
-    )
-    return x, y
 
 
 def _models(standing: Standing) -> list[tuple[int, torch.Tensor]]:

@@ -38,6 +38,11 @@ class Split:
         rows = slice(int(self.offsets[client]), int(self.offsets[client + 1]))
         return self.x[rows], self.y[rows]
 
+    def typed(self, client: int, dtype: torch.dtype) -> Pair:
+        """One client's examples, their floats in a network's type, as engines have them."""
+        x, y = (v.to(dtype) if v.is_floating_point() else v for v in self.of(client))
+        return x, y
+
     def without_examples(self) -> Split:
         """The same clients, none of whom has an example."""
         return Split(self.x[:0], self.y[:0], np.zeros_like(self.offsets))

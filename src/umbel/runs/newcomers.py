@@ -129,7 +129,7 @@ def _confidence(
 
     if len(models) == 1:
         return 1.0
-    x, y = newcomers.train.of(client)
+    x, y = newcomers.train.typed(client, result.net.dtype)
     batch = Batch(x, y)
     losses = torch.stack([result.net.losses(theta, batch).double() for theta in models])
     if len(x) < 2:
