@@ -146,9 +146,10 @@ def _known(record: Record, measure: str) -> float | None:
 
 def assignment(assigned: Assignment, most: int = 6) -> Table:
     """Each newcomer's cluster and its score of each, or of the best three if there are many."""
-    table = frameless(
-        "client", "cluster", caption=f"score: {printable(assigned.meaning)}; the lowest wins"
-    )
+    caption = f"score: {printable(assigned.meaning)}; the lowest wins"
+    if assigned.confidence is not None:
+        caption += f"\nconfidence: that {assigned.sure_of}"
+    table = frameless("client", "cluster", caption=caption)
     num_clusters = assigned.scores.shape[1]
     few = num_clusters <= most
     shown = num_clusters if few else 3

@@ -22,6 +22,8 @@ class Assignment:
     meaning: str  #: what a score is, such as training loss
     #: (N,) how likely the cluster is the best of them, in [0, 1]; None: the rule can't tell
     confidence: Tensor | None = None
+    #: what the confidence is of, which need not be the rule that placed newcomers
+    sure_of: str = ""
 
     def __repr__(self) -> str:
         placed = [f"{name}: {cluster}" for name, cluster in self.clusters.items()]

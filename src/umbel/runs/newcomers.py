@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from umbel.checks import UsageError, check
 from umbel.client.batches import Batch
 from umbel.data.federation import Federation
 from umbel.runs import descriptions
 from umbel.runs.assignment import Assignment
+from umbel.runs.confidence import Losses, confidences
 from umbel.runs.descriptions import Descriptions
 from umbel.runs.run import Run
 from umbel.runs.saving import reopened
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 UNLABELLED = "1 - how likely by its inputs"
 """What a score is where newcomers have no labels."""
 
+BY_LOSS = "no other cluster's model fits it better, by loss"
+BY_INPUTS = "its inputs are of the cluster"
+
 
 def assign(result: Result, newcomers: Federation) -> Assignment:
     """Find the cluster of each newcomer by the method's own rule."""
@@ -31,16 +35,12 @@ def assign(result: Result, newcomers: Federation) -> Assignment:
     assigned = run.assign(result.state, len(result.records))
     labels = torch.tensor([entry.label for entry in result.made_for])
     scores, by_loss = assigned.scores[:, labels], "loss" in assigned.meaning
-    with result.folder.putting_right():
-        kept, clusters = result.folder.models, range(result.num_clusters)
-        models = torch.stack([kept.theta(cluster, result.net) for cluster in clusters])
-    told = [
-        _confidence(result, models, newcomers, client, int(best))
-        for client, best in zip(assigned.clients.tolist(), scores.argmin(1), strict=True)
-        if by_loss
-    ]
-    names = tuple(newcomers.names[client] for client in assigned.clients.tolist())
-    return Assignment(names, scores, assigned.meaning, torch.tensor(told) if by_loss else None)
+    clients = assigned.clients.tolist()
+    names = tuple(newcomers.names[client] for client in clients)
+    if not by_loss:
+        return Assignment(names, scores, assigned.meaning)
+    sure = confidences(_losses(result, newcomers, clients), scores.argmin(1).tolist())
+    return Assignment(names, scores, assigned.meaning, torch.tensor(sure), BY_LOSS)
 
 
 def assign_unlabelled(
@@ -64,7 +64,7 @@ def assign_unlabelled(
         )
     )
     names = tuple(newcomers.names[client] for client in new.clients.tolist())
-    return Assignment(names, 1 - likely, UNLABELLED, likely.max(1).values)
+    return Assignment(names, 1 - likely, UNLABELLED, likely.max(1).values, BY_INPUTS)
 
 
 def _of_the_run(
@@ -117,25 +117,13 @@ def _check_alike(result: Result, newcomers: Federation) -> None:
     check(not too_many, "number of classes", newcomers.num_classes, expected)
 
 
-def _confidence(
-    result: Result, models: Tensor, newcomers: Federation, client: int, best: int
-) -> float:
-    """How likely the best model is truly better than the one that comes nearest, on its examples.
-
-    It is that of a normal mean: the losses of one model less those of the other, example by
-    example. With one example, or one cluster, nothing is known, or all.
-    """
-    from scipy.stats import norm
-
-    if len(models) == 1:
-        return 1.0
-    x, y = newcomers.train.typed(client, result.net.dtype)
-    batch = Batch(x, y)
-    losses = torch.stack([result.net.losses(theta, batch).double() for theta in models])
-    if len(x) < 2:
-        return 1 / len(models)
-    gaps = losses - losses[best]
-    errors = gaps.std(1) / len(x) ** 0.5
-    rivals = [k for k in range(len(models)) if k != best]
-    sure = [float(norm.cdf(float(gaps[k].mean()) / max(float(errors[k]), 1e-12))) for k in rivals]
-    return min(sure)
+def _losses(result: Result, newcomers: Federation, clients: Sequence[int]) -> Losses:
+    """What each cluster's model loses on each of these newcomers' examples."""
+    net, kept = result.net, result.folder.models
+    with result.folder.putting_right():
+        models = [kept.theta(cluster, net) for cluster in range(result.num_clusters)]
+    batches = [Batch(*newcomers.train.typed(client, net.dtype)) for client in clients]
+    return [
+        torch.stack([net.losses(theta, batch) for theta in models], 1).double().numpy()
+        for batch in batches
+    ]

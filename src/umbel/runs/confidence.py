@@ -1,0 +1,55 @@
+"""How sure it is that a newcomer's cluster has the best model for it, by losses on its examples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+LEAST_ERROR = 1e-12
+"""Losses that never differ are of equal models, of which neither is better."""
+
+Losses = Sequence[NDArray[np.float64]]
+"""(n, K) of each newcomer: the loss of each model on each of its examples."""
+
+
+def confidences(losses: Losses, chosen: Sequence[int]) -> list[float]:
+    """How likely each newcomer's chosen model is the best of all for such examples, at least.
+
+    Every other model may be better in truth: by Student's t, from how losses differ example by
+    example. As the best was picked from all of them, these doubts add up. Of a few examples the
+    deviation may be small by chance: it counts as no smaller than is usual among the newcomers.
+    """
+    usual = {best: _usual(losses, best) for best in set(chosen)}
+    return [_sure(mine, best, usual[best]) for mine, best in zip(losses, chosen, strict=True)]
+
+
+def _sure(losses: NDArray[np.float64], best: int, usual: NDArray[np.float64]) -> float:
+    from scipy.stats import t
+
+    size, count = len(losses), int(losses.shape[1])
+    if size < 2 or count == 1:
+        return 1 / count
+    gaps = losses - losses[:, [best]]
+    means, variances = gaps.mean(0), np.maximum(gaps.var(0, ddof=1), usual)
+    errors = np.maximum(np.sqrt(variances / size), LEAST_ERROR)
+    doubts = np.delete(t.sf(means / errors, df=size - 1), best)
+    # One of K is the best; another rule than the loss may have chosen one that is likely not.
+    least = 1 / count if (means >= 0).all() else 0.0
+    return float(max(least, 1 - doubts.sum()))
+
+
+def _usual(losses: Losses, best: int) -> NDArray[np.float64]:
+    """(K,) the variance of the gap between each model's loss and the best one's, at a newcomer.
+
+    It is the median over newcomers, each divided by what it would be for normal gaps of variance 1.
+    """
+    from scipy.stats import chi2
+
+    told = [
+        (mine - mine[:, [best]]).var(0, ddof=1) * (len(mine) - 1) / chi2.median(len(mine) - 1)
+        for mine in losses
+        if len(mine) > 1
+    ]
+    return np.asarray(np.median(told, axis=0)) if told else np.zeros(losses[0].shape[1])
