@@ -118,7 +118,10 @@ def test_a_folder_has_a_file_for_each_client(tmp_path: Path) -> None:
         ("a,b,a\n1,2,3\n", "t.csv: two columns have the name 'a'"),
         ("a,b\n1,2\n3\n", "t.csv: row 2 has 1 values, unlike the header with 2"),
         ("a,b\n1,2\n3,4,secret\n", "t.csv: row 2 has 3 values, unlike the header with 2"),
-        (b"a\n\xff\xfe\x00\n", "t.csv: not a CSV file: "),
+        ("hôpital,b\n1,2\n".encode("latin-1"), "t.csv: not text in UTF-8"),
+        ("a,b\nhôpital,2\n".encode("latin-1"), "t.csv: not text in UTF-8"),
+        ("a,b\n1,2\n".encode("utf-16"), "t.csv: not text in UTF-8"),
+        (b"a\n\xff\xfe\x00\n", "t.csv: not text in UTF-8"),
         (b"\x00\x01\x02", "t.csv: "),
     ],
 )

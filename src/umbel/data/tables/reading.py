@@ -22,6 +22,8 @@ INDEX = "__index_level_"
 GROWTH = 6
 """Texts take so many times the bytes of their CSV file in memory, or fewer."""
 
+NOT_UTF_8 = "not text in UTF-8; save it again in that encoding, as 'CSV UTF-8' in a spreadsheet"
+
 
 @dataclass(frozen=True)
 class Form:
@@ -126,8 +128,12 @@ def _csv(file: Path, form: Form, wanted: Callable[..., Sequence[str]]) -> Any:
             null_values=list(form.missing),
         )
         table = csv.read_csv(file, read, parse, convert)
+    except UnicodeDecodeError:  # of the header; of values Arrow says so itself
+        raise UsageError(f"{file}: {NOT_UTF_8}") from None
     except pyarrow.ArrowException as error:
-        raise UsageError(f"{file}: not a CSV file: {_without_values(error)}") from None
+        coded = "invalid UTF8" not in str(error)
+        said = f"not a CSV file: {_without_values(error)}" if coded else NOT_UTF_8
+        raise UsageError(f"{file}: {said}") from None
     if faults:
         raise UsageError(f"{file}: row {places[0]} has {faults[0]}")
     return table
