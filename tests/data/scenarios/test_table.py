@@ -258,6 +258,33 @@ def test_whole_numbers_words_and_bools_are_classes_and_others_are_regression(
         of("outcome", task="regression")
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+@pytest.mark.parametrize(("first", "kind"), [(2**60, "int64"), (2**63, "uint64")])
+def test_classes_of_large_numbers_are_told_apart(
+    tmp_path: Path, ending: str, first: int, kind: str
+) -> None:
+    codes = [first + row % 4 for row in range(ROWS)]
+    table = frame().assign(code=np.array(codes, dtype=kind))
+    file = tmp_path / f"table.{ending}"
+    table.to_csv(file, index=False) if ending == "csv" else table.to_parquet(file)
+    scenario = Table(path=str(file), client="site", target="code", columns=("age",))
+    assert build(scenario).num_classes == 4
+
+    table["code"] = pd.Series(codes, dtype=kind.replace("i", "I").replace("u", "U"))
+    table.loc[7, "code"] = pd.NA
+    table.to_csv(file, index=False) if ending == "csv" else table.to_parquet(file)
+    federation = build(replace(scenario, drop_unlabelled=True))
+    assert federation.num_classes == 4
+    assert sum(map(len, (federation.train.x, federation.test.x))) == ROWS - 1
+
+
+def test_classes_that_floats_do_not_tell_apart_are_refused(tmp_path: Path) -> None:
+    table = frame().assign(code=[f"{2**60 + row % 4}.0" for row in range(ROWS)])
+    scenario = fixed(tmp_path, table, target="code", columns=("age",))
+    with pytest.raises(UsageError, match="row 1, column 'code': is too large to be told"):
+        build(replace(scenario, task="classification"))
+
+
 def test_a_folder_has_a_file_for_each_client(tmp_path: Path) -> None:
     folder = tmp_path / "sites"
     folder.mkdir()

@@ -17,6 +17,9 @@ Kind = Literal["number", "date", "category", "text"]
 DAY = 86_400.0
 """Seconds: dates become numbers of days."""
 
+EXACT = 2**53
+"""Floats of 64 bits tell all whole numbers up to this from each other."""
+
 
 @dataclass(frozen=True)
 class Numbers:
@@ -56,6 +59,23 @@ def column_of(rows: Rows, name: str, kind: Kind | None = None) -> Numbers | Word
     if found == "number":
         return _numbers(rows, name)
     return _dates(rows, name) if found == "date" else _words(series, name)
+
+
+def whole_numbers(rows: Rows, name: str) -> NDArray[Any]:
+    """The whole numbers that are there in a column of such, row after row, none of them rounded.
+
+    Raises `UsageError` with the row where one was read as a float that may stand for others, too.
+    """
+    from pandas.api import types
+
+    series = rows.columns[name]
+    numbers = _as_numbers(series[series.notna()])
+    if not types.is_float_dtype(numbers.dtype):
+        kind = np.uint64 if types.is_unsigned_integer_dtype(numbers.dtype) else np.int64
+        return np.asarray(numbers.to_numpy(dtype=kind))
+    fault = "is too large to be told from the next number; classes are words, or of 64 bits"
+    _refuse(rows, name, numbers.abs() > EXACT, fault)
+    return np.asarray(numbers.to_numpy(dtype=np.float64)).astype(np.int64)
 
 
 def kind_of(rows: Rows, name: str) -> Kind:

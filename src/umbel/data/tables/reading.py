@@ -194,7 +194,11 @@ def _series(column: Any) -> Any:
 
     if types.is_decimal(column.type):
         column = column.cast(float64())
-    kept = {types.is_integer: pd.Int64Dtype(), types.is_boolean: pd.BooleanDtype()}
+    kept = {
+        types.is_unsigned_integer: pd.UInt64Dtype(),
+        types.is_integer: pd.Int64Dtype(),
+        types.is_boolean: pd.BooleanDtype(),
+    }
     gaps = bool(column.null_count)
     kind = next((kept[fits] for fits in kept if gaps and fits(column.type)), None)
     return column.to_pandas(types_mapper=lambda _: kind)

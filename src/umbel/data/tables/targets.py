@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check
-from umbel.data.tables.kinds import Words, column_of, kind_of
+from umbel.data.tables.kinds import Words, column_of, kind_of, whole_numbers
 from umbel.data.tables.reading import Rows
 from umbel.summary import in_short
 
@@ -56,13 +56,13 @@ def targets_of(rows: Rows, name: str, task: Task) -> Targets:
     if not whole:
         row = int((numbers % 1 > 0).argmax())
         raise UsageError(f"{rows.at(row, name)}: is not a whole number, as classes are")
-    different, codes = np.unique(numbers[~missing], return_inverse=True)
+    different, codes = np.unique(whole_numbers(rows, name), return_inverse=True)
     expected = 'few enough to be classes: write task = "regression", or "classification"'
     said = f"{len(different):,} different whole numbers"
     check(task != "auto" or len(different) <= MOST_CLASSES, what, said, expected)
     placed = np.full(len(numbers), -1)
     placed[~missing] = codes
-    return Targets(placed, tuple(f"{number:.0f}" for number in different))
+    return Targets(placed, tuple(str(number) for number in different))
 
 
 def _labels(codes: NDArray[np.int64], words: NDArray[np.str_]) -> Targets:
