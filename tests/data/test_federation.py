@@ -36,6 +36,16 @@ def test_a_saved_federation_is_read_back_the_same(tmp_path: Path) -> None:
     assert not (tmp_path / "others").exists()
 
 
+@pytest.mark.parametrize("name", ["Eve" * 100, "é" * 130])
+def test_a_client_whose_name_no_file_can_have_is_not_saved(tmp_path: Path, name: str) -> None:
+    federation = Federation.from_arrays({"Ava": (X, Y), name: (X, Y)})
+    with pytest.raises(umbel.UsageError, match=r"bytes of its name: .* is not at most 255"):
+        federation.save(tmp_path / "sites")
+    with pytest.raises(umbel.UsageError, match=r"folder: bytes of its name: .* is not at most 255"):
+        federation.pick([0]).save(tmp_path / name)
+    assert not any(tmp_path.iterdir())
+
+
 def test_examples_of_all_clients_stand_one_after_another() -> None:
     federation = Federation.from_arrays(
         [(X[:2], Y[:2]), (X[2:], Y[2:])], [(X[:1], Y[:1]), (X[:0], Y[:0])], groups=[4, 4]

@@ -125,6 +125,9 @@ def test_what_can_not_be_exported_is_refused_in_one_line(
     with pytest.raises(UsageError, match=r"to: torch\.export can't capture Picky") as refused:
         result.export("torch", cluster=1)
     assert "\n" not in str(refused.value)
+    for to in ("safetensors", "peft"):
+        with pytest.raises(UsageError, match="out: bytes of its name: 300 is not at most 255"):
+            personal.export(to, cluster=0, out=tmp_path / ("x" * 300))
 
 
 def test_the_command_line_exports_models(umbel: Shell, personal: umbel.Result) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from pathlib import Path
 
@@ -9,6 +10,9 @@ from umbel.checks import UsageError, check, check_memory
 
 TIMES = 4
 """Memory that values take at least, as a multiple of their text."""
+
+LONGEST_NAME = 255
+"""Bytes of the name of a file, or of a folder, on all usual disks."""
 
 
 def check_file(file: Path) -> None:
@@ -60,8 +64,16 @@ def read_text(file: Path, most: int) -> str:
         raise UsageError(f"{file}: can't be read: {_reason(error)}") from None
 
 
+def check_length(path: Path, what: str) -> None:
+    """Raise `UsageError` where a part of a path is longer than disks let names be."""
+    longest = max((len(os.fsencode(part)) for part in path.parts), default=0)
+    expected = f"at most {LONGEST_NAME}, as of the name of a file"
+    check(longest <= LONGEST_NAME, f"{what}: bytes of its name", longest, expected)
+
+
 def check_place(file: Path, what: str) -> None:
     """Raise `UsageError` unless a file can be written there; what is there already stays."""
+    check_length(file, what)
     fine = file.is_file() or not file.exists()
     check(fine, what, str(file), "a file that can be written")
     check_folder(file.parent, what)
@@ -77,6 +89,7 @@ def check_place(file: Path, what: str) -> None:
 
 def check_folder(folder: Path, what: str) -> None:
     """Raise `UsageError` unless a folder is there, or can be made."""
+    check_length(folder, what)
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     check(there.is_dir(), what, str(there), "a folder")
 

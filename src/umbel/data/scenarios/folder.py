@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from umbel.checks import UsageError, check
 from umbel.data.attributes import read_attributes, write_attributes
 from umbel.data.federation import Federation
-from umbel.data.files import read_text
+from umbel.data.files import check_length, read_text
 from umbel.data.npz import read_arrays
 from umbel.data.scenarios.base import Scenario, check_validation
 from umbel.data.sources import Sources
@@ -98,6 +98,8 @@ def write_clients(federation: Federation, path: Path) -> None:
     for name in federation.names:
         fine = bool(name) and not set(name) & set('/\\\0,"\r\n') and name[0] != "."
         check(fine, "client", name, "a name for a file")
+        check_length(Path(f"{name}.npz"), f"client {name[:20]}...")
+    check_length(path, "folder")
     free = not path.exists() or (path.is_dir() and not any(path.glob("*.npz")))
     check(free, "folder", str(path), "a folder without .npz files")
     path.mkdir(parents=True, exist_ok=True)
