@@ -99,6 +99,25 @@ def test_pixels_become_floats_and_token_numbers_stay_numbers() -> None:
     assert tokens.train.x.dtype == torch.int64
 
 
+@pytest.mark.parametrize("kinds", [("f4", "i8", "i8"), ("i8", "f8", "i8"), ("i8", "i8", "f4")])
+def test_inputs_are_whole_numbers_only_where_those_of_all_splits_are(
+    kinds: tuple[str, str, str],
+) -> None:
+    train, test, validation = ([(X.astype(kind), Y)] * 2 for kind in kinds)
+    federation = Federation.from_arrays(train, test, validation=validation)
+    assert all(split.x.is_floating_point() for split in federation.splits)
+    without = Federation.from_arrays([(X.astype("i8"), Y)] * 2, [([], []), (X.astype("i8"), Y)])
+    assert not any(split.x.is_floating_point() for split in without.splits)
+
+
+@pytest.mark.parametrize("none", [[], np.zeros((0, 2))])
+def test_clients_are_compared_with_one_that_has_examples(none: object) -> None:
+    with pytest.raises(UsageError, match="client Ava: 0 is not a positive number of training"):
+        Federation.from_arrays({"Ava": (none, []), "Ben": (X, Y)})
+    with pytest.raises(UsageError, match=r"client Cem: 'inputs of shape \(1,\) with labels"):
+        Federation.from_arrays({"Ava": (none, []), "Ben": (X, Y), "Cem": (X[:, :1], Y)})
+
+
 @pytest.mark.parametrize(
     ("train", "settings", "message"),
     [

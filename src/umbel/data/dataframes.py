@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import UsageError
+from umbel.checks import LARGEST, UsageError
 from umbel.data.objects import numbers_of, refuse, refuse_row
 
 
@@ -45,7 +45,8 @@ def column_names(table: Any) -> tuple[str, ...]:
 
 def check_columns(tables: Sequence[object], clients: Sequence[str]) -> None:
     """Raise `UsageError` unless all clients' tables have the same columns in the same order."""
-    first = column_names(tables[0])
+    of_each = zip(map(column_names, tables), clients, strict=True)
+    first, whose = next(((names, client) for names, client in of_each if names), ((), ""))
     for table, client in zip(tables, clients, strict=True):
         own = column_names(table)
         if own == first or not (own and first):
@@ -55,7 +56,7 @@ def check_columns(tables: Sequence[object], clients: Sequence[str]) -> None:
         parts += [f"has a column {more[0]!r}"] if more else []
         fault = " and ".join(parts) or "has its columns in another order"
         raise UsageError(
-            f"client {client}: x {fault}, unlike x of client {clients[0]}; with one list of names "
+            f"client {client}: x {fault}, unlike x of client {whose}; with one list of names "
             "for all clients, x[names] is alike"
         )
 
@@ -85,6 +86,8 @@ def _column(series: Any, what: str, advice: str) -> NDArray[Any]:
     if types.is_bool_dtype(kind):
         return np.asarray(series, dtype=bool)
     if types.is_integer_dtype(kind):
+        if len(series) and int(series.max()) > LARGEST:
+            refuse(what, f"{kind} beyond 2^63 - 1", advice)
         return np.asarray(series, dtype=np.int64)
     array = np.asarray(series, dtype=None if isinstance(kind, np.dtype) else np.float64)
     if array.dtype.kind == "f" and not np.isfinite(array).all():

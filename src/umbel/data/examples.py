@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any
+
+import torch
+from torch import Tensor
 
 from umbel.checks import check
 from umbel.data.dataframes import check_columns, check_rows
@@ -47,15 +51,30 @@ def with_all_splits(
     return made
 
 
+def of_one_type(splits: Mapping[str, list[Pair]]) -> dict[str, list[Pair]]:
+    """The same, with inputs that are whole numbers only where those of all splits are such."""
+    pairs = [pair for each in splits.values() for pair in each]
+    types = [x.dtype for x, _ in pairs if len(x)] or [x.dtype for x, _ in pairs]
+    common = reduce(torch.promote_types, types)
+
+    def cast(x: Tensor) -> Tensor:
+        return x if x.is_floating_point() == common.is_floating_point else x.to(common)
+
+    return {what: [(cast(x), y) for x, y in each] for what, each in splits.items()}
+
+
 def check_alike(shards: Sequence[Pair], names: Sequence[str]) -> None:
-    """Raise `UsageError` unless examples have the shapes and kinds of the first client's."""
+    """Raise `UsageError` unless examples have the shapes and kinds of the first client's.
+
+    One without examples, which has no shape, is passed over.
+    """
 
     def kind(shard: Pair) -> str:
         x, y = shard
         what = "numbers" if y.is_floating_point() else "labels"
         return f"inputs of shape {tuple(x.shape[1:])} with {what} of shape {tuple(y.shape[1:])}"
 
-    wanted = kind(shards[0])
+    wanted = kind(next((shard for shard in shards if len(shard[0])), shards[0]))
     expected = f"{wanted}, as others; if these are sequences, pad all clients' to one length"
     for shard, name in zip(shards, names, strict=True):
         if len(shard[0]):

@@ -16,7 +16,7 @@ from umbel.checks import check
 from umbel.client.objectives import BINARY, Objective
 from umbel.data.attributes import Attributes, Given, attributes_of, picked
 from umbel.data.datasets import Dataset, arrays_of
-from umbel.data.examples import check_alike, tensors_of, with_all_splits
+from umbel.data.examples import check_alike, of_one_type, tensors_of, with_all_splits
 from umbel.data.form import Form
 from umbel.data.given import in_order, listed
 from umbel.data.labels import check_labels, check_no_indicators
@@ -177,7 +177,8 @@ class Federation:
         Federation: 2 clients, 34 training and 6 test examples, inputs (5,), 2 classes
 
         Integer y are class labels, floating-point y are regression targets. Inputs of type uint8
-        or bool become floats, and so do tables; wider integers stay integers, as embeddings need.
+        or bool become floats, and so do tables; wider integers stay integers, as embeddings need,
+        where those of all clients and splits are such.
         Clients are named by `names`, or by the keys where they come as a mapping; `test`,
         `validation` and `groups`, numbers or words, may be mappings, too. Without `test`, a random
         `test_fraction` of each client's examples is set apart; without `validation`, a random
@@ -196,7 +197,8 @@ class Federation:
         for what, others in (("validation", validation), ("test", test)):
             given |= {} if others is None else {what: in_order(others, what, names)}
         fractions = {"test": test_fraction, "validation": validation_fraction}
-        splits = with_all_splits(tensors_of(given, names), names, fractions, seed)
+        alike = of_one_type(tensors_of(given, names))
+        splits = with_all_splits(alike, names, fractions, seed)
         shards = splits["train"]
         everything, whose = [p for each in splits.values() for p in each], names * len(splits)
         check_alike(everything, whose)
