@@ -75,6 +75,7 @@ def test_datasets_of_hugging_face_are_taken_with_their_images() -> None:
     [
         (Stream(), "client 0: 'Stream' is not a map-style dataset, with a length and examples by"),
         (DataLoader(TensorDataset(X, Y)), "client 0: 'DataLoader' is not a map-style dataset"),
+        ({"train": TensorDataset(X, Y)}, "client 0: 'dict' is not one dataset: give one of those"),
         (Pairs(1.5), "client 0: an example of the dataset is a float, not a pair (x, y)"),
         (Pairs((X, Y, Y)), "client 0: an example of the dataset is a tuple of 3, not a pair (x, y"),
         (Pairs({"image": 1, "label": 2}), "client 0: columns: 'x' is not any of 'image', 'label'"),

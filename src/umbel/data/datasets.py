@@ -27,6 +27,8 @@ def arrays_of(
     fine = hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
     expected = "a map-style dataset, with a length and examples by number"
     check(fine, f"client {client}", kind, f"{expected}; of a DataLoader give its .dataset")
+    fine = not isinstance(dataset, Mapping)
+    check(fine, f"client {client}", kind, "one dataset: give one of those in it, by its name")
     pairs = [_pair(dataset[place], client, columns) for place in range(len(dataset))]
     return [x for x, _ in pairs], [y for _, y in pairs]
 

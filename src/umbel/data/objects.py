@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import UsageError
+from umbel.checks import LARGEST, UsageError
 
 PAD = (
     "pad sequences to one length, as torch.nn.utils.rnn.pad_sequence(x, batch_first=True) does, "
@@ -36,6 +36,8 @@ def numbers_of(array: NDArray[Any], what: str, advice: str) -> NDArray[Any]:
             refuse_row(f"{what}{column}", place[0], "missing")
         refuse(f"{what}{column}, row {place[0]}", type(entry).__name__, advice)
     whole = array.size and all(isinstance(entry, Integral | np.bool_) for entry in array.flat)
+    if whole and not all(-LARGEST <= entry <= LARGEST for entry in array.flat):
+        refuse(what, "whole numbers beyond 2^63 - 1", "")
     return array.astype(np.int64 if whole else np.float64)
 
 

@@ -22,6 +22,13 @@ CODE_LABELS = (
     "y = [classes.index(name) for name in y]"
 )
 
+USUAL = frozenset(
+    {torch.float64, torch.float32, torch.bfloat16, torch.float16, torch.bool}
+    | {torch.int64, torch.int32, torch.int16, torch.int8}
+    | {torch.uint64, torch.uint32, torch.uint16, torch.uint8}
+)
+"""What `torch` reckons with: of others it knows the storage, as of 8-bit floats."""
+
 
 def inputs(values: object, client: str) -> Tensor:
     """Inputs (n, ...): floats, or integers of 64 bits, as embeddings need.
@@ -66,7 +73,13 @@ def _tensor(values: object, what: str, advice: str) -> Tensor:
     if isinstance(values, Tensor):
         check(values.layout == torch.strided, what, str(values.layout), "dense: write x.to_dense()")
         check(not values.is_complex(), what, str(values.dtype), "a type of real numbers")
-        return values.detach()
+        check(
+            values.dtype in USUAL, what, str(values.dtype), "a type that layers take; call .float()"
+        )
+        tensor = values.detach()
+        wraps = values.dtype == torch.uint64 and bool((tensor.long() < 0).any())
+        check(not wraps, what, "torch.uint64 beyond 2^63 - 1", "a type of numbers")
+        return tensor
     if isinstance(values, list | tuple) and any(isinstance(entry, Tensor) for entry in values):
         tensors = [_tensor(entry, what, advice) for entry in values]
         check_even([tuple(tensor.shape) for tensor in tensors], what)
