@@ -11,6 +11,8 @@ import torch
 
 import umbel
 from tests.networks.tiny import WORDS, encoder
+from umbel.data.tables.encoding import Encoding
+from umbel.data.tables.newcomers import read_newcomers
 
 pytest.importorskip("pyarrow", reason="the extra umbel[data] is not installed")
 
@@ -26,6 +28,10 @@ def folder(tmp_path: Path) -> Path:
 def federation(folder: Path, **settings: Any) -> umbel.Federation:
     table = {"path": str(folder.parent / "table.csv"), "client": "who", "test_fraction": 0.0}
     return umbel.scenario("table", **{**table, "tokenizer": str(folder), **settings})
+
+
+def as_json(encoding: Encoding) -> Any:
+    return json.loads(json.dumps(encoding.plain()))
 
 
 def ids(*words: str) -> list[int]:
@@ -45,6 +51,20 @@ def test_examples_are_token_ids_padded_to_the_longest_text(folder: Path) -> None
     long = ids("[CLS]", "fonts", "of", "[UNK]", "games", "[SEP]")
     assert long in made.train.of(1)[0].tolist()
     assert made.num_classes == 2
+
+
+def test_newcomers_have_as_many_tokens_as_the_clients_of_the_run(
+    folder: Path, tmp_path: Path
+) -> None:
+    made = federation(folder)
+    assert made.encoding is not None
+    assert len(made.encoding.features) == 6
+    file = tmp_path / "new.csv"
+    file.write_text("who,text,target\neve,the,y\neve,the library of unheard unheard games maps,x\n")
+    found = read_newcomers(file, Encoding.from_plain(as_json(made.encoding)), labelled=True)
+    assert found.train.x[0].tolist() == ids("[CLS]", "the", "[SEP]", "[PAD]", "[PAD]", "[PAD]")
+    assert found.input_shape == made.input_shape
+    assert found.train.y.tolist() == [1, 0]
 
 
 def test_texts_are_cut_and_padded_to_a_length_that_is_given(folder: Path) -> None:

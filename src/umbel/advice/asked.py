@@ -9,13 +9,12 @@ from typing import Any
 from umbel.checks import UsageError, check
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import SCENARIOS
+from umbel.data.tables.reading import holds_tables
 from umbel.runs.config import read, structured
 from umbel.runs.config_errors import nearest
 from umbel.runs.experiment import Experiment
 from umbel.runs.library import find_experiment, shipped_experiments
 from umbel.runs.tables import merged, parse_setting
-
-TABLES = (".csv", ".parquet")
 
 MODEL = {"name": "mlp", "hidden": [64]}
 """The network where none is named."""
@@ -58,15 +57,9 @@ def _scenario(data: str) -> Mapping[str, Any]:
         known = [*SCENARIOS, *shipped_experiments()]
         near = nearest(data, known, "`umbel list scenarios` names those that there are")
         raise UsageError(f"data: {data}: no such file, folder or scenario; {near}")
-    if path.suffix in TABLES or (path.is_dir() and _of_tables(path)):
+    if holds_tables(path):
         return {"name": "table", "path": data}
     return {"name": "folder", "path": data}
-
-
-def _of_tables(folder: Path) -> bool:
-    """Whether a folder holds tables and no arrays."""
-    kinds = {file.suffix for file in folder.iterdir()}
-    return bool(kinds & set(TABLES)) and ".npz" not in kinds
 
 
 def _name_of(path: Path) -> str:

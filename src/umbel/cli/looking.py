@@ -128,21 +128,17 @@ def assign(
 ) -> None:
     """Give newcomers their cluster of a finished RUN, by its method's own rule.
 
-    DATA is a .npz file with arrays x and y, or a folder with one such file a client; with
-    --unlabelled y may be left out.
+    DATA is a .npz file with arrays x and y, or a folder with one such file a client; or for a RUN
+    of a table, one with the same columns (.csv, .parquet). With --unlabelled y, or the target, may
+    be left out.
     """
     from umbel.cli.importing import allow
-    from umbel.data.scenarios.folder import read_clients, read_inputs
     from umbel.report import terminal
     from umbel.runs.execution import load
 
     result = load(run)
     allow([result.experiment], no_import)
-    classes = result.made_for[0].num_classes
-    if unlabelled:
-        assigned = result.assign(read_inputs(data, classes), labelled=False, data_dir=data_dir)
-    else:
-        assigned = result.assign(read_clients(data, classes))
+    assigned = result.assign(data, labelled=not unlabelled, data_dir=data_dir)
     if form is None:
         print_tables(terminal.assignment(assigned))
         return

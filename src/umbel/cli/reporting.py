@@ -104,3 +104,5 @@ def export(
         done = export_model(result, cast("Format", to), client=client, cluster=cluster, out=out)
         most = f"{done.largest_difference:.2g} at most, on {done.num_examples} random examples"
         say(f"{done.file}: its outputs differ from the model's by {most}")
+        if done.encoding is not None:
+            say(f"{done.encoding}: how rows of a table become its inputs")

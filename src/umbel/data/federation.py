@@ -21,6 +21,7 @@ from umbel.data.form import Form
 from umbel.data.given import in_order, listed
 from umbel.data.labels import check_labels, check_no_indicators
 from umbel.data.splits import Pair, Split, joined, set_apart
+from umbel.data.tables.encoding import Encoding
 from umbel.notebooks import cut
 from umbel.seeds import Stream, generator
 from umbel.summary import counted
@@ -50,6 +51,8 @@ class Federation:
     names: tuple[str, ...] = ()  #: the clients' names
     #: what is known of the clients: values by the attribute's name, one a client
     attributes: Attributes = field(default_factory=dict)
+    #: how rows of a table became the examples, if they did: newcomers' rows become theirs likewise
+    encoding: Encoding | None = None
 
     def __repr__(self) -> str:
         train, test = int(self.train.sizes.sum()), int(self.test.sizes.sum())
@@ -142,6 +145,7 @@ class Federation:
             num_classes=self.num_classes,
             names=tuple(self.names[client] for client in clients),
             attributes=picked(self.attributes, clients),
+            encoding=self.encoding,
         )
 
     def save(self, folder: Path | str) -> None:

@@ -12,7 +12,7 @@ from filelock import FileLock, Timeout
 from umbel.algorithms.base import State
 from umbel.checks import InUseError, UsageError, check
 from umbel.data.files import check_no_link
-from umbel.runs import checkpoint, config
+from umbel.runs import checkpoint, config, encoding_file
 from umbel.runs.budget import Budget, Stop
 from umbel.runs.client_facts import with_facts, write_facts
 from umbel.runs.client_rows import Client, read_rows, write_rows
@@ -231,6 +231,7 @@ class RunFolder:
     def finish(self, run: Run, scores: ClientScores) -> None:
         """Write the models and the clients of every cluster; after this the run is finished."""
         self.models.write(run, scores)
+        encoding_file.write(self.file(encoding_file.FILE), run.federation.encoding)
         write_facts(self.file("clients.csv"), run.federation, scores)
         write_rows(self.file("clusters.csv"), run.federation, scores)
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from umbel.checks import UsageError, check
 from umbel.data.files import check_folder, check_no_link, check_place
+from umbel.runs import encoding_file
 from umbel.runs.adapter_export import to_peft
 from umbel.runs.config_errors import nearest
 from umbel.runs.models_folder import MadeFor
@@ -46,6 +47,7 @@ class Exported:
     file: Path
     largest_difference: float  # of its outputs from those of the model
     num_examples: int  # random ones, on which they were compared
+    encoding: Path | None = None  # what rows of a table become inputs by, where the run is of one
 
 
 def export_model(
@@ -86,7 +88,18 @@ def export_model(
     with _quietly(), torch.no_grad():
         written = WRITERS[to](module, examples[1], file)
         differences = [_difference(written(x), module(x)) for x in examples]
-    return Exported(file, max(differences), sum(BATCHES))
+    return Exported(file, max(differences), sum(BATCHES), _encoding_beside(result, file))
+
+
+def _encoding_beside(result: Result, file: Path) -> Path | None:
+    """Write how rows of a table become inputs beside the model, if the run's did."""
+    encoding = encoding_file.read(result.folder.path)
+    if encoding is None:
+        return None
+    beside = file.with_name(f"{file.stem}-{encoding_file.FILE}")
+    check_no_link(beside)
+    encoding_file.write(beside, encoding)
+    return beside
 
 
 def _to_torch(module: nn.Module, x: Tensor, file: Path) -> Run:

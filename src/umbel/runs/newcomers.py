@@ -12,7 +12,10 @@ import torch
 from umbel.checks import UsageError, check
 from umbel.client.batches import Batch
 from umbel.data.federation import Federation
-from umbel.runs import descriptions
+from umbel.data.scenarios.folder import read_clients, read_inputs
+from umbel.data.tables.newcomers import read_newcomers
+from umbel.data.tables.reading import holds_tables
+from umbel.runs import descriptions, encoding_file
 from umbel.runs.assignment import Assignment
 from umbel.runs.confidence import Losses, confidences
 from umbel.runs.descriptions import Descriptions
@@ -27,6 +30,33 @@ UNLABELLED = "1 - how likely by its inputs"
 
 BY_LOSS = "no other cluster's model fits it better, by loss"
 BY_INPUTS = "its inputs are of the cluster"
+
+
+def federation_of(result: Result, newcomers: Federation | Path | str, labelled: bool) -> Federation:
+    """The newcomers, from files if need be: tables are encoded as the run's was.
+
+    Raises `UsageError` for examples that were made of a table otherwise than the run's.
+    """
+    path = result.folder.path
+    encoding = encoding_file.read(path)
+    if isinstance(newcomers, Federation):
+        own = newcomers.encoding
+        if own is not None and encoding is not None and not own.is_like(encoding):
+            raise UsageError(
+                "newcomers: their table was scaled, and its classes numbered, by its own rows, "
+                f'unlike the run\'s; give the table itself: load("{path}").assign("new.csv")'
+            )
+        return newcomers
+    data = Path(newcomers)
+    if not holds_tables(data):
+        classes = result.made_for[0].num_classes
+        return read_clients(data, classes) if labelled else read_inputs(data, classes)
+    if encoding is None:
+        how = f"give arrays in .npz files; or, if so, remove clusters.csv and `umbel resume {path}`"
+        raise UsageError(
+            f"{path}: lacks {encoding_file.FILE}: not of a table, or of an older umbel; {how}"
+        )
+    return read_newcomers(data, encoding, labelled)
 
 
 def assign(result: Result, newcomers: Federation) -> Assignment:

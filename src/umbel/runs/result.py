@@ -263,7 +263,7 @@ class Result:
 
     def assign(
         self,
-        newcomers: Federation,
+        newcomers: Federation | Path | str,
         *,
         labelled: bool = True,
         clients: Federation | None = None,
@@ -271,6 +271,7 @@ class Result:
     ) -> Assignment:
         """Find the cluster of each newcomer by the method's own rule, or by its inputs alone.
 
+        Newcomers may be files, as `umbel assign` takes; a table is encoded as the run's own was.
         Where newcomers have no labels (`labelled=False`, whatever their y says), their inputs are
         compared with those of the run's clients, which are described once, from the run's own data
         (found as `resume` finds them, in `data_dir` if need be) or from `clients`, the run's
@@ -278,11 +279,10 @@ class Result:
         the newcomers' examples are not of the run's kind, and where inputs do not tell the run's
         clusters apart.
         """
-        from umbel.runs.newcomers import assign, assign_unlabelled
+        from umbel.runs.newcomers import assign, assign_unlabelled, federation_of
 
-        if labelled:
-            return assign(self, newcomers)
-        return assign_unlabelled(self, newcomers, clients, data_dir)
+        new = federation_of(self, newcomers, labelled)
+        return assign(self, new) if labelled else assign_unlabelled(self, new, clients, data_dir)
 
 
 def _clients_so_far(folder: RunFolder) -> list[Client]:

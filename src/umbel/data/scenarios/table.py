@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check, check_memory, nearest
 from umbel.data.federation import Federation
-from umbel.data.scaling import federated, pooled
+from umbel.data.scaling import Scale, federated, pooled
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.data.tables.clients import Clients, clients_of, known_of, texts_of
+from umbel.data.tables.encoding import Column, Encoding, Target, columns_of
 from umbel.data.tables.features import Encoder
 from umbel.data.tables.kinds import Kind, Numbers, Words, column_of, kind_of
 from umbel.data.tables.parts import (
@@ -112,12 +113,13 @@ class Table(Scenario):
         encode = self._reader(rows, [part.train for part in parts])
         count = sum(len(getattr(part, kind)) for part in parts for kind in PARTS)
         check_memory(8 * count * encode.width, "table: the features of all rows")
-        values = self._scaled(targets, [part.train for part in parts])
+        scale = self._target_scale(targets, [part.train for part in parts])
+        values = targets.values if scale is None else _scaled(targets, scale)
         train, validation, test = (
             [(encode(mine), values[mine]) for mine in (getattr(part, kind) for part in parts)]
             for kind in PARTS
         )
-        return Federation.from_arrays(
+        federation = Federation.from_arrays(
             train,
             test,
             validation=validation if any(len(y) for _, y in validation) else None,
@@ -125,6 +127,7 @@ class Table(Scenario):
             names=clients.names,
             num_classes=None if targets.classes is None else len(targets.classes),
         )
+        return replace(federation, encoding=self._encoding(rows, encode, targets, scale))
 
     def _wanted(self, file: Path, header: Sequence[str]) -> Sequence[str]:
         """The columns that are read."""
@@ -217,13 +220,48 @@ class Table(Scenario):
         about = statistics_of(numbers, categories, train, self.statistics, self.least_clients)
         return Encoder(numbers, categories, texts, about, self.scale, self.text_features)
 
-    def _scaled(self, targets: Targets, train: Sequence[Places]) -> NDArray[Any]:
+    def _target_scale(self, targets: Targets, train: Sequence[Places]) -> Scale | None:
+        """How targets are scaled, by those of training rows, if they are."""
         if targets.classes is not None or not self.scale_target:
-            return targets.values
+            return None
         columns = [targets.values[rows, None].astype(np.float64) for rows in train]
-        scale = (
+        return (
             federated(columns)
             if self.statistics == "federated"
             else pooled(np.concatenate(columns))
         )
-        return scale(targets.values[:, None].astype(np.float64))[:, 0].astype(np.float32)
+
+    def _encoding(
+        self, rows: Rows, encode: Encoder | Tokens, targets: Targets, scale: Scale | None
+    ) -> Encoding:
+        """What newcomers' rows become examples by."""
+        target = Target(
+            name=self.target,
+            kind=targets.kind,
+            classes=targets.classes,
+            mean=0.0 if scale is None else float(scale.mean[0]),
+            deviation=1.0 if scale is None else float(scale.deviation[0]),
+            may_be_missing=self.drop_unlabelled,
+        )
+        form = Form(self.separator, self.missing)
+        if isinstance(encode, Encoder):
+            return Encoding(
+                client=self.client,
+                target=target,
+                columns=columns_of(encode),
+                scaled=self.scale,
+                buckets=self.text_features,
+                form=form,
+            )
+        return Encoding(
+            client=self.client,
+            target=target,
+            columns=(Column(name=self._features(tuple(rows.columns))[0], kind="text"),),
+            tokenizer=self.tokenizer,
+            tokens=encode.width,
+            form=form,
+        )
+
+
+def _scaled(targets: Targets, scale: Scale) -> NDArray[Any]:
+    return scale(targets.values[:, None].astype(np.float64))[:, 0].astype(np.float32)

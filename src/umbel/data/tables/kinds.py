@@ -28,6 +28,7 @@ class Numbers:
     name: str
     values: NDArray[np.float64]  # (n,) NaN where missing
     whole: bool  # whether they were written as whole numbers
+    dates: bool = False  # whether they are days
 
     __repr__ = in_short
 
@@ -148,7 +149,7 @@ def _dates(rows: Rows, name: str) -> Numbers:
     dates = _as_dates(series[there])
     _refuse(rows, name, dates.isna(), "is not a date such as 2013-01-31 or 2013-01-31T12:30")
     values = _spread(there, dates.astype("datetime64[us, UTC]").astype("int64") / (1e6 * DAY))
-    return Numbers(name, values, whole=False)
+    return Numbers(name, values, whole=False, dates=True)
 
 
 def _spread(there: Any, values: Any) -> NDArray[np.float64]:

@@ -81,6 +81,14 @@ def read_rows(
     return Rows(columns, tuple(files), offsets, typed=load is _parquet)
 
 
+def holds_tables(path: Path) -> bool:
+    """Whether this is a table, or a folder that holds tables and no arrays."""
+    if not path.is_dir():
+        return path.suffix in ENDINGS
+    kinds = {file.suffix for file in path.iterdir()}
+    return bool(kinds & set(ENDINGS)) and ".npz" not in kinds
+
+
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         check_file(path)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check
-from umbel.data.tables.kinds import Words, column_of, kind_of, whole_numbers
+from umbel.data.tables.kinds import Kind, Words, column_of, kind_of, whole_numbers
 from umbel.data.tables.reading import Rows
 from umbel.summary import in_short
 
@@ -25,6 +25,7 @@ class Targets:
 
     values: NDArray[Any]  # (n,) labels, or numbers as floats; -1 or NaN where missing
     classes: tuple[str, ...] | None  # what labels stand for; None: regression
+    kind: Kind = "number"  # of the column
 
     __repr__ = in_short
 
@@ -34,13 +35,13 @@ class Targets:
         return np.isnan(self.values) if self.classes is None else self.values < 0
 
 
-def targets_of(rows: Rows, name: str, task: Task) -> Targets:
+def targets_of(rows: Rows, name: str, task: Task, kind: Kind | None = None) -> Targets:
     """The targets of a table: words, bools and whole numbers are classes unless the task is said.
 
     Classes are numbered in the order of their names, or of their numbers. Raises `UsageError` where
     the column does not fit the task.
     """
-    kind = kind_of(rows, name)
+    kind = kind or kind_of(rows, name)
     what = f"{rows.files[0]}: target {name!r}"
     if kind == "date":
         raise UsageError(f"{what}: holds dates, which are neither classes nor numbers")
@@ -68,4 +69,4 @@ def targets_of(rows: Rows, name: str, task: Task) -> Targets:
 def _labels(codes: NDArray[np.int64], words: NDArray[np.str_]) -> Targets:
     order = np.argsort(words)
     rank = np.append(np.argsort(order), -1)  # what is missing has the code -1
-    return Targets(rank[codes], tuple(words[order].tolist()))
+    return Targets(rank[codes], tuple(words[order].tolist()), "category")

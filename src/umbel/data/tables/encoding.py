@@ -1,0 +1,187 @@
+"""How rows of a table become examples, as learnt from a run's training rows: kept for newcomers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from types import NoneType
+from typing import Any, TypeVar, get_type_hints
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.data.scaling import Scale
+from umbel.data.tables.features import Encoder
+from umbel.data.tables.kinds import Kind, Numbers, Words, column_of
+from umbel.data.tables.reading import Form, Rows
+from umbel.data.tables.statistics import Categories, Category, Statistics
+from umbel.settings import argument
+from umbel.summary import in_short
+
+CLOSE = 1e-6
+"""Means of the same rows differ by less on two machines, relative to what they are of."""
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """A column that is predicted from."""
+
+    name: str
+    kind: Kind
+    mean: float = 0.0  # of numbers and dates, as are the next two
+    deviation: float = 1.0
+    gaps: bool = False  # whether a feature says where it is missing
+    known: tuple[Category, ...] = ()  # the categories that have a feature; None: missing
+    others: bool = False  # whether all other categories share one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The column that is predicted."""
+
+    name: str
+    kind: Kind
+    classes: tuple[str, ...] | None = None  # what labels stand for; None: regression
+    mean: float = 0.0  # of a regression, whose targets it is taken off
+    deviation: float = 1.0  # likewise, by which they are divided then
+    may_be_missing: bool = False  # whether rows without it are left out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoding:
+    """All that turns rows of a table into a run's examples."""
+
+    client: str | None  # the column that says whose a row is; None: each file is a client's
+    target: Target
+    columns: tuple[Column, ...]  # numbers and dates first, then categories, then texts
+    scaled: bool = True  # whether numbers are scaled
+    buckets: int = 0  # features of a text
+    tokenizer: str | None = None  # by which the one column of texts becomes token ids
+    tokens: int = 0  # ids of a text
+    form: Form  # of CSV files
+
+    __repr__ = in_short
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """What each number of an example is, in their order."""
+        if self.tokenizer is not None:
+            return tuple(f"{self.columns[0].name}: token {n}" for n in range(self.tokens))
+        numbers = [c for c in self.columns if c.kind in ("number", "date")]
+        found = [c.name for c in numbers]
+        found += [f"{c.name} is missing" for c in numbers if c.gaps]
+        for column in self._of("category"):
+            found += [f"{column.name} is {'missing' if k is None else k}" for k in column.known]
+            found += [f"{column.name} is another"] if column.others else []
+        for column in self._of("text"):
+            found += [f"{column.name}: words of bucket {n}" for n in range(self.buckets)]
+        return tuple(found)
+
+    def encoder(self, rows: Rows) -> Encoder:
+        """What makes features of the rows of another table."""
+        read = [column_of(rows, column.name, column.kind) for column in self.columns]
+        numbers = [each for each in read if isinstance(each, Numbers)]
+        words = {each.name: each for each in read if isinstance(each, Words)}
+        of_numbers = [c for c in self.columns if c.kind in ("number", "date")]
+        scale = Scale(
+            np.array([c.mean for c in of_numbers]), np.array([c.deviation for c in of_numbers])
+        )
+        categories = self._of("category")
+        known = {c.name: Categories(c.known, c.others) for c in categories}
+        gaps = np.array([c.gaps for c in of_numbers], dtype=bool)
+        return Encoder(
+            numbers,
+            [words[c.name] for c in categories],
+            [words[c.name] for c in self._of("text")],
+            Statistics(scale, gaps, known),
+            self.scaled,
+            self.buckets,
+        )
+
+    def is_like(self, other: Encoding) -> bool:
+        """Whether both make the same examples of the same rows, to rounding."""
+        if self._unscaled() != other._unscaled():
+            return False
+        here, there = self._scales(), other._scales()
+        off = np.abs(here - there) > CLOSE * np.maximum(np.abs(here), here[:, [1]])
+        return not bool(off.any())
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON has it, with the features in words."""
+        return {**asdict(self), "features": self.features}
+
+    @classmethod
+    def from_plain(cls, table: Mapping[str, Any]) -> Encoding:
+        """The encoding that `plain` wrote. Raises `ValueError` or `LookupError` for others."""
+        given = {name: value for name, value in table.items() if name != "features"}
+        form, target = dict(given["form"]), dict(given["target"])
+        classes = target["classes"]
+        target |= {"classes": None if classes is None else _texts(classes)}
+        known = [{**each, "known": _texts(each["known"], str | None)} for each in given["columns"]]
+        parts = {
+            "form": _checked(Form, {**form, "missing": _texts(form["missing"])}),
+            "target": _checked(Target, target),
+            "columns": tuple(_checked(Column, each) for each in known),
+        }
+        found = _checked(cls, {**given, **parts})
+        fine = found.columns and len(found.form.separator) == 1 and found._scales()[:, 1].min() > 0
+        if not fine or min(found.buckets, found.tokens) < 0:
+            raise ValueError("a value is out of range")
+        return found
+
+    def _of(self, kind: Kind) -> list[Column]:
+        return [column for column in self.columns if column.kind == kind]
+
+    def _scales(self) -> NDArray[np.float64]:
+        """The mean and the deviation of each column and of the target."""
+        of_columns = [(column.mean, column.deviation) for column in self.columns]
+        return np.array([*of_columns, (self.target.mean, self.target.deviation)])
+
+    def _unscaled(self) -> Encoding:
+        bare = tuple(replace(column, mean=0.0, deviation=1.0) for column in self.columns)
+        return replace(self, columns=bare, target=replace(self.target, mean=0.0, deviation=1.0))
+
+
+def _texts(values: Sequence[Any], kind: Any = str) -> tuple[Any, ...]:
+    """A list of texts, however long."""
+    if not isinstance(values, list):
+        raise TypeError("not a list of texts")
+    return tuple(argument("text", value, kind) for value in values)
+
+
+def _checked(kind: type[T], table: Mapping[str, Any]) -> T:
+    """A dataclass of these values; those of single fields are what its types say."""
+    hints = get_type_hints(kind)
+    single = (str, int, float, bool, list, dict, NoneType)
+    return kind(
+        **{
+            name: argument(name, value, hints[name]) if isinstance(value, single) else value
+            for name, value in table.items()
+        }
+    )
+
+
+def columns_of(encoder: Encoder) -> tuple[Column, ...]:
+    """The columns that an encoder makes features of, and what it has learnt of them."""
+    about = encoder.statistics
+    numbers = [
+        Column(
+            name=column.name,
+            kind="date" if column.dates else "number",
+            mean=float(mean),
+            deviation=float(deviation),
+            gaps=bool(gaps),
+        )
+        for column, mean, deviation, gaps in zip(
+            encoder.numbers, about.scale.mean, about.scale.deviation, about.gaps, strict=True
+        )
+    ]
+    categories = [
+        Column(name=c.name, kind="category", known=known.known, others=known.others)
+        for c in encoder.categories
+        for known in [about.categories[c.name]]
+    ]
+    texts = [Column(name=column.name, kind="text") for column in encoder.texts]
+    return (*numbers, *categories, *texts)

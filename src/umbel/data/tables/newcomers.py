@@ -1,0 +1,85 @@
+"""Newcomers in a table, whose rows become examples as those of a finished run did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.checks import UsageError, check_memory
+from umbel.data.federation import Federation
+from umbel.data.tables.clients import clients_of, texts_of
+from umbel.data.tables.encoding import Encoding
+from umbel.data.tables.features import Encoder
+from umbel.data.tables.reading import Rows, read_rows
+from umbel.data.tables.targets import targets_of
+from umbel.data.tables.tokens import Tokens, tokens_of
+
+
+def read_newcomers(path: Path, encoding: Encoding, labelled: bool) -> Federation:
+    """The clients of a table, all of whose rows are for training; unlabelled ones have zeros.
+
+    Raises `UsageError` for a table that lacks a column of the run's, and with the row for a class
+    that the run does not know.
+    """
+    target = encoding.target
+
+    def wanted(file: Path, header: Sequence[str]) -> Sequence[str]:
+        needed = [column.name for column in encoding.columns]
+        needed += [target.name] if labelled else []
+        needed += [] if encoding.client is None else [encoding.client]
+        lacking = [name for name in needed if name not in header]
+        if lacking:
+            raise UsageError(f"{file}: lacks {', '.join(map(repr, lacking))}, columns of the run's")
+        return needed
+
+    rows = read_rows(path, encoding.form, wanted)
+    values = _targets(rows, encoding) if labelled else _none(len(rows), encoding)
+    missing = np.isnan(values) if target.classes is None else values < 0
+    if missing.any() and not target.may_be_missing:
+        raise UsageError(f"{rows.at(int(missing.argmax()), target.name)}: is missing")
+    clients = clients_of(rows, encoding.client, ~missing)
+    encode = _reader(rows, encoding)
+    check_memory(8 * len(rows) * encode.width, "table: the features of all rows")
+    pairs = [(encode(mine), values[mine]) for mine in clients.rows]
+    federation = Federation.from_arrays(
+        pairs,
+        [(x[:0], y[:0]) for x, y in pairs],
+        names=clients.names,
+        num_classes=None if target.classes is None else len(target.classes),
+    )
+    return replace(federation, encoding=encoding)
+
+
+def _reader(rows: Rows, encoding: Encoding) -> Encoder | Tokens:
+    if encoding.tokenizer is None:
+        return encoding.encoder(rows)
+    texts = texts_of(rows, encoding.columns[0].name)
+    return tokens_of(texts, encoding.tokenizer, encoding.tokens)
+
+
+def _none(count: int, encoding: Encoding) -> NDArray[Any]:
+    kind = np.float32 if encoding.target.classes is None else np.int64
+    return np.zeros(count, dtype=kind)
+
+
+def _targets(rows: Rows, encoding: Encoding) -> NDArray[Any]:
+    """Labels by the run's classes, -1 where missing; or numbers by its scale, NaN where missing."""
+    target = encoding.target
+    if target.classes is None:
+        numbers = targets_of(rows, target.name, "regression", target.kind).values
+        exact = numbers.astype(np.float64)
+        return ((exact - target.mean) / target.deviation).astype(np.float32)
+    found = targets_of(rows, target.name, "classification", target.kind)
+    assert found.classes is not None
+    place = {name: label for label, name in enumerate(target.classes)}
+    label_of = np.array([place.get(name, len(place)) for name in found.classes] + [-1])
+    labels = label_of[found.values]  # what is missing has the label -1, the last
+    if (labels == len(place)).any():
+        where = rows.at(int((labels == len(place)).argmax()), target.name)
+        raise UsageError(f"{where}: is none of the {len(place)} classes of the run")
+    return np.asarray(labels, dtype=np.int64)

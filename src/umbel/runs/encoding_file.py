@@ -1,0 +1,23 @@
+"""The file `encoding.json` of a run: what rows of a table became examples by, where they did."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from umbel.data.tables.encoding import Encoding
+from umbel.runs.durable import write_text
+from umbel.runs.seals import json_text, json_value
+
+FILE = "encoding.json"
+
+
+def write(file: Path, encoding: Encoding | None) -> None:
+    """Write a file, if there is anything to write."""
+    if encoding is not None:
+        write_text(file, json_text(encoding.plain()))
+
+
+def read(folder: Path) -> Encoding | None:
+    """What a run's folder holds, if it does. Raises `UsageError` for a file that is damaged."""
+    how = f"remove it and clusters.csv, and `umbel resume {folder}` writes them again"
+    return json_value(folder / FILE, Encoding.from_plain, how)
