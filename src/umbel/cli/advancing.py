@@ -9,7 +9,15 @@ from typing import Literal
 
 import click
 
-from umbel.checks import DivergedError, InUseError, QuorumError, UsageError, WorkersDiedError
+from umbel.checks import (
+    DivergedError,
+    InUseError,
+    QuorumError,
+    UsageError,
+    WorkersDiedError,
+    naming,
+)
+from umbel.cli import FAILED, refused
 from umbel.cli.looking import how_far
 from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen, Screen
@@ -48,10 +56,10 @@ def advance_together(folders: Sequence[RunFolder], sources: Sources, screen: Scr
     """
     if len(folders) < 2:
         return False
-    seeds = ", ".join(str(folder.experiment.seed) for folder in folders)
     experiment = folders[0].experiment
-    title = f"{experiment.name} seeds {seeds}"
+    title = titled(experiment.name, [folder.experiment.seed for folder in folders])
     with (
+        naming_unfinished(folders),
         resumable("the same command", folders),
         screen.progress(title, experiment.rounds) as report,
     ):
@@ -78,6 +86,30 @@ def resumable(command: str, folders: Sequence[RunFolder] = ()) -> Iterator[None]
             raise
         how = f"{error.strerror}; make room, and go on with: {command}"
         raise OSError(error.errno, how, error.filename) from None
+
+
+def titled(name: str, seeds: Sequence[int]) -> str:
+    """What messages call runs that differ in their seed."""
+    return f"{name} {'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
+
+
+@contextmanager
+def naming_unfinished(folders: Sequence[RunFolder]) -> Iterator[None]:
+    """Say which of these runs can't go on: of several side by side, the others are finished."""
+    try:
+        yield
+    except QuorumError as error:
+        left = [folder.experiment.seed for folder in folders if not folder.finished]
+        with naming(titled(folders[0].experiment.name, left)):
+            raise error from None
+
+
+def end_if(failed: Sequence[str]) -> None:
+    """Where runs can't go on, say why, a line each, and end with the status that says so."""
+    for why in failed:
+        refused(f"umbel: {why}", FAILED)
+    if failed:
+        raise click.exceptions.Exit(FAILED)
 
 
 @contextmanager

@@ -16,9 +16,10 @@ from umbel.cli.advancing import (
     interruptible,
     nothing_left_of,
     resumable,
+    titled,
     writing_to,
 )
-from umbel.cli.job import Made
+from umbel.cli.job import Made, noting
 from umbel.cli.jobs import make_in_jobs
 from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen, Screen
@@ -66,22 +67,23 @@ def make_all(
     sources: Sources,
     quiet: bool,
     jobs: int = 1,
-) -> list[RunFolder]:
-    """The finished runs of experiments, grouped by all but the seed.
+) -> tuple[list[RunFolder], list[str]]:
+    """The runs of experiments, grouped by all but the seed; and why some can't go on.
 
     A run that another process is making is left to it, and looked at again at the end.
     """
     make = partial(_make, jobs=jobs, screen=OwnScreen(LINES, quiet))
-    busy = make([Seeds.of(group, runs_dir, sources) for group in groups])
+    busy, failed = make([Seeds.of(group, runs_dir, sources) for group in groups])
     while busy:
         count = counted(sum(len(group.seeds) for group in busy), "run")
         first = RunFolder.of(runs_dir, busy[0].experiments()[0])
         say(f"waiting for {count} of another process: {first.path}", err=True)
         with resumable("the same command"), first.locked(patiently=True):
             pass
-        busy = make(busy)
+        busy, further = make(busy)
+        failed += further
     # Another command may have made a run of this name, with other settings, in the meantime.
-    return [RunFolder.begin(runs_dir, seeded) for group in groups for seeded in group]
+    return [RunFolder.begin(runs_dir, seeded) for group in groups for seeded in group], failed
 
 
 @dataclass(frozen=True)
@@ -102,8 +104,7 @@ class Seeds:
     @property
     def title(self) -> str:
         """What messages call it."""
-        which = "seed" if len(self.seeds) == 1 else "seeds"
-        return f"{self.table['name']} {which} {', '.join(map(str, self.seeds))}"
+        return titled(self.table["name"], self.seeds)
 
     def experiments(self) -> list[Experiment]:
         """What is run."""
@@ -130,48 +131,52 @@ class Seeds:
                     folders.append(folder)
             except InUseError:
                 taken.append(seeded.seed)
-        made = False
-        with suppress(InUseError):  # one of them was taken just now: the others are made
-            left = [folder for folder in folders if not folder.finished]
-            with naming(self.title):
-                made = advance_together(left, self.sources, screen)
-        if not made and len(folders) > 1:
+        made, failed = False, list[str]()
+        left = [folder for folder in folders if not folder.finished]
+        with suppress(InUseError), noting(failed):  # taken just now: the others are made
+            made = advance_together(left, self.sources, screen)
+        if not made and not failed and len(folders) > 1:
             parts = [replace(self, seeds=(folder.experiment.seed,)) for folder in folders]
             return Made(parts, self._busy(taken))
-        for folder in () if made else folders:
+        for folder in () if made or failed else folders:
             try:
-                with naming(f"{self.table['name']} seed {folder.experiment.seed}"):
+                with noting(failed), naming(f"{self.table['name']} seed {folder.experiment.seed}"):
                     advance(folder, self.sources, screen)
             except InUseError:
                 taken.append(folder.experiment.seed)
-        return Made((), self._busy(taken))
+        return Made((), self._busy(taken), failed)
 
     def _busy(self, taken: Sequence[int]) -> Sequence[Seeds]:
         return [replace(self, seeds=tuple(taken))] if taken else []
 
 
-def _make(groups: Sequence[Seeds], screen: OwnScreen, jobs: int) -> list[Seeds]:
-    """Make what is left of these, and return what other processes are making."""
+def _make(groups: Sequence[Seeds], screen: OwnScreen, jobs: int) -> tuple[list[Seeds], list[str]]:
+    """Make what is left of these; return what other processes are making, and what failed."""
+    left: Made[Seeds] = Made()
     if jobs > 1:
-        busy = _in_jobs(groups, screen, jobs)
+        left = _in_jobs(groups, screen, jobs)
     else:
-        busy = [left for group in groups for left in _here(group, screen)]
+        for group in groups:
+            left = left.beside(_here(group, screen))
     seeds: dict[str, list[int]] = {}  # those of a method together, as they were
-    for left in busy:
-        seeds.setdefault(left.table["name"], []).extend(left.seeds)
-    first = {left.table["name"]: left for left in reversed(busy)}
-    return [replace(first[name], seeds=tuple(sorted(taken))) for name, taken in seeds.items()]
+    for busy in left.busy:
+        seeds.setdefault(busy.table["name"], []).extend(busy.seeds)
+    first = {busy.table["name"]: busy for busy in reversed(left.busy)}
+    together = [replace(first[name], seeds=tuple(sorted(taken))) for name, taken in seeds.items()]
+    return together, [*left.failed]
 
 
-def _here(group: Seeds, screen: OwnScreen) -> list[Seeds]:
+def _here(group: Seeds, screen: OwnScreen) -> Made[Seeds]:
     """Make it in this process."""
     with nothing_left_of(group.folders):
         made = group.make(screen)
-        further = [busy for part in made.parts for busy in part.make(screen).busy]
-    return [*made.busy, *further]
+        left = replace(made, parts=())
+        for part in made.parts:
+            left = left.beside(part.make(screen))
+    return left
 
 
-def _in_jobs(groups: Sequence[Seeds], screen: OwnScreen, jobs: int) -> list[Seeds]:
+def _in_jobs(groups: Sequence[Seeds], screen: OwnScreen, jobs: int) -> Made[Seeds]:
     """Make it in as many processes, if any of it is left."""
     left = [group for group in groups if not all(folder.finished for folder in group.folders)]
     for group in groups:

@@ -15,13 +15,13 @@ from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeVar, cast
 
-from umbel.checks import DivergedError, InUseError, QuorumError, UsageError
+from umbel.checks import DivergedError, InUseError, QuorumError, UsageError, WorkersDiedError
 
 if TYPE_CHECKING:  # a job watches its parent before it loads PyTorch
     from umbel.cli.screen import Report, Screen
     from umbel.runs.records import Record
 
-KNOWN = (InUseError, UsageError, DivergedError, QuorumError, MemoryError)
+KNOWN = (InUseError, UsageError, DivergedError, WorkersDiedError, QuorumError, MemoryError)
 """Errors that the command line says in one line, the special ones before the general."""
 
 
@@ -45,6 +45,26 @@ class Made(Generic[U]):
 
     parts: Sequence[U] = ()  # nothing is gained by making them in one process
     busy: Sequence[U] = ()  # another command is making them
+    failed: Sequence[str] = ()  # why runs of it can't go on, which stops no others
+
+    def beside(self, other: Made[U]) -> Made[U]:
+        """What is left of this and of another one."""
+        return Made(
+            [*self.parts, *other.parts],
+            [*self.busy, *other.busy],
+            [*self.failed, *other.failed],
+        )
+
+
+@contextmanager
+def noting(failed: list[str]) -> Iterator[None]:
+    """Where too few usable replies end a run, note why and raise nothing: other runs go on."""
+    try:
+        yield
+    except WorkersDiedError:  # the fault is this machine's: the next run would meet it, too
+        raise
+    except QuorumError as error:
+        failed.append(str(error))
 
 
 @dataclass(frozen=True)

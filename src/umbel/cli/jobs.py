@@ -97,11 +97,11 @@ class Job:
         return f"ended with status {code}"
 
 
-def make_in_jobs(units: Sequence[U], runs: int, count: int, screen: OwnScreen) -> list[U]:
-    """Make units, which hold so many runs, in so many jobs; return what others are making.
+def make_in_jobs(units: Sequence[U], runs: int, count: int, screen: OwnScreen) -> Made[U]:
+    """Make units, which hold so many runs, in so many jobs; return what is left of them.
 
-    Raises the error of the first unit that has one; then, and on Ctrl-C, the others are stopped,
-    and can go on.
+    Runs that can't go on stop no others. Raises any other error of a unit, the first that there is;
+    then, and on Ctrl-C, the others are stopped, and can go on.
     """
     threads = max(1, cores() // count)
     with watched_together(screen.lines, screen.to_stderr) as begin:
@@ -122,14 +122,14 @@ class Desk(Generic[U]):
         self.idle: list[Job] = []
         self.making: dict[Job, Attempt[U]] = {}
         self.shown: dict[Job, tuple[ExitStack, Tell]] = {}
-        self.busy: list[U] = []
+        self.left: Made[U] = Made()
 
     def start(self, count: int) -> None:
         """Start so many more jobs."""
         for _ in range(count):
             self.idle.append(Job(self.threads))
 
-    def run(self) -> list[U]:
+    def run(self) -> Made[U]:
         """Make all there is."""
         while self.waiting or self.making:
             while self.waiting and self.idle:
@@ -139,7 +139,7 @@ class Desk(Generic[U]):
             for pipe in wait([job.pipe for job in self.making]):
                 job = next(job for job in self.making if job.pipe is pipe)
                 self._hear(job, job.news())
-        return self.busy
+        return self.left
 
     def _hear(self, job: Job, news: News | None) -> None:
         match news:
@@ -157,11 +157,11 @@ class Desk(Generic[U]):
                 logging.getLogger(news.name).handle(news)
             case Failed(error):
                 raise error
-            case Made(parts, busy):
+            case Made(parts):
                 del self.making[job]
                 self.idle.append(job)
                 self.waiting.extendleft(Attempt(part) for part in reversed(parts))
-                self.busy += busy
+                self.left = self.left.beside(replace(news, parts=()))
             case None:
                 self._lost(job)
 

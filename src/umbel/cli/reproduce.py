@@ -59,9 +59,10 @@ def reproduce(
 
     `umbel list papers` shows the names. Runs that are done are not done again: what was stopped
     goes on by the same command. With --jobs several are made at once. What is printed and kept has
-    every result that is there, those of other rows and columns than --only names, too.
+    every result that is there, those of other rows and columns than --only names, too. A run that
+    diverges, or gets too few usable replies, stops no other; the status is then 1.
     """
-    from umbel.cli.advancing import interruptible, no_empty_folders, writing_to
+    from umbel.cli.advancing import end_if, interruptible, no_empty_folders, writing_to
     from umbel.cli.reproducing import make_all
     from umbel.data.files import check_folder
     from umbel.data.sources import Sources
@@ -78,11 +79,13 @@ def reproduce(
     with interruptible("the same command"), no_empty_folders([folder]):
         with writing_to(folder, option):
             folder.mkdir(parents=True, exist_ok=True)
-        make_all(part, size, range(count), place, Sources.default(data_dir), jobs)
+        failed = make_all(part, size, range(count), place, Sources.default(data_dir), jobs)
     command = f"umbel reproduce {name} --size {size}" + half * f" --precision {precision}"
     command += f" --seeds {seeds}" if seeds else ""
     saved = results(wanted, size, range(count), place, command)
-    _show_and_keep(wanted, saved, folder / f"{name}-{made_so}.json")
+    if saved.cells:
+        _show_and_keep(wanted, saved, folder / f"{name}-{made_so}.json")
+    end_if(failed)
 
 
 def _show_and_keep(wanted: Reproduction, saved: SavedResults, file: Path) -> None:

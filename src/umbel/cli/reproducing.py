@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from umbel.checks import InUseError, naming
-from umbel.cli.advancing import nothing_left_of
-from umbel.cli.job import Made
+from umbel.cli.advancing import naming_unfinished, nothing_left_of
+from umbel.cli.job import Made, noting
 from umbel.cli.jobs import make_in_jobs
 from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen, Screen
@@ -32,41 +32,58 @@ def make_all(
     runs_dir: Path,
     sources: Sources,
     jobs: int,
-) -> None:
-    """Do the rounds that are left of all runs.
+) -> list[str]:
+    """Do the rounds that are left of all runs; return why some can't go on.
 
     A run that another process is making is left to it, and looked at again at the end.
     """
     distinct = distinct_experiments(wanted, size)
     folders = [RunFolder.of(runs_dir, each.with_seed(seed)) for each in distinct for seed in seeds]
+    failed: list[str] = []
 
     def left_to_others() -> bool:
         if jobs == 1:
             left = pieces(wanted, size, seeds, runs_dir, sources)
-            return sum(not _made_here(piece) for piece in left) > 0
+            return sum(not _made_here(piece, failed) for piece in left) > 0
         units = [
             CellRuns(plain(experiment), group, runs_dir, sources)
             for experiment in distinct
             for group in _groups(_left(experiment, seeds, runs_dir), wanted.lockstep)
         ]
-        return bool(make_in_jobs(units, sum(len(unit.seeds) for unit in units), jobs, SCREEN))
+        made = make_in_jobs(units, sum(len(unit.seeds) for unit in units), jobs, SCREEN)
+        failed.extend(made.failed)
+        return bool(made.busy)
 
     with nothing_left_of(folders):
         while left_to_others():
-            first = next((folder for folder in folders if not folder.finished), folders[0])
-            say(f"waiting for a run of another process: {first.path}", err=True)
-            with first.locked(patiently=True):
-                pass
+            for taken in filter(_in_use, folders):
+                say(f"waiting for a run of another process: {taken.path}", err=True)
+                with taken.locked(patiently=True):
+                    pass
+    return list(dict.fromkeys(failed))  # what waited for others is tried again
 
 
-def _made_here(piece: Piece) -> bool:
+def _made_here(piece: Piece, failed: list[str]) -> bool:
     """Make it, unless another process does."""
     try:
-        with SCREEN.progress(piece.title, piece.rounds) as report, naming(piece.title):
+        with (
+            noting(failed),
+            SCREEN.progress(piece.title, piece.rounds) as report,
+            naming(piece.title),
+        ):
             piece.go(report)
     except InUseError:
         return False
     return True
+
+
+def _in_use(folder: RunFolder) -> bool:
+    """Whether another process is making it."""
+    try:
+        with folder.locked():
+            return False
+    except InUseError:
+        return True
 
 
 def _left(experiment: Experiment, seeds: Sequence[int], runs_dir: Path) -> list[int]:
@@ -103,8 +120,13 @@ class CellRuns:
         """Make several together if that is faster; otherwise each is a part."""
         experiment: Experiment = structured(self.table, Experiment)
         folders = [RunFolder.begin(self.runs_dir, experiment.with_seed(n)) for n in self.seeds]
+        failed: list[str] = []
         try:
-            with screen.progress(self.title, experiment.rounds) as report, naming(self.title):
+            with (
+                noting(failed),
+                screen.progress(self.title, experiment.rounds) as report,
+                naming_unfinished(folders),
+            ):
                 if len(folders) == 1:
                     for record in execute(folders[0], self.sources):
                         report(record)
@@ -112,4 +134,4 @@ class CellRuns:
                     return Made([replace(self, seeds=(seed,)) for seed in self.seeds])
         except InUseError:
             return Made((), [self])
-        return Made()
+        return Made(failed=failed)

@@ -141,9 +141,13 @@ def compare(
     A setting may have several values, as in --set algorithm.lam=0.1,0.2,0.5: then there is a row
     for each. An experiment without that setting runs without it.
 
+    A run that diverges, or gets too few usable replies, stops no other: it is named after the
+    table, and the status is 1.
+
     With --control each clustered method is followed by its control: FedAvg in clusters of the same
     sizes, of clients drawn at random.
     """
+    from umbel.cli.advancing import end_if
     from umbel.cli.comparing import make_all, strangers_named, sweeps_in
     from umbel.cli.importing import announce
     from umbel.cli.printing import print_rows, print_tables
@@ -163,13 +167,15 @@ def compare(
     place, numbers = runs_dir / source.resolve().name, range(first_seed, first_seed + seeds)
     groups = [[experiment.with_seed(n) for n in numbers] for experiment in experiments]
     sources = Sources.default(data_dir)
-    folders = make_all(groups, place, sources, quiet=form is not None, jobs=jobs)
+    folders, failed = make_all(groups, place, sources, quiet=form is not None, jobs=jobs)
     if control:
-        each = [[seeded] for group in controls(folders) for seeded in group]
-        folders += make_all(each, place, sources, quiet=form is not None, jobs=jobs)
+        finished = [folder for folder in folders if folder.finished]
+        each = [[seeded] for group in controls(finished) for seeded in group]
+        further = make_all(each, place, sources, quiet=form is not None, jobs=jobs)
+        folders, failed = folders + further[0], failed + further[1]
     if form is not None:
         print_rows(results_of(folders).runs, form)
-    else:
-        runs = list(map(Result, folders))
+    elif runs := [Result(folder) for folder in folders if folder.finished]:
         tables = [*terminal.results(runs), *standing_tables.statistics(runs, judge)]
         print_tables(*tables)
+    end_if(failed)

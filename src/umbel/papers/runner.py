@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from umbel.checks import UsageError
+from umbel.checks import QuorumError, UsageError
 from umbel.data.federation import Federation
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
@@ -71,7 +72,8 @@ def _side_by_side(
         title = f"{experiment.name}, {len(left)} seeds"
 
         def go(report: Report) -> None:
-            execute_together(left, sources, report)
+            with suppress(QuorumError):  # who can't go on is told where each is done by itself
+                execute_together(left, sources, report)
 
         yield Piece(title, experiment.rounds, go)
 
