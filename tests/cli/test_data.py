@@ -143,15 +143,31 @@ def test_what_rounds_are_judged_by_is_one_answer_for_people_and_programs(umbel: 
     assert "1 of 1" in table
 
 
-def test_a_course_says_whose_numbers_are_of_validation_examples(umbel: Shell) -> None:
+@pytest.mark.parametrize("asked", [("--at", "1"), ("--reach", "accuracy=0.2")])
+def test_a_course_says_whose_numbers_are_of_validation_examples(
+    asked: tuple[str, str], umbel: Shell
+) -> None:
     umbel("run", "both/fedavg.toml", "--runs-dir", "runs/both")
-    assert "validation" not in umbel("show", "runs/both", "--at", "1")[0]
+    assert "validation" not in umbel("show", "runs/both", *asked)[0]
     umbel("run", "both/flacc.toml", "--runs-dir", "runs/both", *VALIDATED)
-    lines = umbel("show", "runs/both", "--at", "1")[0].splitlines()
+    lines = umbel("show", "runs/both", *asked)[0].splitlines()
     (tested,) = (line.split() for line in lines if line.startswith("fedavg"))
     (validated,) = (line.split() for line in lines if line.startswith("flacc"))
     assert (tested[1], validated[1]) == ("test", "validation")
     assert "no match for others" in " ".join(" ".join(lines).split())
+
+
+def test_rounds_to_a_goal_say_on_which_examples_it_was_reached(umbel: Shell) -> None:
+    goal = ("show", "runs/both", "--json", "--reach")
+    umbel("run", "both/fedavg.toml", "--runs-dir", "runs/both")
+    assert "examples" not in json.loads(umbel(*goal, "accuracy=0.2")[0])[0]
+    umbel("run", "both/flacc.toml", "--runs-dir", "runs/both", *VALIDATED)
+    rows = json.loads(umbel(*goal, "accuracy=0.2")[0])
+    assert {row["name"]: row["examples"] for row in rows} == {
+        "fedavg": "test",
+        "flacc": "validation",
+    }
+    assert "examples" not in json.loads(umbel(*goal, "purity=0.2")[0])[0]
 
 
 def test_a_run_refused_before_its_first_round_leaves_nothing_behind(umbel: Shell) -> None:

@@ -19,7 +19,7 @@ from torch import nn
 import umbel
 from umbel.checks import UsageError
 from umbel.data.sources import Sources
-from umbel.report import terminal
+from umbel.report import course_tables, terminal
 from umbel.report.comparing import sheet
 from umbel.runs.config import plain, structured, write
 from umbel.runs.experiment import Experiment
@@ -153,7 +153,7 @@ def test_a_goal_may_be_a_metric_and_rounds_to_it_are_those_on_validation_example
     losses = [r.measures["validation_log-loss"] or 0 for r in umbel.execute(folder, sources)]
     assert losses[-1] < losses[2] < losses[0]
     console = Console(width=120, record=True, file=io.StringIO())
-    console.print(terminal.reached([umbel.load(folder.path)], "log-loss", losses[2]))
+    console.print(course_tables.reached([umbel.load(folder.path)], "log-loss", losses[2]))
     assert "3.0" in console.export_text()
 
 

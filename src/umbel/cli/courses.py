@@ -5,6 +5,7 @@ from __future__ import annotations
 from umbel.checks import check
 from umbel.runs.budget import first_round
 from umbel.runs.metrics import judged
+from umbel.runs.records import VALIDATION
 from umbel.runs.rows import Table, Value
 from umbel.runs.run_tables import OF_A_RUN, Results
 
@@ -28,7 +29,10 @@ def goal_of(reach: str) -> tuple[str, float]:
 
 
 def course_rows(results: Results, at: str | None, reach: str | None) -> Table:
-    """The rounds that are asked for; or, of each run, the first that reached a goal."""
+    """The rounds that are asked for; or, of each run, the first that reached a goal.
+
+    Where some were judged on validation examples, a column tells which examples it was.
+    """
     rows = list(results.rounds)
     if at is not None:
         wanted = rounds_of(at, max((row["round"] for row in rows), default=0))
@@ -39,10 +43,17 @@ def course_rows(results: Results, at: str | None, reach: str | None) -> Table:
     known = [name for name in results.rounds.columns if name not in OF_A_RUN]
     check(measure in known, "--reach", measure, f"any of {', '.join(known)}")
     values: dict[str, list[tuple[int, Value]]] = {run["folder"]: [] for run in results.runs}
+    validated = set()
     for row in rows:
         values[row["folder"]].append((row["round"], judged(row, measure)))
+        if row.get(f"{VALIDATION}{measure}") is not None:
+            validated.add(row["folder"])
+    examples = {
+        folder: {"examples": "validation" if folder in validated else "test"} for folder in values
+    }
     return Table.of(
         {**{name: run[name] for name in OF_A_RUN}, "measure": measure, "goal": goal}
+        | (examples[run["folder"]] if validated else {})
         | {"round": first_round(values[run["folder"]], measure, goal)}
         for run in results.runs
     )

@@ -82,7 +82,7 @@ def _settings(run: Path) -> str:
 def _print_results(run: Path, at: str | None, reach: str | None, judge: str | None) -> None:
     """One run in detail, or a table of several."""
     from umbel.cli.courses import goal_of, rounds_of
-    from umbel.report import standing_tables, terminal
+    from umbel.report import course_tables, standing_tables, terminal
     from umbel.runs.folder import RunFolder
     from umbel.runs.result import Result
 
@@ -101,9 +101,9 @@ def _print_results(run: Path, at: str | None, reach: str | None, judge: str | No
         wanted = [*terminal.results(runs), *standing_tables.statistics(runs, judge)]
     if at is not None:
         most = max(len(each.records) for each in runs)
-        wanted.append(terminal.course(runs, rounds_of(at, most)))
+        wanted.append(course_tables.course(runs, rounds_of(at, most)))
     if reach is not None:
-        wanted.append(terminal.reached(runs, *goal_of(reach)))
+        wanted.append(course_tables.reached(runs, *goal_of(reach)))
     print_tables(*wanted, sep="\n" if at is None and reach is None else "")
 
 

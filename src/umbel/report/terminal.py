@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from numbers import Real
 
 from rich.table import Table
 from rich.text import Text
 
-from umbel.checks import check, printable
+from umbel.checks import printable
 from umbel.report.frameless import frameless, row
 from umbel.runs.assignment import Assignment
-from umbel.runs.budget import first_round
 from umbel.runs.client_rows import Client, by_cluster
-from umbel.runs.metrics import judged, names_of
+from umbel.runs.metrics import names_of
 from umbel.runs.outcomes import average, by_method, spread
-from umbel.runs.records import NONE, VALIDATION, Record
+from umbel.runs.records import NONE, Record
 from umbel.runs.result import Result
 from umbel.server.cluster_count import ClusterCount
 
@@ -92,56 +90,6 @@ def metrics(runs: Sequence[Result]) -> list[Table]:
             row(table, name, *(spread(each, 3) for each in values))
         tables.append(table)
     return tables
-
-
-def course(runs: Sequence[Result], rounds: Sequence[int]) -> Table:
-    """Accuracy after some numbers of rounds, a row a method: mean and deviation over seeds.
-
-    For regression, which has none, it is the loss. Where clients of a method have validation
-    examples, it is that on these, and a column tells.
-    """
-    measure = "loss" if all(run.by_loss for run in runs) else "accuracy"
-    table = frameless("method")
-    some_validated = any(run.validated for run in runs)
-    if some_validated:
-        table.add_column("examples")
-        if not all(run.validated for run in runs):
-            table.caption = (
-                "rows on validation examples, before fine-tuning, are no match for others"
-            )
-    for number in rounds:
-        table.add_column(f"round {number}", justify="right", no_wrap=True)
-    for name, seeded in by_method(runs):
-        cells = []
-        for number in rounds:
-            there = [run.records[number - 1 : number] for run in seeded]
-            measured = [after[0].judged(measure) for after in there if after]
-            cells.append(spread(measured, 4))
-        of = "validation" if any(run.validated for run in seeded) else "test"
-        row(table, name, *([of] if some_validated else []), *cells)
-    return table
-
-
-def reached(runs: Sequence[Result], measure: str, goal: float) -> Table:
-    """How many rounds each method took until a measure first reached a goal."""
-    table = frameless("method")
-    table.add_column(Text(printable(f"rounds to {measure} {goal:g}")), justify="right")
-    table.add_column("seeds that reached it", justify="right")
-    for name, seeded in by_method(runs):
-        values = [[(r.round + 1, _known(r, measure)) for r in run.records] for run in seeded]
-        first = [first_round(each, measure, goal) for each in values]
-        row(table, name, spread(first, 1), f"{len(first) - first.count(None)} of {len(first)}")
-    return table
-
-
-def _known(record: Record, measure: str) -> float | None:
-    values = {**vars(record), **record.measures}
-    values |= {name.removeprefix(VALIDATION): value for name, value in record.measures.items()}
-    known = [name for name, value in values.items() if value is None or isinstance(value, Real)]
-    check(measure in known, "--reach", measure, f"any of {', '.join(known)}")
-    if measure in vars(record):
-        return record.judged(measure)
-    return judged(record.measures, measure)
 
 
 def assignment(assigned: Assignment, most: int = 6) -> Table:

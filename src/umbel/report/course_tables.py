@@ -1,0 +1,84 @@
+"""Tables for the terminal: how good methods are after some rounds, and rounds to a goal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Real
+
+from rich.table import Table
+from rich.text import Text
+
+from umbel.checks import check, printable
+from umbel.report.frameless import frameless, row
+from umbel.runs.budget import first_round
+from umbel.runs.metrics import judged
+from umbel.runs.outcomes import by_method, spread
+from umbel.runs.records import VALIDATION, Record
+from umbel.runs.result import Result
+
+UNLIKE = "rows on validation examples, before fine-tuning, are no match for others"
+
+
+def course(runs: Sequence[Result], rounds: Sequence[int]) -> Table:
+    """Accuracy after some numbers of rounds, a row a method: mean and deviation over seeds.
+
+    For regression, which has none, it is the loss. Where clients of a method have validation
+    examples, it is that on these, and a column tells.
+    """
+    measure = "loss" if all(run.by_loss for run in runs) else "accuracy"
+    table, split = _table(runs, measure)
+    for number in rounds:
+        table.add_column(f"round {number}", justify="right", no_wrap=True)
+    for name, seeded in by_method(runs):
+        cells = []
+        for number in rounds:
+            there = [run.records[number - 1 : number] for run in seeded]
+            measured = [after[0].judged(measure) for after in there if after]
+            cells.append(spread(measured, 4))
+        row(table, name, *split.get(name, ()), *cells)
+    return table
+
+
+def reached(runs: Sequence[Result], measure: str, goal: float) -> Table:
+    """How many rounds each method took until a measure first reached a goal.
+
+    Where it was measured on validation examples for some methods, a column tells.
+    """
+    table, split = _table(runs, measure)
+    table.add_column(Text(printable(f"rounds to {measure} {goal:g}")), justify="right")
+    table.add_column("seeds that reached it", justify="right")
+    for name, seeded in by_method(runs):
+        values = [[(r.round + 1, _known(r, measure)) for r in run.records] for run in seeded]
+        first = [first_round(each, measure, goal) for each in values]
+        count = f"{len(first) - first.count(None)} of {len(first)}"
+        row(table, name, *split.get(name, ()), spread(first, 1), count)
+    return table
+
+
+def _table(runs: Sequence[Result], measure: str) -> tuple[Table, dict[str, tuple[str]]]:
+    """A table with a column for methods, and one for the examples of each where that matters."""
+    validated = {
+        name: any(_validated(record, measure) for run in seeded for record in run.records)
+        for name, seeded in by_method(runs)
+    }
+    if not any(validated.values()):
+        return frameless("method"), {}
+    caption = None if all(validated.values()) else UNLIKE
+    table = frameless("method", "examples", caption=caption)
+    return table, {name: ("validation" if on else "test",) for name, on in validated.items()}
+
+
+def _validated(record: Record, measure: str) -> bool:
+    """Whether a round is judged on validation examples."""
+    of_record = getattr(record, f"{VALIDATION}{measure}", None)
+    return of_record is not None or record.measures.get(f"{VALIDATION}{measure}") is not None
+
+
+def _known(record: Record, measure: str) -> float | None:
+    values = {**vars(record), **record.measures}
+    values |= {name.removeprefix(VALIDATION): value for name, value in record.measures.items()}
+    known = [name for name, value in values.items() if value is None or isinstance(value, Real)]
+    check(measure in known, "--reach", measure, f"any of {', '.join(known)}")
+    if measure in vars(record):
+        return record.judged(measure)
+    return judged(record.measures, measure)
