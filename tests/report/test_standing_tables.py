@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from tests.report.pages import Page
 from umbel.algorithms import IFCA, FedAvg, LocalOnly
 from umbel.algorithms.base import Algorithm
 from umbel.client.work import LocalTraining
-from umbel.report import standing_tables, terminal
+from umbel.report import course_tables, standing_tables, terminal
 from umbel.report.comparing import sheet
 from umbel.report.evenness import evenness
 from umbel.report.writing import write_report
@@ -112,3 +113,52 @@ def test_the_page_of_one_run_says_what_its_clusters_agree_with(
     page = Page(file.read_text(encoding="utf-8"))
     for words in ("AMI with wrist", "Worst tenth of clients", "right", "test examples"):
         assert words in page.said
+
+
+def without(place: Path, folder: str, to: Path) -> Path:
+    """The same runs but for one."""
+    shutil.copytree(place, to, ignore=shutil.ignore_patterns(folder, "report.html"))
+    return to
+
+
+def test_where_methods_have_different_numbers_of_seeds_a_column_says_how_many(
+    natural: Path, tmp_path: Path
+) -> None:
+    place = without(natural, "ifca-seed1", tmp_path / "part")
+    text = printed(place, 80)
+    first = text[: text.index("accuracy: mean")].splitlines()
+    assert {words[0]: words[1] for line in first if (words := line.split())[0] in METHODS} == {
+        "fedavg": "2",
+        "ifca": "1",
+        "local-only": "2",
+    }
+    assert "population standard deviation over the seeds of each row" in " ".join(text.split())
+    assert max(map(len, text.splitlines())) <= 80
+    page = Page(write_report(place)[0].read_text())
+    assert "3 methods, 1 to 2 seeds each (0, 1)." in page.said
+    table = sheet(by_method(of(place)))
+    counts = {row[0]: row[table.heads.index("seeds")] for row in table.rows}
+    assert counts == {"fedavg": "2", "ifca": "1", "local-only": "2"}
+
+
+def test_where_all_methods_have_as_many_seeds_the_caption_says_how_many(natural: Path) -> None:
+    text = " ".join(printed(natural, 80).split())
+    assert "mean ± population standard deviation over 2 seeds" in text
+    assert " seeds accuracy" not in text
+    assert "seeds" not in sheet(by_method(of(natural))).heads
+
+
+def test_methods_under_different_seeds_are_said_to_be(natural: Path, tmp_path: Path) -> None:
+    place = without(natural, "ifca-seed1", tmp_path / "one")
+    place = without(place, "fedavg-seed0", tmp_path / "two")
+    place = without(place, "local-only-seed0", tmp_path / "three")
+    assert "3 methods, 1 seed each (0, 1)." in Page(write_report(place)[0].read_text()).said
+    assert "±" not in printed(place, 80)
+
+
+def test_rounds_to_a_goal_are_a_mean_over_the_seeds_that_reached_it(natural: Path) -> None:
+    console = Console(width=80, file=io.StringIO())
+    console.print(course_tables.reached(of(natural), "accuracy", 0.0))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    said = "mean ± population standard deviation over the seeds that reached it"
+    assert said in " ".join(text.split())

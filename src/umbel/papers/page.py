@@ -28,7 +28,8 @@ What the papers print, beside what umbel finds. This page is written by
 `src/umbel/papers`; `umbel reproduce NAME` makes the results again, and `umbel list papers` says how
 long a kept one took.
 
-In the tables stands the mean and standard deviation over seeds, and below it *the paper's*.
+In the tables stands the mean and population standard deviation over seeds, and below it
+*the paper's*.
 **✓**: the two lie within their spreads of each other; otherwise the difference. "About" is what
 the paper says in words, or shows in a figure. A *reduced* result is of a smaller problem, so that
 only the order of its rows is to be compared with the paper's.

@@ -15,11 +15,10 @@ from umbel.report.courses import split_of
 from umbel.report.evenness import evenly
 from umbel.report.panels import Panel
 from umbel.runs.metrics import judged, names_of
-from umbel.runs.outcomes import average, spread
+from umbel.runs.outcomes import Methods, average, spread, uneven
 from umbel.runs.records import Record
 from umbel.runs.result import Result
 
-Methods = Sequence[tuple[str, Sequence[Result]]]
 Measure = Callable[[Record], float | None]
 
 
@@ -98,7 +97,8 @@ def sheet(methods: Methods) -> Sheet:
     cells = [(head, [of(runs) for _, runs in methods]) for head, of in columns]
     cells += evenly(methods, 4 if by_loss else 3)
     cells += [(head, [of(runs) for _, runs in methods]) for head, of in costs]
-    known = [(head, column) for head, column in cells if set(column) != {"-"}]
+    known = [("seeds", [str(len(runs)) for _, runs in methods])] if uneven(methods) else []
+    known += [(head, column) for head, column in cells if set(column) != {"-"}]
     names = [name for name, _ in methods]
     rows = tuple(zip(names, *(column for _, column in known), strict=True))
     return Sheet(("method", *(head for head, _ in known)), rows)
@@ -136,7 +136,9 @@ def courses(methods: Methods) -> Iterator[Panel]:
         lines = [_course(name, runs, measure) for name, runs in methods]
         known = tuple(line for line in lines if line.x)
         if known:
-            note = "Lines: mean over seeds; bands: standard deviation." if seeds > 1 else ""
+            note = (
+                "Lines: mean over seeds; bands: population standard deviation." if seeds > 1 else ""
+            )
             yield Panel(Chart(title, "round", what, known), note, wide=title == "Accuracy")
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from umbel.report import comparing
-from umbel.report.comparing import Methods, Sheet
+from umbel.report.comparing import Sheet
 from umbel.report.fates import fates
 from umbel.report.leading import chance, leads, signed, verdict
 from umbel.report.markup import Markup, Part, element, join, table
 from umbel.report.page import Section, figures, made_with, page
 from umbel.report.panels import Panel
-from umbel.runs.outcomes import by_method
+from umbel.runs.outcomes import Methods, by_method
 from umbel.runs.result import Result
 from umbel.runs.statistics.contenders import contenders
 from umbel.runs.statistics.measures import Measure, measure_of
@@ -50,7 +50,12 @@ def comparison_page(name: str, runs: Sequence[Result]) -> tuple[str, list[Panel]
 def _head(methods: Methods, runs: Sequence[Result], finished: Sequence[Result]) -> list[Part]:
     seeds = sorted({run.experiment.seed for run in finished or runs})
     numbers = ", ".join(map(str, seeds))
-    counts = f"{counted(len(methods), 'method')}, {counted(len(seeds), 'seed')} ({numbers})."
+    each = sorted({len(runs) for _, runs in methods})
+    if each == [len(seeds)]:
+        many = counted(len(seeds), "seed")
+    else:
+        many = (f"{each[0]} to " if len(each) > 1 else "") + f"{counted(each[-1], 'seed')} each"
+    counts = f"{counted(len(methods), 'method')}, {many} ({numbers})."
     parts: list[Part] = [element("p", counts)]
     left = [run.folder.path.name for run in runs if run not in finished]
     if left:
@@ -73,14 +78,14 @@ def _table(sheet: Sheet) -> Markup:
         box = element("textarea", text, id=name, readonly=True, spellcheck="false")
         areas.append(element("div", element("label", kind, for_=name), box))
     caption = (
-        "Mean ± standard deviation over seeds, after the last round. Rows are in the order of "
-        "their means, which may be that of chance: see what follows. Accuracy is the mean over "
-        "clients of each one's test accuracy; worst tenth is the mean of the tenth of clients that "
-        "fare worst. Worse than alone, and than one model: the share of clients that are worse off "
-        "than with local-only training, and than with FedAvg; surely: by more than its number of "
-        "test examples lets chance explain, but for one client in 20. "
-        "AMI: agreement of clusters with what is known of clients, 1 if they are the same and 0 "
-        "for chance. MB and seconds are of the whole run."
+        "Mean ± population standard deviation over seeds, after the last round. Rows are in the "
+        "order of their means, which may be that of chance: see what follows. Accuracy is the "
+        "mean over clients of each one's test accuracy; worst tenth is the mean of the tenth of "
+        "clients that fare worst. Worse than alone, and than one model: the share of clients that "
+        "are worse off than with local-only training, and than with FedAvg; surely: by more than "
+        "its number of test examples lets chance explain, but for one client in 20. AMI: "
+        "agreement of clusters with what is known of clients, 1 if they are the same and 0 for "
+        "chance. MB and seconds are of the whole run."
     )
     return join(
         table(sheet.heads, sheet.rows, id="methods"),

@@ -12,7 +12,7 @@ from umbel.checks import check, printable
 from umbel.report.frameless import frameless, row
 from umbel.runs.budget import first_round
 from umbel.runs.metrics import judged
-from umbel.runs.outcomes import by_method, spread
+from umbel.runs.outcomes import by_method, over_seeds, spread, uneven
 from umbel.runs.records import VALIDATION, Record
 from umbel.runs.result import Result
 
@@ -27,6 +27,9 @@ def course(runs: Sequence[Result], rounds: Sequence[int]) -> Table:
     """
     measure = "loss" if all(run.by_loss for run in runs) else "accuracy"
     table, split = _table(runs, measure)
+    counts = uneven(by_method(runs))
+    if counts:
+        table.add_column("seeds", justify="right")
     for number in rounds:
         table.add_column(f"round {number}", justify="right", no_wrap=True)
     for name, seeded in by_method(runs):
@@ -35,7 +38,8 @@ def course(runs: Sequence[Result], rounds: Sequence[int]) -> Table:
             there = [run.records[number - 1 : number] for run in seeded]
             measured = [after[0].judged(measure) for after in there if after]
             cells.append(spread(measured, 4))
-        row(table, name, *split.get(name, ()), *cells)
+        many = [str(len(seeded))] if counts else []
+        row(table, name, *split.get(name, ()), *many, *cells)
     return table
 
 
@@ -44,7 +48,7 @@ def reached(runs: Sequence[Result], measure: str, goal: float) -> Table:
 
     Where it was measured on validation examples for some methods, a column tells.
     """
-    table, split = _table(runs, measure)
+    table, split = _table(runs, measure, "the seeds that reached it")
     table.add_column(Text(printable(f"rounds to {measure} {goal:g}")), justify="right")
     table.add_column("seeds that reached it", justify="right")
     for name, seeded in by_method(runs):
@@ -55,17 +59,26 @@ def reached(runs: Sequence[Result], measure: str, goal: float) -> Table:
     return table
 
 
-def _table(runs: Sequence[Result], measure: str) -> tuple[Table, dict[str, tuple[str]]]:
-    """A table with a column for methods, and one for the examples of each where that matters."""
+def _table(
+    runs: Sequence[Result], measure: str, which: str = ""
+) -> tuple[Table, dict[str, tuple[str]]]:
+    """A table with a column for methods, and one for the examples of each where that matters.
+
+    Its caption says over which seeds the means are.
+    """
+    methods = by_method(runs)
     validated = {
         name: any(_validated(record, measure) for run in seeded for record in run.records)
-        for name, seeded in by_method(runs)
+        for name, seeded in methods
     }
-    if not any(validated.values()):
-        return frameless("method"), {}
-    caption = None if all(validated.values()) else UNLIKE
-    table = frameless("method", "examples", caption=caption)
-    return table, {name: ("validation" if on else "test",) for name, on in validated.items()}
+    some = any(validated.values())
+    notes = [over_seeds(methods, which), UNLIKE if some and not all(validated.values()) else ""]
+    caption = "; ".join(filter(None, notes))
+    if not some:
+        return frameless("method", caption=caption), {}
+    return frameless("method", "examples", caption=caption), {
+        name: ("validation" if on else "test",) for name, on in validated.items()
+    }
 
 
 def _validated(record: Record, measure: str) -> bool:

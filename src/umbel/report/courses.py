@@ -42,8 +42,8 @@ def plot(runs: Courses) -> Any:
 
     `plot(records)` draws one run, `plot({"fedavg": records, "flacc": records})` several. Each is
     the records of a run, a `Result`, or a list of such, one for each seed: then the line is their
-    mean, in a band of the standard deviation. Without accuracy it is the loss; where rounds are
-    judged on validation examples, it is what they gave. Returns a figure of
+    mean, in a band of the population standard deviation. Without accuracy it is the loss; where
+    rounds are judged on validation examples, it is what they gave. Returns a figure of
     matplotlib's, which a notebook shows; `.savefig(file)` writes it. Raises `UsageError` for
     anything but records, and without the extra `umbel[plot]`.
     """
@@ -76,7 +76,8 @@ def split_of(validated: Collection[bool]) -> str:
 def table(runs: Courses) -> Table:
     """Tabulate one run round by round, or several runs after their last round, a row each.
 
-    It takes what `plot` takes. Several seeds are given by mean and standard deviation.
+    It takes what `plot` takes. Several seeds are given by mean and population standard
+    deviation.
     """
     by_name = _by_name(runs)
     lasts = [course[-1] for courses in by_name.values() for course in courses]

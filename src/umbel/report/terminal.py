@@ -13,7 +13,7 @@ from umbel.report.frameless import frameless, row
 from umbel.runs.assignment import Assignment
 from umbel.runs.client_rows import Client, by_cluster
 from umbel.runs.metrics import names_of
-from umbel.runs.outcomes import average, by_method, spread
+from umbel.runs.outcomes import average, by_method, over_seeds, spread, uneven
 from umbel.runs.records import NONE, Record
 from umbel.runs.result import Result
 from umbel.server.cluster_count import ClusterCount
@@ -32,12 +32,14 @@ def results(runs: Sequence[Result]) -> list[Table]:
 def comparison(runs: Sequence[Result]) -> Table:
     """A row a method, averaged over its seeds, the best last; fits 80 columns.
 
-    Agreement with planted groups is left out where nobody knows them; of other metrics than loss
-    and accuracy, `metrics` tells.
+    Where methods have different numbers of seeds, a column says how many. Agreement
+    with planted groups is left out where nobody knows them; of other metrics than loss and
+    accuracy, `metrics` tells.
 
     Best is the highest accuracy, or for regression, which has none, the lowest loss.
     """
-    seeds = len({run.experiment.seed for run in runs})
+    methods = by_method(runs)
+    seeds, counts = over_seeds(methods), uneven(methods)
     by_loss = all(run.last.accuracy is None for run in runs)
     quality = (
         "loss: mean over clients of each one's test loss"
@@ -48,24 +50,27 @@ def comparison(runs: Sequence[Result]) -> Table:
     caption = (
         f"{quality}; K: clusters found; MB: to and from each client in the whole run; "
         "s: seconds of a run"
-        + (f"; mean ± standard deviation over {seeds} seeds" if seeds > 1 else "")
+        + (f"; {seeds}" if seeds else "")
         + (f"; runs of {min(lengths)} to {max(lengths)} rounds" if len(lengths) > 1 else "")
     )
     table = frameless(caption=caption)
     table.collapse_padding = True
     table.add_column("method", overflow="fold")
+    if counts:
+        table.add_column("seeds", justify="right", no_wrap=True)
     qualities = ["loss"] if by_loss else ["accuracy", "worst"]
     planted = any(run.last.ari is not None for run in runs)
     agreement = ["ARI", "purity"] if planted else []
     for name in (*qualities, *agreement, "K", "MB\ndown", "MB\nup", "s"):
         table.add_column(name, justify="right", no_wrap=True)
-    for name, seeded in by_method(runs):
+    for name, seeded in methods:
         last = [run.last for run in seeded]
         accuracy, worst = spread([r.accuracy for r in last], 3), average([r.worst for r in last], 2)
         ari, purity = spread([r.ari for r in last], 2), average([r.purity for r in last], 2)
         row(
             table,
             name,
+            *([str(len(seeded))] if counts else []),
             *([spread([r.loss for r in last], 4)] if by_loss else [accuracy, worst]),
             *([ari, purity] if planted else []),
             average([r.num_clusters for r in last], 1),

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import groupby
+from typing import TypeAlias
 
 import numpy as np
 
 from umbel.runs.result import Result
 from umbel.runs.sweep import parts_of
+
+Methods: TypeAlias = Sequence[tuple[str, Sequence[Result]]]
+"""The runs of each method, by its name."""
 
 CONTROL = ("control", "random-clusters")
 """The setting that the name of a control ends in, as if it were a variant of what it controls."""
@@ -58,6 +62,20 @@ def _shortest(paths: set[str]) -> dict[str, str]:
     return {p: end if ends.count(end := p.rpartition(".")[2]) == 1 else p for p in paths}
 
 
+def uneven(methods: Methods) -> bool:
+    """Whether some methods have more seeds than others, which a table must tell of each."""
+    return len({len(runs) for _, runs in methods}) > 1
+
+
+def over_seeds(methods: Methods, which: str = "") -> str:
+    """What numbers with a ± are, and over which seeds; nothing where every method has one seed."""
+    most = max(len(runs) for _, runs in methods)
+    if most == 1:
+        return ""
+    seeds = which or ("the seeds of each row" if uneven(methods) else f"{most} seeds")
+    return f"mean ± population standard deviation over {seeds}"
+
+
 def mean(values: Sequence[float | None]) -> float:
     """The mean of those that are known, minus infinity if none is."""
     known = [value for value in values if value is not None]
@@ -71,7 +89,7 @@ def average(values: Sequence[float | None], digits: int) -> str:
 
 
 def spread(values: Sequence[float | None], digits: int) -> str:
-    """Mean and, over several seeds, standard deviation."""
+    """Mean and, over several seeds, population standard deviation."""
     known = [value for value in values if value is not None]
     deviation = f"±{np.std(known):.{digits}f}" if len(known) > 1 else ""
     return average(values, digits) + deviation
