@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,7 +26,8 @@ from umbel.report.charts import (
     Strips,
     swarm,
 )
-from umbel.report.plots import FORMATS, draw
+from umbel.report.plot_room import log_ticks
+from umbel.report.plots import FORMATS, draw, drawn
 
 pytest.importorskip("matplotlib", reason="the extra umbel[plot] is not installed")
 
@@ -101,3 +104,95 @@ def test_dots_that_would_hide_each_other_are_moved_aside_within_their_row() -> N
     assert len(set(aside[:3])) == 3
     assert aside[3] == 0
     assert all(abs(each) < 0.5 for each in swarm([0.0] * 1000))
+
+
+LONG = "lcfl lr=0.1 num_clusters=2 (random clusters)"
+
+
+def chart(names: int) -> Chart:
+    """A chart of so many lines."""
+    lines = (Line(f"{LONG} {n}", ROUNDS, (0.1, 0.2, 0.3, 0.4)) for n in range(names))
+    y_title = "test or validation accuracy, mean over clients"
+    return Chart("Accuracy", "round", y_title, tuple(lines))
+
+
+def strips(rows: int, sides: tuple[str, str] | None = None) -> Strips:
+    """Rows with two groups of dots."""
+    dots = (Dot(0.1, 0, 1, "mean over clients", ""), Dot(0.0, 0, 1, "worst client", ""))
+    each = tuple(Strip(f"{LONG} {n}", dots) for n in range(rows))
+    return Strips("Every seed", "accuracy", each, "each seed's", sides=sides)
+
+
+def prices(values: tuple[float, ...], log: bool) -> Chart:
+    """Dots at some places of an axis."""
+    dots = Line("a", values, (0.5,) * len(values), points=True)
+    return Chart("What it costs", "MB", "accuracy", (dots,), log_x=log)
+
+
+CROWDED: dict[str, Figure] = {
+    "many lines": chart(24),
+    "more lines than a column of names": chart(60),
+    "a long title of an axis": chart(1),
+    "many rows": strips(60),
+    "sides": strips(14, sides=("loses", "gains")),
+    "many groups": Scatter(
+        "Map", "x", "y", tuple(Dot(n, n, 1, f"group {n}", "") for n in range(30)), "planted group"
+    ),
+    "a long title": Chart(f"Each client against {LONG}", "", "", (Line("a", (1.0,), (1.0,)),)),
+    "long numbers": prices((0.00307, 0.0038), log=False),
+    "near values": prices((0.230928, 0.461856, 0.567, 0.6413, 2.07859), log=True),
+}
+
+
+def words_in(figure: Any) -> list[Any]:
+    """The texts that are to be seen: not those of ticks beyond the ends of an axis."""
+    words = []
+    for axes in figure.axes:
+        legend = axes.get_legend()
+        words += [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
+        words += [] if legend is None else [legend.get_title(), *legend.get_texts()]
+        for axis in (axes.xaxis, axes.yaxis):
+            low, high = sorted(axis.get_view_interval())
+            ticks = zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True)
+            words += [label for place, label in ticks if low <= place <= high]
+    return [text for text in words if text.get_visible() and text.get_text()]
+
+
+@pytest.mark.parametrize("name", CROWDED)
+def test_every_word_is_inside_the_picture_and_apart_from_others(name: str) -> None:
+    figure = drawn([CROWDED[name]])
+    figure.draw_without_rendering()
+    words = words_in(figure)
+    boxes = [text.get_window_extent() for text in words]
+    for text, box in zip(words, boxes, strict=True):
+        inside = box.x0 >= 0 and box.y0 >= 0
+        inside = inside and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1
+        assert inside, text.get_text()
+    for number, box in enumerate(boxes):
+        for text, other in zip(words, boxes[:number], strict=False):
+            assert not box.padded(-0.5).overlaps(other), (words[number], text)
+
+
+def test_a_legend_lies_over_no_dots() -> None:
+    figure = drawn([strips(4)])
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    assert not axes.get_legend().get_window_extent().overlaps(axes.get_window_extent())
+
+
+def test_what_is_counted_and_rounds_have_whole_numbers_beside_them() -> None:
+    line = Line("a", ROUNDS, (1, 2, 3, 3))
+    figure = drawn([Chart("Clusters", "round", "", (line,), counts=True)])
+    figure.draw_without_rendering()
+    for axis in (figure.axes[0].xaxis, figure.axes[0].yaxis):
+        assert all(float(tick).is_integer() for tick in axis.get_ticklocs())
+
+
+def test_a_logarithmic_axis_names_values_that_are_round_and_far_apart() -> None:
+    assert log_ticks([2, 4, 8, 16, 32]) == [2, 4, 8, 16, 32]
+    assert log_ticks([0.230928, 0.461856, 2.07859]) == [0.5, 1, 2]
+    assert log_ticks([10, 11, 1000]) == [10, 100, 1000]
+    assert log_ticks([2.13, 8.91]) == [3, 4, 5, 6, 7, 8]
+    assert log_ticks([5.0, 5.0]) == [5]
+    ticks = log_ticks([1e-6, 3.71e-4, 2.2e3])
+    assert all(high / low == pytest.approx(10) for low, high in pairwise(ticks))

@@ -139,7 +139,8 @@ def courses(methods: Methods) -> Iterator[Panel]:
             note = (
                 "Lines: mean over seeds; bands: population standard deviation." if seeds > 1 else ""
             )
-            yield Panel(Chart(title, "round", what, known), note, wide=title == "Accuracy")
+            chart = Chart(title, "round", what, known, counts=title == "Clusters")
+            yield Panel(chart, note, wide=title == "Accuracy")
 
 
 def ends(methods: Methods) -> Iterator[Panel]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -60,10 +61,8 @@ def plot(runs: Courses) -> Any:
     if any(record.ari is not None for record in records):
         title = "Agreement with the planted groups"
         charts.append(_chart(title, "ARI", by_name, lambda r: r.ari))
-    clusters = _chart(
-        "Clusters", "clusters found", by_name, lambda r: r.num_clusters, from_zero=True
-    )
-    return drawn([*charts, clusters], columns=3)
+    clusters = _chart("Clusters", "clusters found", by_name, lambda r: r.num_clusters)
+    return drawn([*charts, replace(clusters, from_zero=True, counts=True)], columns=3)
 
 
 def split_of(validated: Collection[bool]) -> str:
@@ -125,10 +124,9 @@ def _chart(
     axis: str,
     by_name: Mapping[str, Sequence[Course]],
     measure: Measure,
-    from_zero: bool = False,
 ) -> Chart:
     lines = [_line(name, courses, measure) for name, courses in by_name.items()]
-    return Chart(title, "round", axis, tuple(lines), from_zero=from_zero)
+    return Chart(title, "round", axis, tuple(lines))
 
 
 def _line(name: str, courses: Sequence[Course], measure: Measure) -> Line:

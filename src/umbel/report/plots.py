@@ -13,6 +13,17 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check
 from umbel.report.charts import COLOURS, Chart, Figure, Heatmap, Line, Scatter, Strips, turn
+from umbel.report.plot_room import (
+    FEW_TICKS,
+    MOST_ROWS,
+    UP,
+    beside,
+    legend_columns,
+    log_ticks,
+    named,
+    size,
+    wrapped,
+)
 from umbel.report.words import in_figures
 from umbel.server.cluster_count import ClusterCount
 
@@ -21,9 +32,6 @@ FORMATS = (".png", ".svg", ".pdf")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # one fewer than colours: few looks are the same
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))  # of the lines after the first few colours
 GREY = "#767676"
-
-FEW_PLACES = 12
-"""Number of values of x up to which a logarithmic axis names them, and no others."""
 
 ALL_MARKED = 25
 """Largest number of markers on a line."""
@@ -51,9 +59,11 @@ def drawn(charts: Sequence[Figure], columns: int = 2) -> Any:
     blank = _blank()
     columns = min(columns, len(charts))
     rows = ceil(len(charts) / columns)
-    width = 4.6 + 1.6 * any(map(_crowded, charts))
-    figure = blank(figsize=(width * columns, 3.4 * rows), layout="constrained")
-    grid = figure.subplots(rows, columns, squeeze=False).flatten()
+    sizes = [size(chart) for chart in charts]
+    width = max(width for width, _ in sizes)
+    heights = [max(h for _, h in sizes[n * columns : (n + 1) * columns]) for n in range(rows)]
+    figure = blank(figsize=(width * columns, sum(heights)), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False, height_ratios=heights).flatten()
     for axes, chart in zip(grid, map(in_figures, charts), strict=False):
         if isinstance(chart, Chart):
             _draw_chart(axes, chart)
@@ -63,7 +73,8 @@ def drawn(charts: Sequence[Figure], columns: int = 2) -> Any:
             _draw_strips(axes, chart)
         else:
             _draw_scatter(axes, chart)
-        axes.set_title(chart.title, fontsize=10)
+        sides = isinstance(chart, Strips) and chart.sides is not None
+        axes.set_title(wrapped(chart.title), fontsize=10, pad=14 if sides else None)
     for axes in grid[len(charts) :]:
         axes.set_visible(False)
     return figure
@@ -132,15 +143,21 @@ def _draw_chart(axes: Any, chart: Chart) -> None:
         axes.axvline(mark.x, linestyle=(0, (4, 3)), linewidth=1, color=GREY)
         text = f" {mark.text}"
         axes.text(mark.x, 0.02, text, transform=axes.get_xaxis_transform(), fontsize=7, color=GREY)
-    axes.set(xlabel=chart.x_title, ylabel=chart.y_title)
+    axes.set(xlabel=wrapped(chart.x_title), ylabel=wrapped(chart.y_title, UP))
     if chart.from_zero:
         axes.set_ylim(bottom=0)
-    if chart.log_x:
+    if chart.counts:
+        axes.yaxis.get_major_locator().set_params(integer=True)
+    values = [x for line in chart.lines for x in line.x]
+    if chart.log_x and values:
+        ticks = log_ticks(values)
         axes.set_xscale("log")
-        values = sorted({x for line in chart.lines for x in line.x})
-        if len(values) <= FEW_PLACES:
-            axes.set_xticks(values, [f"{x:g}" for x in values])
-            axes.minorticks_off()
+        axes.set_xticks(ticks, [f"{x:g}" for x in ticks])
+        axes.minorticks_off()
+    else:
+        whole = all(float(x).is_integer() for x in values)
+        ticks_of = {"nbins": "auto" if whole else FEW_TICKS, "integer": whole}
+        axes.xaxis.get_major_locator().set_params(**ticks_of)
     if chart.categories:
         places = range(len(chart.categories))
         turned = sum(map(len, chart.categories)) > 45
@@ -150,15 +167,17 @@ def _draw_chart(axes: Any, chart: Chart) -> None:
             label.set_horizontalalignment("right")
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    if _crowded(chart):
-        axes.legend(fontsize=7, loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
+    if beside(chart):
+        _legend_beside(axes, chart)
     elif len(chart.lines) > 1:
         axes.legend(fontsize=8, framealpha=0.7, edgecolor="none")
 
 
-def _crowded(figure: Figure) -> bool:
-    """Whether the names of its lines would hide some of them: they then stand beside."""
-    return isinstance(figure, Chart) and len(figure.lines) > 5
+def _legend_beside(axes: Any, chart: Figure, **more: Any) -> None:
+    """Where it hides nothing."""
+    columns = legend_columns(beside(chart))
+    at = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "frameon": False}
+    axes.legend(fontsize=7, ncols=columns, **at, **more)
 
 
 def _draw_line(axes: Any, line: Line, look: int, shift: float) -> None:
@@ -166,8 +185,7 @@ def _draw_line(axes: Any, line: Line, look: int, shift: float) -> None:
     x, y = np.array(line.x, dtype=float) + shift, _numbers(line.y)
     low, high = _numbers(line.low), _numbers(line.high)
     colour = turn(COLOURS, look)
-    name = f"{line.name}, published" if line.published else line.name
-    style: dict[str, Any] = {"color": colour, "label": name, "marker": turn(MARKERS, look)}
+    style: dict[str, Any] = {"color": colour, "label": named(line), "marker": turn(MARKERS, look)}
     style |= {"markersize": 5, "linewidth": 1.5}
     if line.published:
         style |= {"markerfacecolor": "none", "linestyle": "--"}
@@ -194,7 +212,7 @@ def _marked(y: NDArray[np.float64], look: int) -> list[int]:
 
 def _draw_heatmap(figure: Any, axes: Any, chart: Heatmap) -> None:
     image = axes.imshow(chart.values, cmap="cividis", aspect="auto")
-    figure.colorbar(image, ax=axes, label=chart.value_title)
+    figure.colorbar(image, ax=axes, label=wrapped(chart.value_title, UP))
     few = 30
     for names, put in ((chart.rows, axes.set_yticks), (chart.columns, axes.set_xticks)):
         put(range(len(names)), names, fontsize=6) if len(names) <= few else put([])
@@ -231,10 +249,11 @@ def _draw_scatter(axes: Any, chart: Scatter) -> None:
         axes.set_aspect("equal")
         axes.axis("off")
     else:
-        axes.set(xlabel=chart.x_title, ylabel=chart.y_title)
+        axes.set(xlabel=wrapped(chart.x_title), ylabel=wrapped(chart.y_title, UP))
         axes.grid(alpha=0.25, linewidth=0.6)
-    if chart.group_title and len(chart.groups) > 1:
-        axes.legend(title=chart.group_title, fontsize=7, title_fontsize=7, markerscale=0.6)
+    if beside(chart):
+        more = {"title_fontsize": 7, "markerscale": 0.6, "alignment": "left"}
+        _legend_beside(axes, chart, title=chart.group_title, **more)
 
 
 def _draw_strips(axes: Any, chart: Strips) -> None:
@@ -255,7 +274,7 @@ def _draw_strips(axes: Any, chart: Strips) -> None:
             }
             axes.errorbar([middle.at], [row], xerr=reach, markersize=5, linewidth=1, **style)
     names = [strip.name + strip.after for strip in chart.strips]
-    axes.set_yticks(range(len(names)), names, fontsize=min(7, 200 / len(names)))
+    axes.set_yticks(range(len(names)), names, fontsize=min(7, 7 * MOST_ROWS / len(names)))
     axes.set_ylim(len(chart.strips) - 0.5, -0.5)
     if chart.sides is not None:
         axes.axvline(0, linewidth=1, color=GREY)
@@ -263,11 +282,12 @@ def _draw_strips(axes: Any, chart: Strips) -> None:
             words = f"{text} " if side == "right" else f" {text}"
             place = axes.get_xaxis_transform()
             axes.text(0, 1, words, ha=side, va="bottom", transform=place, fontsize=7, color=GREY)
-    axes.set(xlabel=chart.x_title)
+    axes.set(xlabel=wrapped(chart.x_title))
+    axes.xaxis.get_major_locator().set_params(nbins=FEW_TICKS)
     axes.grid(axis="x", alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    if chart.group_title and len(chart.groups) > 1:
-        axes.legend(title=chart.group_title, fontsize=7, title_fontsize=7)
+    if beside(chart):
+        _legend_beside(axes, chart, title=chart.group_title, title_fontsize=7, alignment="left")
 
 
 def _numbers(values: Sequence[float]) -> NDArray[np.float64]:

@@ -66,7 +66,10 @@ def quality(run: Result) -> Iterator[Panel]:
         chart = Chart("Agreement with the planted groups", "round", "", lines, clustered)
         yield Panel(chart, "1 is perfect; small clusters are pure, so purity says little alone.")
     clusters = course(run, "clusters", lambda r: r.num_clusters)
-    yield Panel(Chart("Clusters", "round", "clusters", (clusters,), clustered, from_zero=True))
+    chart = Chart(
+        "Clusters", "round", "clusters", (clusters,), clustered, from_zero=True, counts=True
+    )
+    yield Panel(chart)
 
 
 def _metric(name: str, record: Record) -> float | None:
@@ -96,7 +99,8 @@ def absences(run: Result) -> Panel | None:
     missing = course(run, "missing", lambda r: len(r.missing))
     refused = course(run, "refused", lambda r: len(r.refused))
     lines = (missing, refused)
-    return Panel(Chart("Absent clients", "round", "clients", lines, marks(run), from_zero=True))
+    about = ("Absent clients", "round", "clients")
+    return Panel(Chart(*about, lines, marks(run), from_zero=True, counts=True))
 
 
 def absent_most(run: Result, limit: int = 20) -> list[tuple[str, int, int, str]]:

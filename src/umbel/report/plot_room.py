@@ -1,0 +1,96 @@
+"""Room for words in figures in files: how large these are, and what is named on an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from math import ceil, floor, log10
+from textwrap import fill
+
+from umbel.report.charts import Chart, Figure, Heatmap, Line, Strips
+
+WIDTH, HEIGHT = 4.6, 3.4
+"""Inches of a figure with little beside it."""
+
+LETTER, ROW = 0.058, 0.15
+"""Inches of a letter, and of a line, in the small font of legends and names of rows."""
+
+IN_A_COLUMN = 40
+"""Most names in a column of a legend."""
+
+MOST_ROWS = 100
+"""Rows of a figure that have room for names in that font."""
+
+FEW_LINES = 5
+"""Lines whose names hide little of a chart that they stand in."""
+
+ACROSS, UP = 45, 34
+"""Letters of a line of text that fit above or below a figure, and beside it."""
+
+FEW_TICKS = 6
+"""Stretches of an axis between numbers of many digits."""
+
+FEW_PLACES = 12
+"""Number of values of x up to which a logarithmic axis may name them, and no others."""
+
+APART = 1 / 14
+"""Part of a logarithmic axis that lies between two values that are both named."""
+
+
+def size(figure: Figure) -> tuple[float, float]:
+    """Width and height in inches."""
+    names, width, height = beside(figure), WIDTH, HEIGHT
+    if names:
+        columns = legend_columns(names)
+        width += columns * max(1.6, 0.4 + LETTER * max(map(len, names)))
+        height = max(height, 0.6 + ROW * ceil(len(names) / columns))
+    if isinstance(figure, Strips):
+        longest = max((len(strip.name + strip.after) for strip in figure.strips), default=0)
+        width += LETTER * max(0, longest - 20)
+        height = max(height, 0.9 + ROW * min(MOST_ROWS, len(figure.strips)))
+    return width, height
+
+
+def beside(figure: Figure) -> list[str]:
+    """The lines of a legend that stands beside a figure, in which it would hide something."""
+    if isinstance(figure, Chart):
+        return [named(line) for line in figure.lines] if len(figure.lines) > FEW_LINES else []
+    if isinstance(figure, Heatmap) or not figure.group_title or len(figure.groups) < 2:
+        return []
+    return [figure.group_title, *figure.groups]
+
+
+def legend_columns(names: Sequence[str]) -> int:
+    """Columns of a legend with these lines."""
+    return ceil(len(names) / IN_A_COLUMN)
+
+
+def named(line: Line) -> str:
+    """What a legend calls it."""
+    return f"{line.name}, published" if line.published else line.name
+
+
+def wrapped(text: str, width: int = ACROSS) -> str:
+    """A title in lines that fit."""
+    return fill(text, width)
+
+
+def log_ticks(values: Sequence[float]) -> list[float]:
+    """What is named on a logarithmic axis.
+
+    That are these values, if they are few, round and far apart; else powers of ten, or where there
+    are fewer than three, 1, 2 and 5 of each, or all of their multiples.
+    """
+    places = sorted(set(values))
+    reach = log10(places[-1] / places[0])
+    apart = all(log10(high / low) >= APART * reach for low, high in pairwise(places))
+    if len(places) <= FEW_PLACES and apart and all(float(f"{x:.2g}") == x for x in places):
+        return places
+    ticks: list[float] = []
+    for digits in ((1,), (1, 2, 5), tuple(range(1, 10))):
+        powers = range(floor(log10(places[0])), ceil(log10(places[-1])) + 1)
+        every = [float(f"{digit}e{power}") for power in powers for digit in digits]
+        ticks = [tick for tick in every if places[0] <= tick <= places[-1]]
+        if len(ticks) > 2:
+            break
+    return ticks or places[:1]
