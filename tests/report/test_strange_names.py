@@ -12,15 +12,17 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import umbel as package
 from tests.shell import SMALL, Shell
 from umbel.cli import Plain
 from umbel.data.sources import Sources
+from umbel.report import terminal
 from umbel.report.charts import Chart, Line
 from umbel.report.frameless import frameless, row
 from umbel.report.plots import draw
-from umbel.runs.client_rows import read_rows
+from umbel.runs.client_rows import Client, read_rows
 from umbel.runs.execution import advance
 from umbel.runs.folder import RunFolder
 from umbel.runs.rows import Table, formula_again, no_formula
@@ -118,8 +120,6 @@ def test_a_name_is_drawn_and_listed(name: str, tmp_path: Path) -> None:
     assert (tmp_path / "chart.svg").stat().st_size
     table = frameless("a", caption="c")
     row(table, name)
-    from rich.console import Console
-
     console = Console(width=200, file=io.StringIO(), force_terminal=False)
     console.print(table)
     printed = console.file.getvalue()  # type: ignore[attr-defined]
@@ -130,3 +130,13 @@ def test_a_name_is_drawn_and_listed(name: str, tmp_path: Path) -> None:
 def test_logs_do_nothing_to_a_terminal() -> None:
     record = logging.LogRecord("umbel", logging.WARNING, "", 0, "client %s", ("\x1b[2J",), None)
     assert Plain("%(message)s").format(record) == "client \\x1b[2J"
+
+
+def test_names_with_spaces_and_commas_can_be_told_apart() -> None:
+    names = ["Größe 0-0", "Größe / 0-2", "Bern, Ost", "a"]
+    clients = [Client(name, n, 0, group=f"group {n}") for n, name in enumerate(names)]
+    console = Console(width=200, file=io.StringIO(), force_terminal=False)
+    console.print(terminal.clusters(clients))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert 'Größe 0-0, Größe / 0-2, "Bern, Ost", a ' in text
+    assert "group 0, group 1, group 2, group 3 " in text

@@ -10,6 +10,7 @@ from umbel.report.listing import listing
 from umbel.report.markup import Markup, Part, element, join, table
 from umbel.report.page import Section, figures, lines, made_with, page
 from umbel.report.panels import Panel
+from umbel.report.words import in_a_row
 from umbel.runs.client_rows import Client, by_cluster
 from umbel.runs.own import OwnData
 from umbel.runs.records import MEGABYTE
@@ -156,7 +157,7 @@ def _cluster_row(run: Result, members: Sequence[Client], width: int) -> list[str
         str(len(members)),
         str(sum(c.examples or 0 for c in members)) if run.finished else "not known yet",
         f"{sum(sure) / len(sure):.4f}" if sure else "-",
-        " ".join(sorted({client.group for client in members})),
+        in_a_row(sorted({client.group for client in members})),
     ]
     return [*row[:3], *(row[3:] if run.finished else [])][:width]
 

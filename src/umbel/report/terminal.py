@@ -10,6 +10,7 @@ from rich.text import Text
 
 from umbel.checks import printable
 from umbel.report.frameless import frameless, row
+from umbel.report.words import in_a_row
 from umbel.runs.assignment import Assignment
 from umbel.runs.client_rows import Client, by_cluster
 from umbel.runs.metrics import names_of
@@ -184,8 +185,8 @@ def clusters(clients: Sequence[Client], limit: int = 20) -> Table:
             str(len(each)),
             str(sum(client.examples or 0 for client in each)),
             average(values, 4 if by_loss else 3),
-            " ".join(sorted({client.group for client in each})) or "-",
-            " ".join(names[:12]) + (" ..." if len(names) > 12 else ""),
+            in_a_row(sorted({client.group for client in each})) or "-",
+            in_a_row(names[:12]) + (", ..." if len(names) > 12 else ""),
         )
     if len(largest) > limit:
         row(table, "...", f"{len(largest) - limit} more clusters")

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 from umbel.checks import printable
+
+
+def in_a_row(names: Iterable[str]) -> str:
+    """Names that can be told apart: with commas, and quotes around a name that has one."""
+    return ", ".join(f'"{name}"' if "," in name else name for name in names)
 
 
 def in_figures(value: Any) -> Any:
