@@ -15,6 +15,7 @@ from tests.report.pages import Page
 from umbel.algorithms import IFCA, FedAvg, LocalOnly
 from umbel.algorithms.base import Algorithm
 from umbel.client.work import LocalTraining
+from umbel.data.federation import Federation
 from umbel.report import course_tables, standing_tables, terminal
 from umbel.report.comparing import sheet
 from umbel.report.evenness import evenness
@@ -162,3 +163,22 @@ def test_rounds_to_a_goal_are_a_mean_over_the_seeds_that_reached_it(natural: Pat
     text = console.file.getvalue()  # type: ignore[attr-defined]
     said = "mean ± population standard deviation over the seeds that reached it"
     assert said in " ".join(text.split())
+
+
+def test_without_test_examples_nothing_is_said_of_how_well_clients_are_served(
+    tmp_path: Path,
+) -> None:
+    federation = blobs()
+    x, y = federation.test.of(0)
+    empty = [(x[:0], y[:0])] * federation.num_clients
+    train = [federation.train.of(client) for client in range(federation.num_clients)]
+    untested = Federation.from_arrays(train, empty, num_classes=federation.num_classes)
+    for name in ("fedavg", "ifca"):
+        Run(METHODS[name], untested, mlp()).save(tmp_path / "runs" / f"{name}-seed0", rounds=1)
+    runs = of(tmp_path / "runs")
+    assert list(standing_tables.statistics(runs)) == []
+    page = Page(write_report(tmp_path / "runs")[0].read_text())
+    assert page.headings == ["Methods side by side", "Round by round", "Run it again"]
+    assert "No method is named as the best: of none the loss is known." in page.said
+    assert "inf" not in page.said.split()
+    assert "Every seed" not in page.titles

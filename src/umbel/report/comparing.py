@@ -155,6 +155,8 @@ def ends(methods: Methods) -> Iterator[Panel]:
         kinds = (("mean over clients", mean), ("worst client", worst))
         dots = [dot for kind, values in kinds for dot in _seeds(name, kind, values)]
         strips.append(Strip(name, tuple(dots)))
+    if not any(strip.dots for strip in strips):
+        return
     yield Panel(Strips("Every seed", what, tuple(strips), "each seed's"), "After the last round.")
     yield _price(methods, by_loss, what)
 

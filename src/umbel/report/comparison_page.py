@@ -35,7 +35,7 @@ def comparison_page(name: str, runs: Sequence[Result]) -> tuple[str, list[Panel]
         Section("Round by round", (figures(courses),)),
         Section("Run it again", tuple(_again(name, shown))),
     ]
-    if len(methods) > 1:
+    if any(pair.lead is not None for pair in order.pairs):
         sections.insert(1, Section("Every pair of methods", tuple(_pairs(order, measure))))
     if against:
         parts = [join(figures([each.panel]), each.tables) for each in against]

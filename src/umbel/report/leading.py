@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import inf
+from math import inf, isfinite
 
 from umbel.report.charts import Dot, Middle, Strip, Strips
 from umbel.report.panels import Panel
@@ -19,6 +19,8 @@ MOST_NAMED = 4
 def verdict(order: Standing, measure: Measure) -> str:
     """Whether a method is best beyond chance, in words and with the interval that says so."""
     name, quality = order.leader.name, order.leader.quality
+    if not isfinite(quality):
+        return f"No method is named as the best: of none the {measure.name} is known."
     leader = f"{name} has the {measure.best} mean {measure.name}, {quality:.4g}"
     doubtful = order.doubtful
     near = (doubtful or order.others)[0]

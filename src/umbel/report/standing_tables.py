@@ -29,19 +29,25 @@ WORSE = (
 def statistics(runs: Sequence[Result], judge: str | None = None) -> Iterator[Table]:
     """What finished runs of several methods say beside their means; each fits 80 columns.
 
-    Methods are compared by accuracy, or without it by loss, or by what `judge` names.
+    A table of which nothing is known, as without test examples, is left out. Methods are compared
+    by accuracy, or without it by loss, or by what `judge` names.
     """
     if len(by_method(runs)) > 1:
-        yield clients(runs)
+        if (even := clients(runs)) is not None:
+            yield even
         measure = measure_of(runs, judge)
         order = standing(contenders(runs, measure), measure)
-        yield differences(order, measure)
-        if order.controlled:
+        if any(pair.lead is not None for pair in order.others):
+            yield differences(order, measure)
+        if any(pair.lead is not None for pair in order.controlled.values()):
             yield controlled(order)
 
 
-def clients(runs: Sequence[Result]) -> Table:
-    """A row a method, the best last: its worst clients, their spread, and who is worse off."""
+def clients(runs: Sequence[Result]) -> Table | None:
+    """A row a method, the best last: its worst clients, their spread, and who is worse off.
+
+    None where nothing of that is known.
+    """
     methods = by_method(runs)
     by_loss = all(run.last.accuracy is None for run in runs)
     several, digits = evenness(methods), 4 if by_loss else 3
@@ -57,6 +63,8 @@ def clients(runs: Sequence[Result]) -> Table:
         for name in attributes[:MOST_ATTRIBUTES]
     ]
     known = [(head, cells) for head, cells in columns if set(cells) != {"-"}]
+    if not known:
+        return None
     what = "loss" if by_loss else "accuracy"
     notes = [f"worst tenth: mean {what} of the worst tenth of clients"]
     notes += [f"spread: standard deviation of {what} over clients"]
