@@ -173,12 +173,13 @@ def _summary(missing: set[int], refused: Mapping[int, str]) -> str:
 
 @dataclass(frozen=True)
 class Faults(Settings):
-    """How often clients fail in a simulation: probabilities of five faults, for each request.
+    """How often clients fail in a simulation: probabilities of five faults, in each round.
 
     >>> umbel.Faults(drop=0.2, huge=0.01).drop
     0.2
 
-    Which client fails when is a function of the run's seed, the round and the client.
+    Which client fails when is drawn once for each run's seed, round and client: a client that drops
+    out answers no request of that round.
     """
 
     drop: float = 0.0  #: a client never answers
