@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from datetime import date, time
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, cast, get_args, get_type_hints
@@ -51,6 +52,10 @@ SHARING = tuple(f.name for f in fields(Sharing) if f.name != "of")
 """And of `Sharing`."""
 
 
+TOML = (str, bool, int, float, date, time)
+"""What TOML has beside lists and tables; a `datetime` is a `date`."""
+
+
 def read(file: Path | str, settings: Sequence[str] = (), *, looking: bool = False) -> Experiment:
     """Read the experiment of a TOML file, with settings such as `algorithm.num_clusters=6` applied.
 
@@ -90,8 +95,28 @@ def _blaming(
 
 
 def write(experiment: Experiment) -> str:
-    """TOML that `read` turns into the same experiment."""
-    return tomli_w.dumps(plain(experiment))
+    """TOML that `read` turns into the same experiment. Raises `UsageError` as `writable`."""
+    return tomli_w.dumps(writable(experiment))
+
+
+def writable(value: Any) -> Any:
+    """A dataclass as `plain` has it. Raises `UsageError` that names a value which TOML lacks."""
+    table = plain(value)
+    _check_toml(table)
+    return table
+
+
+def _check_toml(value: Any, path: str = "") -> None:
+    if isinstance(value, Mapping):
+        for key, member in value.items():
+            _check_toml(member, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, (list, tuple)):
+        for member in value:
+            _check_toml(member, path)
+    else:
+        check(
+            isinstance(value, TOML), path, value, "a value that TOML has: a text or a number, say"
+        )
 
 
 def structured(table: Mapping[str, Any], kind: type[Any], looking: bool = False) -> Any:

@@ -41,7 +41,10 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path | str, experiment: Experiment) -> RunFolder:
-        """Make a folder for a new run. Raises `UsageError` if a round of another was done there."""
+        """Make a folder for a new run.
+
+        Raises `UsageError` if a round of another was done there, or no file can say what is run.
+        """
         folder = cls(Path(path))
         if folder.finished:
             raise UsageError(
@@ -53,6 +56,7 @@ class RunFolder:
                 f"{path}: holds a run already; go on with it by `umbel resume {path}`, "
                 "or choose another --runs-dir or name"
             )
+        config.writable(experiment)
         folder.path.mkdir(parents=True, exist_ok=True)
         with folder.locked():
             for left in ("stopped.json", "budget.json"):
