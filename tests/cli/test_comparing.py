@@ -39,6 +39,18 @@ def test_what_no_experiment_has_can_not_be_swept(umbel: Shell) -> None:
     assert "participation: 7.0 is not in (0, 1]" in message
 
 
+def test_an_experiment_without_a_key_runs_without_its_one_value(umbel: Shell) -> None:
+    words = ("compare", "both", "--seeds", "1", "--set", "rounds=1")
+    _, errors = umbel(*words, "--set", "algorithm.n_merge=3")
+    assert errors == "fedavg: has no algorithm.n_merge, and runs without it\n"
+    rows = json.loads(umbel("show", "runs/both", "--json")[0])
+    assert [row["name"] for row in rows] == ["fedavg", "flacc"]
+    message = umbel.refused(*words, "--set", "rouns=3")
+    assert message.endswith(
+        "--set rouns: unknown key: no experiment of both has it; did you mean rounds?"
+    )
+
+
 def test_methods_are_compared_by_a_metric_that_all_of_them_measure(umbel: Shell) -> None:
     measured = ("compare", "both", "--seeds", "1", "--set", "rounds=2")
     message = umbel.refused(*measured, "--judge", "perplexity")

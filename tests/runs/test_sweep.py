@@ -106,8 +106,30 @@ def test_an_experiment_without_the_setting_is_there_once(file: Path, tmp_path: P
     ]
 
 
+@pytest.mark.parametrize("values", ["2", "2,3"])
+def test_one_value_is_left_out_where_several_are(values: str, tmp_path: Path) -> None:
+    other = tmp_path / "fedavg-digits.toml"
+    other.write_text(SMALL.format(name="fedavg"))
+    found = sweep(other, [f"algorithm.num_clusters={values}", f"rouns={values}", "rounds=3"])
+    assert found.lacking == ("algorithm.num_clusters", "rouns")
+    assert [(e.name, e.rounds) for e in found.experiments] == [("fedavg-digits", 3)]
+
+
+def test_keys_of_any_method_are_there_for_each(file: Path) -> None:
+    for values in ("2", "1,2"):
+        assert sweep(file, [f"algorithm.restarts={values}"]).lacking == ()
+    assert len(sweep(file, ["algorithm.restarts=1,2"]).experiments) == 2
+
+
+def test_an_empty_list_has_a_name_and_no_other_value_has_it(file: Path) -> None:
+    names = [e.name for e in sweep(file, ['metrics=[],["macro-f1"]']).experiments]
+    assert names == ["joint-digits,metrics=none", "joint-digits,metrics=macro-f1"]
+    lists = sweep(file, ['algorithm.averaging.shared=[],["none"]']).experiments
+    assert len({e.name for e in lists}) == 2
+
+
 def test_a_value_that_does_not_fit_is_refused(file: Path) -> None:
     with pytest.raises(UsageError, match=r"participation: 2\.0 is not in \(0, 1\]"):
         sweep(file, ["participation=0.5,2.0"])
-    with pytest.raises(UsageError, match="unknown key"):
-        sweep(file, ["rouns=3", "algorithm.lam=0.1,0.2"])
+    with pytest.raises(UsageError, match="rounds: 0 is not"):
+        sweep(file, ["rounds=0", "algorithm.lam=0.1,0.2"])

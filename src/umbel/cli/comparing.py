@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from umbel.checks import InUseError, UsageError, naming
+from umbel.checks import InUseError, UsageError, naming, nearest
 from umbel.cli.advancing import (
     advance,
     advance_together,
@@ -26,10 +26,11 @@ from umbel.cli.screen import OwnScreen, Screen
 from umbel.data.sources import Sources
 from umbel.runs.config import plain, structured
 from umbel.runs.experiment import Experiment
+from umbel.runs.flat import flat
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import experiments_in
 from umbel.runs.strangers import strangers_in
-from umbel.runs.sweep import parts_of, sweep, values_of
+from umbel.runs.sweep import Sweep, parts_of, sweep, values_of
 from umbel.runs.tables import load_table, parse_setting
 from umbel.summary import counted
 
@@ -40,17 +41,29 @@ LINES = 4
 def sweeps_in(source: Path, settings: Sequence[str]) -> list[Experiment]:
     """The experiments of a folder, one for each combination of the settings' values.
 
-    Raises `UsageError` for a setting with several values that none of them has.
+    Raises `UsageError` for a setting that none of them has.
     """
     sweeps = [sweep(file, settings) for file in experiments_in(source)]
     nowhere = set.intersection(*(set(each.lacking) for each in sweeps))
     for path in sorted(nowhere):
-        raise UsageError(f"--set {path}: unknown key: no experiment of {source.name} has it")
+        raise UsageError(
+            f"--set {path}: unknown key: no experiment of {source.name} has it{_hint(path, sweeps)}"
+        )
     for each in sweeps:
         for path in each.lacking:
             base = parts_of(each.experiments[0].name)[0]
             say(f"{base}: has no {path}, and runs without it", err=True)
     return [experiment for each in sweeps for experiment in each.experiments]
+
+
+def _hint(path: str, sweeps: Sequence[Sweep]) -> str:
+    """The key beside it that was meant, if one is like it."""
+    above, _, key = path.rpartition(".")
+    every = (known for each in sweeps for known in dict(flat(plain(each.experiments[0]))))
+    parts = (known.rpartition(".") for known in every)
+    beside = dict.fromkeys(last for place, _, last in parts if place == above)
+    hint = nearest(key, beside, " ").strip()
+    return f"; {hint}" if hint else ""
 
 
 def strangers_named(source: Path, settings: Sequence[str]) -> Iterator[str]:

@@ -139,7 +139,7 @@ def compare(
     making.
 
     A setting may have several values, as in --set algorithm.lam=0.1,0.2,0.5: then there is a row
-    for each. An experiment without that setting runs without it.
+    for each. With one value or several, an experiment without that setting runs without it.
 
     A run that diverges, or gets too few usable replies, stops no other: it is named after the
     table, and the status is 1.

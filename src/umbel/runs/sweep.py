@@ -6,7 +6,8 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -30,6 +31,9 @@ LONGEST = 150
 MOST = 1_000
 """Experiments that one file and several values may make."""
 
+EMPTY = "none"
+"""What names call a list without a value."""
+
 NAMED = re.compile(r",(?=[A-Za-z_][\w.]*=)")
 """What stands before each setting in the name of a variant."""
 
@@ -39,7 +43,7 @@ class Sweep:
     """The experiments that several values of some settings make of one."""
 
     experiments: tuple[Experiment, ...]
-    lacking: tuple[str, ...]  # swept settings that none of these experiments has
+    lacking: tuple[str, ...]  # settings that none of these experiments has
 
 
 def values_of(setting: str) -> list[str]:
@@ -60,27 +64,28 @@ def values_of(setting: str) -> list[str]:
 def sweep(file: Path, settings: Sequence[str]) -> Sweep:
     """The experiment of a file with every combination of the values of its settings.
 
-    Settings are applied in the order they are given. One with several values is left out of an
-    experiment that has no such key, so that this is there once, to compare with. The name of each
-    experiment says the values: `flacc-digits,algorithm.n_merge=1`. Raises `UsageError` as `read`.
+    Settings are applied in the order they are given. One that an experiment has no key for is left
+    out of it, so that this is there once, to compare with. The name of each experiment says those
+    with several values: `flacc-digits,algorithm.n_merge=1`. Raises `UsageError` as `read`.
     """
     choices = [values_of(setting) for setting in settings]
     count = prod(map(len, choices))
     check(count <= MOST, "--set", f"{count:,} combinations of values", f"{MOST:,} at most")
     several = {_path(values[0]) for values in choices if len(values) > 1}
+    has = cache(partial(_has, file))
     experiments: dict[str, Experiment] = {}
     used: set[str] = set()
     for combination in product(*choices):
         applied: list[str] = []
         for setting in combination:
-            if _path(setting) not in several or _has(file, applied, _path(setting)):
+            if has(tuple(applied), setting):
                 applied.append(setting)
-        paths = sorted({_path(setting) for setting in applied} & several)
-        used.update(paths)
+        used.update(map(_path, applied))
         experiment = read(file, applied)
-        name = _named(experiment, paths)
+        name = _named(experiment, sorted({_path(setting) for setting in applied} & several))
         experiments.setdefault(name, replace(experiment, name=name))
-    return Sweep(tuple(experiments.values()), tuple(sorted(several - used)))
+    asked = {_path(values[0]) for values in choices}
+    return Sweep(tuple(experiments.values()), tuple(sorted(asked - used)))
 
 
 def parts_of(name: str) -> tuple[str, dict[str, str]]:
@@ -112,20 +117,15 @@ def _divided(text: str) -> list[str]:
     return parts
 
 
-def _has(file: Path, settings: Sequence[str], path: str) -> bool:
-    """Whether the experiment of a file, with these settings, has this key."""
+def _has(file: Path, settings: Sequence[str], setting: str) -> bool:
+    """Whether the experiment of a file, with these settings, has the key of a further one."""
     try:
-        value: Any = read(file, settings)
-    except UsageError:
-        return True  # what is wrong is said when all settings are applied
-    for key in path.split("."):
-        if not is_dataclass(value) or isinstance(value, type):
-            return True
-        if key == "name" and "name" in plain(value):
-            return True
-        if key not in {f.name for f in fields(value)}:
-            return False
-        value = getattr(value, key)
+        read(file, [*settings, setting])
+    except UsageError as error:
+        # Whatever else is wrong is said when all settings are applied.
+        keys = _path(setting).split(".")
+        above = (re.escape(".".join(keys[: n + 1])) for n in range(len(keys)))
+        return not re.search(rf"(?:^|\s)(?:{'|'.join(above)}): unknown key", str(error))
     return True
 
 
@@ -145,7 +145,10 @@ def _at(table: Any, path: str) -> str:
     if isinstance(table, str):
         return table
     if isinstance(table, list) and not any(isinstance(item, (list, Mapping)) for item in table):
-        return "_".join(item if isinstance(item, str) else json.dumps(item) for item in table)
+        text = "_".join(item if isinstance(item, str) else json.dumps(item) for item in table)
+        if not table:
+            return EMPTY
+        return text if text != EMPTY else json.dumps(table)
     return json.dumps(table)
 
 
