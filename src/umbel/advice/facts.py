@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +16,18 @@ from umbel.summary import in_short
 MOST = 4_000
 """Examples of each split that drift is looked for in."""
 
+FEWEST = 20
+"""Examples of each split below which drift is not looked for."""
+
 DRIFT = 0.6
 """Area under the curve of telling the splits apart, above which examples are said to drift."""
+
+CHANCE = 4.0
+"""Standard deviations of that area, where nothing drifts, that it must lie above 0.5 as well.
+
+They are those of independent scores. Trees that have seen the other half of the examples leave
+scores that depend on each other, and the area of few examples varies by up to 1.5 times as much.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,8 +42,14 @@ class Facts:
     missing: tuple[int, int]  #: clients that lack some label in training, most that one lacks
     unseen: int  #: clients with labels in the test that their training examples lack
     drift: float  #: how well inputs tell test from training: 0.5 not at all, 1 surely
+    drift_by_chance: float = DRIFT  #: how large that may be for so few examples if nothing drifts
 
     __repr__ = in_short
+
+    @property
+    def drifts(self) -> bool:
+        """Whether inputs of the test differ from those of training, much and beyond chance."""
+        return self.drift > max(DRIFT, self.drift_by_chance)
 
 
 def facts(federation: Federation, seed: int) -> Facts:
@@ -50,6 +67,7 @@ def facts(federation: Federation, seed: int) -> Facts:
         missing=(int((lacking > 0).sum()), int(lacking.max(initial=0))),
         unseen=int((later & ~kept).any(1).sum()),
         drift=_drift(federation, seed),
+        drift_by_chance=_by_chance(*(_num_sampled(each) for each in _compared(federation))),
     )
 
 
@@ -63,23 +81,43 @@ def _labels(split: Split, classes: int | None) -> NDArray[np.bool_]:
     return found
 
 
+def _compared(federation: Federation) -> tuple[Split, Split]:
+    return federation.train, federation.test
+
+
 def _drift(federation: Federation, seed: int) -> float:
     """How well trees that have seen half of the inputs tell the splits of the others apart."""
     from sklearn.ensemble import ExtraTreesClassifier
     from sklearn.metrics import roc_auc_score
     from sklearn.model_selection import cross_val_predict
 
-    rng = generator(seed, Stream.ADVICE, 2)
-    parts = [_sampled(split, rng) for split in (federation.train, federation.test)]
-    if min(map(len, parts)) < 20:
+    splits = _compared(federation)
+    if min(map(_num_sampled, splits)) < FEWEST:
         return 0.5
+    rng = generator(seed, Stream.ADVICE, 2)
+    parts = [_sampled(split, rng) for split in splits]
     truth = np.repeat([0, 1], [len(part) for part in parts])
     trees = ExtraTreesClassifier(50, min_samples_leaf=5, random_state=seed % 2**32)
     said = cross_val_predict(trees, np.concatenate(parts), truth, cv=2, method="predict_proba")
     return float(roc_auc_score(truth, said[:, 1]))
 
 
+def _by_chance(first: int, second: int) -> float:
+    """The area under the curve that so many examples may have where nothing drifts.
+
+    Its variance then is that of the statistic of Mann and Whitney (1947).
+    """
+    if not first * second:
+        return 1.0
+    return min(1.0, 0.5 + CHANCE * sqrt((first + second + 1) / (12 * first * second)))
+
+
+def _num_sampled(split: Split) -> int:
+    return min(MOST, len(split.x))
+
+
 def _sampled(split: Split, rng: np.random.Generator) -> NDArray[np.float32]:
     rows = rng.permutation(len(split.x))[:MOST]
-    found: NDArray[np.float32] = split.x[rows].reshape(len(rows), -1).numpy().astype(np.float32)
+    flat = split.x[rows].reshape(len(rows), prod(split.x.shape[1:]))
+    found: NDArray[np.float32] = flat.numpy().astype(np.float32)
     return found

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from umbel.advice.facts import DRIFT
 from umbel.advice.gains import Gain
 from umbel.summary import counted, few
 
@@ -92,7 +91,7 @@ def _doubts(advice: Advice) -> Iterator[str]:
     facts, verdict = advice.facts, advice.verdict
     if facts.train[1] < FEW:
         yield f"Half of the clients have {facts.train[1]} training examples or fewer."
-    if facts.drift > DRIFT:
+    if facts.drifts:
         yield (
             f"Inputs of the test can be told from those of training (area under the curve "
             f"{facts.drift:.2f}): what was best in training may not stay so."

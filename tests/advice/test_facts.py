@@ -1,0 +1,42 @@
+"""What is said of the examples before anything is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+import umbel
+from umbel.advice.facts import Facts, facts
+
+
+def told(seed: int, shift: float, sizes: Sequence[int], test_fraction: float = 0.2) -> Facts:
+    """Facts of clients that draw from one distribution; inputs of the test are then shifted."""
+    rng = np.random.default_rng(seed)
+    train = [(rng.normal(size=(n, 5)), rng.integers(0, 2, n)) for n in sizes]
+    few = [max(1, round(test_fraction * n)) for n in sizes]
+    test = [(rng.normal(size=(n, 5)) + shift, rng.integers(0, 2, n)) for n in few]
+    given = test if test_fraction else None
+    federation = umbel.Federation.from_arrays(
+        train, given, num_classes=2, test_fraction=test_fraction
+    )
+    return facts(federation, seed)
+
+
+def test_few_test_examples_of_the_same_distribution_are_not_said_to_drift() -> None:
+    found = [told(seed, 0.0, [16] * 8) for seed in range(5, 10)]
+    assert max(each.drift for each in found) > 0.6
+    assert not any(each.drifts for each in found)
+
+
+@pytest.mark.parametrize("sizes", [[20] * 8, [100] * 8])
+def test_inputs_that_are_shifted_in_the_test_are_said_to_drift(sizes: list[int]) -> None:
+    assert told(0, 2.0, sizes).drifts
+
+
+@pytest.mark.parametrize("sizes", [[30] * 4, [1] * 30])
+def test_nothing_drifts_where_there_is_no_test(sizes: list[int]) -> None:
+    found = told(0, 0.0, sizes, test_fraction=0.0)
+    assert (found.test, found.drift) == (0, 0.5)
+    assert not found.drifts
