@@ -125,6 +125,15 @@ def test_inputs_that_are_all_equal_say_nothing_and_warn_of_nothing() -> None:
     assert advice.verdict.answer == "one model"
 
 
+@pytest.mark.filterwarnings("error")
+def test_clients_of_one_label_each_get_as_many_groups_as_there_are_labels() -> None:
+    rng = np.random.default_rng(0)
+    pairs = [(rng.normal(size=(20, 4)), np.full(20, client % 2)) for client in range(12)]
+    advice = umbel.advise(umbel.Federation.from_arrays(pairs), net(), local=LOCAL, allowance=SHORT)
+    assert advice.structure.num_groups == 2
+    assert [advice.clusters[str(client)] for client in range(12)] == [0, 1] * 6
+
+
 def test_two_clients_are_too_few_to_tell() -> None:
     advice = umbel.advise(tables(1, clients=2), net(), local=LOCAL, allowance=SHORT)
     assert advice.verdict.answer == "too few examples to tell"

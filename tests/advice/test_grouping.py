@@ -42,3 +42,14 @@ def test_noise_of_another_size_than_assumed_makes_no_groups() -> None:
     halves, _ = planted(1, seed=5)
     louder = Halves(means=halves.means * 3, counts=halves.counts)
     assert best(groupings(louder, seed=0)).num_groups == 1
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("rounding", [0.0, 1e-13])
+def test_there_are_no_more_groups_than_places_where_clients_lie(rounding: float) -> None:
+    halves, of = planted(3, seed=3)
+    places = 5 * np.eye(3)[of]
+    means = np.stack([places, places]) + rounding * np.random.default_rng(0).normal(size=(40, 3))
+    found = groupings(Halves(means=means, counts=halves.counts), seed=0)
+    assert [each.num_groups for each in found] == [1, 2, 3]
+    assert adjusted_rand_score(of, best(found).labels) == 1

@@ -29,6 +29,9 @@ MOST_GROUPS = 16
 
 STARTS, STEPS = 20, 2
 
+DIGITS = 6
+"""Descriptors that agree in so many decimals of the largest are one place to k-means."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Grouping:
@@ -46,15 +49,25 @@ class Grouping:
 
 
 def groupings(halves: Halves, seed: int) -> tuple[Grouping, ...]:
-    """A grouping into each number of groups: 1, 2, ..., while there are two clients for each."""
+    """A grouping into each number of groups: 1, 2, ..., while there are two clients for each.
+
+    There are no more groups than places where clients lie: where each has one label only, many
+    clients have one descriptor.
+    """
     halves = _in_noise(halves)
-    most = min(MOST_GROUPS, max(1, halves.counts.shape[1] // 2))
+    most = max(1, min(MOST_GROUPS, halves.counts.shape[1] // 2, _num_places(halves.whole())))
     return tuple(_grouped(halves, count, seed) for count in range(1, most + 1))
 
 
 def best(found: Sequence[Grouping]) -> Grouping:
     """The grouping with the lowest cost, the first of equals."""
     return min(found, key=lambda each: each.cost)
+
+
+def _num_places(where: Floats) -> int:
+    """How many rows differ by more than rounding."""
+    scale = np.abs(where).max(initial=0) or 1.0
+    return len(np.unique((where / scale).round(DIGITS), axis=0))
 
 
 def _in_noise(halves: Halves) -> Halves:
