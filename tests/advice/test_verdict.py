@@ -35,6 +35,7 @@ def standing(kind: Kind, loss: float, clusters: int = 1, tuned: bool = False) ->
         loss=loss + NOISE * (1 + loss),
         accuracy=np.full(CLIENTS, np.nan),
         clusters=labels,
+        trained=np.full(CLIENTS, True),
         course=((2, 2.0), (10, loss)),
     )
 
@@ -91,6 +92,19 @@ def test_too_few_clients_to_tell() -> None:
     few[:3] = 0.5
     one, alone = replace(one, loss=few), replace(alone, loss=few - 0.2)
     assert answered(1, one, alone)[0] == "too few examples to tell"
+
+
+def test_nothing_is_said_of_the_gain_of_a_way_without_losses() -> None:
+    found = gain(np.full(CLIENTS, np.nan), np.full(CLIENTS, 0.5))
+    assert np.isnan(found.mean)
+    assert not found.sure
+
+
+def test_training_alone_may_have_diverged() -> None:
+    never = replace(standing("local", 0.6), loss=np.full(CLIENTS, np.nan), course=())
+    one, found = standing("one", 0.5), standing("clusters", 0.3, 3)
+    assert answered(3, one, never, found) == ("clusters", 3, False)
+    assert answered(1, one, never) == ("one model", 1, False)
 
 
 def test_a_gain_is_a_paired_mean_with_its_interval() -> None:

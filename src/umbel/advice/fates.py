@@ -6,20 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from umbel.advice.losses import example_losses
 from umbel.advice.trial import Standing
 from umbel.advice.verdict import Verdict
 from umbel.client.batches import Batch
 from umbel.client.net import Net
 from umbel.data.federation import Federation
-from umbel.data.splits import Split
 from umbel.flow import Rows
 
 ERRORS = 2.0
 """Standard errors by which a client's losses must differ before it is said to gain or be hurt."""
-
-Losses = list[NDArray[np.float64]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +25,7 @@ class Fate:
 
     gain: float  #: NaN where the client has no validation examples
     error: float  #: its standard error over the client's examples; NaN for fewer than two
-    over_alone: float  #: the same, in place of training alone
+    over_alone: float  #: the gain over training alone; NaN where that diverged, too
 
     @property
     def gains(self) -> bool:
@@ -44,7 +41,8 @@ class Fate:
 def fates(net: Net, trial: Federation, verdict: Verdict) -> tuple[Fate, ...]:
     """What the answer means to each client, by its validation examples."""
     chosen, one, own = (
-        _losses(net, trial.test, each) for each in (verdict.chosen, verdict.one, verdict.alone)
+        example_losses(net, trial.test, each)
+        for each in (verdict.chosen, verdict.one, verdict.alone)
     )
     return tuple(
         Fate(
@@ -82,16 +80,6 @@ def on_test(net: Net, federation: Federation, standing: Standing) -> tuple[float
             right.append(float(batch.mean(net.objective.correct(outputs, y).double())))
     accuracy = float(np.mean(right))
     return float(np.mean(losses)), None if np.isnan(accuracy) else accuracy
-
-
-def _losses(net: Net, split: Split, standing: Standing) -> Losses:
-    """The loss of each client's examples, in order."""
-    found: Losses = []
-    for client, theta in _models(standing):
-        x, y = split.typed(client, net.dtype)
-        values = net.objective.losses(net.outputs(theta, x), y) if len(x) else torch.zeros(0)
-        found.append(values.double().numpy())
-    return found
 
 
 def _models(standing: Standing) -> list[tuple[int, torch.Tensor]]:

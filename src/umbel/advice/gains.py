@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
+from math import inf, nan
 
 import numpy as np
 
@@ -18,7 +18,7 @@ FEWEST = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """How much lower a mean loss is, with its 95% interval over clients."""
+    """How much lower a mean loss is, with its 95% interval over clients; NaN where unknown."""
 
     mean: float
     low: float
@@ -38,7 +38,7 @@ def gain(new: Floats, old: Floats) -> Gain:
 
     known = ~(np.isnan(new) | np.isnan(old))
     values = (old - new)[known]
-    mean = float(values.mean()) if len(values) else 0.0
+    mean = float(values.mean()) if len(values) else nan
     if len(values) < FEWEST:
         return Gain(mean=mean, low=-inf, high=inf, p_value=1.0)
     if np.ptp(values) == 0:  # as where fine-tuning began and ended with the same model

@@ -12,10 +12,11 @@ from time import monotonic
 
 from umbel.advice.gains import SURE, gain
 from umbel.advice.structure import Structure
-from umbel.advice.trial import Contender, Standing, Track, waiting
+from umbel.advice.trial import DIVERGED, Contender, Standing, Track, waiting
 from umbel.algorithms import IFCA, FedAvg, FixedClusters, LocalOnly
-from umbel.checks import check
+from umbel.checks import UsageError, check
 from umbel.client.work import LocalTraining
+from umbel.engines.fit import advice as to_change
 
 RATES = (0.3, 0.1, 0.03, 0.01)
 """Learning rates that are tried, where none is given."""
@@ -56,13 +57,24 @@ Told = Callable[[str], None]
 
 
 def learning_rate(track: Track, local: LocalTraining) -> float:
-    """The rate under which one model for all has the lowest validation loss after a few rounds."""
+    """The rate under which one model for all has the lowest validation loss after a few rounds.
+
+    Raises `UsageError` where training diverges under every rate.
+    """
     found = {}
     for rate in RATES:
         contender = _one(replace(local, lr=rate))
         standing = waiting(contender, track.federation.num_clients)
-        found[rate] = track.advance(standing, ROUNDS_A_RATE).mean
-    return min(RATES, key=lambda rate: found[rate])
+        after = track.advance(standing, ROUNDS_A_RATE)
+        if after.stopped != DIVERGED:
+            found[rate] = after.mean
+    if not found:
+        tried = ", ".join(map(str, RATES))
+        raise UsageError(
+            f"training diverged at every learning rate that was tried, {tried}: "
+            f"{to_change(track.federation)}"
+        )
+    return min(found, key=lambda rate: found[rate])
 
 
 def contenders(structure: Structure, local: LocalTraining) -> tuple[Contender, ...]:
@@ -91,12 +103,22 @@ def race(
         running = [each for each in standings if not each.stopped]
         told(f"round {goal} of {allowance.rounds}: {len(running)} contenders")
         standings = [each if _done(each) else track.advance(each, goal) for each in standings]
+        _check_trained(standings[0], track, local)
         standings = _without_losers(standings)
     bases = [standings[0]]
     clustered = [each for each in standings if each.contender.kind == "clusters"]
     bases += [min(clustered, key=lambda each: each.mean)] if clustered else []
     told("fine-tuning")
     return (*standings, *(track.tuned(each, local, EPOCHS) for each in bases if each.course))
+
+
+def _check_trained(one: Standing, track: Track, local: LocalTraining) -> None:
+    """Raise `UsageError` where one model, with which all are compared, was never judged."""
+    if not one.course:
+        raise UsageError(
+            f"training of one model diverged at learning rate {local.lr:g}: "
+            f"{to_change(track.federation)}"
+        )
 
 
 def _one(local: LocalTraining) -> Contender:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from umbel.advice.examples import Floats, Ints
 from umbel.algorithms import LocalOnly
@@ -21,6 +22,9 @@ from umbel.runs.records import MEGABYTE
 from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
 from umbel.summary import in_short
+
+DIVERGED = "its models diverged"
+"""Why a contender is stopped of whose clients none can be trained on."""
 
 Kind = Literal["one", "clusters", "local"]
 
@@ -63,6 +67,7 @@ class Standing:
     loss: Floats  #: (M,) validation loss of each client then, NaN where unknown
     accuracy: Floats  #: (M,) likewise; NaN where there is no such measure
     clusters: Ints  #: (M,) clusters then
+    trained: NDArray[np.bool_]  #: (M,) whose training did not diverge in every round
     served: Rows | None = None  #: the models that clients were served then
     course: tuple[tuple[int, float], ...] = ()  #: rounds done, mean validation loss
     megabytes: float = 0.0  #: to and from each client, until the best round
@@ -87,7 +92,13 @@ def waiting(contender: Contender, num_clients: int) -> Standing:
     """A contender before its first round."""
     unknown = np.full(num_clients, np.nan)
     clusters = np.zeros(num_clients, dtype=np.int64)
-    return Standing(contender=contender, loss=unknown, accuracy=unknown, clusters=clusters)
+    return Standing(
+        contender=contender,
+        loss=unknown,
+        accuracy=unknown,
+        clusters=clusters,
+        trained=np.zeros(num_clients, dtype=bool),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,14 +129,19 @@ class Track:
             for after, record, scores in run.scored_rounds(rounds, state, standing.rounds):
                 traffic = (record.bytes_down + record.bytes_up) / MEGABYTE
                 spent = standing.all_megabytes + traffic / self.federation.num_clients
+                usable = ~np.isin(np.arange(self.federation.num_clients), list(record.refused))
                 standing = replace(
-                    standing, rounds=record.round + 1, state=after, all_megabytes=spent
+                    standing,
+                    rounds=record.round + 1,
+                    state=after,
+                    trained=standing.trained | usable,
+                    all_megabytes=spent,
                 )
                 standing = standing if scores is None else judged(standing, scores)
                 if self.out_of_time() and standing.course:
                     return replace(standing, stopped="the time was up")
         except QuorumError:
-            return replace(standing, stopped="its models diverged")
+            return replace(standing, stopped=DIVERGED)
         return standing
 
     def tuned(self, base: Standing, local: LocalTraining, epochs: int) -> Standing:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import isinf
+from math import isinf, isnan
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +20,14 @@ FEW = 5
 
 def sentences(advice: Advice) -> list[str]:
     """The answer first, then what it rests on, who gains and who is hurt, and what is not sure."""
-    return [headline(advice), *_why(advice), *_who(advice), *_cost(advice), *_doubts(advice)]
+    return [
+        headline(advice),
+        *_untrained(advice),
+        *_why(advice),
+        *_who(advice),
+        *_cost(advice),
+        *_doubts(advice),
+    ]
 
 
 def headline(advice: Advice) -> str:
@@ -35,6 +42,20 @@ def headline(advice: Advice) -> str:
     if verdict.answer == "too few examples to tell":
         return "There are too few examples to tell; until there are more, train one model for all."
     return f"Train one model for all clients{tuned}."
+
+
+def _untrained(advice: Advice) -> Iterator[str]:
+    lost = _never_trained(advice)
+    if lost:
+        yield (
+            f"{len(lost)} of {len(advice.names)} clients never trained ({few(lost)}): training "
+            "diverged there in every round. Scale inputs or targets, and ask again."
+        )
+
+
+def _never_trained(advice: Advice) -> list[str]:
+    trained = advice.verdict.chosen.trained
+    return [name for name, once in zip(advice.names, trained, strict=True) if not once]
 
 
 def _why(advice: Advice) -> Iterator[str]:
@@ -52,18 +73,23 @@ def _why(advice: Advice) -> Iterator[str]:
     if structure.num_groups > 1:
         yield f"Their examples look as if they came from {structure.num_groups} distributions."
     if verdict.chosen.contender.kind != "one" or verdict.tuned:
-        yield f"Against one model for all, {_gained(verdict.over_one)}."
-    if verdict.chosen.contender.kind != "local":
-        yield f"Against training alone, {_gained(verdict.over_alone)}."
+        yield from _gained("one model for all", verdict.over_one)
+    if not verdict.alone.course:
+        yield "Training alone diverged."
+    elif verdict.chosen.contender.kind != "local":
+        yield from _gained("training alone", verdict.over_alone)
 
 
-def _gained(gain: Gain) -> str:
-    """By how much the mean validation loss is lower, with its interval."""
+def _gained(over: str, gain: Gain) -> Iterator[str]:
+    """By how much the mean validation loss is lower, with its interval, where that is known."""
+    if isnan(gain.mean):
+        return
     way = "lower" if gain.mean >= 0 else "higher"
-    said = f"the mean validation loss is {way} by {abs(gain.mean):.3g}"
+    said = f"Against {over}, the mean validation loss is {way} by {abs(gain.mean):.3g}"
     if isinf(gain.low):
-        return f"{said}; the clients are too few for an interval"
-    return f"{said} (95% interval of the gain: {gain.low:.3g} to {gain.high:.3g})"
+        yield f"{said}; the clients are too few for an interval."
+    else:
+        yield f"{said} (95% interval of the gain: {gain.low:.3g} to {gain.high:.3g})."
 
 
 def _who(advice: Advice) -> Iterator[str]:
@@ -100,7 +126,8 @@ def _doubts(advice: Advice) -> Iterator[str]:
         yield f"{counted(facts.unseen, 'client')} will meet labels that were not in training."
     if len(verdict.one.course) and _still_learning(advice):
         yield "The advised way was still getting better when the budget ended: allow more rounds."
-    if verdict.answer == "one model" and advice.structure.found and not verdict.tuned:
+    compared = advice.structure.found and not _never_trained(advice)
+    if verdict.answer == "one model" and compared and not verdict.tuned:
         yield "The differences between clients are too small for clusters to pay."
 
 

@@ -1,0 +1,80 @@
+"""Ways whose training diverges: no rate, some clients, or one way alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import umbel
+from umbel.advice import Allowance
+from umbel.advice.fates import fates
+from umbel.advice.summary import summary
+from umbel.advice.trial import DIVERGED, waiting
+from umbel.advice.words import sentences
+
+SHORT = Allowance(rounds=5)
+LOCAL = umbel.LocalTraining(lr=0.03)
+
+
+def regressions(*scales: float) -> umbel.Federation:
+    """Clients of one regression, whose inputs and targets are on these scales."""
+    rng = np.random.default_rng(0)
+    pairs = []
+    for scale in scales:
+        x = scale * rng.normal(size=(30, 4))
+        pairs.append((x, x.sum(1)))
+    return umbel.Federation.from_arrays(pairs)
+
+
+def advised(*scales: float, local: umbel.LocalTraining | None = None) -> umbel.Advice:
+    net = umbel.Net(lambda: torch.nn.Linear(4, 1), umbel.REGRESSION)
+    return umbel.advise(regressions(*scales), net, local=local, allowance=SHORT)
+
+
+@pytest.mark.parametrize("local", [None, LOCAL])
+def test_training_that_diverges_at_every_rate_is_refused(
+    local: umbel.LocalTraining | None,
+) -> None:
+    with pytest.raises(umbel.UsageError, match=r"diverged at .*learning rate.*: scale the inputs"):
+        advised(*[1e3] * 6, local=local)
+
+
+@pytest.fixture(scope="module")
+def half() -> umbel.Advice:
+    """Advice for clients of which every other one never trains."""
+    return advised(*[1.0, 1e3] * 3, local=LOCAL)
+
+
+def test_clients_that_never_trained_are_named(half: umbel.Advice) -> None:
+    assert half.verdict.one.trained.tolist() == [True, False] * 3
+    second = sentences(half)[1]
+    assert "3 of 6 clients never trained (1, 3, 5)" in second
+    assert "too small for clusters" not in str(half)
+
+
+@pytest.fixture(scope="module")
+def without_one(half: umbel.Advice) -> umbel.Advice:
+    """The same where training alone diverged before it was judged."""
+    alone = half.verdict.alone
+    never = replace(waiting(alone.contender, 6), stopped=DIVERGED)
+    standings = tuple(never if each is alone else each for each in half.standings)
+    return replace(half, standings=standings, verdict=replace(half.verdict, alone=never))
+
+
+def test_a_way_that_diverged_has_no_gain_and_says_why(without_one: umbel.Advice) -> None:
+    told = summary(without_one)
+    row = next(each for each in told.contenders if each.name == "train alone")
+    assert (row.loss, row.gain, row.low, row.stopped) == (None, None, None, DIVERGED)
+    assert "Training alone diverged." in told.sentences
+
+
+def test_clients_have_no_gain_over_training_alone_where_that_diverged(
+    without_one: umbel.Advice,
+) -> None:
+    net = umbel.Net(lambda: torch.nn.Linear(4, 1), umbel.REGRESSION)
+    found = fates(net, regressions(*[1.0] * 6), without_one.verdict)
+    assert all(np.isnan(each.over_alone) for each in found)
+    assert all(each.gain == 0 for each in found)
