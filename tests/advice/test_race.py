@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
 import umbel
 from umbel.advice import Allowance
 from umbel.advice.fates import fates
-from umbel.advice.summary import summary
+from umbel.advice.summary import ContenderRow, Summary, summary
 from umbel.advice.trial import DIVERGED, waiting
 from umbel.advice.words import sentences
+from umbel.cli.advising import LEAST, contenders_table
 
 SHORT = Allowance(rounds=5)
 LOCAL = umbel.LocalTraining(lr=0.03)
@@ -69,6 +72,7 @@ def test_a_way_that_diverged_has_no_gain_and_says_why(without_one: umbel.Advice)
     row = next(each for each in told.contenders if each.name == "train alone")
     assert (row.loss, row.gain, row.low, row.stopped) == (None, None, None, DIVERGED)
     assert "Training alone diverged." in told.sentences
+    assert f"train alone: {DIVERGED}" in " ".join(printed(told, 120).split())
 
 
 def test_clients_have_no_gain_over_training_alone_where_that_diverged(
@@ -78,3 +82,32 @@ def test_clients_have_no_gain_over_training_alone_where_that_diverged(
     found = fates(net, regressions(*[1.0] * 6), without_one.verdict)
     assert all(np.isnan(each.over_alone) for each in found)
     assert all(each.gain == 0 for each in found)
+
+
+def test_names_and_numbers_of_ways_fit_in_80_columns_where_losses_are_large(
+    half: umbel.Advice,
+) -> None:
+    told = summary(half)
+    long = "12 clusters by IFCA, fine-tuned"
+    large = ContenderRow(
+        rounds=5,
+        best_round=5,
+        name=long,
+        loss=12345678.9,
+        gain=-12345678.9,
+        low=-23456789.1,
+        high=-1234567.8,
+        test_loss=12345678.9,
+    )
+    lines = printed(replace(told, contenders=(*told.contenders, large)), 80).splitlines()
+    assert "…" not in "".join(lines)
+    assert long in " ".join(" ".join(line[:LEAST].strip() for line in lines).split())
+    assert max(map(len, lines)) <= 80
+    numbers = ["1.235e+07", "-1.235e+07", "-2.35e+07", "-1.23e+06", "5", "1.235e+07"]
+    assert any(line.split()[-6:] == numbers for line in lines)
+
+
+def printed(told: Summary, width: int) -> str:
+    console = Console(width=width, record=True, file=io.StringIO())
+    console.print(contenders_table(told))
+    return console.export_text()

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from umbel.advice.race import Allowance
-    from umbel.advice.summary import Summary
+    from umbel.advice.summary import ContenderRow, Summary
+
+LEAST = 16
+"""Characters that the name of a way has in a line at the least."""
 
 
 @click.command()
@@ -111,22 +114,30 @@ def contenders_table(told: Summary) -> Table:
         "interval over clients; test: loss on test examples, opened once"
     )
     table = frameless("way", caption=caption)
+    # Names wrap, but never vanish beside numbers that need much room.
+    table.columns[0].min_width = LEAST
+    table.collapse_padding = True
     for name in ("loss", "gain", "95% interval", "rounds", "test"):
         table.add_column(Text(name), justify="right", no_wrap=True)
     for each in told.contenders:
-        mark = " *" if each.name == told.chosen else ""
-        known = each.gain is not None and each.low is not None
-        row(
-            table,
-            f"{each.name}{mark}",
-            _number(each.loss),
-            _number(each.gain),
-            f"{each.low:+.3f} {each.high:+.3f}" if known else "",
-            str(each.best_round),
-            _number(each.test_loss),
-        )
+        cells = _cells(each, each.name == told.chosen)
+        row(table, *cells)
+        for column, cell in zip(table.columns[1:], cells[1:], strict=True):
+            column.min_width = max(column.min_width or 0, len(cell))
     return table
 
 
+def _cells(each: ContenderRow, chosen: bool) -> tuple[str, ...]:
+    known = each.gain is not None and each.low is not None
+    return (
+        f"{each.name}{' *' if chosen else ''}" + (f": {each.stopped}" if each.stopped else ""),
+        _number(each.loss),
+        _number(each.gain),
+        f"{each.low:+.3g} {each.high:+.3g}" if known else "",
+        str(each.best_round),
+        _number(each.test_loss),
+    )
+
+
 def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.4f}"
+    return "" if value is None else f"{value:.4g}"
