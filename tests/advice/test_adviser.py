@@ -134,9 +134,22 @@ def test_clients_of_one_label_each_get_as_many_groups_as_there_are_labels() -> N
     assert [advice.clusters[str(client)] for client in range(12)] == [0, 1] * 6
 
 
-def test_two_clients_are_too_few_to_tell() -> None:
+@pytest.mark.parametrize("clients", [2, 3])
+def test_few_clients_that_contradict_each_other_do_not_get_one_model(clients: int) -> None:
+    few = tables(2, clients=clients, examples=200)
+    advice = umbel.advise(few, net(), local=LOCAL, allowance=SHORT)
+    assert advice.verdict.answer in ("clusters", "train alone")
+    assert advice.verdict.over_one.low > 0
+    assert "says nothing of others" in str(advice)
+    assert summary(advice).interval_over == "examples"
+
+
+def test_two_clients_that_are_alike_get_one_model() -> None:
     advice = umbel.advise(tables(1, clients=2), net(), local=LOCAL, allowance=SHORT)
-    assert advice.verdict.answer == "too few examples to tell"
+    assert advice.verdict.answer == "one model"
+
+
+def test_a_single_client_is_not_advised_on() -> None:
     with pytest.raises(umbel.UsageError, match="two clients or more"):
         umbel.advise(tables(1, clients=1), net())
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 import umbel
-from umbel.advice.gains import gain
+from umbel.advice.gains import gain, gain_over_examples
 from umbel.advice.structure import Structure
 from umbel.advice.trial import Contender, Kind, Standing
 from umbel.advice.verdict import decide
@@ -86,12 +87,38 @@ def test_fine_tuning_only_where_it_adds_something() -> None:
     assert answered(1, *ways, standing("one", 0.499, tuned=True)) == ("one model", 1, False)
 
 
-def test_too_few_clients_to_tell() -> None:
-    one, alone = standing("one", 0.5), standing("local", 0.45)
-    few = np.full(CLIENTS, np.nan)
-    few[:3] = 0.5
-    one, alone = replace(one, loss=few), replace(alone, loss=few - 0.2)
-    assert answered(1, one, alone)[0] == "too few examples to tell"
+def few(kind: Kind, loss: float, examples: int, clients: int = 3) -> Standing:
+    """A contender of which the losses of few clients are known, with so many examples each."""
+    losses = np.where(np.arange(CLIENTS) < clients, loss, np.nan)
+    noise = np.linspace(-0.3, 0.3, examples) * (2 if kind == "one" else 1)
+    known = tuple(loss + noise if n < clients else np.zeros(0) for n in range(CLIENTS))
+    return replace(standing(kind, loss), loss=losses, examples=known)
+
+
+def test_few_clients_are_judged_by_their_examples() -> None:
+    assert answered(1, few("one", 0.5, 40), few("local", 0.3, 40))[0] == "train alone"
+    assert answered(1, few("one", 0.5, 40), few("local", 0.55, 40))[0] == "one model"
+    assert answered(1, few("one", 0.5, 3), few("local", 0.3, 3))[0] == "too few examples to tell"
+    assert answered(1, few("one", 0.5, 1), few("local", 0.3, 1))[0] == "too few examples to tell"
+
+
+def test_a_gain_over_examples_is_a_mean_over_clients_with_its_interval() -> None:
+    old = [np.array([1.0, 2.0, 3.0]), np.array([5.0, 6.0]), np.zeros(0)]
+    new = [np.array([0.0, 1.5, 1.5]), np.array([4.0, 4.0]), np.zeros(0)]
+    found = gain_over_examples(new, old)
+    assert found.mean == pytest.approx((1.0 + 1.5) / 2)
+    # By hand: squares 0.25 / 3 and 0.5 / 2, of 2 and 1 degrees of freedom: 1.684 in all.
+    error = (0.25 / 3 + 0.5 / 2) ** 0.5 / 2
+    freedom = (0.25 / 3 + 0.25) ** 2 / ((0.25 / 3) ** 2 / 2 + 0.25**2)
+    assert found.high - found.mean == pytest.approx(error * stats.t(freedom).ppf(0.975))
+    assert found.p_value == pytest.approx(stats.t(freedom).sf(1.25 / error))
+    assert gain_over_examples(old, old).low == 0 == gain_over_examples(old, old).high
+
+
+def test_a_gain_over_single_examples_has_no_interval() -> None:
+    found = gain_over_examples([np.zeros(1), np.zeros(4)], [np.ones(1), np.ones(4)])
+    assert (found.mean, found.low, found.high) == (1.0, -np.inf, np.inf)
+    assert not found.sure
 
 
 def test_nothing_is_said_of_the_gain_of_a_way_without_losses() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from umbel.advice.examples import pooled
 from umbel.advice.facts import Facts, facts
 from umbel.advice.fates import Fate, fates, tested
+from umbel.advice.losses import with_examples
 from umbel.advice.race import Allowance, contenders, learning_rate, race
 from umbel.advice.structure import Structure, structure
 from umbel.advice.trial import Standing, Track
@@ -80,6 +81,7 @@ def advise(
         progress("choosing a learning rate")
         local = replace(LOCAL, lr=learning_rate(track, LOCAL))
     standings = race(track, contenders(found, local), local, allowance, progress)
+    standings = with_examples(net, trial, standings)
     verdict = decide(standings, found)
     progress("opening the test")
     return Advice(

@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf, nan
 
 import numpy as np
 
 from umbel.advice.examples import Floats
+from umbel.advice.trial import Standing
 
 SURE = 0.01
 """p-value up to which a mean gain is taken for more than chance: several are looked at."""
 
 FEWEST = 6
-"""Fewer clients have no interval: that all of them agree in sign is chance in one of 16."""
+"""Fewer clients are judged by their examples: that all agree in sign is chance in one of 16."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gain:
-    """How much lower a mean loss is, with its 95% interval over clients; NaN where unknown."""
+    """How much lower a mean loss is, with its 95% interval; NaN where unknown."""
 
     mean: float
     low: float
     high: float
-    p_value: float  #: of no gain, against a gain, by a paired t-test
+    p_value: float  #: of no gain, against a gain, by a t-test of the differences
     rank_p_value: float = 1.0  #: the same by Wilcoxon's signed ranks, which outliers do not move
 
     @property
     def sure(self) -> bool:
         """Whether it is a gain beyond chance, by either test."""
         return self.mean > 0 and min(self.p_value, self.rank_p_value) <= SURE
+
+
+def lead(new: Standing, old: Standing) -> Gain:
+    """What clients gain by a `new` way: over clients, or over examples where clients are few."""
+    if new.examples and old.examples:
+        return gain_over_examples(new.examples, old.examples)
+    return gain(new.loss, old.loss)
 
 
 def gain(new: Floats, old: Floats) -> Gain:
@@ -55,6 +64,29 @@ def gain(new: Floats, old: Floats) -> Gain:
     )
 
 
-def ahead(new: Floats, old: Floats) -> bool:
-    """Whether `new` losses are surely the lower ones."""
-    return gain(new, old).sure
+def gain_over_examples(new: Sequence[Floats], old: Sequence[Floats]) -> Gain:
+    """What these clients gain, whoever else there is, from the losses of each one's examples.
+
+    The mean is over clients, as in `gain`; its error is that of their means, by Welch (1947).
+    """
+    from scipy.stats import t
+
+    pairs = (before - after for after, before in zip(new, old, strict=True))
+    values = [each for each in pairs if len(each) and np.isfinite(each).all()]
+    mean = float(np.mean([each.mean() for each in values])) if values else nan
+    if min(map(len, values), default=0) < 2:
+        return Gain(mean=mean, low=-inf, high=inf, p_value=1.0)
+    squares = np.array([each.var(ddof=1) / len(each) for each in values])
+    if not squares.any():
+        return Gain(mean=mean, low=mean, high=mean, p_value=float(mean <= 0))
+    freedom = squares.sum() ** 2 / sum(
+        square**2 / (len(each) - 1) for square, each in zip(squares, values, strict=True)
+    )
+    known = t(freedom, loc=mean, scale=np.sqrt(squares.sum()) / len(values))
+    low, high = known.interval(0.95)
+    return Gain(mean=mean, low=float(low), high=float(high), p_value=float(known.cdf(0.0)))
+
+
+def ahead(new: Standing, old: Standing) -> bool:
+    """Whether the losses of a `new` way are surely the lower ones."""
+    return lead(new, old).sure

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
 from umbel.advice.examples import Floats
+from umbel.advice.gains import FEWEST
 from umbel.advice.trial import Standing
 from umbel.client.net import Net
+from umbel.data.federation import Federation
 from umbel.data.splits import Split
 
 Losses = list[Floats]
@@ -23,3 +28,15 @@ def example_losses(net: Net, split: Split, standing: Standing) -> Losses:
             values = net.objective.losses(net.outputs(theta, x), y).double().numpy()
         found.append(values)
     return found
+
+
+def with_examples(
+    net: Net, trial: Federation, standings: Sequence[Standing]
+) -> tuple[Standing, ...]:
+    """The same, with their losses by example where clients are too few to judge by."""
+    known = int((trial.test.sizes > 0).sum())
+    if known >= FEWEST:
+        return tuple(standings)
+    return tuple(
+        replace(each, examples=tuple(example_losses(net, trial.test, each))) for each in standings
+    )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import isfinite
+from typing import Literal
 
 from umbel.advice.adviser import Advice
 from umbel.advice.facts import Facts
-from umbel.advice.gains import gain
+from umbel.advice.gains import lead
 from umbel.advice.structure import Difference
 from umbel.advice.trial import Standing
 from umbel.advice.words import sentences
@@ -23,7 +24,7 @@ class ContenderRow:
     loss: float | None = None  # mean over clients, on validation examples
     accuracy: float | None = None  # likewise; None: no such measure
     gain: float | None = None  # how much lower its loss is than that of one model
-    low: float | None = None  # 95% interval of the gain, over clients; None: too few of them
+    low: float | None = None  # 95% interval of the gain; None: there is none
     high: float | None = None
     megabytes: float = 0.0  # to and from each client, until the best round
     stopped: str = ""  # why it was stopped early
@@ -61,6 +62,7 @@ class Summary:
     clients: tuple[ClientRow, ...]
     lr: float
     seed: int
+    interval_over: Literal["clients", "examples"] = "clients"  # examples: of too few clients
 
 
 def summary(advice: Advice) -> Summary:
@@ -89,12 +91,13 @@ def summary(advice: Advice) -> Summary:
         ),
         lr=advice.local.lr,
         seed=advice.seed,
+        interval_over="examples" if verdict.one.examples else "clients",
     )
 
 
 def _row(standing: Standing, advice: Advice) -> ContenderRow:
     one = advice.verdict.one
-    over_one = gain(standing.loss, one.loss)
+    over_one = lead(standing, one)
     test_loss, test_accuracy = advice.test.get(standing.contender.name, (None, None))
     known = standing.accuracy[standing.accuracy == standing.accuracy]
     course = [(done, loss) for done, loss in standing.course if isfinite(loss)]

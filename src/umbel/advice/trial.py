@@ -72,6 +72,7 @@ class Standing:
     course: tuple[tuple[int, float], ...] = ()  #: rounds done, mean validation loss
     megabytes: float = 0.0  #: to and from each client, until the best round
     all_megabytes: float = 0.0  #: likewise, of all rounds
+    examples: tuple[Floats, ...] = ()  #: each client's validation losses, if clients are few
     stopped: str = ""  #: why it was stopped; empty: it was not
 
     __repr__ = in_short

@@ -8,7 +8,7 @@ from math import isfinite
 from typing import Literal
 
 from umbel.advice.examples import Ints
-from umbel.advice.gains import Gain, ahead, gain
+from umbel.advice.gains import Gain, ahead, lead
 from umbel.advice.structure import Structure
 from umbel.advice.trial import Standing
 from umbel.summary import in_short
@@ -52,13 +52,13 @@ def decide(standings: Sequence[Standing], structure: Structure) -> Verdict:
     alone = next(each for each in standings if each.contender.kind == "local")
     clustered = _best_clusters(standings, structure)
     field = [each for each in standings if _in_field(each, clustered)]
-    better = [each for each in field if each is one or ahead(each.loss, one.loss)]
+    better = [each for each in field if each is one or ahead(each, one)]
     lowest = min(better, key=lambda each: each.mean)
     alike = [each for each in better if each.mean <= lowest.mean * (1 + ALIKE)]
     chosen = min(alike, key=_effort)
     shown = chosen if chosen.contender.kind == "clusters" else clustered
     grouped = chosen.contender.kind == "clusters" or (
-        chosen is not one and clustered is not None and ahead(clustered.loss, one.loss)
+        chosen is not one and clustered is not None and ahead(clustered, one)
     )
     clusters = shown.clusters if grouped and shown is not None else one.clusters
     return Verdict(
@@ -68,8 +68,8 @@ def decide(standings: Sequence[Standing], structure: Structure) -> Verdict:
         clusters=clusters,
         one=one,
         alone=alone,
-        over_one=gain(chosen.loss, one.loss),
-        over_alone=gain(chosen.loss, alone.loss),
+        over_one=lead(chosen, one),
+        over_alone=lead(chosen, alone),
     )
 
 
@@ -90,7 +90,7 @@ def _can_tell(one: Standing, field: Sequence[Standing]) -> bool:
     """
     if not isfinite(one.course[0][1]):
         return False
-    gains = [gain(each.loss, one.loss) for each in field if each is not one]
+    gains = [lead(each, one) for each in field if each is not one]
     return all(each.high <= WIDE * one.course[0][1] for each in gains)
 
 
@@ -105,8 +105,8 @@ def _best_clusters(standings: Sequence[Standing], structure: Structure) -> Stand
         return None
     wanted = [s for s in clustered if s.contender.num_clusters == structure.num_groups]
     first = (wanted or clustered)[0]
-    pays = ahead(first.loss, standings[0].loss)
-    better = [each for each in clustered if not pays or ahead(each.loss, first.loss)]
+    pays = ahead(first, standings[0])
+    better = [each for each in clustered if not pays or ahead(each, first)]
     return min(better, key=lambda each: each.mean) if better else first
 
 

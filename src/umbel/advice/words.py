@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from umbel.advice.gains import Gain
+from umbel.advice.gains import FEWEST, Gain
 from umbel.summary import counted, few
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def _gained(over: str, gain: Gain) -> Iterator[str]:
     way = "lower" if gain.mean >= 0 else "higher"
     said = f"Against {over}, the mean validation loss is {way} by {abs(gain.mean):.3g}"
     if isinf(gain.low):
-        yield f"{said}; the clients are too few for an interval."
+        yield f"{said}; there are too few validation examples for an interval."
     else:
         yield f"{said} (95% interval of the gain: {gain.low:.3g} to {gain.high:.3g})."
 
@@ -117,6 +117,11 @@ def _doubts(advice: Advice) -> Iterator[str]:
     facts, verdict = advice.facts, advice.verdict
     if facts.train[1] < FEW:
         yield f"Half of the clients have {facts.train[1]} training examples or fewer."
+    if verdict.one.examples:
+        yield (
+            f"Fewer than {FEWEST} clients can be compared by validation examples: what is sure is "
+            "so for these clients, and says nothing of others."
+        )
     if facts.drifts:
         yield (
             f"Inputs of the test can be told from those of training (area under the curve "
