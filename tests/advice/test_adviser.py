@@ -60,6 +60,13 @@ def test_groups_that_contradict_each_other_get_a_model_each(two: umbel.Advice) -
     assert "Train 2 models" in str(two)
 
 
+def test_clients_that_get_models_of_their_own_are_not_said_to_be_alike(two: umbel.Advice) -> None:
+    unseen = tuple(replace(each, p_value=0.5) for each in two.structure.differences)
+    said = str(replace(two, structure=replace(two.structure, differences=unseen)))
+    assert "do not differ" not in said
+    assert "shows in how they fare, and not in their examples" in said
+
+
 def test_numbers_of_double_precision_are_judged_as_networks_take_them(two: umbel.Advice) -> None:
     single = tables(2)
     double = replace(
@@ -141,6 +148,8 @@ def test_few_clients_that_contradict_each_other_do_not_get_one_model(clients: in
     assert advice.verdict.answer in ("clusters", "train alone")
     assert advice.verdict.over_one.low > 0
     assert "says nothing of others" in str(advice)
+    assert "do not differ" not in str(advice)
+    assert [each.kind for each in advice.structure.differences if each.found]
     assert summary(advice).interval_over == "examples"
 
 

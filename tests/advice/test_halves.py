@@ -5,27 +5,42 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from umbel.advice.examples import Floats, Ints
 from umbel.advice.halves import (
     ALPHA,
+    Chance,
     Halves,
+    by_chance,
     directions,
     halves_of,
     nearness,
-    p_value,
     whitened,
 )
+from umbel.advice.structure import FEWEST_EXAMPLES
 
 CLIENTS, EXAMPLES = 24, 20
 
 
-def halves(apart: float, seed: int, width: int = 6) -> Halves:
+def drawn(apart: float, seed: int, width: int = 6) -> tuple[Floats, Ints, Ints, int]:
     """Clients whose means lie this far apart in one direction, with noise of variance 1."""
     rng = np.random.default_rng(seed)
     owner = np.repeat(np.arange(CLIENTS), EXAMPLES)
     values = rng.normal(size=(len(owner), width))
     values[:, 0] += apart * rng.normal(size=CLIENTS)[owner]
-    half = np.tile([0, 1], len(owner) // 2)
-    return halves_of(values, owner, half, CLIENTS)
+    return values, owner, np.tile([0, 1], len(owner) // 2), CLIENTS
+
+
+def halves(apart: float, seed: int, width: int = 6) -> Halves:
+    return halves_of(*drawn(apart, seed, width))
+
+
+def two_groups(clients: int, examples: int, apart: float, seed: int) -> Chance:
+    """p-values where every other client's mean is this far from those of the others."""
+    rng = np.random.default_rng(seed)
+    owner = np.repeat(np.arange(clients), examples)
+    values = rng.normal(size=(len(owner), 3))
+    values[:, 0] += apart * (owner % 2)
+    return by_chance(values, owner, np.arange(len(owner)) % 2, clients, rng)
 
 
 def test_means_of_halves_by_hand() -> None:
@@ -41,15 +56,40 @@ def test_scaled_deviations_have_the_variance_of_one_example() -> None:
     assert scaled.var() == pytest.approx(1.0, abs=0.1)
 
 
-def test_p_values_are_uniform_where_clients_do_not_differ() -> None:
-    found = [p_value(halves(0.0, seed), np.random.default_rng(seed)) for seed in range(100)]
-    assert np.mean([p <= 0.1 for p in found]) == pytest.approx(0.1, abs=0.08)
+@pytest.mark.parametrize("tail", ["normal", "lognormal", "rare"])
+def test_p_values_are_uniform_where_clients_do_not_differ(tail: str) -> None:
+    found = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        owner = np.repeat(np.arange(6), [4, 4, 5, 6, 10, 60])
+        values = rng.normal(size=(len(owner), 3))
+        if tail == "lognormal":
+            values = np.exp(2 * values)
+        elif tail == "rare":
+            values = (values > 1.8).astype(float)
+        found.append(by_chance(values, owner, np.arange(len(owner)) % 2, 6, rng, 39))
+    for name in ("alike", "strongest"):
+        small = np.mean([getattr(each, name) <= 0.1 for each in found])
+        assert small == pytest.approx(0.1, abs=0.1)
 
 
 def test_clients_that_differ_are_found() -> None:
-    assert p_value(halves(1.0, 0), np.random.default_rng(0)) <= ALPHA
+    found = by_chance(*drawn(1.0, 0), np.random.default_rng(0))
+    assert max(found.alike, found.strongest) <= ALPHA
     assert nearness(halves(3.0, 0)) > 0.8
     assert nearness(halves(0.0, 0)) == pytest.approx(0.5, abs=0.1)
+
+
+@pytest.mark.parametrize("clients", [2, 3, 4, 6])
+def test_few_clients_that_differ_are_found_by_their_examples(clients: int) -> None:
+    found = two_groups(clients, 100, apart=3.0, seed=clients)
+    assert max(found.alike, found.strongest) <= ALPHA
+
+
+def test_as_few_examples_as_are_compared_can_show_that_clients_differ() -> None:
+    clients = 3
+    found = two_groups(clients, FEWEST_EXAMPLES // clients, apart=50.0, seed=0)
+    assert found.alike <= 0.05
 
 
 def test_one_direction_is_found_where_clients_differ_in_one() -> None:

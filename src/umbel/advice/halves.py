@@ -1,7 +1,7 @@
-"""Whether clients differ: the two halves of a client's examples against halves of other clients.
+"""Whether clients differ: whether the two halves of a client's examples are alike beyond chance.
 
-If all clients draw from one distribution, a client's halves are no more alike than halves of two
-clients. No examples have to move for that: two means a client are enough.
+If all clients draw from one distribution, it does not matter which of its examples are whose: the
+halves are no more alike than where the examples are dealt to clients anew.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from umbel.advice.examples import Floats, Ints
 from umbel.summary import in_short
 
 SHUFFLES = 499
-"""Ways in which halves are paired with those of other clients; the smallest p-value is 0.002."""
+"""Times that examples are dealt to clients anew; the smallest p-value is 0.002."""
 
 NULLS = 19
 """Draws of pure noise, whose largest eigenvalue a direction must exceed."""
@@ -77,19 +77,54 @@ def whitened(values: Floats, owner: Ints, num_clients: int) -> Floats:
     return found
 
 
-def p_value(halves: Halves, rng: np.random.Generator) -> float:
-    """How likely halves of clients without differences are as alike as these, by permutation.
+@dataclass(frozen=True, kw_only=True)
+class Chance:
+    """How likely clients without differences look as different as these, by permutation."""
 
-    The statistic is the sum over clients of the inner products of their halves, which under the
-    null has the same distribution whichever half is paired with which.
+    alike: float  #: p-value of how alike the halves of clients are, in all directions together
+    strongest: float  #: p-value of how alike they are in the direction where they are most alike
+
+
+def by_chance(
+    values: Floats,
+    owner: Ints,
+    half: Ints,
+    num_clients: int,
+    rng: np.random.Generator,
+    shuffles: int = SHUFFLES,
+) -> Chance:
+    """Compare the halves of clients with those of examples that are dealt to clients anew.
+
+    What is compared are the sum over clients of the inner products of their halves, and the largest
+    eigenvalue of the halves' cross products. Examples keep their half, as the numbers (N, D) of
+    one may have been made with the other. They are put in units of what varies in all, which are
+    the same however they are dealt.
     """
-    first, second = halves.scaled()
-    products = first @ second.T
-    places = np.arange(len(products))
+    white = whitened(values, np.zeros_like(owner), 1)
+    found = halves_of(white, owner, half, num_clients)
     # Sums that are equal but for their order may differ in the last bits.
-    least = np.trace(products) - 1e-9 * np.abs(products).sum()
-    shuffled = [products[places, rng.permutation(places)].sum() for _ in range(SHUFFLES)]
-    return float((1 + sum(each >= least for each in shuffled)) / (1 + SHUFFLES))
+    least = np.array(_likeness(found)) - 1e-9 * (found.scaled() ** 2).sum()
+    dealt = (_dealt(white, half, found.counts, rng) for _ in range(shuffles))
+    shuffled = np.array([_likeness(each) for each in dealt])
+    alike, strongest = (1 + (shuffled >= least).sum(0)) / (1 + shuffles)
+    return Chance(alike=float(alike), strongest=float(strongest))
+
+
+def _dealt(values: Floats, half: Ints, counts: Ints, rng: np.random.Generator) -> Halves:
+    """Halves of as many examples (2, M), dealt to clients at random."""
+    from scipy.sparse import csr_array
+
+    means = []
+    for side in (0, 1):
+        mine, ends = values[half == side], np.concatenate([[0], counts[side].cumsum()])
+        members = csr_array((np.ones(len(mine)), rng.permutation(len(mine)), ends))
+        means.append(members @ mine / np.maximum(counts[side], 1)[:, None])
+    return Halves(means=np.stack(means), counts=counts)
+
+
+def _likeness(halves: Halves) -> tuple[float, float]:
+    first, second = halves.scaled()
+    return float((first * second).sum()), float(_eigen(first, second)[0][-1])
 
 
 def nearness(halves: Halves) -> float:
@@ -112,10 +147,7 @@ def directions(halves: Halves, rng: np.random.Generator) -> Floats:
     first, second = halves.scaled()
     values, axes = _eigen(first, second)
     noise = [_eigen(*rng.normal(size=(2, *first.shape)))[0][-1] for _ in range(NULLS)]
-    count = int((values > MARGIN * max(noise)).sum())
-    shuffled = [_eigen(first, rng.permutation(second))[0][-1] for _ in range(int(1 / ALPHA) - 1)]
-    chance = (1 + sum(each >= values[-1] for each in shuffled)) * ALPHA
-    kept: Floats = axes[:, ::-1][:, : count if chance <= ALPHA else 0]
+    kept: Floats = axes[:, ::-1][:, : int((values > MARGIN * max(noise)).sum())]
     return kept
 
 

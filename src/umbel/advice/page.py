@@ -42,8 +42,8 @@ def _differences(told: Summary) -> tuple[Part, ...]:
     caption = (
         "Each client's training examples are dealt into two halves. Nearer: how often the other "
         "half of a client is nearer than half of another client, 50% by chance. The p-value is by "
-        "permutation of the halves. Directions: in how many ways clients differ beyond noise. "
-        f"Groups that their examples show: {told.num_groups}."
+        "permutation of examples between clients. Directions: in how many ways clients differ "
+        f"beyond noise. Groups that their examples show: {told.num_groups}."
     )
     return (table(heads, rows, id="differences"), element("p", caption, class_="quiet"))
 

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from umbel.advice.descriptors import descriptors
-from umbel.advice.examples import Ints, Pooled
+from umbel.advice.examples import Floats, Ints, Pooled
 from umbel.advice.grouping import Grouping, best, groupings
 from umbel.advice.halves import (
     ALPHA,
+    by_chance,
     directions,
     halves_of,
     nearness,
-    p_value,
     whitened,
 )
 from umbel.seeds import Stream, generator
 from umbel.summary import in_short
 
-FEWEST_CLIENTS = 4
-"""Fewer clients are not compared: so few pairs of halves can be paired in too few ways."""
+FEWEST_EXAMPLES = 12
+"""Fewer examples of all clients are not compared: they can be dealt in too few ways."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,26 +59,15 @@ class Structure:
 def structure(examples: Pooled, num_clients: int, seed: int) -> Structure:
     """Compare the clients (M of them, of which `examples` has those with enough)."""
     alone = (np.zeros(num_clients, dtype=np.int64),)
-    if examples.num_clients < FEWEST_CLIENTS:
+    if examples.num_clients < 2 or len(examples.owner) < FEWEST_EXAMPLES:
         return Structure(differences=(), groupings=alone, num_groups=1)
     rng = generator(seed, Stream.ADVICE, 1)
-    places = (examples.owner, examples.half, examples.num_clients)
     differences, parts = [], []
     for kind, values in descriptors(examples, seed).items():
-        if not values.shape[1]:
-            continue
-        white = whitened(values, examples.owner, examples.num_clients)
-        halves = halves_of(white, *places)
-        axes = directions(halves, rng)
-        said = Difference(
-            kind=kind,
-            p_value=p_value(halves, rng),
-            nearness=nearness(halves),
-            dimensions=axes.shape[1],
-        )
-        differences.append(said)
-        if said.found and axes.shape[1]:
-            parts.append(white @ axes)
+        if values.shape[1]:
+            said, part = _compared(kind, values, examples, rng)
+            differences.append(said)
+            parts += [part] if said.found and part.shape[1] else []
     found = _groupings(parts, examples, rng, seed)
     if not found:
         return Structure(differences=tuple(differences), groupings=alone, num_groups=1)
@@ -89,8 +78,23 @@ def structure(examples: Pooled, num_clients: int, seed: int) -> Structure:
     )
 
 
+def _compared(
+    kind: str, values: Floats, examples: Pooled, rng: np.random.Generator
+) -> tuple[Difference, Floats]:
+    """Whether clients differ in this, and the numbers (N, Q) in which they do; Q may be 0."""
+    places = (examples.owner, examples.half, examples.num_clients)
+    white = whitened(values, examples.owner, examples.num_clients)
+    halves, chance = halves_of(white, *places), by_chance(values, *places, rng)
+    part = white @ directions(halves, rng)
+    part = part if chance.strongest <= ALPHA else part[:, :0]
+    said = Difference(
+        kind=kind, p_value=chance.alike, nearness=nearness(halves), dimensions=part.shape[1]
+    )
+    return said, part
+
+
 def _groupings(
-    parts: list[np.ndarray[tuple[int, ...], np.dtype[np.float64]]],
+    parts: list[Floats],
     examples: Pooled,
     rng: np.random.Generator,
     seed: int,

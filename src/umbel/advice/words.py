@@ -63,13 +63,15 @@ def _why(advice: Advice) -> Iterator[str]:
     kinds = [each.kind for each in structure.differences if each.found]
     if kinds:
         yield f"Clients differ in their {_listed(kinds)}, more than chance would have it."
+    elif structure.differences and verdict.answer in ("clusters", "train alone"):
+        yield "How clients differ shows in how they fare, and not in their examples by themselves."
     elif structure.differences:
         yield (
             "Clients do not differ in their inputs, labels, or labels given inputs by more than "
             "chance would have it."
         )
     else:
-        yield "There are too few clients, or too few examples at each, to compare them."
+        yield "Too few clients have enough examples to be compared before training."
     if structure.num_groups > 1:
         yield f"Their examples look as if they came from {structure.num_groups} distributions."
     if verdict.chosen.contender.kind != "one" or verdict.tuned:
