@@ -76,6 +76,15 @@ def test_the_best_clusters_where_those_that_examples_show_do_not_pay() -> None:
     assert answered(4, *ways, *more) == ("clusters", 2, False)
 
 
+def test_clusters_that_are_empty_are_not_counted() -> None:
+    ways, found = [standing("one", 0.5), standing("local", 0.6)], standing("clusters", 0.3, 3)
+    gap = replace(found, clusters=np.where(found.clusters == 1, 2, found.clusters))
+    assert answered(3, *ways, gap) == ("clusters", 2, False)
+    whole = replace(found, clusters=np.ones(CLIENTS, dtype=np.int64))
+    tuned = replace(whole, contender=standing("clusters", 0.3, 3, tuned=True).contender)
+    assert answered(3, *ways, whole, tuned) == ("one model", 1, False)
+
+
 def test_training_alone_where_it_is_surely_best() -> None:
     ways = standing("one", 0.5), standing("local", 0.2), standing("clusters", 0.4, 2)
     assert answered(2, *ways)[0] == "train alone"

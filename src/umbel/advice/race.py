@@ -106,7 +106,7 @@ def race(
         _check_trained(standings[0], track, local)
         standings = _without_losers(standings)
     bases = [standings[0]]
-    clustered = [each for each in standings if each.contender.kind == "clusters"]
+    clustered = [each for each in standings if each.contender.kind == "clusters" and each.divided]
     bases += [min(clustered, key=lambda each: each.mean)] if clustered else []
     told("fine-tuning")
     return (*standings, *(track.tuned(each, local, EPOCHS) for each in bases if each.course))

@@ -84,6 +84,11 @@ class Standing:
         return float(known.mean()) if len(known) else float("inf")
 
     @property
+    def divided(self) -> bool:
+        """Whether clients are in more than one cluster: those that IFCA finds may be empty."""
+        return len(np.unique(self.clusters)) > 1
+
+    @property
     def settled(self) -> bool:
         """Whether it has not become better for a long time."""
         return self.rounds > EVALUATIONS and self.best_round <= PATIENCE * self.rounds

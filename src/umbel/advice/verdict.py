@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Literal
 
+import numpy as np
+
 from umbel.advice.examples import Ints
 from umbel.advice.gains import Gain, ahead, lead
 from umbel.advice.structure import Structure
@@ -60,7 +62,7 @@ def decide(standings: Sequence[Standing], structure: Structure) -> Verdict:
     grouped = chosen.contender.kind == "clusters" or (
         chosen is not one and clustered is not None and ahead(clustered, one)
     )
-    clusters = shown.clusters if grouped and shown is not None else one.clusters
+    clusters = _numbered(shown.clusters if grouped and shown is not None else one.clusters)
     return Verdict(
         answer=_answer(chosen, one, field),
         chosen=chosen,
@@ -100,7 +102,11 @@ def _best_clusters(standings: Sequence[Standing], structure: Structure) -> Stand
     They are those that the descriptors show, unless others are surely better, or these are not
     better than one model: then they are the best of all.
     """
-    clustered = [s for s in standings if s.contender.kind == "clusters" and not s.contender.tuned]
+    clustered = [
+        s
+        for s in standings
+        if s.contender.kind == "clusters" and not s.contender.tuned and s.divided
+    ]
     if not clustered:
         return None
     wanted = [s for s in clustered if s.contender.num_clusters == structure.num_groups]
@@ -114,9 +120,18 @@ def _in_field(standing: Standing, clustered: Standing | None) -> bool:
     """Whether a way can be the answer: of all clusterings one can, with its fine-tuning."""
     if not standing.course:
         return False
-    if standing.contender.kind != "clusters" or clustered is None:
+    if standing.contender.kind != "clusters":
         return True
-    return clustered.contender in (standing.contender, standing.contender.base)
+    return clustered is not None and clustered.contender in (
+        standing.contender,
+        standing.contender.base,
+    )
+
+
+def _numbered(clusters: Ints) -> Ints:
+    """The same clusters without gaps in their numbers, where some are empty."""
+    found: Ints = np.unique(clusters, return_inverse=True)[1].astype(np.int64)
+    return found
 
 
 def _effort(standing: Standing) -> int:
