@@ -67,8 +67,8 @@ def read_text(file: Path, most: int) -> str:
 def check_length(path: Path, what: str) -> None:
     """Raise `UsageError` where a part of a path is longer than disks let names be."""
     longest = max((len(os.fsencode(part)) for part in path.parts), default=0)
-    expected = f"at most {LONGEST_NAME}, as of the name of a file"
-    check(longest <= LONGEST_NAME, f"{what}: bytes of its name", longest, expected)
+    expected = f"one of at most {LONGEST_NAME}, as files have"
+    check(longest <= LONGEST_NAME, what, f"a name of {longest} bytes", expected)
 
 
 def check_place(file: Path, what: str) -> None:
