@@ -18,7 +18,7 @@ from umbel.settings import Settings
 class Limits(Settings):
     """What the server accepts of clients; other replies are set aside, and the record says why."""
 
-    max_value: float = 1e4  #: largest magnitude of any number a client sends
+    max_value: float = 1e4  #: largest magnitude of any number a client sends, but for losses
     max_examples: int = 10**9  #: largest number of examples a client may claim to have
     #: largest share that one client may have of the weight in an average, by its number of examples
     max_share: float = 0.9

@@ -13,6 +13,7 @@ from torch import Tensor
 from umbel.client.batches import Batch, Shard
 from umbel.client.net import Net
 from umbel.client.work.base import Batching, Footprint, Promise, Work
+from umbel.client.work.loss_bounds import promised
 from umbel.client.work.mean_loss import MeanLoss, mean_losses
 
 Judge = Literal["all", "mini-batch"]
@@ -50,7 +51,7 @@ class ChooseByLoss(Work):
         num_models, *shape = sent["models"]
         then = self.then.promises({**sent, "theta": torch.Size(shape)})
         chosen = Promise((), torch.int64, low=0, high=num_models - 1)
-        return {**then, "chosen": chosen, "losses": Promise((num_models,), torch.float64)}
+        return {**then, "chosen": chosen, "losses": promised(num_models)}
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         return MeanLoss().footprint(sent) | self.then.footprint(sent)

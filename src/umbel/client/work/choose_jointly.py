@@ -14,6 +14,7 @@ from umbel.client.batches import Batch, Shard
 from umbel.client.net import Net
 from umbel.client.work.base import Batching, Footprint, Promise, Work
 from umbel.client.work.local_training import LocalTraining
+from umbel.client.work.loss_bounds import bounded, promised
 
 Similarity = Literal["cosine", "euclidean"]
 Sign = Literal["descent", "literal"]
@@ -48,12 +49,13 @@ class JointScore(Work):
         return {"scores": self.scores(net, next(iter(shard.batches())), sent)}
 
     def scores(self, net: Net, batch: Batch, sent: Mapping[str, Tensor]) -> Tensor:
-        """Score each model on a mini-batch: (K,) in double precision."""
+        """Score each model on a mini-batch: (K,) in double precision, bounded."""
         pairs = zip(sent["models"], sent["moves"], strict=True)
-        return torch.stack([self._score(net, batch, model, move) for model, move in pairs])
+        scores = [self._score(net, batch, model, move) for model, move in pairs]
+        return -bounded(-torch.stack(scores))
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
-        return {"scores": Promise((sent["models"][0],), torch.float64)}
+        return {"scores": promised(sent["models"][0])}
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         num_models = sent["models"][0]

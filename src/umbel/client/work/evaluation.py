@@ -14,9 +14,7 @@ from umbel.client.metrics import Metric, measured, metric, predictions
 from umbel.client.net import Net
 from umbel.client.objectives import Objective
 from umbel.client.work.base import Promise, Work
-
-MAX_LOSS = 1e12
-"""Largest loss of an example that is recorded: targets may be large, unlike what is averaged."""
+from umbel.client.work.loss_bounds import MAX_LOSS
 
 
 @dataclass(frozen=True)

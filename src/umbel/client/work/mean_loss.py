@@ -13,6 +13,7 @@ from umbel.client.batches import Batch, Shard
 from umbel.client.net import Net
 from umbel.client.work.base import UNBATCHED, Batching, Footprint, Promise, Work
 from umbel.client.work.local_training import first_batch
+from umbel.client.work.loss_bounds import bounded, promised
 
 TILE = 64
 """Models are evaluated at most this many side by side, to bound memory."""
@@ -40,7 +41,7 @@ class MeanLoss(Work):
         return {"losses": mean_losses(net, sent["models"], batches)}
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
-        return {"losses": Promise((sent["models"][0],), torch.float64)}
+        return {"losses": promised(sent["models"][0])}
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         side_by_side = min(TILE, sent["models"][0])
@@ -48,7 +49,7 @@ class MeanLoss(Work):
 
 
 def mean_losses(net: Net, models: Tensor, batches: Iterator[Batch]) -> Tensor:
-    """Mean loss of each of `models` (K, P) over the batches: (K,), in double precision."""
+    """Mean loss of each of `models` (K, P) over the batches: (K,), in double precision, bounded."""
     total = torch.zeros(len(models), dtype=torch.float64, device=models.device)
     if not len(models):
         return total
@@ -61,4 +62,4 @@ def mean_losses(net: Net, models: Tensor, batches: Iterator[Batch]) -> Tensor:
             ]
         )
         count = count + batch.size()
-    return total / count
+    return bounded(total / count)

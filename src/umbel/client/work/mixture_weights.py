@@ -12,6 +12,7 @@ from torch.func import vmap
 from umbel.client.batches import Batch, Shard
 from umbel.client.net import Net
 from umbel.client.work.base import MEMORY, Footprint, Promise, Work
+from umbel.client.work.loss_bounds import clipped
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,8 @@ class MixtureWeights(Work):
 
 def shares(net: Net, models: Tensor, weights: Tensor, batch: Batch) -> Tensor:
     """q_i(k), in proportion to weights[k] exp(-loss of model k on example i): (K, B)."""
-    losses = net.each(lambda theta: net.losses(theta, batch), models)
+    # One model that does not fit at all leaves the shares of the others as they are.
+    losses = clipped(net.each(lambda theta: net.losses(theta, batch), models))
     return (weights.log()[:, None] - losses).softmax(0)
 
 
