@@ -146,6 +146,25 @@ def test_latecomers_of_a_faulty_clustering_round_find_their_group(metric: str) -
     assert record.ari == 1.0
 
 
+@pytest.mark.parametrize("metric", ["loss", "update"])
+@pytest.mark.parametrize("clusterer", [KMedoids(3), Agglomerative(num_clusters=3)])
+def test_where_fewer_answer_than_there_are_clusters_the_next_round_tries_again(
+    metric: str, clusterer: Clusterer
+) -> None:
+    method = LCFL(metric=metric, clusterer=clusterer)  # type: ignore[arg-type]
+    faults, limits = Faults(drop=0.7), Limits(quorum=0.0)
+    run = Run(method, blobs([12] * 5), mlp(), seed=1, faults=faults, limits=limits)
+    clustered = []
+    for state, record in run.rounds(12):
+        assert isinstance(state, LCFLState)
+        clustered.append(state.clustered)
+        if len(record.missing) > 2 and not any(clustered[:-1]):
+            assert not state.clustered
+    assert clustered == sorted(clustered)
+    assert clustered[0] < clustered[-1]
+    assert len(state.models) == 3
+
+
 @pytest.mark.parametrize("clusterer", [Agglomerative(num_clusters=2), HDBSCAN()])
 def test_any_clustering_of_distances_will_do(clusterer: Agglomerative | HDBSCAN) -> None:
     method = LCFL(clusterer=clusterer, local=LocalTraining(batch_size=8))

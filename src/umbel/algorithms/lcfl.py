@@ -24,7 +24,7 @@ from umbel.client.layout import Layout
 from umbel.client.work import LocalTraining, MeanLoss
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
-from umbel.server.ask import Context, Sample, Trained, losses, own_loss, train, train_with_gradient
+from umbel.server.ask import Context, Sample, losses, own_loss, train, train_with_gradient
 from umbel.server.clusterers import Clusterer, KMedoids, joined, medoids, parted
 from umbel.server.clustering import distances
 from umbel.summary import in_short
@@ -71,9 +71,10 @@ class LCFL(Algorithm[LCFLState]):
     first round, and clusters start from the average of their members' models) or what the authors'
     code does ("federated": `warm_up_rounds` of FedAvg; the models are those that clients trained in
     the last of them, and clusters start from the global model). The clustering round asks all
-    clients, whatever the participation. A client that misses it counts in the largest cluster; when
-    it is first asked later, it warms up too and joins the nearest medoid. A newcomer does the same;
-    as medoids are not asked then, its distances are its own half of eq. 2 or eq. 6.
+    clients, whatever the participation; the next is one, too, if fewer answer than there are to be
+    clusters. A client that misses it counts in the largest cluster; when it is first asked later,
+    it warms up too and joins the nearest medoid. A newcomer does the same; as medoids are not asked
+    then, its distances are its own half of eq. 2 or eq. 6.
 
     Every client gets the models of all others, which is M x M models. With `compared`, only
     that many clients, drawn at random, are clustered by each other's models; the rest join the
@@ -120,10 +121,10 @@ class LCFL(Algorithm[LCFLState]):
         check_num_clusters(self.num_clusters, known)
 
     def init(self, setup: Setup) -> LCFLState:
-        least = getattr(self._clusterer, "num_clusters", None) or 1
-        check_num_clusters(least, setup)
-        fits = self.compared is None or least <= self.compared <= setup.num_clients
-        check(fits, "algorithm.compared", self.compared, f"in {least} to {setup.num_clients}")
+        check_num_clusters(self._fewest, setup)
+        fits = self.compared is None or self._fewest <= self.compared <= setup.num_clients
+        expected = f"in {self._fewest} to {setup.num_clients}"
+        check(fits, "algorithm.compared", self.compared, expected)
         origin, nobody = setup.new_models(1), torch.zeros(setup.num_clients, dtype=torch.long)
         own = self.start == "own"
         return LCFLState(
@@ -156,14 +157,17 @@ class LCFL(Algorithm[LCFLState]):
         return Assigned(clients, distance, f"{half}{self.metric} distance to the medoid")
 
     def evidence(self, state: LCFLState, sample: Sample) -> Mapping[str, Tensor]:  # noqa: ARG002
-        if not len(state.shown):
-            return {}
-        return {"clients": state.shown, "distance": state.distance}
+        return {"clients": state.shown, "distance": state.distance} if len(state.shown) else {}
 
     @property
     def _clusterer(self) -> Clusterer:
         """The clusterer, told the number of clusters."""
         return joined(self.clusterer, self.num_clusters)
+
+    @property
+    def _fewest(self) -> int:
+        """How many clients can be clustered at least."""
+        return getattr(self._clusterer, "num_clusters", None) or 1
 
     @property
     def _clustering_round(self) -> int:
@@ -182,15 +186,15 @@ class LCFL(Algorithm[LCFLState]):
     def _cluster(self, state: LCFLState, ctx: Context) -> Flow[LCFLState]:
         """Lines 1 to 16."""
         warm = yield from self._warm_up(Rows(state.models, state.labels[ctx.cohort]), ctx)
-        if not len(warm.clients):
+        if len(warm.clients) < self._fewest:
             return state  # the next round tries again
         if self._by_loss:
-            judge = MeanLoss(self.max_examples)
-            judged = yield from losses(warm.model, ctx.asking(warm.clients), judge)
+            again = ctx.asking(warm.clients)
+            judged = yield from losses(warm.model, again, MeanLoss(self.max_examples))
             # Only clients that have trained and judged can be compared: cross[i, j] = L_i(w_j).
             both = torch.isin(warm.clients, judged.clients)
             warm, cross = warm.pick(both), judged.losses[:, both]
-            if not len(warm.clients):
+            if len(warm.clients) < self._fewest:
                 return state
             own = cross.diagonal()
             distance = loss_distance(self.metric, cross, own, own, cross)
@@ -263,14 +267,12 @@ class LCFL(Algorithm[LCFLState]):
         local = own or self.local
         # Who comes late warms up with the learning rate that the others had.
         local = local.at_round(self._clustering_round)
-        trained: Trained
-        directions = None
-        if self.metric == "gradient":
-            trained = both = yield from train_with_gradient(start, ctx, local)
-            directions = both.gradient
-        else:
+        if self.metric != "gradient":
             trained = yield from train(start, ctx, local)
             directions = trained.update if self.metric == "update" else None
+        else:
+            trained = both = yield from train_with_gradient(start, ctx, local)
+            directions = both.gradient
         asked = torch.isin(ctx.cohort, trained.clients)
         model = start.take(torch.nonzero(asked)[:, 0]) + trained.update
         evidence = model if directions is None else directions
