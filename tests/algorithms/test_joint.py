@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -66,6 +67,44 @@ def test_after_an_empty_cluster_each_cluster_is_given_a_client(
     request = requested(method.round(before, context([0, 1, 2, 3], 4, number=2)))
     identities = [int(request.sent_to(n)["given"]) for n in range(4)]
     assert sorted(k for k in identities if k >= 0) == list(range(given))
+
+
+def test_a_cluster_is_not_empty_because_its_clients_were_not_asked() -> None:
+    flow = Joint(3).round(state(), context([0], 4, number=1))
+    requested(flow)
+    columns = {"num_examples": [9], "chosen": [0], "scores": [[1.0, 0.0, 0.0]]}
+    assert not answered(flow, [0], update=[[1.0]], **columns).some_empty
+
+
+def test_of_fewer_clients_than_clusters_each_gets_an_empty_one_or_decides() -> None:
+    one = replace(state(), labels=torch.tensor([0, 1, 1, 0]), some_empty=True)
+    three = replace(one, models=torch.ones(4, 1), moves=torch.ones(4, 1), labels=one.labels * 0)
+    seen = set()
+    for number in range(1, 9):
+        request = requested(Joint(3).round(one, context([2, 3], 4, number=number)))
+        identities = request.each["given"].take(torch.arange(2)).tolist()
+        assert sorted(identities) == [-1, 2]
+        request = requested(Joint(4).round(three, context([2, 3], 4, number=number)))
+        seen |= {*request.each["given"].take(torch.arange(2)).tolist()}
+    assert seen == {1, 2, 3}
+
+
+@pytest.mark.parametrize(("num_clusters", "cohort"), [(3, 2), (4, 3), (4, 4)])
+def test_small_cohorts_train_every_model_and_most_clients_decide(
+    num_clusters: int, cohort: int
+) -> None:
+    method = Joint(num_clusters, LocalTraining(steps=5, lr=0.2, batch_size=8))
+    run = Run(method, blobs([16] * 12, num_groups=3), mlp(), participation=cohort / 12, seed=1)
+    first, given = run.start(40), []
+    state: Any = first
+    for number in range(40):
+        flow = method.round(state, run.context(number, 40))
+        request = requested(flow)
+        given += request.each["given"].table.tolist()[: cohort * (number > 0)]
+        reply = run.clients.send(request)
+        state = answered(flow, reply.clients.tolist(), **reply.columns)
+    assert sum(identity < 0 for identity in given) > 0.7 * len(given)
+    assert (state.models - first.models).norm(dim=1).min() > 0.5
 
 
 def purity(method: Joint, rounds: int = 30) -> float:

@@ -29,7 +29,7 @@ from umbel.server.ask import Context, Sample, joint_scores, train_jointly
 @dataclass(frozen=True)
 class JointState(State):
     moves: Tensor  # (K, P) the last change of each model, eq. 2; zero for a cluster left empty
-    some_empty: bool  # whether some cluster was empty in the last round
+    some_empty: bool  # whether some cluster had no client after the last round
     scores: Tensor  # (M, K) of each model when the client was last asked, NaN before
 
 
@@ -39,7 +39,9 @@ class Joint(Algorithm[JointState]):
 
     Lin et al. 2024. A client picks the k that maximises lambda S_k - (1 - lambda) L_k (eq. 4), from
     one mini-batch. In the first round identities are random, and such is the cluster of a client
-    never asked. After a round with an empty cluster, K random clients are given one to each (II-C).
+    never asked. After a round that leaves some cluster without any client, whether asked in it or
+    not, K random clients are given one to each (II-C); of a cohort of fewer, clients are given the
+    empty ones alone.
 
     `sign` settles eq. 2, which calls a model's last change "the average gradient", although it is
     minus lr times that: "descent" compares it with the client's own step -lr g, "literal" with g,
@@ -86,12 +88,12 @@ class Joint(Algorithm[JointState]):
         step = self.averaging.step(
             trained.update, trained.chosen, trained.num_examples, self.num_clusters, ctx.layout
         )
-        members = torch.bincount(trained.chosen, minlength=self.num_clusters)
+        labels = state.labels.index_copy(0, trained.clients, trained.chosen)
         return JointState(
             models=state.models + step,
-            labels=state.labels.index_copy(0, trained.clients, trained.chosen),
+            labels=labels,
             moves=step,
-            some_empty=bool((members == 0).any()),
+            some_empty=len(self._empty(labels)) > 0,
             scores=state.scores.index_copy(0, trained.clients, trained.scores.double()),
         )
 
@@ -114,10 +116,18 @@ class Joint(Algorithm[JointState]):
         given = torch.full_like(ctx.cohort, -1)
         if self.repair == "always" or (self.repair == "when-empty" and state.some_empty):
             rng = np.random.default_rng(ctx.clustering_seed)
-            count = min(self.num_clusters, len(given))
-            chosen = torch.from_numpy(rng.choice(len(given), count, replace=False))
-            given[chosen] = torch.arange(count)
+            clusters = torch.arange(self.num_clusters)
+            if len(given) < len(clusters):
+                # To give all of them would leave nobody free, and always leave out the same.
+                few = clusters if self.repair == "always" else self._empty(state.labels)
+                clusters = few[torch.from_numpy(rng.permutation(len(few)))][: len(given)]
+            chosen = torch.from_numpy(rng.choice(len(given), len(clusters), replace=False))
+            given[chosen] = clusters
         return given
+
+    def _empty(self, labels: Tensor) -> Tensor:
+        """The clusters that no client (M,) is in; one that was not asked is in its last."""
+        return torch.nonzero(torch.bincount(labels, minlength=self.num_clusters) == 0)[:, 0]
 
     def _score(self, number: int) -> JointScore:
         local = self.local.at_round(number)
