@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from tests.federations import answered, context, requested, setup
 from umbel.algorithms import Sattler
-from umbel.algorithms.sattler import SattlerState
+from umbel.algorithms.sattler import SattlerState, _halves
 from umbel.checks import UsageError
 from umbel.client.layout import Entry, Layout
 from umbel.client.work import Gradient, LocalTraining
+from umbel.runs.checkpoint import load, save
+from umbel.runs.tensor_files import reading, tensors_in, write
 from umbel.server.aggregation import Averaging
 
 EAGER = Sattler(eps_1=0.5, eps_2=1.0, from_round=0)
@@ -36,6 +39,7 @@ def start(num_clients: int, models: Sequence[Sequence[float]] = ((1.0, 1.0),)) -
         nothing,
         labels - 1,
         torch.zeros(1, 2),
+        torch.tensor([-1]),
     )
 
 
@@ -78,6 +82,56 @@ def test_a_member_that_missed_the_split_is_placed_by_its_next_answer() -> None:
     # What it sent is about a model that is not its own any more: it is in no average.
     moved = later.models - after.models
     torch.testing.assert_close(moved, torch.tensor([[0.1, 0.0], [-0.1, 0.0]]))
+
+
+# Three kinds of clients; the mean of their directions is short while they are balanced.
+WEST, NORTH, SOUTH = [-1.0, 0.0], [0.5, 0.8], [0.5, -0.8]
+THREE_KINDS = replace(EAGER, eps_1=0.9, eps_2=0.1)
+
+
+@pytest.mark.parametrize(
+    ("direction", "cluster"), [(WEST, 1), (NORTH, 0), (SOUTH, 2)], ids=["west", "north", "south"]
+)
+def test_a_member_that_missed_two_splits_finds_its_own_kind(
+    direction: list[float], cluster: int
+) -> None:
+    answers = [NORTH, NORTH, SOUTH, SOUTH, WEST]
+    state = play(THREE_KINDS, start(6), range(5), answers)
+    assert state.labels[:5].tolist() == [0, 0, 0, 0, 1]
+    state = play(THREE_KINDS, state, range(5), answers, number=1)
+    assert state.labels[:5].tolist() == [0, 0, 2, 2, 1]
+    assert state.parent.tolist() == [-1, 0, 0]
+    state = play(THREE_KINDS, state, range(6), [*answers, direction], number=2)
+    assert state.labels.tolist() == [0, 0, 2, 2, 1, cluster]
+
+
+def test_it_finds_a_half_of_the_half_that_was_cut_off() -> None:
+    state = play(THREE_KINDS, start(6), range(5), [WEST, WEST, WEST, NORTH, SOUTH])
+    assert state.labels.tolist() == [0, 0, 0, 1, 1, 0]
+    state = play(THREE_KINDS, state, [3, 4], [NORTH, SOUTH], number=1)
+    assert state.labels.tolist() == [0, 0, 0, 1, 2, 0]
+    state = play(THREE_KINDS, state, [5], [SOUTH], number=2)
+    assert state.labels.tolist() == [0, 0, 0, 1, 2, 2]
+
+
+def test_the_halves_of_other_clusters_are_none_of_its_own() -> None:
+    # 0 was cut into 0 and 1 first, 1 into 1 and 2, then 0 into 0 and 3, and 3 into 3 and 4.
+    parents = [-1, 0, 1, 0, 3]
+    assert _halves(parents, 0, 1) == [0, 1, 2, 3, 4]
+    assert _halves(parents, 1, 2) == [1, 2]
+    assert _halves(parents, 0, 3) == [0, 3, 4]
+
+
+def test_a_run_begun_before_parents_were_kept_goes_on(tmp_path: Path) -> None:
+    file = tmp_path / "state.safetensors"
+    save(file, play(EAGER, start(6), [0, 1, 2, 3], OPPOSED), 1)
+    with reading(file, "") as (opened, header):
+        tensors = tensors_in(opened)
+    del tensors["parent"]
+    write(file, tensors, header)
+    restored, _ = load(file, start(6))
+    later = play(EAGER, restored, [0, 2, 4], [[2.0, 0.0], [-0.1, 0.0], [-3.0, 0.1]], number=1)
+    assert later.labels.tolist() == [0, 0, 1, 1, 1, 0]
 
 
 @pytest.mark.parametrize(

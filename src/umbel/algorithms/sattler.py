@@ -4,7 +4,7 @@ Model-agnostic distributed multitask optimization under privacy constraints, IEE
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -30,8 +30,9 @@ class SattlerState(State):
     mean_norm: float  # |weighted mean delta| in the cluster of that client
     compared: Tensor  # (N,) clients of whom is known, from the last round with a settled cluster,
     similarity: Tensor  # (N, N) how alike their directions were
-    sibling: Tensor  # (M,) the other half, for a client that missed the last split; else -1
-    headings: Tensor  # (K, W) where each half went when it was cut off, 0 before that
+    sibling: Tensor  # (M,) what was cut off first of a cluster whose client was away; else -1
+    headings: Tensor  # (K, W) where each half went when it was last cut, 0 before that
+    parent: Tensor  # (K,) the cluster that each was cut off from, -1 for the first
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,9 @@ class Sattler(Algorithm[SattlerState]):
 
     The cluster takes its step first, then both halves go on from its model. Only those who
     answered judge the split; the larger half keeps the cluster's number (on a tie, the half of the
-    first client). A member that did not answer stays with it until its next answer, which places it
-    in the half whose mean direction at the split is more like its own, and is in no average.
+    first client). A member that did not answer stays with it until its next answer, which is in no
+    average: it goes to that one of all halves cut meanwhile, and halves of these, whose mean
+    direction when it was cut is most like its own.
     """
 
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
@@ -84,6 +86,7 @@ class Sattler(Algorithm[SattlerState]):
             similarity=first.models.new_zeros(0, 0),
             sibling=torch.full_like(first.labels, -1),
             headings=first.models.new_zeros(1, setup.layout.num_weights),
+            parent=torch.tensor([-1]),
         )
 
     def round(self, state: SattlerState, ctx: Context) -> Flow[SattlerState]:
@@ -133,9 +136,11 @@ class Sattler(Algorithm[SattlerState]):
         """Cut every cluster that may be cut, by the directions `rows` (N, W) of its clients."""
         labels, models = state.labels.clone(), [state.models]
         sibling = state.sibling.clone()
-        # Checkpoints of earlier versions have none.
-        headings = _rows(state.headings, len(state.models), rows.shape[1])
         num_clusters, considered = len(state.models), False
+        # Checkpoints of earlier versions have none.
+        headings = _rows(state.headings, num_clusters, rows.shape[1])
+        unknown = num_clusters - len(state.parent)
+        parents = [*state.parent.tolist(), *[-1] * unknown]
         for cluster in range(num_clusters):
             here = state.labels[clients] == cluster
             members, directions = clients[here], rows[here]
@@ -146,7 +151,9 @@ class Sattler(Algorithm[SattlerState]):
             if leaving.any():
                 new = num_clusters + len(models) - 1
                 absent = (labels == cluster).index_fill(0, members, False)
-                labels[members[leaving]], sibling[absent] = new, new
+                labels[members[leaving]] = new
+                sibling[absent & (sibling < 0)] = new
+                parents.append(cluster)
                 models.append(state.models[cluster : cluster + 1])
                 headings = _rows(headings, new + 1, rows.shape[1])
                 headings[cluster] = directions[~leaving].mean(0)
@@ -162,6 +169,7 @@ class Sattler(Algorithm[SattlerState]):
             splits=len(models) - 1,
             sibling=sibling,
             headings=headings,
+            parent=torch.tensor(parents),
         )
 
     def _may_split(self, directions: Tensor, mean: Tensor) -> bool:
@@ -189,15 +197,26 @@ def _check_participation(participation: float) -> None:
 
 
 def _place(state: SattlerState, clients: Tensor, rows: Tensor) -> SattlerState:
-    """Clients (N,) that missed a split join the half that their directions (N, W) are more like."""
-    stay, leave = state.labels[clients], state.sibling[clients]
-    toward = [F.cosine_similarity(rows, state.headings[half]) for half in (stay, leave)]
-    labels = torch.where(toward[1] > toward[0], leave, stay)
+    """Clients (N,) that missed splits join the half that their directions (N, W) are most like."""
+    labels, parents = state.labels.clone(), state.parent.tolist()
+    for client, row in zip(clients.tolist(), rows, strict=True):
+        halves = _halves(parents, int(labels[client]), int(state.sibling[client]))
+        toward = F.cosine_similarity(row, state.headings[halves])
+        labels[client] = halves[int(toward.argmax())]
     return replace(
         state,
-        labels=state.labels.index_copy(0, clients, labels),
+        labels=labels,
         sibling=state.sibling.index_fill(0, clients, -1),
     )
+
+
+def _halves(parents: Sequence[int], cluster: int, first: int) -> list[int]:
+    """What became of a cluster since `first` was cut off from it: numbers grow with every cut."""
+    halves = [cluster, first]
+    for number, parent in enumerate(parents[first + 1 :], first + 1):
+        if parent in halves:
+            halves.append(number)
+    return halves
 
 
 def _rows(table: Tensor, rows: int, columns: int) -> Tensor:
