@@ -19,7 +19,9 @@ from umbel.runs.run import Run
 def state() -> JointState:
     models = torch.tensor([[1.0], [2.0], [3.0]])
     labels, unknown = torch.tensor([0, 1, 2, 0]), torch.full((4, 3), math.nan).double()
-    return JointState(models, labels, torch.zeros_like(models), False, unknown)
+    return JointState(
+        models, labels, torch.zeros_like(models), False, unknown, torch.zeros(3).long()
+    )
 
 
 def test_clients_that_chose_a_model_move_it_by_their_mean_update() -> None:
@@ -73,12 +75,19 @@ def test_a_cluster_is_not_empty_because_its_clients_were_not_asked() -> None:
     flow = Joint(3).round(state(), context([0], 4, number=1))
     requested(flow)
     columns = {"num_examples": [9], "chosen": [0], "scores": [[1.0, 0.0, 0.0]]}
-    assert not answered(flow, [0], update=[[1.0]], **columns).some_empty
+    after = answered(flow, [0], update=[[1.0]], **columns)
+    assert not after.some_empty
+    assert after.idle.tolist() == [0, 1, 1]
+    # As many have answered as there are, and nobody was in cluster 2.
+    flow = Joint(3).round(replace(after, idle=torch.tensor([0, 0, 3])), context([0], 4, number=2))
+    requested(flow)
+    assert answered(flow, [0], update=[[1.0]], **columns).some_empty
 
 
-def test_of_fewer_clients_than_clusters_each_gets_an_empty_one_or_decides() -> None:
+def test_of_a_part_of_the_clients_each_gets_an_empty_cluster_or_decides() -> None:
     one = replace(state(), labels=torch.tensor([0, 1, 1, 0]), some_empty=True)
-    three = replace(one, models=torch.ones(4, 1), moves=torch.ones(4, 1), labels=one.labels * 0)
+    empty, nobody = torch.ones(4, 1), torch.zeros(4, dtype=torch.long)
+    three = replace(one, models=empty, moves=empty, labels=one.labels * 0, idle=nobody)
     seen = set()
     for number in range(1, 9):
         request = requested(Joint(3).round(one, context([2, 3], 4, number=number)))

@@ -29,8 +29,9 @@ from umbel.server.ask import Context, Sample, joint_scores, train_jointly
 @dataclass(frozen=True)
 class JointState(State):
     moves: Tensor  # (K, P) the last change of each model, eq. 2; zero for a cluster left empty
-    some_empty: bool  # whether some cluster had no client after the last round
+    some_empty: bool  # whether some cluster was empty after the last round
     scores: Tensor  # (M, K) of each model when the client was last asked, NaN before
+    idle: Tensor  # (K,) int64: how many clients have answered since one was in the cluster
 
 
 @dataclass(frozen=True)
@@ -39,9 +40,10 @@ class Joint(Algorithm[JointState]):
 
     Lin et al. 2024. A client picks the k that maximises lambda S_k - (1 - lambda) L_k (eq. 4), from
     one mini-batch. In the first round identities are random, and such is the cluster of a client
-    never asked. After a round that leaves some cluster without any client, whether asked in it or
-    not, K random clients are given one to each (II-C); of a cohort of fewer, clients are given the
-    empty ones alone.
+    never asked. After a round with an empty cluster, K random clients are given one to each (II-C).
+    Of a cohort that is not all clients, only the empty clusters are given to somebody, so that the
+    others decide. A cluster is empty if no client's last identity is it, or if as many clients
+    answered since one was in it as there are: the identities of those not asked grow old.
 
     `sign` settles eq. 2, which calls a model's last change "the average gradient", although it is
     minus lr times that: "descent" compares it with the client's own step -lr g, "literal" with g,
@@ -77,7 +79,12 @@ class Joint(Algorithm[JointState]):
         )
         unknown = torch.full((setup.num_clients, self.num_clusters), torch.nan)
         return JointState(
-            models, torch.from_numpy(identities), torch.zeros_like(models), False, unknown.double()
+            models,
+            torch.from_numpy(identities),
+            torch.zeros_like(models),
+            some_empty=False,
+            scores=unknown.double(),
+            idle=torch.zeros(self.num_clusters, dtype=torch.long),
         )
 
     def round(self, state: JointState, ctx: Context) -> Flow[JointState]:
@@ -89,12 +96,15 @@ class Joint(Algorithm[JointState]):
             trained.update, trained.chosen, trained.num_examples, self.num_clusters, ctx.layout
         )
         labels = state.labels.index_copy(0, trained.clients, trained.chosen)
+        members = torch.bincount(trained.chosen, minlength=self.num_clusters)
+        idle = torch.where(members > 0, 0, state.idle + len(trained.clients))
         return JointState(
             models=state.models + step,
             labels=labels,
             moves=step,
-            some_empty=len(self._empty(labels)) > 0,
+            some_empty=len(_empty(labels, idle)) > 0,
             scores=state.scores.index_copy(0, trained.clients, trained.scores.double()),
+            idle=idle,
         )
 
     def assign(self, state: JointState, ctx: Context) -> Flow[Assigned]:
@@ -117,18 +127,20 @@ class Joint(Algorithm[JointState]):
         if self.repair == "always" or (self.repair == "when-empty" and state.some_empty):
             rng = np.random.default_rng(ctx.clustering_seed)
             clusters = torch.arange(self.num_clusters)
+            if self.repair == "when-empty" and len(given) < ctx.num_clients:
+                clusters = _empty(state.labels, state.idle)
             if len(given) < len(clusters):
-                # To give all of them would leave nobody free, and always leave out the same.
-                few = clusters if self.repair == "always" else self._empty(state.labels)
-                clusters = few[torch.from_numpy(rng.permutation(len(few)))][: len(given)]
+                clusters = clusters[torch.from_numpy(rng.permutation(len(clusters)))[: len(given)]]
             chosen = torch.from_numpy(rng.choice(len(given), len(clusters), replace=False))
             given[chosen] = clusters
         return given
 
-    def _empty(self, labels: Tensor) -> Tensor:
-        """The clusters that no client (M,) is in; one that was not asked is in its last."""
-        return torch.nonzero(torch.bincount(labels, minlength=self.num_clusters) == 0)[:, 0]
-
     def _score(self, number: int) -> JointScore:
         local = self.local.at_round(number)
         return JointScore(local, self.lam, self.similarity, self.sign, self.reduction)
+
+
+def _empty(labels: Tensor, idle: Tensor) -> Tensor:
+    """The clusters that no client (M,) is in, or nobody but clients who did not answer for long."""
+    nobody = torch.bincount(labels, minlength=len(idle)) == 0
+    return torch.nonzero(nobody | (idle >= len(labels)))[:, 0]
