@@ -156,3 +156,14 @@ def test_shapes_follow_what_each_client_is_sent() -> None:
     assert assemble(asked, [(0, {**fine, "update": torch.ones(5, 2)})]).refused == {
         0: "update: shape (5, 2) instead of (2,)"
     }
+
+
+def test_a_client_whose_mixture_weights_do_not_sum_to_one_is_refused() -> None:
+    rows = {MEMORY: Rows(torch.full((1, 3), 1 / 3), torch.tensor([0, 0]))}
+    asked = Request(MixtureWeights(), torch.arange(2), [0, 0], {"models": torch.zeros(3, 4)}, rows)
+    sent = [
+        (0, {MEMORY: torch.tensor([0.9, 0.9, 0.9])}),
+        (1, {MEMORY: torch.tensor([0.3, 0.6, 0.1])}),
+    ]
+    reason = "memory: sums to 2.7 instead of 1"
+    assert bad_values(asked, assemble(asked, sent), Limits()) == {0: reason}

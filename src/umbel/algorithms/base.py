@@ -33,6 +33,11 @@ class State:
 
     __repr__ = in_short
 
+    @property
+    def labels_end(self) -> int:
+        """Labels are below this: there is a model for each, unless a method says otherwise."""
+        return len(self.models)
+
     def __init_subclass__(cls) -> None:
         # A dataclass writes its own `repr`, with all values, unless its class has one.
         if "__repr__" not in vars(cls):

@@ -43,6 +43,10 @@ class FLACCState(State):
     merges: int  # in the last round
     best_cross: float  # the value that solved eq. 9 in the last round; NaN if no pair is known
 
+    @property
+    def labels_end(self) -> int:
+        return len(self.models) if self.separated else len(self.labels)
+
 
 @dataclass(frozen=True)
 class FLACC(Algorithm[FLACCState]):

@@ -24,6 +24,10 @@ class RestartsState(State):
 
     rivals: tuple[State, ...]
 
+    @property
+    def labels_end(self) -> int:
+        return max(rival.labels_end for rival in self.rivals)
+
 
 @dataclass(frozen=True)
 class Restarts(Algorithm[State]):

@@ -30,6 +30,10 @@ class SharingState(State):
     inner: tuple[State, ...]  # one, of the method within
     kept: Tensor  # (M, Q) what stays with each client
 
+    @property
+    def labels_end(self) -> int:
+        return self.inner[0].labels_end
+
 
 @dataclass(frozen=True)
 class Sharing(Algorithm[SharingState]):

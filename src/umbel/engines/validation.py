@@ -96,6 +96,9 @@ def wrong_form(answer: Mapping[str, Tensor], expected: Mapping[str, Promise]) ->
     return None
 
 
+ROUNDING = 1e-3
+"""How far a sum may be from what it is promised to be."""
+
 DIVERGED = ": training diverged there, or the reply is faulty"
 """What the reason says where a client's numbers are not finite, or far too large."""
 
@@ -123,6 +126,11 @@ def bad_values(request: Request, replies: Replies, limits: Limits) -> dict[int, 
             if promise.low is None and column.is_floating_point():
                 fault += DIVERGED
             faults.setdefault(int(replies.clients[n]), fault)
+        if promise.total is not None:
+            sums = values.double().sum(1)
+            for n in torch.nonzero((sums - promise.total).abs() > ROUNDING)[:, 0].tolist():
+                fault = f"{name}: sums to {float(sums[n]):.3g} instead of {promise.total:g}"
+                faults.setdefault(int(replies.clients[n]), fault)
     return faults
 
 

@@ -91,7 +91,7 @@ class EvidenceFolder:
         found = []
         for number, file in self._files():
             tensors = _opened(file)[0]
-            if not _fits(tensors):
+            if not fits(tensors):
                 raise UsageError(f"{file}: damaged: not what methods rest on{ADVICE}")
             found.append(Snapshot(number, tensors))
         return found
@@ -140,7 +140,7 @@ def _opened(file: Path) -> tuple[dict[str, Tensor], bool]:
         return tensors_in(opened), bool(header["apart"])
 
 
-def _fits(tensors: Mapping[str, Tensor]) -> bool:
+def fits(tensors: Mapping[str, Tensor]) -> bool:
     """Whether tensors that have the names of `Algorithm.evidence` have their shapes, too."""
     known = SHAPES.keys() & tensors.keys()
     clients = tensors.get("clients", torch.empty(0))

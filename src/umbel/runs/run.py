@@ -29,6 +29,7 @@ from umbel.runs.budget import Budget, Until
 from umbel.runs.counted import Counted
 from umbel.runs.evaluation import Evaluated, evaluated
 from umbel.runs.evidence import sample
+from umbel.runs.forms import as_assigned, as_state
 from umbel.runs.metrics import check_names
 from umbel.runs.personal import Personal
 from umbel.runs.records import Record, make_record
@@ -191,7 +192,7 @@ class Run(Settings):
             began = perf_counter()
             context = self.context(number, num_rounds)
             with naming(f"round {number}"):
-                state = drive(self.algorithm.round(state, context), guard)
+                state = as_state(drive(self.algorithm.round(state, context), guard), context)
             # What an evaluation has done for a round is the round's.
             spared = clients.take() if isinstance(clients, Remembering) else 0.0
             meter.seconds += spared
@@ -264,8 +265,7 @@ class Run(Settings):
         same = self._given is self.federation
         whole = self if same else replace(self, federation=self._given, personal=None)
         guard = Guarded(whole.clients, self.limits.unbounded)
-        assigned: Assigned = drive(self.algorithm.assign(state, everyone), guard)
-        return assigned
+        return as_assigned(drive(self.algorithm.assign(state, everyone), guard), everyone)
 
     def scores(self, state: State, context: Context, on: Judged = "test") -> ClientScores:
         """Evaluate how each client is served by this state. It costs no metered traffic."""

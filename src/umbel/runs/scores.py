@@ -14,6 +14,7 @@ from umbel.algorithms.base import Algorithm, S, Served
 from umbel.client.metrics import short
 from umbel.client.work import Evaluation, MixtureEvaluation
 from umbel.flow import Flow, Request, Rows
+from umbel.runs.forms import as_flow, as_served
 from umbel.server.ask import Context
 from umbel.summary import in_short
 
@@ -98,7 +99,8 @@ def score(
     """Evaluate what every client is served, on its own test or validation examples."""
     # An evaluation can do without anybody's answer.
     everyone = replace(ctx.everyone, optional=True)
-    served = yield from algorithm.serve(state, everyone)
+    returned = yield from as_flow(algorithm.serve(state, everyone), "serve")
+    served = as_served(returned, state, everyone)
     replies = yield _evaluation(served, everyone, on, metrics)
     counts = replies.columns["num_examples"]
     order = replies.clients.numpy()

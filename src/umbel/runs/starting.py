@@ -23,6 +23,7 @@ from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
 from umbel.engines.workers import Workers
 from umbel.flow import Engine
+from umbel.runs.forms import as_state
 from umbel.seeds import Stream, seed_of
 
 
@@ -87,5 +88,5 @@ def first_state(
         seed=seed_of(seed, Stream.SETUP),
         groups=None if groups is None else torch.from_numpy(groups),
     )
-    state: State = algorithm.init(setup)
+    state: State = as_state(algorithm.init(setup), setup)
     return state

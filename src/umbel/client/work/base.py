@@ -30,6 +30,7 @@ class Promise:
     high: float | None = None  #: largest value, likewise
     per: str | None = None  #: a column of counts: `low` and `high` are for each that it counts
     may_be_nan: bool = False  #: NaN says that there is no such number
+    total: float | None = None  #: what all values sum to; None: anything
 
 
 MEMORY = "memory"

@@ -27,7 +27,7 @@ class MixtureWeights(Work):
         return {MEMORY: mean_shares(net, sent["models"], sent[MEMORY], shard.everything())}
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
-        return {MEMORY: Promise((sent["models"][0],), low=0, high=1)}
+        return {MEMORY: Promise((sent["models"][0],), low=0, high=1, total=1)}
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         return Footprint(sent["models"][0])

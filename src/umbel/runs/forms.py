@@ -1,0 +1,112 @@
+"""The forms of what a method returns, checked in one place: a mistake in a method of one's own is
+told in a sentence, by `umbel run` as by `umbel.testing`."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from umbel.algorithms.base import Assigned, Served, Setup, State
+from umbel.checks import check
+from umbel.flow import Flow, Rows, T
+from umbel.server.ask import Context
+
+ROUNDING = 1e-3
+"""How far weights may be from a sum of 1."""
+
+
+def as_flow(thing: Flow[T], function: str) -> Flow[T]:
+    """The flow that a function of a method has made. Raises `UsageError` if it is none."""
+    expected = "a generator: ask by `yield from`, and end with `return`"
+    check(isinstance(thing, Generator), function, type(thing).__name__, expected)
+    return thing
+
+
+def as_state(state: Any, known: Setup | Context) -> Any:
+    """The state that `init` or `round` has returned. Raises `UsageError` if it is no such state."""
+    function = "init" if isinstance(known, Setup) else "round"
+    _check_type(state, State, function)
+    models, labels, width = state.models, state.labels, known.layout.num_values
+    name = f"models of the state that {function} returns"
+    floating = isinstance(models, Tensor) and models.is_floating_point()
+    check(floating, name, _kind(models), "a tensor of floating-point numbers")
+    fits = models.dim() == 2 and len(models) > 0 and models.shape[1] == width
+    expected = f"(K, {width}), a row for each model"
+    check(fits, f"{name}: shape", tuple(models.shape), expected)
+    name = f"labels of the state that {function} returns"
+    _check_numbers(labels, name, known.num_clients, state.labels_end, "clusters")
+    return state
+
+
+def as_served(served: Any, state: State, ctx: Context) -> Served:
+    """What `serve` has returned for the cohort. Raises `UsageError` if it has not that form."""
+    _check_type(served, Served, "serve")
+    count = len(ctx.cohort)
+    for name in ("models", "adapted_from"):
+        rows = getattr(served, name)
+        if rows is not None or name == "models":
+            _check_type(rows, Rows, f"{name} that serve returns")
+            name = f"{name}.index that serve returns"
+            _check_numbers(rows.index, name, count, len(rows.table), "rows of its table")
+    name = "labels that serve returns"
+    _check_numbers(served.labels, name, count, state.labels_end, "clusters")
+    if served.weights is not None:
+        _check_weights(served.weights, (count, len(served.models.table)))
+    checked: Served = served
+    return checked
+
+
+def as_assigned(assigned: Any, ctx: Context) -> Assigned:
+    """What `assign` has returned for the cohort. Raises `UsageError` if it has not that form."""
+    _check_type(assigned, Assigned, "assign")
+    clients, scores = assigned.clients, assigned.scores
+    name = "clients that assign returns"
+    check(isinstance(clients, Tensor), name, _kind(clients), "a tensor of clients of the cohort")
+    asked = bool(torch.isin(clients, ctx.cohort).all()) and len(clients.unique()) == len(clients)
+    check(asked, name, clients.tolist(), "clients of the cohort, none of them twice")
+    floating = isinstance(scores, Tensor) and scores.is_floating_point()
+    name = "scores that assign returns"
+    check(floating, name, _kind(scores), "a tensor of floating-point numbers")
+    fits = scores.dim() == 2 and len(scores) == len(clients) and scores.shape[1] > 0
+    expected = f"({len(clients)}, K), a row for each client that answered"
+    check(fits, f"{name}: shape", tuple(scores.shape), expected)
+    checked: Assigned = assigned
+    return checked
+
+
+def _check_type(value: object, expected: type, name: str) -> None:
+    article = "an" if expected.__name__[0] in "AEIOU" else "a"
+    wanted = f"{article} {expected.__name__}: give it to `return`"
+    check(isinstance(value, expected), name, _kind(value), wanted)
+
+
+def _check_numbers(values: Any, name: str, count: int, end: int, of: str) -> None:
+    """Check (count,) whole numbers that count something of which there are `end`."""
+    whole = isinstance(values, Tensor) and values.dtype == torch.int64
+    check(whole, name, _kind(values), "a tensor of type torch.int64")
+    expected = f"({count},), one for each client"
+    check(tuple(values.shape) == (count,), f"{name}: shape", tuple(values.shape), expected)
+    outside = values[(values < 0) | (values >= end)]
+    if len(outside):
+        check(False, name, int(outside[0]), f"in 0 to {end - 1}, the numbers of {of}")
+
+
+def _check_weights(weights: Any, shape: tuple[int, int]) -> None:
+    name = "weights that serve returns"
+    floating = isinstance(weights, Tensor) and weights.is_floating_point()
+    check(floating, name, _kind(weights), "a tensor of floating-point numbers")
+    expected = f"{shape}, a row for each client and a column for each row of models.table"
+    check(tuple(weights.shape) == shape, f"{name}: shape", tuple(weights.shape), expected)
+    smallest = float(weights.min()) if weights.numel() else 0.0
+    check(smallest >= 0, name, smallest, "0 or more")
+    sums = weights.double().sum(1)
+    off = (sums - 1).abs() > ROUNDING
+    if off.any():
+        check(False, f"{name}: sum for a client", float(sums[off][0]), "1")
+
+
+def _kind(value: object) -> str:
+    return str(value.dtype) if isinstance(value, Tensor) else type(value).__name__

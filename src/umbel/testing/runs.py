@@ -1,0 +1,43 @@
+"""The runs that checks make of a method."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from umbel.algorithms.base import Algorithm, State
+from umbel.checks import UsageError
+from umbel.runs.records import Record
+from umbel.runs.run import Run
+from umbel.testing.federations import adapted_mlp, blobs, mlp
+
+ROUNDS = 6
+"""Number of rounds that checks run; a method should cluster within them."""
+
+
+def run_of(algorithm: Algorithm[Any], **changes: Any) -> Run:
+    """A run in double precision; of everyone, or of adapters, where the method asks for that."""
+    given = {"federation": blobs(), "net": mlp(dtype=torch.float64), "participation": 0.75}
+    settings = {"seed": 3, **given, **changes}
+    asked_for = {"participation": 1.0, "net: no adapters": adapted_mlp(torch.float64)}
+    try:
+        return Run(algorithm, **settings)
+    except UsageError as error:
+        more = {k.split(":")[0]: v for k, v in asked_for.items() if str(error).startswith(k)}
+        if not more:
+            raise
+        return Run(algorithm, **settings | more)
+
+
+@lru_cache(maxsize=1)
+def uninterrupted(algorithm: Algorithm[Any]) -> list[tuple[State, Record]]:
+    """The rounds that several checks compare others with."""
+    return list(run_of(algorithm).rounds(ROUNDS))
+
+
+def last_state(run: Run, **resumed: Any) -> State:
+    """The state after the last round."""
+    *_, (state, _) = run.rounds(ROUNDS, **resumed)
+    return state

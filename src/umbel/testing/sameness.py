@@ -1,0 +1,104 @@
+"""Checks that a run is a function of its settings and seed, whatever happens around it."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from umbel.algorithms.base import Algorithm
+from umbel.checks import UsageError
+from umbel.engines.choice import EngineSettings
+from umbel.runs import checkpoint
+from umbel.runs.config import structured, writable
+from umbel.testing.engines import Shuffled
+from umbel.testing.federations import blobs
+from umbel.testing.runs import ROUNDS, last_state, run_of, uninterrupted
+from umbel.testing.sentences import saying, told
+from umbel.testing.states import assert_same_state
+
+
+@told
+def engines_agree(algorithm: Algorithm[Any]) -> None:
+    """One client after another and all at once give the same models, to rounding."""
+    batched, one_by_one = (
+        last_state(run_of(algorithm, engine=EngineSettings(name, "cpu")))
+        for name in ("vectorised", "sequential")
+    )
+    with saying("the vectorised engine and the sequential one end in different states"):
+        assert_same_state(batched, one_by_one, 1e-9)
+
+
+@told
+def the_order_of_replies_is_free(algorithm: Algorithm[Any]) -> None:
+    """The order of replies makes no difference, to the last bit."""
+    run = run_of(algorithm)
+    shuffled = last_state(replace(run, engine=Shuffled(run.clients)))
+    with saying("replies in another order lead to another state"):
+        assert_same_state(shuffled, uninterrupted(algorithm)[-1][0])
+
+
+@told
+def the_same_run_twice_gives_the_same_records(algorithm: Algorithm[Any]) -> None:
+    """A run is a function of its settings and seed."""
+    again = run_of(algorithm).rounds(ROUNDS)
+    for (_, one), (_, other) in zip(again, uninterrupted(algorithm), strict=True):
+        first, second = vars(one.untimed()), vars(other.untimed())
+        differ = {
+            name: (first[name], second[name]) for name in first if first[name] != second[name]
+        }
+        assert not differ, (
+            f"the same run twice gives other records of round {one.round}, as where something is "
+            f"drawn from a global generator, or kept outside the state: {differ}"
+        )
+
+
+@told
+def a_resumed_run_ends_as_the_uninterrupted_one(algorithm: Algorithm[Any]) -> None:
+    """Everything that one round leaves for the next is in the state, which a file can hold."""
+    run = run_of(algorithm)
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "state.safetensors"
+        *_, (third, _) = islice(run.rounds(ROUNDS), 3)
+        checkpoint.save(file, third, 3)
+        restored, first = checkpoint.load(file, run.start(ROUNDS))
+    assert first == 3, f"the state of round 2 is read back as that before round {first}"
+    resumed = last_state(run, state=restored, first=first)
+    with saying("a run resumed after its third round ends in another state"):
+        assert_same_state(resumed, uninterrupted(algorithm)[-1][0])
+
+
+@told
+def its_settings_read_back_from_toml_the_same(algorithm: Algorithm[Any]) -> None:
+    """An experiment can say all of its settings."""
+    read = structured(writable(algorithm), Algorithm)
+    assert read == algorithm, f"settings read back from TOML as {read} instead of {algorithm}"
+
+
+@told
+def a_round_leaves_the_state_before_it_as_it_was(algorithm: Algorithm[Any]) -> None:
+    """Rounds are functions: they change no tensor in place."""
+    kept = [(state, deepcopy(state)) for state, _ in run_of(algorithm).rounds(ROUNDS)]
+    for number, (state, copy) in enumerate(kept):
+        with saying(f"the state after round {number} was changed in place later"):
+            assert_same_state(state, copy)
+
+
+@told
+def planted_groups_make_no_difference(algorithm: Algorithm[Any]) -> None:
+    """Only a method that refuses a federation without planted groups may know them."""
+    bare = run_of(algorithm, federation=replace(blobs(), groups=None))
+    try:
+        bare.start(ROUNDS)
+    except UsageError:
+        return
+    except Exception as error:
+        raise AssertionError(
+            f"init fails without planted groups, by {error!r}: only a method that can't do without "
+            "them may know them, and refuses by a UsageError"
+        ) from error
+    with saying("without planted groups, which are for scores alone, the run ends differently"):
+        assert_same_state(last_state(bare), uninterrupted(algorithm)[-1][0])

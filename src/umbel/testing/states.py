@@ -1,0 +1,40 @@
+"""Whether states are the same, and their models finite."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from umbel.algorithms.base import State
+from umbel.testing.sentences import saying
+
+
+def assert_same_state(found: Any, expected: Any, tolerance: float = 0.0) -> None:
+    """Raise `AssertionError` unless two states hold the same numbers, to this tolerance."""
+    for member in fields(expected):
+        a, b = getattr(found, member.name), getattr(expected, member.name)
+        several = isinstance(b, tuple)
+        for one, other in zip(a, b, strict=True) if several else [(a, b)]:
+            _assert_same(one, other, tolerance, member.name)
+
+
+def assert_finite(state: State, when: str) -> None:
+    """Raise `AssertionError` unless all models are finite."""
+    finite = state.models.isfinite().all(1)
+    assert finite.all(), f"model {int((~finite).int().argmax())} is not finite {when}"
+
+
+def _assert_same(a: Any, b: Any, tolerance: float, name: str) -> None:
+    with saying(f"{name} differs"):
+        if isinstance(b, Tensor):
+            torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
+        elif isinstance(b, State):
+            assert_same_state(a, b, tolerance)
+        elif isinstance(b, float):
+            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+        else:
+            assert a == b, f"{a} instead of {b}"

@@ -1,0 +1,55 @@
+"""Checks that what a method tells of itself has the form that is promised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+
+from umbel.algorithms.base import Algorithm, Assigned
+from umbel.checks import UsageError
+from umbel.engines.validation import Limits
+from umbel.engines.wrappers import Guarded
+from umbel.flow import drive
+from umbel.runs.evidence import fits, sample
+from umbel.runs.forms import as_assigned, as_flow
+from umbel.testing.federations import blobs
+from umbel.testing.runs import ROUNDS, run_of, uninterrupted
+from umbel.testing.sentences import told
+
+
+@told
+def newcomers_are_assigned_or_refused(algorithm: Algorithm[Any]) -> None:
+    """A newcomer has a score of each cluster; a method that can't tell raises a `UsageError`."""
+    state = uninterrupted(algorithm)[-1][0]
+    run = run_of(algorithm, federation=blobs(seed=1))
+    everyone = run.context(ROUNDS - 1, ROUNDS).everyone
+    flow = as_flow(algorithm.assign(state, everyone), "assign")
+    try:
+        found: Assigned = drive(flow, Guarded(run.clients, Limits()))
+    except UsageError:
+        return
+    assigned = as_assigned(found, everyone)
+    best = assigned.labels.max() if len(assigned.clients) else 0
+    assert best < state.labels_end, f"assign finds cluster {best}, and there is none"
+    assert not assigned.scores.isnan().any(), "scores that assign returns are NaN"
+
+
+@told
+def what_it_tells_fits_the_clients(algorithm: Algorithm[Any]) -> None:
+    """`fit`, `profile` and `evidence` have rows for the clients, or say that there is nothing."""
+    run = run_of(algorithm)
+    for state in (run.start(ROUNDS), *(state for state, _ in uninterrupted(algorithm))):
+        size = len(state.labels)
+        for name, dim in (("fit", 1), ("profile", 2)):
+            told = getattr(algorithm, name)(state)
+            whole = isinstance(told, Tensor) and told.dim() == dim and len(told) == size
+            wanted = f"a tensor ({size},{' D' * (dim - 1)})"
+            found = f"one ({tuple(told.shape)})" if isinstance(told, Tensor) else f"{told!r}"
+            assert told is None or whole, f"{name} returns {found} instead of {wanted}"
+        evidence = algorithm.evidence(state, sample)
+        clients = evidence.get("clients")
+        known = clients is None or bool((clients < size).all())
+        assert known, f"evidence is about clients {clients}, and there are {size}"
+        shapes = {name: tuple(tensor.shape) for name, tensor in evidence.items()}
+        assert fits(evidence), f"evidence has not the shapes that it should have: {shapes}"
