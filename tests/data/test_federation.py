@@ -41,7 +41,7 @@ def test_a_client_whose_name_no_file_can_have_is_not_saved(tmp_path: Path, name:
     federation = Federation.from_arrays({"Ava": (X, Y), name: (X, Y)})
     with pytest.raises(umbel.UsageError, match="bytes' is not one of at most 255"):
         federation.save(tmp_path / "sites")
-    with pytest.raises(umbel.UsageError, match="folder: 'a name of .* bytes' is not one of"):
+    with pytest.raises(umbel.UsageError, match=r"folder: 'a name of .* bytes' is not one of"):
         federation.pick([0]).save(tmp_path / name)
     assert not any(tmp_path.iterdir())
 

@@ -126,9 +126,7 @@ def test_what_can_not_be_exported_is_refused_in_one_line(
         result.export("torch", cluster=1)
     assert "\n" not in str(refused.value)
     for to in ("safetensors", "peft"):
-        with pytest.raises(
-            UsageError, match="out: 'a name of 300 bytes' is not one of at most 255"
-        ):
+        with pytest.raises(UsageError, match="out: 'a name of 300 bytes' is not one of at"):
             personal.export(to, cluster=0, out=tmp_path / ("x" * 300))
 
 

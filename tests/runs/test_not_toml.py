@@ -14,7 +14,7 @@ from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.networks import MLP
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
-from umbel.testing import its_settings_read_back_from_toml_the_same
+from umbel.testing.sameness import its_settings_read_back_from_toml_the_same
 
 SAID = r"thing: 1j is not a value that TOML has"
 
