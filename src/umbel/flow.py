@@ -122,14 +122,20 @@ class Engine(Protocol):
         ...
 
 
+def as_flow(thing: Flow[T], function: str) -> Flow[T]:
+    """The flow that a function of a method has made. Raises `UsageError` if it is none."""
+    expected = "a generator: ask by `yield from`, and end with `return`"
+    check(isinstance(thing, Generator), function, type(thing).__name__, expected)
+    return thing
+
+
 def drive(flow: Flow[T], engine: Engine) -> T:
     """Run a flow to its end, with `engine` answering its requests.
 
     Replies are handed on in the order of client numbers: floating-point sums then do not depend
     on who answered first.
     """
-    expected = "a generator: ask by `yield from`, and end with `return`"
-    check(isinstance(flow, Generator), "round", type(flow).__name__, expected)
+    as_flow(flow, "round")
     try:
         request = next(flow)
         while True:

@@ -40,8 +40,8 @@ class Split:
 
     def typed(self, client: int, dtype: torch.dtype) -> Pair:
         """One client's examples, their floats in a network's type, as engines have them."""
-        x, y = (v.to(dtype) if v.is_floating_point() else v for v in self.of(client))
-        return x, y
+        x, y = self.of(client)
+        return typed(x, dtype), typed(y, dtype)
 
     def without_examples(self) -> Split:
         """The same clients, none of whom has an example."""
@@ -50,6 +50,11 @@ class Split:
     def pick(self, clients: Sequence[int]) -> Split:
         """The examples of these clients only, in this order."""
         return joined([self.of(client) for client in clients])
+
+
+def typed(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """Values in a network's floating-point type; whole numbers stay such."""
+    return values.to(dtype) if values.is_floating_point() else values
 
 
 def joined(shards: Sequence[Pair]) -> Split:

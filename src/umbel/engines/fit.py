@@ -20,7 +20,7 @@ from umbel.client.net import Net
 from umbel.client.objectives import BINARY, CLASSIFICATION, Objective
 from umbel.client.work import Work
 from umbel.data.federation import Federation
-from umbel.data.splits import Split
+from umbel.data.splits import Split, typed
 from umbel.engines.explained import ALONE, explained
 
 log = logging.getLogger(__name__)
@@ -132,11 +132,7 @@ def sample(net: Net, federation: Federation, count: int = 2) -> Batch:
     """A few training examples of all clients, in the network's floating-point type."""
     split = federation.train
     rows = torch.linspace(0, len(split.x) - 1, count, dtype=torch.double).round().long()
-    x, y = (
-        values.to(net.dtype) if values.is_floating_point() else values
-        for values in (split.x[rows], split.y[rows])
-    )
-    return Batch(x, y)
+    return Batch(typed(split.x[rows], net.dtype), typed(split.y[rows], net.dtype))
 
 
 def _check_classes(outputs: Tensor, y: Tensor, federation: Federation) -> None:

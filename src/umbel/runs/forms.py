@@ -3,7 +3,6 @@ told in a sentence, by `umbel run` as by `umbel.testing`."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Any
 
 import torch
@@ -11,18 +10,9 @@ from torch import Tensor
 
 from umbel.algorithms.base import Assigned, Served, Setup, State
 from umbel.checks import check
-from umbel.flow import Flow, Rows, T
+from umbel.engines.validation import ROUNDING
+from umbel.flow import Rows
 from umbel.server.ask import Context
-
-ROUNDING = 1e-3
-"""How far weights may be from a sum of 1."""
-
-
-def as_flow(thing: Flow[T], function: str) -> Flow[T]:
-    """The flow that a function of a method has made. Raises `UsageError` if it is none."""
-    expected = "a generator: ask by `yield from`, and end with `return`"
-    check(isinstance(thing, Generator), function, type(thing).__name__, expected)
-    return thing
 
 
 def as_state(state: Any, known: Setup | Context) -> Any:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from umbel.algorithms.base import Algorithm, S, Served
 from umbel.client.metrics import short
 from umbel.client.work import Evaluation, MixtureEvaluation
-from umbel.flow import Flow, Request, Rows
-from umbel.runs.forms import as_flow, as_served
+from umbel.flow import Flow, Request, Rows, as_flow
+from umbel.runs.forms import as_served
 from umbel.server.ask import Context
 from umbel.summary import in_short
 

@@ -10,9 +10,9 @@ from umbel.algorithms.base import Algorithm, Assigned
 from umbel.checks import UsageError
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Guarded
-from umbel.flow import drive
+from umbel.flow import as_flow, drive
 from umbel.runs.evidence import fits, sample
-from umbel.runs.forms import as_assigned, as_flow
+from umbel.runs.forms import as_assigned
 from umbel.testing.federations import blobs
 from umbel.testing.runs import ROUNDS, run_of, uninterrupted
 from umbel.testing.sentences import told

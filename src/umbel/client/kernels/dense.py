@@ -214,7 +214,6 @@ def _unrolled(module: nn.Module) -> Iterator[nn.Module]:
 
 def _is_special(module: nn.Module) -> bool:
     """Whether something else than its kind says happens in its passes."""
-    hooked = module._forward_hooks or module._forward_pre_hooks
-    hooked = hooked or module._backward_hooks or module._backward_pre_hooks
-    replaced = "forward" in vars(module)
-    return bool(hooked or module._buffers) or replaced or is_parametrized(module)
+    forward = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
+    backward = module._backward_hooks or module._backward_pre_hooks
+    return bool(forward or backward or module._buffers) or is_parametrized(module)

@@ -67,8 +67,7 @@ class General:
         self, module: nn.Module, tensors: Mapping[str, Tensor]
     ) -> Callable[[Tensor], object]:
         """The module with these tensors; afterwards it has its own again."""
-        places = self.modules.places.items()
-        shared = {place: tensors[name] for place, name in places if name in tensors}
+        shared = {place: tensors[name] for place, name in self.modules.places.items()}
         # torch would put a tensor of a layer that is used twice in its place twice, and then give
         # the layer the first one back for its own.
         return partial(functional_call, module, {**tensors, **shared}, tie_weights=False)

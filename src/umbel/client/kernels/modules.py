@@ -24,7 +24,7 @@ class Modules:
     layout: Layout
     dtype: torch.dtype  # of theta
     scratch: Mapping[str, Tensor]  # buffers that a pass may write in, of the one in training
-    places: Mapping[str, str]  # further places of what layers share, and its name
+    places: Mapping[str, str]  # further places of what is in theta or in `scratch`, and its name
 
     __repr__ = in_short
 
@@ -39,7 +39,9 @@ class Modules:
     def around(cls, training: nn.Module, layout: Layout, dtype: torch.dtype) -> Modules:
         """This module in training, and its twin in evaluation."""
         evaluating = twin(training, layout).eval()
-        scratch, places = scratch_of(training, layout), further_places(training)
+        scratch = scratch_of(training, layout)
+        given = {*scratch, *(entry.name for entry in layout.weights + layout.rest)}
+        places = {n: own for n, own in further_places(training).items() if own in given}
         return cls(training, evaluating, layout, dtype, scratch, places)
 
     def to(self, device: torch.device) -> Modules:
