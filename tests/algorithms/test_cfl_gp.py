@@ -91,14 +91,14 @@ def test_gradients_may_be_summed_instead() -> None:
     assert after.models.tolist() == [[0.0, 0.0], [2.0, 2.0]]
 
 
-def asked_in(method: CFLGP, rounds: int) -> list[list[str]]:
-    """The kinds of work asked in each round of a run on blobs."""
+def asked_in(method: CFLGP, rounds: int) -> list[list[Request]]:
+    """What is asked in each round of a run on blobs."""
     run = Run(method, blobs([20] * 8), mlp())
-    asked: list[list[str]] = []
+    asked: list[list[Request]] = []
 
     class Listening:
         def send(self, request: Request) -> Replies:
-            asked[-1].append(type(request.work).__name__)
+            asked[-1].append(request)
             return run.clients.send(request)
 
     heard, now = replace(run, engine=Listening(), evaluate_every=1000), None
@@ -108,10 +108,15 @@ def asked_in(method: CFLGP, rounds: int) -> list[list[str]]:
     return asked
 
 
+def queried(requests: list[Request]) -> bool:
+    """Whether a model was sent to all for features."""
+    return any(isinstance(request.work, Feature) for request in requests)
+
+
 def test_with_a_period_the_models_go_to_all_in_rounds_one_of_every_so_many() -> None:
     asked = asked_in(CFLGP(2, period=3), rounds=8)
-    assert ["Feature" in kinds for kinds in asked] == [n % 3 == 1 for n in range(8)]
-    assert all("Feature" in kinds for kinds in asked_in(CFLGP(2), rounds=4))
+    assert [queried(requests) for requests in asked] == [n % 3 == 1 for n in range(8)]
+    assert all(map(queried, asked_in(CFLGP(2), rounds=4)))
 
 
 def query(
@@ -189,6 +194,15 @@ def test_features_are_of_some_coordinates_the_same_for_all() -> None:
     assert len(of_the_last_layer.coordinates) == 3 * 8 + 3
     with pytest.raises(UsageError, match="pattern for any of w"):
         CFLGP(2, parameters=("trunk.*",)).init(setup(10, 40))
+
+
+@pytest.mark.parametrize(("compression", "sent"), [(1.0, False), (2.0, True)])
+def test_coordinates_are_sent_only_where_features_leave_some_out(
+    compression: float, sent: bool
+) -> None:
+    requests = asked_in(CFLGP(2, compression=compression), rounds=1)[0]
+    (feature,) = (request for request in requests if isinstance(request.work, Feature))
+    assert ("coordinates" in feature.shared) == sent
 
 
 def test_clients_cut_off_decimals_where_told_to() -> None:

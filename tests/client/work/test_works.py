@@ -212,6 +212,7 @@ def test_a_feature_is_some_coordinates_of_a_gradient_or_an_update() -> None:
         found = do(Feature(of), shared={"coordinates": coordinates}).columns
         assert list(found) == ["feature"]
         torch.testing.assert_close(found["feature"], whole[:, coordinates])
+        assert torch.equal(do(Feature(of)).columns["feature"], whole)
 
 
 @pytest.mark.parametrize("sign", ["descent", "literal"])

@@ -17,7 +17,7 @@ from umbel.client.work.base import Batching, Footprint, Promise, Work
 class Feature(Work):
     """Reply with some `coordinates` (J,) of the gradient or update of `of`: `feature` (J,).
 
-    Kim et al. 2024, eq. 80.
+    Without coordinates, the feature is all of it. Kim et al. 2024, eq. 80.
     """
 
     of: Work
@@ -29,10 +29,12 @@ class Feature(Work):
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         reply = self.of(net, shard, sent)
         direction = reply["gradient"] if "gradient" in reply else reply["update"]
-        return {"feature": direction.index_select(0, sent["coordinates"])}
+        if "coordinates" in sent:
+            direction = direction.index_select(0, sent["coordinates"])
+        return {"feature": direction}
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
-        return {"feature": Promise(tuple(sent["coordinates"]))}
+        return {"feature": Promise(tuple(sent.get("coordinates", sent["theta"])))}
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         return self.of.footprint(sent)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+import torch
 from torch import Tensor
 
 from umbel.client.work import Feature, Gradient, MeanLoss, PrincipalVectors, Work
@@ -78,8 +79,10 @@ def features(
 
     `of` is the work that makes it, such as `Gradient`. Gives `feature` (N, J).
     """
-    work = Feature(cut(of, digits))
-    replies = yield ctx.request(work, {"theta": theta, "coordinates": coordinates})
+    shared = {"theta": theta}
+    if not torch.equal(coordinates, torch.arange(len(theta))):
+        shared["coordinates"] = coordinates  # picking all of many values takes as long as a step
+    replies = yield ctx.request(Feature(cut(of, digits)), shared)
     return Features(replies.clients, **replies.columns)
 
 
