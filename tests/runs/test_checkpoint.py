@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.federations import setup
+from umbel.algorithms import CFLGP
 from umbel.algorithms.base import State
+from umbel.algorithms.cfl_gp import CFLGPState
 from umbel.algorithms.flacc import FLACCState
 from umbel.checks import UsageError
 from umbel.runs import checkpoint
+from umbel.runs.checkpoint_parts import LARGE
 
 STATE = FLACCState(
     models=torch.randn(2, 5, generator=torch.manual_seed(0)),
@@ -96,7 +100,7 @@ def test_a_damaged_checkpoint_is_refused(file: Path, damage: str) -> None:
 
 def test_the_state_of_another_method_is_refused(file: Path) -> None:
     other = State(torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
-    with pytest.raises(UsageError, match="of FLACCState, and format 3 of State is needed"):
+    with pytest.raises(UsageError, match="of FLACCState, and format 4 of State is needed"):
         checkpoint.load(file, other)
 
 
@@ -112,3 +116,73 @@ def test_fields_may_share_their_memory(tmp_path: Path) -> None:
     found, _ = checkpoint.load(tmp_path / "c.safetensors", EMPTY)
     assert found.models.tolist() == [[0.0, 1.0, 2.0]]
     assert found.similarity.tolist() == [3.0, 4.0, 5.0]
+
+
+def features(*values: float) -> tuple[torch.Tensor, ...]:
+    """A tensor of this value for each, large enough for a file of its own."""
+    return tuple(torch.full((LARGE // 4,), value) for value in values)
+
+
+def with_features(*blocks: torch.Tensor) -> CFLGPState:
+    """A state that holds these, and nothing else that is large."""
+    state = CFLGP(len(blocks)).init(setup(4, 2))
+    return replace(state, features=blocks)
+
+
+def written(file: Path) -> dict[str, int]:
+    """The files beside a checkpoint, and which they are: a file that is replaced is another."""
+    folder = file.with_name("checkpoint-parts")
+    return {path.name: path.stat().st_ino for path in folder.iterdir()}
+
+
+def test_only_what_has_changed_of_a_tuple_of_large_tensors_is_written(file: Path) -> None:
+    one, two, three = features(1, 2, 3)
+    parts = checkpoint.save(file, with_features(one, two), 8)
+    before = written(file)
+    assert len(before) == 2
+    parts = checkpoint.save(file, with_features(one, three), 9, before=parts)
+    after = written(file)
+    assert len(after) == 2
+    assert len(set(after.items()) & set(before.items())) == 1
+    checkpoint.save(file, with_features(one.add_(4), three), 10, before=parts)
+    assert len(set(written(file).items()) & set(after.items())) == 1
+    state, number = checkpoint.load(file, with_features(*features(0, 0)))
+    assert number == 10
+    assert [block.unique().tolist() for block in state.features] == [[5], [3]]
+    checkpoint.save(file, STATE, 11)
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+
+
+def test_small_tensors_of_a_tuple_are_in_the_file_itself(file: Path) -> None:
+    checkpoint.save(file, with_features(*features(1, 2)), 8)
+    checkpoint.save(file, with_features(torch.ones(4), torch.zeros(4)), 9)
+    assert [path.name for path in file.parent.iterdir()] == [file.name]
+    state, _ = checkpoint.load(file, with_features(*features(0, 0)))
+    assert [block.tolist() for block in state.features] == [[1] * 4, [0] * 4]
+
+
+@pytest.mark.parametrize("damage", ["flip", "swap", "lost"])
+def test_damage_beside_a_checkpoint_is_refused(file: Path, damage: str) -> None:
+    checkpoint.save(file, with_features(*features(1, 2)), 8)
+    one, other = file.with_name("checkpoint-parts").iterdir()
+    match damage:
+        case "flip":
+            content = bytearray(one.read_bytes())
+            content[-3] ^= 64
+            one.write_bytes(content)
+        case "swap":
+            one.write_bytes(other.read_bytes())
+        case "lost":
+            one.unlink()
+    with pytest.raises(UsageError, match=f"checkpoint-parts/{one.name}: (not a|can't be read)"):
+        checkpoint.load(file, with_features(*features(0, 0)))
+
+
+def test_tensors_that_torch_does_not_count_changes_of_are_always_written(file: Path) -> None:
+    with torch.inference_mode():
+        (block,) = features(1)
+        parts = checkpoint.save(file, with_features(block), 8)
+        block.add_(1)
+        checkpoint.save(file, with_features(block), 9, before=parts)
+    state, _ = checkpoint.load(file, with_features(*features(0)))
+    assert state.features[0].unique().tolist() == [2]

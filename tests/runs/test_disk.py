@@ -9,6 +9,7 @@ import shutil
 import signal
 from itertools import islice
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -16,7 +17,9 @@ import umbel as package
 from tests.disk import Disk, Fault
 from tests.processes import ended, start
 from tests.shell import SMALL
+from umbel.algorithms import CFLGP
 from umbel.data.sources import Sources
+from umbel.runs import checkpoint_parts
 from umbel.runs.execution import advance, execute, opened
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
@@ -30,6 +33,7 @@ def attempts(begun: Path, to: Path, fault: Fault) -> None:
 
     Each in a process of its own, forked off this one, which has loaded all that is needed.
     """
+    checkpoint_parts.LARGE = 1
     run = opened(RunFolder(begun), Sources.default())
     list(run.rounds(1))  # what is loaded late is loaded
     at = 0
@@ -58,15 +62,16 @@ def attempt(folder: RunFolder, run: Run, disk: Disk) -> tuple[list[str], list[ob
         disk.at = None
 
 
-@pytest.fixture(scope="module")
-def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of which one round is left."""
+@pytest.fixture(scope="module", params=["ifca", "cfl-gp"])
+def begun(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of which one round is left; CFL-GP's has parts beside its checkpoint."""
     path = tmp_path_factory.mktemp("begun")
-    (path / "ifca.toml").write_text(SMALL.format(name="ifca"))
-    experiment = package.read(path / "ifca.toml", ["rounds=2", "algorithm.num_clusters=2"])
+    (path / "some.toml").write_text(SMALL.format(name=request.param))
+    experiment = package.read(path / "some.toml", ["rounds=2", "algorithm.num_clusters=2"])
     folder = RunFolder.create(path / "run", experiment)
     rounds = execute(folder, Sources.default())
-    list(islice(rounds, 1))
+    with patch.object(checkpoint_parts, "LARGE", 1):
+        list(islice(rounds, 1))
     rounds.close()  # type: ignore[attr-defined]
     return folder.path
 
@@ -82,12 +87,15 @@ def end_of(folder: RunFolder) -> tuple[list[Record], list[bytes], list[str]]:
 @pytest.mark.long
 @pytest.mark.parametrize("fault", ["kill", "full"])
 def test_a_run_goes_on_from_every_change_of_its_last_round(
-    fault: Fault, begun: Path, tmp_path: Path
+    fault: Fault, begun: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(checkpoint_parts, "LARGE", 1)
     assert ended(start(attempts, begun, tmp_path, fault)) == 0
     run, whole = opened(RunFolder(begun), Sources.default()), RunFolder(tmp_path / "0")
     expected = end_of(whole)
     calls, _ = json.loads((tmp_path / "0.json").read_text())
+    has_parts = isinstance(whole.experiment.algorithm, CFLGP)
+    assert whole.file("checkpoint-parts").is_dir() == has_parts
     assert {*calls} >= {"open", "write", "save_file", "fsync", "replace", "mkdir"}
     for at, call in enumerate(calls, 1):
         folder = RunFolder(tmp_path / f"{at}")

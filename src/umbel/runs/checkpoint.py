@@ -1,6 +1,7 @@
-"""A state in one file: tensors as safetensors, numbers in its header, no pickle.
+"""A state in a file: tensors as safetensors, numbers in its header, no pickle.
 
-One file, because a rename replaces exactly one: a run killed between two would have neither.
+One file, because a rename replaces exactly one: a run killed between two would have neither. Large
+tensors that rounds seldom replace are in files beside it, which it names by what they hold.
 """
 
 from __future__ import annotations
@@ -19,34 +20,55 @@ from umbel.algorithms.base import State
 from umbel.algorithms.restarts import RestartsState
 from umbel.algorithms.sharing import SharingState
 from umbel.checks import UsageError
+from umbel.runs import checkpoint_parts
+from umbel.runs.checkpoint_parts import NO_PARTS, Parts
 from umbel.runs.former_states import as_now
 from umbel.runs.tensor_files import reading, tensors_in, write
 
-FORMAT, BEFORE_SEALS = 3, 2
+FORMAT, BEFORE_PARTS, BEFORE_SEALS = 4, 3, 2
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 UNREADABLE = "not a readable checkpoint"
 
 
-def save(file: Path, state: State, next_round: int, made: Mapping[str, Any] = NOTHING) -> None:
-    """Replace the file by this state of a run that was made of this."""
+def save(
+    file: Path,
+    state: State,
+    next_round: int,
+    made: Mapping[str, Any] = NOTHING,
+    before: Parts = NO_PARTS,
+) -> Parts:
+    """Replace the file by this state of a run that was made of this; return what is beside it.
+
+    `before` is what the last call returned: of that, what is still the same is not written again.
+    """
     values = dict(_members(state))
+    folder = checkpoint_parts.place(file)
+    parts = checkpoint_parts.write(folder, dict(checkpoint_parts.are_parts(values)), before)
     # The format has no two names for one memory, which fields of a state may well share.
-    tensors = {n: v.detach().cpu().contiguous() for n, v in values.items() if isinstance(v, Tensor)}
+    tensors = {
+        name: value.detach().cpu().contiguous()
+        for name, value in values.items()
+        if isinstance(value, Tensor) and name not in parts
+    }
     memory = [tensor.untyped_storage().data_ptr() for tensor in tensors.values()]
     tensors = {
         name: tensor.clone() if pointer in memory[:place] else tensor
         for place, ((name, tensor), pointer) in enumerate(zip(tensors.items(), memory, strict=True))
     }
+    digests = {name: part.digest for name, part in parts.items()}
     header = {
         "format": FORMAT,
         "kind": type(state).__name__,
         "next_round": next_round,
         "made": dict(made),
         "numbers": {name: v for name, v in values.items() if not isinstance(v, Tensor)},
+        "parts": digests,
     }
     write(file, tensors, header)
+    checkpoint_parts.remove_others(folder, digests.values())
+    return parts
 
 
 def load(file: Path, template: Any) -> tuple[Any, int]:
@@ -57,13 +79,15 @@ def load(file: Path, template: Any) -> tuple[Any, int]:
     with reading(file, UNREADABLE) as (opened, header):
         tensors = tensors_in(opened)
     kinds = {type(state).__name__: state for state in (template, *_within(template)[1])}
-    known = header.get("format") in (FORMAT, BEFORE_SEALS)
+    known = header.get("format") in (FORMAT, BEFORE_PARTS, BEFORE_SEALS)
     if not known or header.get("kind") not in kinds:
         there = f"format {header.get('format')} of {header.get('kind')}"
         wanted = f"format {FORMAT} of {' or '.join(kinds)}"
         raise UsageError(f"{file}: a checkpoint in {there}, and {wanted} is needed")
     if header["format"] == BEFORE_SEALS and header.get("checksum") != _checksum(tensors):
         raise UsageError(f"{file}: damaged: its checksum does not match")
+    beside = checkpoint_parts.place(file)
+    tensors |= checkpoint_parts.read(beside, header.get("parts", {}), UNREADABLE)
     try:
         kind, tensors = as_now(header["kind"], tensors)
         values = {**tensors, **header["numbers"]}
@@ -113,6 +137,13 @@ def _filled(template: Any, values: Mapping[str, Any]) -> Any:
 def _holds_tensors(value: Any) -> bool:
     some = isinstance(value, tuple) and len(value) > 0
     return some and all(isinstance(entry, Tensor) for entry in value)
+
+
+def tidy(file: Path) -> None:
+    """Remove what a process that was killed left beside it. Raises `UsageError` as `load` does."""
+    with reading(file, UNREADABLE) as (_, header):
+        parts = header.get("parts", {})
+    checkpoint_parts.remove_others(checkpoint_parts.place(file), parts.values())
 
 
 def labels(file: Path) -> Tensor:

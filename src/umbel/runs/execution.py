@@ -17,6 +17,7 @@ from umbel.client.net import Net
 from umbel.data.sources import Sources
 from umbel.flow import Engine
 from umbel.runs.budget import Budget, Stop
+from umbel.runs.checkpoint_parts import NO_PARTS, Parts
 from umbel.runs.environment import now
 from umbel.runs.folder import RunFolder
 from umbel.runs.lockstep import pays, seats
@@ -138,6 +139,7 @@ def _rounds(
     last = experiment.rounds if stop is None else stop.rounds
     rounds = run.scored_rounds(experiment.rounds, state, first)
     scores: ClientScores | None = None
+    parts: Parts = NO_PARTS
     for after, whole, evaluated in islice(rounds, max(0, last - first)):
         before, state, scores, record = state, after, evaluated, whole.sharing_time(sharing)
         done = record.round + 1
@@ -149,7 +151,7 @@ def _rounds(
         folder.append(record)
         folder.evidence.note(run.algorithm, before, state, record.round, ends)
         if done % experiment.checkpoint_every == 0 or ends:
-            folder.save(state, done, made)
+            parts = folder.save(state, done, made, parts)
         if ends and stop is not None:
             folder.stop_at(stop)
         yield state, record

@@ -14,6 +14,7 @@ from umbel.checks import InUseError, UsageError, check
 from umbel.data.files import check_no_link
 from umbel.runs import checkpoint, config, encoding_file
 from umbel.runs.budget import Budget, Stop
+from umbel.runs.checkpoint_parts import NO_PARTS, Parts
 from umbel.runs.client_facts import with_facts, write_facts
 from umbel.runs.client_rows import Client, read_rows, write_rows
 from umbel.runs.durable import write_text
@@ -105,7 +106,7 @@ class RunFolder:
 
         Raises `UsageError` where what is written would go elsewhere.
         """
-        check_no_link(*map(self.file, (".lock", "evidence", "models")))
+        check_no_link(*map(self.file, (".lock", "evidence", "models", "checkpoint-parts")))
         try:
             with FileLock(self.file(".lock"), timeout=-1 if patiently else 0):
                 yield
@@ -205,9 +206,10 @@ class RunFolder:
         """Replace the last line."""
         self.lines.write([*self.records()[:-1], record])
 
-    def save(self, state: State, next_round: int, made: Origin) -> None:
-        """Replace the checkpoint."""
-        checkpoint.save(self.file("checkpoint.safetensors"), state, next_round, made)
+    def save(self, state: State, next_round: int, made: Origin, before: Parts = NO_PARTS) -> Parts:
+        """Replace the checkpoint, as `checkpoint.save` does."""
+        file = self.file("checkpoint.safetensors")
+        return checkpoint.save(file, state, next_round, made, before)
 
     def restore(self, template: State, made: Origin) -> tuple[State | None, int]:
         """The last checkpoint and the round to come; later records are cut off.
@@ -222,6 +224,7 @@ class RunFolder:
             check_origin(file, checkpoint.made(file), made)
             state, next_round = checkpoint.load(file, template)
             check_sizes(file, state, template, made)
+            checkpoint.tidy(file)
         records = self.records()
         if len(records) < next_round:
             raise UsageError(

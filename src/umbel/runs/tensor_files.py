@@ -24,15 +24,24 @@ Header = dict[str, Any]
 
 def write(file: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
     """Replace a file, which is whole whenever the process is killed."""
-    text = json.dumps({KEY: BLANK, **header})
     with replacing(file) as beside:
-        try:
-            save_file(dict(tensors), beside, {"umbel": text})
-        except SafetensorError as error:  # it says the number of what the system refused in words
-            number = re.search(r"os error (\d+)", str(error))
-            reason = str(error).split("I/O error: ")[-1].partition(" (os error")[0]
-            raise OSError(int(number[1]) if number else None, reason) from None
+        _save(beside, tensors, {"umbel": json.dumps({KEY: BLANK, **header})})
         seal_file(beside)
+
+
+def write_plain(file: Path, tensors: Mapping[str, Tensor]) -> None:
+    """As `write`, without a header or a seal."""
+    with replacing(file) as beside:
+        _save(beside, tensors, {})
+
+
+def _save(file: Path, tensors: Mapping[str, Tensor], said: dict[str, str]) -> None:
+    try:
+        save_file(dict(tensors), file, said)
+    except SafetensorError as error:  # it says the number of what the system refused in words
+        number = re.search(r"os error (\d+)", str(error))
+        reason = str(error).split("I/O error: ")[-1].partition(" (os error")[0]
+        raise OSError(int(number[1]) if number else None, reason) from None
 
 
 DAMAGED = (

@@ -1,0 +1,107 @@
+"""Large tensors beside a checkpoint, each in a file that is named for what it holds.
+
+A round replaces one tensor of a tuple, such as CFL-GP's features for one of K models: the others
+are on disk already, and are not written again.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from torch import Tensor
+
+from umbel.checks import UsageError
+from umbel.client.constants import digest_of
+from umbel.runs.tensor_files import reading, write_plain
+
+LARGE = 2**20
+"""Bytes from which on a tensor of a tuple is a part: for fewer, a file of its own costs more."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A tensor that was written, for as long as somebody holds it."""
+
+    tensor: weakref.ref[Tensor]
+    version: int  # how often torch had changed it in place
+    digest: str
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> Part:
+        return cls(weakref.ref(tensor), _version(tensor), digest_of({"values": tensor}))
+
+    def holds(self, tensor: Tensor) -> bool:
+        """Whether it is this tensor, as it is now."""
+        counted = not tensor.is_inference()
+        return counted and self.tensor() is tensor and _version(tensor) == self.version
+
+
+Parts = Mapping[str, Part]
+"""What a session has written, by the names of the tensors."""
+
+NO_PARTS: Parts = MappingProxyType({})
+
+
+def place(checkpoint: Path) -> Path:
+    """The folder of a checkpoint's parts."""
+    return checkpoint.with_name(f"{checkpoint.stem}-parts")
+
+
+def are_parts(values: Mapping[str, object]) -> Iterator[tuple[str, Tensor]]:
+    """The large ones among the tensors of a tuple, which are named "features.0" and so on."""
+    for name, value in values.items():
+        of_a_tuple = name.rpartition(".")[2].isdecimal()
+        if of_a_tuple and isinstance(value, Tensor) and value.nbytes >= LARGE:
+            yield name, value
+
+
+def write(folder: Path, tensors: Mapping[str, Tensor], before: Parts) -> Parts:
+    """Have each of these tensors in the folder, where those of `before` are."""
+    parts = {}
+    for name, tensor in tensors.items():
+        there = before.get(name)
+        if there is not None and there.holds(tensor):
+            parts[name] = there
+            continue
+        parts[name] = Part.of(tensor)
+        folder.mkdir(exist_ok=True)
+        values = tensor.detach().cpu().contiguous()
+        write_plain(_file(folder, parts[name].digest), {"values": values})
+    return parts
+
+
+def remove_others(folder: Path, digests: Iterable[str]) -> None:
+    """Remove what is no part of the checkpoint any more, or was not before the process ended."""
+    if not folder.is_dir():
+        return
+    needed = {_file(folder, digest) for digest in digests}
+    for file in folder.iterdir():
+        if file not in needed:
+            file.unlink()
+    if not needed:
+        folder.rmdir()
+
+
+def read(folder: Path, digests: Mapping[str, str], otherwise: str) -> dict[str, Tensor]:
+    """The tensors of these digests, by name. Raises `UsageError` where one is not what it was."""
+    tensors = {}
+    for name, digest in digests.items():
+        file = _file(folder, digest)
+        with reading(file, otherwise) as (opened, _):
+            tensors[name] = opened.get_tensor("values")
+        if digest_of({"values": tensors[name]}) != digest:
+            raise UsageError(f"{file}: {otherwise}: it does not hold what it is named for")
+    return tensors
+
+
+def _version(tensor: Tensor) -> int:
+    """How often torch has changed a tensor in place, which it counts outside of inference mode."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _file(folder: Path, digest: str) -> Path:
+    return folder / f"{digest}.safetensors"
