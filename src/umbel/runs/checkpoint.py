@@ -86,8 +86,8 @@ def load(file: Path, template: Any) -> tuple[Any, int]:
         raise UsageError(f"{file}: a checkpoint in {there}, and {wanted} is needed")
     if header["format"] == BEFORE_SEALS and header.get("checksum") != _checksum(tensors):
         raise UsageError(f"{file}: damaged: its checksum does not match")
-    beside = checkpoint_parts.place(file)
-    tensors |= checkpoint_parts.read(beside, header.get("parts", {}), UNREADABLE)
+    beside, parts = checkpoint_parts.place(file), header.get("parts", {})
+    tensors |= checkpoint_parts.read(beside, parts, UNREADABLE)
     try:
         kind, tensors = as_now(header["kind"], tensors)
         values = {**tensors, **header["numbers"]}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -76,14 +77,13 @@ def write(folder: Path, tensors: Mapping[str, Tensor], before: Parts) -> Parts:
 
 def remove_others(folder: Path, digests: Iterable[str]) -> None:
     """Remove what is no part of the checkpoint any more, or was not before the process ended."""
-    if not folder.is_dir():
-        return
     needed = {_file(folder, digest) for digest in digests}
-    for file in folder.iterdir():
+    for file in (*folder.glob("*.safetensors"), *folder.glob("*.partial")):
         if file not in needed:
             file.unlink()
-    if not needed:
-        folder.rmdir()
+    if not needed and folder.is_dir():
+        with suppress(OSError):  # somebody else's files stay
+            folder.rmdir()
 
 
 def read(folder: Path, digests: Mapping[str, str], otherwise: str) -> dict[str, Tensor]:
