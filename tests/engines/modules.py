@@ -213,3 +213,30 @@ class Strided(Viewing):
         inner = nn.functional.max_pool2d(self.layer(x).relu(), 2)
         out: Tensor = self.head(inner.as_strided((len(x), 64), (64, 1)))
         return out
+
+
+class StridedInEvaluation(Viewing):
+    """The same, but in training."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = nn.functional.max_pool2d(self.layer(x).relu(), 2)
+        rows = inner.flatten(1) if self.training else inner.as_strided((len(x), 64), (64, 1))
+        out: Tensor = self.head(rows)
+        return out
+
+
+class CNNOfTwo(nn.Module):
+    """Two convolutions, and what is between them to be looked at."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(channels, 4, 3, padding=1), nn.Conv2d(4, 4, 3)
+        self.head = nn.Linear(4, 3)
+
+    def noted(self, inner: Tensor) -> Tensor:
+        return inner
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = self.noted(nn.functional.max_pool2d(self.first(x).relu(), 2))
+        out: Tensor = self.head(nn.functional.max_pool2d(self.second(inner).relu(), 2).flatten(1))
+        return out

@@ -11,14 +11,22 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from tests.engines.modules import Bounded, Drawing, LayerDrop, Strided, Viewing
+from tests.engines.modules import (
+    Bounded,
+    CNNOfTwo,
+    Drawing,
+    LayerDrop,
+    Strided,
+    StridedInEvaluation,
+    Viewing,
+)
 from tests.federations import blobs, each_its_own
 from umbel.checks import UsageError
 from umbel.client.net import Net
-from umbel.client.work import LocalTraining
+from umbel.client.work import Evaluation, LocalTraining
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine
 from umbel.engines.batchable import why_not_batchable
@@ -129,25 +137,37 @@ def test_what_can_not_be_batched_runs_sequentially_and_says_why(
         make_engine(net, blobs(), EngineSettings(name="vectorised", device="cpu"))
 
 
-@pytest.mark.parametrize("build", [Viewing, Strided])
+@pytest.mark.parametrize("build", [Viewing, Strided, StridedInEvaluation])
 def test_a_network_that_looks_at_the_order_of_pixels_in_memory_has_the_usual_one(
     build: type[nn.Module],
 ) -> None:
     net, federation = Net(lambda: build().double()), blobs(shape=(3, 8, 8))
-    request = Request(
-        LocalTraining(lr=0.1, batch_size=4),
-        torch.tensor([0, 1]),
-        [0, 1],
-        each={"theta": each_its_own(net.new(0).repeat(2, 1))},
-    )
-    expected = Sequential(net, federation).send(request).columns["update"]
-    found = make_engine(net, federation, CPU).send(request).columns["update"]
-    torch.testing.assert_close(found, expected)
-    usual = Net(lambda: CNN((2,), 3, 4).build((3, 8, 8), 3))
-    engine = make_engine(usual, federation, replace(CPU, workers=1))
-    within = engine.engine if isinstance(engine, Workers) else engine
-    assert isinstance(within, Sequential)
-    assert within.net.way.channels_last
+    models = each_its_own(net.new(0).repeat(2, 1))
+    for work in (LocalTraining(lr=0.1, batch_size=4), Evaluation()):
+        request = Request(work, torch.tensor([0, 1]), [0, 1], each={"theta": models})
+        expected = Sequential(net, federation).send(request).columns
+        found = make_engine(net, federation, CPU).send(request).columns
+        for name, column in expected.items():
+            torch.testing.assert_close(found[name], column)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_images_have_their_channels_last_in_training_and_in_evaluation(channels: int) -> None:
+    last: list[tuple[bool, bool]] = []
+
+    class Noting(CNNOfTwo):
+        def noted(self, inner: Tensor) -> Tensor:
+            last.append((self.training, inner.stride(1) == 1))
+            return inner
+
+    federation = blobs(shape=(channels, 8, 8))
+    net = Net(lambda: Noting(channels))
+    engine = make_engine(net, federation, replace(CPU, workers=1))
+    models = each_its_own(net.new(0)[None])
+    for work in (LocalTraining(batch_size=4), Evaluation()):
+        last.clear()
+        engine.send(Request(work, torch.tensor([0]), [0], each={"theta": models}))
+        assert set(last) == {(isinstance(work, LocalTraining), True)}
 
 
 def silenced(step: Callable[[nn.Linear], object]) -> Callable[[], nn.Module]:

@@ -30,7 +30,7 @@ class Way:
     precision: Precision = "full"
     one_by_one: bool = False  # whether it goes through models one after another, without vmap
     micro_batch: int | None = None  # examples that go through the module at once; None: all
-    channels_last: bool = False  # whether images are so in memory, where one trains after another
+    channels_last: bool = False  # whether images are so in memory, where kernel is in-place
 
 
 def kernel_of(modules: Modules, objective: Objective, way: Way) -> Kernel:

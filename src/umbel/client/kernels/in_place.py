@@ -37,7 +37,7 @@ class InPlace:
         ]
 
     def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
-        return self.general.outputs(theta, x)
+        return self.general.outputs(theta, self._laid_out(x))
 
     def gradient(
         self, theta: Tensor, batch: Batch, factors: Tensor | None = None
@@ -84,8 +84,14 @@ class InPlace:
         return [part.view(t.shape) for part, t in zip(parts, self.tensors, strict=True)]
 
     def _loss(self, batch: Batch, factors: Tensor | None = None) -> Tensor:
-        x = batch.x
-        if self.channels_last and x.dim() == 4:
-            x = x.contiguous(memory_format=torch.channels_last)
-        values = self.general.objective.losses(self.general.passed(self.module, x), batch.y)
+        outputs = self.general.passed(self.module, self._laid_out(batch.x))
+        values = self.general.objective.losses(outputs, batch.y)
         return batch.mean(values if factors is None else values * factors)
+
+    def _laid_out(self, x: Tensor) -> Tensor:
+        """The same inputs, as they are to be in memory."""
+        if not (self.channels_last and x.dim() == 4):
+            return x
+        last = x.permute(0, 2, 3, 1)
+        # By its strides an image with one channel is of both forms, unless it is flat in between.
+        return last.flatten(1).view(last.shape).permute(0, 3, 1, 2)
