@@ -83,7 +83,9 @@ def digest_of(tensors: dict[str, Tensor]) -> str:
 
 def bits(tensor: Tensor) -> Tensor:
     """The bytes of a tensor, whatever its type: (n,) uint8."""
-    return tensor.detach().cpu().contiguous().flatten().view(torch.uint8)
+    # A single value may have any stride, however contiguous it is said to be.
+    flat = tensor.detach().cpu().contiguous().as_strided((tensor.numel(),), (1,))
+    return flat.view(torch.uint8)
 
 
 def same(one: Tensor, other: Tensor) -> bool:

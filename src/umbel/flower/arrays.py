@@ -11,6 +11,7 @@ from flwr.app import Array, ArrayRecord, RecordDict
 from torch import Tensor
 
 from umbel.checks import check
+from umbel.client.constants import bits
 from umbel.flower.fields import check_names
 from umbel.flower.refusals import RefusedError, shown
 
@@ -40,10 +41,8 @@ def arrays(tensors: Mapping[str, Tensor]) -> ArrayRecord:
 def _array(name: str, tensor: Tensor) -> Array:
     dtype = str(tensor.dtype).removeprefix("torch.")
     check(dtype in DTYPES, name, dtype, f"a type that messages carry: {', '.join(DTYPES)}")
-    # A single value may have any stride, however contiguous it is said to be.
-    flat = tensor.detach().cpu().contiguous().as_strided((tensor.numel(),), (1,))
-    values = flat.view(torch.uint8)
-    return Array(dtype=dtype, shape=tuple(tensor.shape), stype=STYPE, data=values.numpy().tobytes())
+    data = bits(tensor).numpy().tobytes()
+    return Array(dtype=dtype, shape=tuple(tensor.shape), stype=STYPE, data=data)
 
 
 def tensors(

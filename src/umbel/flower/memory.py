@@ -12,6 +12,7 @@ from pathlib import Path
 from torch import Tensor
 
 from umbel.checks import UsageError
+from umbel.client.constants import bits
 from umbel.runs.tensor_files import reading, tensors_in, write
 
 KEPT = 2
@@ -19,9 +20,8 @@ KEPT = 2
 
 def digest(row: Tensor) -> str:
     """A name for these very values."""
-    values = row.detach().cpu().contiguous()
-    kind = f"{values.dtype} {tuple(values.shape)} ".encode()
-    return hashlib.sha256(kind + values.numpy().tobytes()).hexdigest()
+    kind = f"{row.dtype} {tuple(row.shape)} ".encode()
+    return hashlib.sha256(kind + bits(row).numpy().tobytes()).hexdigest()
 
 
 def recall(file: Path, client: str) -> dict[str, Tensor]:
