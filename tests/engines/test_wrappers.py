@@ -17,6 +17,7 @@ from umbel.engines.bounds import bounded_weights
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Faults, Faulty, Guarded, Metered, QuorumError
 from umbel.flow import Replies, Request, Rows
+from umbel.report.terminal import one_line
 from umbel.runs.run import Run
 from umbel.server.aggregation import Averaging
 
@@ -272,6 +273,39 @@ def test_a_client_that_is_refused_twice_is_recorded_with_both_reasons() -> None:
     trained, evaluated = record.refused[2].split("; evaluation: ")
     assert trained.startswith("update: nan")
     assert evaluated.startswith("loss: nan")
+
+
+class Leaving:
+    """An engine in which clients 1 and 4 do not train, 1 and 3 are not evaluated, and 5 sends NaN.
+
+    Client 4 sends NaN where it is evaluated.
+    """
+
+    def __init__(self) -> None:
+        self.engine = Sequential(mlp(), blobs())
+
+    def send(self, request: Request) -> Replies:
+        judged = isinstance(request.work, Evaluation)
+        gone, spoilt = ([1, 3], [4, 5]) if judged else ([1, 4], [5])
+        replies = self.engine.send(request)
+        replies.columns["loss" if judged else "update"][spoilt] = torch.nan
+        clients = replies.clients.tolist()
+        return replies.pick(torch.tensor([n for n, c in enumerate(clients) if c not in gone]))
+
+
+def test_clients_that_do_not_answer_an_evaluation_are_in_the_record_of_the_round() -> None:
+    run = Run(FedAvg(), blobs(), mlp(), engine=Leaving(), evaluate_every=2)
+    (_, unjudged), (state, judged) = run.rounds(2)
+    assert unjudged.missing == (1, 4)
+    assert list(unjudged.refused) == [5]
+    assert judged.missing == (1, 3, 4)
+    assert list(judged.refused) == [4, 5]
+    assert judged.num_absent == 4
+    assert one_line(judged, 2).endswith("absent 4")
+    # A run that ends early is evaluated once more, which says nothing twice.
+    closed, _ = run.closing(unjudged, state, 2)
+    assert (closed.missing, closed.refused) == (judged.missing, judged.refused)
+    assert run.closing(closed, state, 2)[0] == closed
 
 
 @given(st.lists(st.integers(1, 10**9), min_size=2, max_size=12), st.floats(0.05, 1.0))

@@ -230,9 +230,8 @@ def one_line(record: Record, rounds: int | None) -> str:
         parts.append(f"clusters {record.num_clusters}")
     if record.ari is not None:
         parts.append(f"ARI {record.ari:.2f}")
-    absent = len(record.missing) + len(record.refused)
-    if absent:
-        parts.append(f"absent {absent}")
+    if record.num_absent:
+        parts.append(f"absent {record.num_absent}")
     return "  ".join(parts)
 
 

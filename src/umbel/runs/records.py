@@ -31,6 +31,9 @@ NONE: Mapping[Any, Any] = MappingProxyType({})
 VALIDATION = "validation_"
 """How the names of what is measured on validation examples begin."""
 
+EVALUATION = "evaluation: "
+"""What a reason begins with for which the answer to an evaluation was set aside."""
+
 OF_CLIENTS = ("missing", "refused", "bounded")
 """What a record says of clients; all else in it are numbers."""
 
@@ -64,7 +67,7 @@ class Record:
     bytes_up: int = 0  #: from all clients together
     seconds: float = 0.0  #: of the round, without evaluation
     client_seconds: float = 0.0  #: of these, waiting for clients
-    missing: tuple[int, ...] = ()  #: clients that were asked and did not answer
+    missing: tuple[int, ...] = ()  #: clients that did not answer, in training or in evaluation
     refused: Mapping[int, str] = field(default_factory=dict)  #: client: why its reply was set aside
     #: client: how its weight or step was bounded
     bounded: Mapping[int, str] = field(default_factory=dict)
@@ -78,7 +81,7 @@ class Record:
             parts.append(counted(self.num_clusters, "cluster"))
         if self.ari is not None:
             parts.append(f"ARI {self.ari:.2f}")
-        absent = len(self.missing) + len(self.refused)
+        absent = self.num_absent
         return ", ".join([*parts, f"{absent} absent"] if absent else parts)
 
     def _repr_html_(self) -> str:
@@ -88,6 +91,11 @@ class Record:
             known[name] = len(known[name])
         lines = [(name, _said(value)) for name, value in known.items() if value is not None]
         return named(lines, repr(self))._repr_html_()
+
+    @property
+    def num_absent(self) -> int:
+        """How many clients were missing or refused, each counted once."""
+        return len({*self.missing, *self.refused})
 
     def judged(self, measure: str) -> float | None:
         """The `accuracy` or `loss` that the round is judged by; of other measures the value.
@@ -126,6 +134,16 @@ class Record:
         """The same with what an evaluation on validation examples found after the round."""
         measures = {**self.measures, **means(scores, VALIDATION)}
         return replace(self, **_validation(scores), measures=measures)
+
+    def unjudged(self, missing: Iterable[int], refused: Mapping[int, str]) -> Record:
+        """The same with clients that did not answer its evaluation, or whose answer is not used."""
+        reasons = dict(self.refused)
+        for client, why in refused.items():
+            said = reasons.get(client, "")
+            if why != said and not said.endswith(EVALUATION + why):
+                reasons[client] = f"{said}; {EVALUATION}{why}".removeprefix("; ")
+        everyone = tuple(sorted({*self.missing, *missing}))
+        return replace(self, missing=everyone, refused=dict(sorted(reasons.items())))
 
     def to_json(self) -> str:
         """One line; what the method adds stands beside the rest."""

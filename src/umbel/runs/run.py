@@ -204,9 +204,6 @@ class Run(Settings):
                 found = drive(self._evaluated(state, context, on), judge)
             scores = next(iter(found.values()), None)
             missing, refused, bounded = guard.take()
-            _, unusable, _ = judge.take()
-            for client, why in sorted(unusable.items() - refused.items()):
-                refused[client] = f"{refused.get(client, '')}; evaluation: {why}".removeprefix("; ")
             record = make_record(
                 number,
                 state.labels.numpy() if scores is None else scores.clusters,
@@ -221,7 +218,7 @@ class Run(Settings):
                 measures=self.algorithm.measure(state),
                 num_models=len(state.models),
             )
-            yield state, record, found.get("test")
+            yield state, _unjudged(record, judge), found.get("test")
 
     def _judged_on(self, last: bool) -> tuple[Judged, ...]:
         """What a round is evaluated on: test examples in the last alone, where there are others."""
@@ -237,6 +234,7 @@ class Run(Settings):
         context, on = self.context(record.round, num_rounds), self._judged_on(last=True)
         judge = Guarded(self._remembering(), self.limits.unbounded)
         found = drive(self._evaluated(state, context, on), judge)
+        record = _unjudged(record, judge)
         if "validation" in found:
             record = record.validated(found["validation"])
         return record.evaluated(found["test"]), found["test"]
@@ -291,3 +289,9 @@ class Run(Settings):
             num_outputs=self.federation.num_outputs,
             sample=sample,
         )
+
+
+def _unjudged(record: Record, judge: Guarded) -> Record:
+    """The record with those whose answers to its evaluations did not come, or were set aside."""
+    missing, refused, _ = judge.take()
+    return record.unjudged(missing, refused)
