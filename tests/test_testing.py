@@ -117,6 +117,24 @@ class ChangesInPlace(Norms):
         return after
 
 
+@dataclass(frozen=True)
+class Counting(State):
+    """How many clients the last round asked, by its number: JSON has text in place of numbers."""
+
+    asked: Mapping[int, int] = field(default_factory=dict)
+
+
+class CountsByNumber(Norms):
+    def init(self, setup: Setup) -> State:
+        first = super().init(setup)
+        return Counting(first.models, first.labels)
+
+    def round(self, state: State, ctx: Context) -> Flow[State]:
+        after = yield from federate(state, ctx, self.local, self.averaging)
+        assert isinstance(after, Counting)
+        return replace(after, asked={ctx.round: len(ctx.cohort)})
+
+
 class DividesByNobody(Norms):
     def round(self, state: State, ctx: Context) -> Flow[State]:
         theta = Rows(state.models, state.labels[ctx.cohort])
@@ -207,6 +225,7 @@ MISTAKES: list[tuple[Algorithm[Any], str]] = [
     (ReturnsNothing(), "round: 'NoneType' is not a State"),
     (Random(), "the same run twice gives other records of round 0"),
     (ChangesInPlace(), "the state after round 0 was changed in place later: models differs"),
+    (CountsByNumber(), "the state after the third round is another once it is read back from a "),
     (DividesByNobody(), "model 0 is not finite after a round whose request 1 nobody answered"),
     (ServesNothing(), "serve: 'NoneType' is not a Served"),
     (ServesClusterFive(), "labels that serve returns: 5 is not in 0 to 0"),

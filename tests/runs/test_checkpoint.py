@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,9 +14,12 @@ from umbel.algorithms import CFLGP
 from umbel.algorithms.base import State
 from umbel.algorithms.cfl_gp import CFLGPState
 from umbel.algorithms.flacc import FLACCState
+from umbel.algorithms.restarts import RestartsState
+from umbel.algorithms.sharing import SharingState
 from umbel.checks import UsageError
-from umbel.runs import checkpoint
+from umbel.runs import checkpoint, tensor_files
 from umbel.runs.checkpoint_parts import LARGE
+from umbel.testing import assert_same_state
 
 STATE = FLACCState(
     models=torch.randn(2, 5, generator=torch.manual_seed(0)),
@@ -116,6 +121,59 @@ def test_fields_may_share_their_memory(tmp_path: Path) -> None:
     found, _ = checkpoint.load(tmp_path / "c.safetensors", EMPTY)
     assert found.models.tolist() == [[0.0, 1.0, 2.0]]
     assert found.similarity.tolist() == [3.0, 4.0, 5.0]
+
+
+@dataclass(frozen=True)
+class Remembering(State):
+    """A state whose tuples may be of any length."""
+
+    past: tuple[torch.Tensor, ...] = ()
+    counts: tuple[Any, ...] = ()
+
+
+def remembering(past: int, *counts: Any) -> Remembering:
+    """A state with so many tensors in its tuple, the last one large, and these numbers."""
+    blocks = [torch.full((2,), float(n)) for n in range(past - 1)]
+    large = [torch.full((LARGE // 4,), 0.5)] if past else []
+    models, labels = torch.zeros(1, 5), torch.zeros(3, dtype=torch.long)
+    return Remembering(models, labels, tuple(blocks + large), counts)
+
+
+def among_rivals(state: State) -> State:
+    return RestartsState(state.models.repeat(2, 1), state.labels, (state, state))
+
+
+def with_a_part_kept(state: State) -> State:
+    return SharingState(state.models, state.labels, (state,), torch.ones(3, 2))
+
+
+@pytest.mark.parametrize("within", [lambda state: state, among_rivals, with_a_part_kept])
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [
+        (remembering(0), remembering(3, 1, 2.5)),
+        (remembering(1, 4), remembering(12, 4, 5)),
+        (remembering(3, 1, 2), remembering(1, 7)),
+        (remembering(3, 1, 2), remembering(0)),
+        (remembering(2), remembering(2, (1, 2), (), True)),
+    ],
+    ids=["from nothing", "grown", "shrunk", "to nothing", "tuples of tuples"],
+)
+def test_tuples_read_back_as_long_as_they_were_saved(
+    first: State, later: State, within: Callable[[State], State], file: Path
+) -> None:
+    checkpoint.save(file, within(later), 8)
+    found, _ = checkpoint.load(file, within(first))
+    assert_same_state(found, within(later))
+
+
+def test_a_tuple_that_lacks_one_of_its_tensors_is_refused(file: Path) -> None:
+    header = {"format": 4, "kind": "Remembering", "next_round": 8, "numbers": {"counts": []}}
+    tensors = {"models": torch.zeros(1, 5), "labels": torch.zeros(3, dtype=torch.long)}
+    tensors |= {"past.0": torch.zeros(2), "past.2": torch.zeros(2)}
+    tensor_files.write(file, tensors, header)
+    with pytest.raises(UsageError, match=r"not a readable checkpoint: 'past\.1'"):
+        checkpoint.load(file, remembering(3))
 
 
 def features(*values: float) -> tuple[torch.Tensor, ...]:

@@ -7,6 +7,7 @@ tensors that rounds seldom replace are in files beside it, which it names by wha
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from umbel.algorithms.restarts import RestartsState
 from umbel.algorithms.sharing import SharingState
 from umbel.checks import UsageError
 from umbel.runs import checkpoint_parts
-from umbel.runs.checkpoint_parts import NO_PARTS, Parts
+from umbel.runs.checkpoint_parts import NO_PARTS, Parts, is_entry
 from umbel.runs.former_states import as_now
 from umbel.runs.tensor_files import reading, tensors_in, write
 
@@ -119,12 +120,15 @@ def _members(state: State, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _filled(template: Any, values: Mapping[str, Any]) -> Any:
-    """A state like the template with these values."""
+    """A state like the template with these values, which say how long its tuples are."""
     own = {name: value for name, value in values.items() if "." not in name}
+    lengths = Counter(name.rpartition(".")[0] for name in values if is_entry(name))
     for f in fields(template):
         held = getattr(template, f.name)
-        if _holds_tensors(held):
-            own[f.name] = tuple(values[f"{f.name}.{place}"] for place in range(len(held)))
+        if f.name in lengths:
+            own[f.name] = tuple(values[f"{f.name}.{place}"] for place in range(lengths[f.name]))
+        elif f.name in own or _holds_tensors(held):
+            own[f.name] = own[f.name] if isinstance(held, list) else _tuples(own[f.name])
     inside, others = _within(template)
     filled = []
     for number, other in enumerate(others):
@@ -132,6 +136,11 @@ def _filled(template: Any, values: Mapping[str, Any]) -> Any:
         of = {n.removeprefix(start): v for n, v in values.items() if n.startswith(start)}
         filled.append(_filled(other, of))
     return replace(template, **own, **({inside: tuple(filled)} if filled else {}))
+
+
+def _tuples(value: Any) -> Any:
+    """Tuples of numbers as they were: JSON has lists in their place."""
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def _holds_tensors(value: Any) -> bool:

@@ -53,11 +53,15 @@ def place(checkpoint: Path) -> Path:
 
 
 def are_parts(values: Mapping[str, object]) -> Iterator[tuple[str, Tensor]]:
-    """The large ones among the tensors of a tuple, which are named "features.0" and so on."""
+    """The large ones among the tensors of a tuple."""
     for name, value in values.items():
-        of_a_tuple = name.rpartition(".")[2].isdecimal()
-        if of_a_tuple and isinstance(value, Tensor) and value.nbytes >= LARGE:
+        if is_entry(name) and isinstance(value, Tensor) and value.nbytes >= LARGE:
             yield name, value
+
+
+def is_entry(name: str) -> bool:
+    """Whether this names a tensor of a tuple, as "features.0" does."""
+    return name.rpartition(".")[2].isdecimal()
 
 
 def write(folder: Path, tensors: Mapping[str, Tensor], before: Parts) -> Parts:

@@ -66,6 +66,8 @@ def a_resumed_run_ends_as_the_uninterrupted_one(algorithm: Algorithm[Any]) -> No
         checkpoint.save(file, third, 3)
         restored, first = checkpoint.load(file, run.start(ROUNDS))
     assert first == 3, f"the state of round 2 is read back as that before round {first}"
+    with saying("the state after the third round is another once it is read back from a file"):
+        assert_same_state(restored, third)
     resumed = last_state(run, state=restored, first=first)
     with saying("a run resumed after its third round ends in another state"):
         assert_same_state(resumed, uninterrupted(algorithm)[-1][0])

@@ -18,6 +18,8 @@ def assert_same_state(found: Any, expected: Any, tolerance: float = 0.0) -> None
     for member in fields(expected):
         a, b = getattr(found, member.name), getattr(expected, member.name)
         several = isinstance(b, tuple)
+        alike = not several or (isinstance(a, tuple) and len(a) == len(b))
+        assert alike, f"{member.name} differs: {_extent(a)} instead of {_extent(b)}"
         for one, other in zip(a, b, strict=True) if several else [(a, b)]:
             _assert_same(one, other, tolerance, member.name)
 
@@ -26,6 +28,12 @@ def assert_finite(state: State, when: str) -> None:
     """Raise `AssertionError` unless all models are finite."""
     finite = state.models.isfinite().all(1)
     assert finite.all(), f"model {int((~finite).int().argmax())} is not finite {when}"
+
+
+def _extent(value: Any) -> str:
+    """A tuple in words, by how long it is; anything else by its type."""
+    kind = type(value).__name__
+    return f"a {kind} of {len(value)}" if isinstance(value, tuple) else f"a {kind}"
 
 
 def _assert_same(a: Any, b: Any, tolerance: float, name: str) -> None:
