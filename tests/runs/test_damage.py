@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import umbel as package
 from tests.shell import SMALL, Shell
 from umbel.checks import UsageError
 from umbel.report.trees import ordered_tree
+from umbel.runs import checkpoint_parts
 from umbel.runs.folder import RunFolder
 from umbel.runs.seals import json_text
 from umbel.runs.tensor_files import reading, tensors_in, write
@@ -150,6 +152,61 @@ def test_a_run_with_damaged_records_is_not_ended(run: Path, umbel: Shell) -> Non
     (run / "records.jsonl").write_bytes(b"{}\n" + (run / "records.jsonl").read_bytes())
     assert f"{RUN}/records.jsonl: damaged: line 1" in umbel.refused("finish", RUN)
     assert not (run / "stopped.json").exists()
+
+
+@pytest.fixture
+def interrupted(umbel: Shell, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run of four rounds, two of which are done, with parts beside its checkpoint."""
+    monkeypatch.setattr(checkpoint_parts, "LARGE", 1)
+    (umbel.folder / "cfl-gp.toml").write_text(SMALL.format(name="cfl-gp"))
+    folder = RunFolder.create(umbel.folder / "run", package.read(umbel.folder / "cfl-gp.toml"))
+    rounds = package.execute(folder, package.Sources.default())
+    assert len(list(islice(rounds, 2))) == 2
+    rounds.close()  # type: ignore[attr-defined]
+    return folder.path
+
+
+@pytest.mark.parametrize(
+    ("damaged", "message"),
+    [
+        ("checkpoint-parts/*", "can't be read: No such file"),
+        ("checkpoint.safetensors", "not a readable checkpoint"),
+        ("records.jsonl", "damaged: 0 whole records, and the checkpoint comes after 2"),
+        ("environment.json", "damaged"),
+    ],
+)
+@pytest.mark.parametrize("command", ["finish", "resume --rounds 6", "resume --until loss=0"])
+def test_what_a_run_can_not_go_on_from_is_told_before_anything_is_written(
+    damaged: str, message: str, command: str, interrupted: Path, umbel: Shell
+) -> None:
+    file = min(interrupted.glob(damaged))
+    file.unlink()
+    if "*" not in damaged:
+        file.write_text("")
+    before = contents(interrupted)
+    name, *options = command.split()
+    told = umbel.refused(name, str(interrupted), *options)
+    assert told.startswith(f"umbel: {file}: {message}")
+    assert contents(interrupted) == before
+
+
+def test_a_run_with_a_damaged_budget_is_not_ended(interrupted: Path, umbel: Shell) -> None:
+    (interrupted / "budget.json").write_text("[]")
+    assert "budget.json: damaged" in umbel.refused("finish", str(interrupted))
+    assert not (interrupted / "stopped.json").exists()
+
+
+def test_a_finished_run_without_its_checkpoint_is_not_opened_again(run: Path, umbel: Shell) -> None:
+    (run / "checkpoint.safetensors").unlink()
+    before = contents(run)
+    told = umbel.refused("resume", RUN, "--rounds", "6")
+    assert "checkpoint.safetensors: can't be read: No such file" in told
+    assert contents(run) == before
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    """All files of a folder, and what they hold."""
+    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
 @pytest.mark.parametrize("name", ["losses", "clients"])

@@ -212,10 +212,19 @@ class RunFolder:
         return checkpoint.save(file, state, next_round, made, before)
 
     def restore(self, template: State, made: Origin) -> tuple[State | None, int]:
-        """The last checkpoint and the round to come; later records are cut off.
+        """As `restorable`, and later records are cut off. Raises `UsageError` as that does."""
+        state, next_round = self.restorable(template, made)
+        if state is not None:
+            checkpoint.tidy(self.file("checkpoint.safetensors"))
+        self.lines.write(self.records()[:next_round])
+        self.evidence.cut(next_round)
+        return state, next_round
+
+    def restorable(self, template: State, made: Origin) -> tuple[State | None, int]:
+        """The last checkpoint and the round to come; nothing is written.
 
         Without a checkpoint the run starts over: (None, 0). Raises `UsageError` for a damaged one,
-        and for one of another experiment or federation.
+        for one of another experiment or federation, and where records before it are lost.
         """
         file = self.file("checkpoint.safetensors")
         state: State | None = None
@@ -224,15 +233,10 @@ class RunFolder:
             check_origin(file, checkpoint.made(file), made)
             state, next_round = checkpoint.load(file, template)
             check_sizes(file, state, template, made)
-            checkpoint.tidy(file)
-        records = self.records()
-        if len(records) < next_round:
-            raise UsageError(
-                f"{self.file('records.jsonl')}: damaged: {len(records)} whole records, "
-                f"and the checkpoint comes after {next_round}"
-            )
-        self.lines.write(records[:next_round])
-        self.evidence.cut(next_round)
+        there = len(self.records())
+        if there < next_round:
+            said = f"{there} whole records, and the checkpoint comes after {next_round}"
+            raise UsageError(f"{self.file('records.jsonl')}: damaged: {said}")
         return state, next_round
 
     def finish(self, run: Run, scores: ClientScores) -> None:

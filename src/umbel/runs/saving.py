@@ -8,11 +8,12 @@ from pathlib import Path
 
 from umbel.algorithms.base import State
 from umbel.checks import UsageError, check
+from umbel.data.files import check_file
 from umbel.data.sources import Sources
-from umbel.runs import checkpoint
 from umbel.runs.budget import Budget, Stop, Until
 from umbel.runs.execution import advance_states, load, opened
 from umbel.runs.folder import RunFolder
+from umbel.runs.origins import origin
 from umbel.runs.own import OwnModule, described, differences, what_only_python_has
 from umbel.runs.records import Record
 from umbel.runs.result import Result
@@ -97,10 +98,9 @@ def finish(
     going = reopened(there, run, data_dir)
     if not there.finished:
         with there.locked():
-            done = checkpoint.next_round(there.file("checkpoint.safetensors"))
+            there.budget.check_for(going)
+            done = _done(there, going, there.experiment.rounds)
             check(done > 0, "run", str(folder), "a run of which a round is done")
-            for read in (there.records, there.sessions.read):
-                read()  # what is damaged is told before anything is written
             if done < there.experiment.rounds and there.stop is None:
                 there.stop_at(Stop(done, "it was finished by hand"))
         for _ in advance_states(there, going):
@@ -133,16 +133,26 @@ def replan(
     budget.check_for(run)
     with folder.locked():
         records = folder.records()
-        folder.sessions.read()
         done = len(records)
         planned = folder.experiment.rounds if rounds is None else _total(rounds, done)
         if folder.finished and planned == done and rounds is None:
             return  # no round is left that a budget could be about
         check(planned > done, "rounds", rounds, f"more than the {done} rounds that are done")
-        if folder.finished:  # what can't go on stays as it is
-            checkpoint.load(folder.file("checkpoint.safetensors"), run.start(planned))
+        _done(folder, run, planned)
         before = records[-2].num_models if done > 1 else len(run.start(planned).models)
         folder.replan(planned, budget, bool(done) and records[-1].num_models != before)
+
+
+def _done(folder: RunFolder, run: Run, rounds: int) -> int:
+    """The number of rounds that the checkpoint comes after.
+
+    Raises `UsageError` for what the run could not go on from, before anything is written.
+    """
+    folder.sessions.read()
+    if folder.finished:  # without a checkpoint it would start over
+        check_file(folder.file("checkpoint.safetensors"))
+    made = origin(folder.experiment, run.federation, run.net)
+    return folder.restorable(run.start(rounds), made)[1]
 
 
 def _total(rounds: int | str, done: int) -> int:
