@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from scipy.stats import norm
+from scipy.stats import kstest, norm
 from torch import nn
 
 from tests.algorithms.test_contract import CASES, last_state, make_run
@@ -17,8 +17,10 @@ from tests.federations import blobs, mlp
 from umbel.algorithms import FedAvg, PerFedAvg, Restarts
 from umbel.checks import UsageError
 from umbel.client.net import Net
+from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.engines import EngineSettings, Sequential
+from umbel.engines.noise import BLOCK, key_of, standard_normal
 from umbel.engines.privacy import Privacy
 from umbel.engines.private import released
 from umbel.networks import Linear
@@ -26,22 +28,58 @@ from umbel.runs.experiment import Experiment
 from umbel.runs.run import Run
 
 PRIVACY = Privacy(clip=1.0, noise_multiplier=0.5)
+KEY = key_of(7)
 
 
 def test_a_long_update_is_cut_to_the_norm_and_a_short_one_left() -> None:
     quiet = Privacy(clip=2.0, noise_multiplier=1e-12)
     long, short = torch.tensor([3.0, 4.0]), torch.tensor([0.6, 0.8])
-    torch.testing.assert_close(released(long, quiet, 1), torch.tensor([1.2, 1.6]))
-    torch.testing.assert_close(released(short, quiet, 1), short)
+    torch.testing.assert_close(released(long, quiet, KEY), torch.tensor([1.2, 1.6]))
+    torch.testing.assert_close(released(short, quiet, KEY), short)
 
 
-def test_the_noise_has_the_spread_that_is_asked_for() -> None:
+def test_the_noise_is_gaussian_with_the_spread_that_is_asked_for() -> None:
     update = torch.zeros(200_000)
-    noised = released(update, Privacy(clip=3.0, noise_multiplier=0.5), 7)
+    noised = released(update, Privacy(clip=3.0, noise_multiplier=0.5), KEY)
     assert float(noised.std()) == pytest.approx(1.5, rel=0.01)
     assert abs(float(noised.mean())) < 0.02
-    torch.testing.assert_close(noised, released(update, Privacy(3.0, 0.5), 7), rtol=0, atol=0)
-    assert not torch.equal(noised, released(update, Privacy(3.0, 0.5), 8))
+    assert kstest(noised.numpy(), norm(scale=1.5).cdf).pvalue > 1e-3
+    torch.testing.assert_close(noised, released(update, Privacy(3.0, 0.5), KEY), rtol=0, atol=0)
+    assert not torch.equal(noised, released(update, Privacy(3.0, 0.5), key_of(8)))
+
+
+def test_no_two_blocks_of_noise_are_alike_and_short_noise_begins_long_noise() -> None:
+    (one, other, rest) = standard_normal(KEY, 2 * BLOCK + 5)
+    assert [len(one), len(other), len(rest)] == [BLOCK, BLOCK, 5]
+    assert abs(float(one @ other)) / BLOCK < 0.02
+    assert not torch.equal(rest, one[:5])
+    (short,) = standard_normal(KEY, 7)
+    torch.testing.assert_close(short, one[:7], rtol=0, atol=0)
+
+
+def test_noise_has_more_streams_than_anybody_can_try() -> None:
+    seeds = (1, 1 + 2**32, 2**62 + 1)  # alike in the bits that PyTorch's generator takes
+    first = {float(next(standard_normal(key_of(seed), 1))) for seed in seeds}
+    assert len(first) == len(seeds)
+
+
+@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
+def test_an_update_that_is_not_finite_leaves_as_noise_around_zero(bad: float) -> None:
+    noise = released(torch.zeros(3), PRIVACY, KEY)
+    for update in (torch.tensor([1.0, bad, 0.0]), torch.full((3,), bad)):
+        torch.testing.assert_close(released(update, PRIVACY, KEY), noise, rtol=0, atol=0)
+
+
+def test_nobody_sees_whose_training_diverged_but_who_runs_it_is_told_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    wild = FedAvg(LocalTraining(lr=1e38, epochs=3, batch_size=4))
+    run = make_run(wild, privacy=replace(PRIVACY, noise_multiplier=1e-3))
+    for state, record in run.rounds(3):
+        assert state.models.isfinite().all()
+        assert not record.refused
+    (line,) = [line for line in caplog.messages if "diverged" in line]
+    assert "noise without an update" in line
 
 
 def exact_delta(epsilon: float, mu: float) -> float:
@@ -129,7 +167,7 @@ def test_noise_that_drowns_the_updates_is_told_of_once(caplog: pytest.LogCapture
 def test_the_noise_of_a_mean_is_as_long_as_the_warning_says() -> None:
     privacy = Privacy(clip=2.0, noise_multiplier=0.5)
     zero = torch.zeros(1000)
-    mean = torch.stack([released(zero, privacy, seed) for seed in range(40)]).mean(0)
+    mean = torch.stack([released(zero, privacy, key_of(seed)) for seed in range(40)]).mean(0)
     length = float(mean.norm())
     assert "little can be learned" in (privacy.drowned(1000, 40, 0.9 * length) or "")
     assert privacy.drowned(1000, 40, 1.1 * length) is None

@@ -16,6 +16,7 @@ from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.sources import Sources
 from umbel.engines.privacy import Privacy
+from umbel.engines.private import released
 from umbel.engines.wrappers import QuorumError
 from umbel.flow import Request
 from umbel.flower import Settings, serve
@@ -35,38 +36,49 @@ def question(seed: int = 1, value: float = 0.0) -> Request:
 
 def test_the_same_question_gets_the_same_noise_and_costs_nothing_more(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path, ("a", "b"), PRIVACY)
-    first = ledger.noise_seeds(question())
-    assert ledger.noise_seeds(question()) == first
-    assert ledger.noise_seeds(question(seed=2)) != first
-    assert ledger.noise_seeds(question(value=1.0)) != first
+    first = ledger.grant(question())
+    assert ledger.grant(question()) == first
+    assert ledger.grant(question(seed=2)) != first
+    assert ledger.grant(question(value=1.0)) != first
     assert {client: len(asked) for client, asked in read_entries(tmp_path).items()} == {"a": 3}
 
 
 def test_the_noise_of_another_node_is_another(tmp_path: Path) -> None:
-    seeds = [Ledger(tmp_path / n, ("a",), PRIVACY).noise_seeds(question()) for n in ("1", "2")]
-    assert seeds[0] != seeds[1]
+    grants = [Ledger(tmp_path / n, ("a",), PRIVACY).grant(question()) for n in ("1", "2")]
+    assert grants[0].keys[0] != grants[1].keys[0]
     assert (tmp_path / "1" / "secret").stat().st_mode & 0o077 == 0
+
+
+def test_all_256_bits_of_a_key_come_from_the_secret(tmp_path: Path) -> None:
+    (key,) = Ledger(tmp_path, ("a",), PRIVACY).grant(question()).keys.values()
+    assert len(key) == 32
+    zero = torch.zeros(3)
+    noises = [
+        released(zero, PRIVACY, bytes([*key[:n], key[n] ^ 1, *key[n + 1 :]])) for n in (0, 31)
+    ]
+    assert not torch.equal(noises[0], noises[1])
+    assert not any(torch.equal(noise, released(zero, PRIVACY, key)) for noise in noises)
 
 
 def test_beyond_its_budget_a_client_releases_nothing(tmp_path: Path) -> None:
     budget = PRIVACY.epsilon(2)
     ledger = Ledger(tmp_path, ("a",), replace(PRIVACY, max_epsilon=budget * 1.001))
-    ledger.noise_seeds(question(1))
-    ledger.noise_seeds(question(2))
+    ledger.grant(question(1))
+    ledger.grant(question(2))
     with pytest.raises(RefusedError, match="another update would exceed epsilon"):
-        ledger.noise_seeds(question(3))
-    assert ledger.noise_seeds(question(2))
+        ledger.grant(question(3))
+    assert ledger.grant(question(2))
 
 
 def test_a_damaged_ledger_releases_nothing(tmp_path: Path) -> None:
     (tmp_path / "released.json").write_text("{")
     with pytest.raises(ValueError, match=r"damaged: .*; nothing more is released"):
-        Ledger(tmp_path, ("a",), PRIVACY).noise_seeds(question())
+        Ledger(tmp_path, ("a",), PRIVACY).grant(question())
 
 
 def test_every_byte_of_the_ledger_and_its_secret_counts(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path, ("a", "seal"), PRIVACY)
-    first = ledger.noise_seeds(question())
+    first = ledger.grant(question())
     for name in ("released.json", "secret"):
         whole = (tmp_path / name).read_bytes()
         for place in range(len(whole)):
@@ -74,26 +86,26 @@ def test_every_byte_of_the_ledger_and_its_secret_counts(tmp_path: Path) -> None:
             damaged[place] ^= 1 << place % 8
             (tmp_path / name).write_bytes(damaged)
             with pytest.raises(UsageError, match=rf"{name}: damaged: .*; nothing more is released"):
-                ledger.noise_seeds(question())
+                ledger.grant(question())
         (tmp_path / name).unlink()
         with pytest.raises(UsageError, match=f"{name}: lost; nothing more is released"):
-            ledger.noise_seeds(question())
+            ledger.grant(question())
         (tmp_path / name).write_bytes(whole)
-    assert ledger.noise_seeds(question()) == first
+    assert ledger.grant(question()) == first
 
 
 def test_a_node_killed_before_its_secret_was_kept_begins_again(tmp_path: Path) -> None:
-    Ledger(tmp_path, ("a",), PRIVACY).noise_seeds(question())
+    Ledger(tmp_path, ("a",), PRIVACY).grant(question())
     (tmp_path / "released.json").write_text(json_text({"clients": {}, "secret": "0" * 64}))
     (tmp_path / "secret").unlink()
-    assert Ledger(tmp_path, ("a",), PRIVACY).noise_seeds(question())
+    assert Ledger(tmp_path, ("a",), PRIVACY).grant(question())
 
 
 def test_a_ledger_of_an_earlier_version_is_gone_on_with(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path, ("a",), PRIVACY)
-    first = ledger.noise_seeds(question())
+    first = ledger.grant(question())
     (tmp_path / "released.json").write_text(json.dumps(read_entries(tmp_path)))
-    assert ledger.noise_seeds(question()) == first
+    assert ledger.grant(question()) == first
     assert {client: len(asked) for client, asked in read_entries(tmp_path).items()} == {"a": 1}
 
 

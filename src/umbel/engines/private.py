@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from math import isfinite
 
 import torch
 from torch import Tensor
 
 from umbel.checks import UsageError
+from umbel.engines.noise import BLOCK, key_of, standard_normal
 from umbel.engines.privacy import Privacy
-from umbel.engines.validation import promises
+from umbel.engines.validation import assemble, promises
 from umbel.flow import Engine, Replies, Request
 from umbel.seeds import Stream, seed_of
 
@@ -19,16 +21,26 @@ log = logging.getLogger(__name__)
 
 PROTECTED = {"update", "num_examples"}
 
-NoiseSeeds = Callable[[Request], Sequence[int]]
-"""Gives the seed of each client's noise.
 
-Deployed nodes mix in a secret that the server does not know.
+@dataclass(frozen=True)
+class Granted:
+    """Which clients may release an update, and the key of each one's noise."""
+
+    keys: Mapping[int, bytes]
+    refused: Mapping[int, str] = field(default_factory=dict)  # why the others may not
+
+
+Grant = Callable[[Request], Granted]
+"""Says who may release an update.
+
+Deployed nodes mix a secret into the keys that the server does not know.
 """
 
 
-def simulated_noise(request: Request) -> list[int]:
+def simulated_noise(request: Request) -> Granted:
     """A function of the run's seed, as all randomness of a simulation: no secret at all."""
-    return [seed_of(seed, Stream.NOISE) for seed in request.seeds]
+    seeds = (seed_of(seed, Stream.NOISE) for seed in request.seeds)
+    return Granted(dict(zip(request.clients.tolist(), map(key_of, seeds), strict=True)))
 
 
 @dataclass
@@ -41,9 +53,10 @@ class Private:
 
     engine: Engine
     privacy: Privacy
-    noise_seeds: NoiseSeeds = simulated_noise
+    grant: Grant = simulated_noise
     cohort: int = 0  # clients whose updates are averaged; 0: unknown, as at one node of several
     warned: bool = False
+    warned_of_divergence: bool = False
 
     def send(self, request: Request) -> Replies:
         if request.work.split != "train":
@@ -54,34 +67,59 @@ class Private:
                 f"privacy.clip: {self.privacy.clip!r} is not for this method: its clients send "
                 f"{', '.join(unprotected)}, which noise on updates does not protect"
             )
-        seeds = dict(zip(request.clients.tolist(), self.noise_seeds(request), strict=True))
-        replies = self.engine.send(request)
+        granted = self.grant(request)
+        replies = self._asked(request, granted)
         update = replies.columns["update"].clone()
         self._warn(update)
         for row, client in zip(update, replies.clients.tolist(), strict=True):
-            row.copy_(released(row, self.privacy, seeds[client]))
+            row.copy_(released(row, self.privacy, granted.keys[client]))
         columns = {**replies.columns, "update": update}
         columns["num_examples"] = torch.ones_like(columns["num_examples"])
-        return replace(replies, columns=columns)
+        return replace(replies, columns=columns, refused={**granted.refused, **replies.refused})
+
+    def _asked(self, request: Request, granted: Granted) -> Replies:
+        """The replies of the clients that may release an update; the others do no work."""
+        if not granted.keys:
+            return assemble(request, ())
+        if not granted.refused:
+            return self.engine.send(request)
+        may = [client in granted.keys for client in request.clients.tolist()]
+        return self.engine.send(request.pick(torch.tensor(may).nonzero()[:, 0]))
 
     def _warn(self, updates: Tensor) -> None:
-        """Say it, once, where the noise drowns the updates (N, P)."""
-        if self.warned or not self.cohort or not len(updates):
-            return
+        """Say it, once each, where training diverges and where noise drowns updates (N, P)."""
         assert self.privacy.clip is not None
-        typical = updates.double().norm(dim=1).clamp(max=self.privacy.clip).median()
+        lengths = torch.linalg.vector_norm(updates, dim=1, dtype=torch.float64)
+        diverged = int((~lengths.isfinite()).sum())
+        if diverged and not self.warned_of_divergence:
+            log.warning(
+                "privacy: training diverged for %d of %d clients: noise without an update is "
+                "released for them, which looks like any other; lower learning rates help",
+                *(diverged, len(updates)),
+            )
+            self.warned_of_divergence = True
+        if self.warned or not self.cohort or diverged == len(updates):
+            return
+        typical = lengths[lengths.isfinite()].clamp(max=self.privacy.clip).median()
         message = self.privacy.drowned(updates.shape[1], self.cohort, float(typical))
         if message is not None:
             log.warning(message)
             self.warned = True
 
 
-def released(update: Tensor, privacy: Privacy, seed: int) -> Tensor:
-    """The update (P,), clipped and with noise."""
+def released(update: Tensor, privacy: Privacy, key: bytes) -> Tensor:
+    """The update (P,), clipped and with noise; noise around zero for one that is not finite.
+
+    Anything else would tell that this client's examples make training diverge.
+    """
     assert privacy.clip is not None
-    generator = torch.Generator().manual_seed(seed)
-    noise = torch.randn(update.shape, generator=generator, dtype=torch.float64)
-    length = update.double().norm()
-    clipped = update.double() * (privacy.clip / length.clamp(min=privacy.clip))
-    noised: Tensor = clipped + privacy.noise_multiplier * privacy.clip * noise
-    return noised.to(update.dtype)
+    length = float(torch.linalg.vector_norm(update, dtype=torch.float64))
+    if not isfinite(length):
+        update, length = torch.zeros_like(update), 0.0
+    share = privacy.clip / max(length, privacy.clip)
+    deviation = privacy.noise_multiplier * privacy.clip
+    noised = torch.empty_like(update)
+    for number, noise in enumerate(standard_normal(key, len(update))):
+        part = slice(number * BLOCK, (number + 1) * BLOCK)
+        noised[part] = update[part].double() * share + deviation * noise
+    return noised

@@ -58,7 +58,7 @@ class Node:
         engine: Engine = make_engine(net, federation, experiment.engine)
         if experiment.privacy.clip is not None:
             ledger = Ledger(memory.with_suffix(""), federation.names, experiment.privacy)
-            engine = Private(engine, experiment.privacy, ledger.noise_seeds)
+            engine = Private(engine, experiment.privacy, ledger.grant)
         return cls(experiment, federation, net, engine, memory)
 
     def site(self) -> Site:

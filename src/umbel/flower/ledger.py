@@ -11,6 +11,7 @@ from typing import Any
 
 from umbel.checks import UsageError
 from umbel.engines.privacy import Privacy
+from umbel.engines.private import Granted
 from umbel.flow import Request
 from umbel.flower.memory import digest
 from umbel.flower.refusals import RefusedError
@@ -18,6 +19,9 @@ from umbel.runs.durable import replacing, write_text
 from umbel.runs.seals import json_text, json_value
 
 RELEASED, SECRET = "released.json", "secret"
+
+NOISE = "SHAKE-256"
+"""How noise is made of a key: made otherwise, the answer to an old question is a new release."""
 
 Entries = dict[str, list[str]]
 
@@ -58,10 +62,10 @@ class Ledger:
     clients: tuple[str, ...]  # of the node, by number
     privacy: Privacy
 
-    def noise_seeds(self, request: Request) -> list[int]:
+    def grant(self, request: Request) -> Granted:
         """Enter the next release in the ledger. Raises `RefusedError` beyond `max_epsilon`."""
         secret, entries = self._secret()
-        seeds = []
+        keys = {}
         for position, number in enumerate(request.clients.tolist()):
             client = self.clients[number]
             question = self._question(request, position, client)
@@ -69,10 +73,9 @@ class Ledger:
             if question not in asked:
                 self._check(client, len(asked) + 1)
                 asked.append(question)
-            words = hashlib.sha256(secret + question.encode()).digest()
-            seeds.append(int.from_bytes(words[:8], "big") >> 1)
+            keys[number] = hashlib.sha256(secret + question.encode()).digest()
         self._enter(entries, secret)
-        return seeds
+        return Granted(keys)
 
     def _enter(self, entries: Entries, secret: bytes) -> None:
         table = {"clients": entries, "secret": hashlib.sha256(secret).hexdigest()}
@@ -81,7 +84,7 @@ class Ledger:
     def _question(self, request: Request, position: int, client: str) -> str:
         sent = {name: digest(tensor) for name, tensor in request.sent_to(position).items()}
         what = json.dumps(
-            [client, repr(request.work), request.seeds[position], sorted(sent.items())]
+            [NOISE, client, repr(request.work), request.seeds[position], sorted(sent.items())]
         )
         return hashlib.sha256(what.encode()).hexdigest()
 
