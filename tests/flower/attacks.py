@@ -107,6 +107,13 @@ REPLIES: Mapping[str, Attack] = {
     "one name": _answer(clients="1"),
     "a long refusal": _answer(refused="\x1b[31m" + "no " * 10**5),
     "a refusal that is a number": _answer(refused=3),
+    "a stranger that refuses": _answer(refusing=["mallory"], reasons=["no"]),
+    "one that answers and refuses": lambda content: with_config(
+        content, "answer", refusing=content.config_records["answer"]["clients"], reasons=["no"] * 3
+    ),
+    "refusing without a reason": _answer(refusing=["1"], reasons=[]),
+    "refusing for no words": _answer(refusing=["1"], reasons=["\x1b[2J" * 100]),
+    "refusing in numbers": _answer(refusing=7),
     "always forgotten": FORGETFUL,
     "other columns": _columns(["update"]),
     "many columns": _columns([f"column{n}" for n in range(5000)]),

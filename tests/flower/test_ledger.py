@@ -21,7 +21,6 @@ from umbel.engines.wrappers import QuorumError
 from umbel.flow import Request
 from umbel.flower import Settings, serve
 from umbel.flower.ledger import Ledger, read_entries
-from umbel.flower.refusals import RefusedError
 from umbel.runs.config import write
 from umbel.runs.experiment import Experiment
 from umbel.runs.seals import json_text
@@ -65,9 +64,38 @@ def test_beyond_its_budget_a_client_releases_nothing(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path, ("a",), replace(PRIVACY, max_epsilon=budget * 1.001))
     ledger.grant(question(1))
     ledger.grant(question(2))
-    with pytest.raises(RefusedError, match="another update would exceed epsilon"):
-        ledger.grant(question(3))
-    assert ledger.grant(question(2))
+    beyond = ledger.grant(question(3))
+    assert not beyond.keys
+    assert beyond.refused == {0: f"another update would exceed epsilon {budget * 1.001:g}"}
+    assert ledger.grant(question(2)).keys
+    assert {client: len(asked) for client, asked in read_entries(tmp_path).items()} == {"a": 2}
+
+
+def test_a_client_that_has_spent_its_budget_does_not_silence_the_others(tmp_path: Path) -> None:
+    privacy = replace(PRIVACY, max_epsilon=PRIVACY.epsilon(1) * 1.001)
+    ledger = Ledger(tmp_path, ("a", "b"), privacy)
+    ledger.grant(question(1))
+    both = replace(question(2), clients=torch.tensor([0, 1]), seeds=[2, 2])
+    granted = ledger.grant(both)
+    assert list(granted.keys) == [1]
+    assert list(granted.refused) == [0]
+
+
+def test_over_flower_only_the_client_without_budget_is_refused(tmp_path: Path) -> None:
+    experiment = private(rounds=2, max_epsilon=PRIVACY.epsilon(1) * 1.001)
+    experiment = replace(experiment, participation=0.5, evaluate_every=9)
+    run = replace(
+        experiment.open(Sources.default()), engine=engine_of(grid_of(experiment, tmp_path, 1))
+    )
+    run = replace(run, limits=replace(run.limits, quorum=0.0))
+    first, second = (set(run.context(n, 2).cohort.tolist()) for n in range(2))
+    assert first & second, "some client is asked twice"
+    assert second - first, "some client is asked for the first time"
+    *_, (state, record) = run.rounds(2)
+    assert set(record.refused) == first & second
+    assert all("another update would exceed epsilon" in why for why in record.refused.values())
+    assert not record.missing
+    assert state.models.isfinite().all()
 
 
 def test_a_damaged_ledger_releases_nothing(tmp_path: Path) -> None:

@@ -147,6 +147,18 @@ def test_a_refusal_is_raised_on_the_other_side() -> None:
         messages.answer_in(messages.refusal(ForgottenError("a")), [], MAX_BYTES)
 
 
+def test_those_who_refuse_are_read_with_their_reasons_beside_those_who_answer() -> None:
+    why = "another update would exceed epsilon 3"
+    content = messages.answer(["a"], {"update": torch.zeros(1, 4)}, {"b": why, "c": "no " * 999})
+    assert messages.answer_in(content, ["update"], MAX_BYTES)[0] == ["a"]
+    refused = messages.refused_in(content)
+    assert list(refused) == ["b", "c"]
+    assert refused["b"] == why
+    nobody = messages.answer([], {"update": torch.zeros(0, 4)}, {"a": why})
+    assert messages.answer_in(nobody, ["update"], MAX_BYTES)[0] == []
+    assert messages.refused_in(messages.answer(["a"], {"update": torch.zeros(1, 4)})) == {}
+
+
 def test_rows_that_do_not_fit_their_clients_are_refused() -> None:
     content = messages.answer(["a", "b"], {"update": torch.zeros(3, 4)})
     with pytest.raises(RefusedError, match=r"update: \(3, 4\) for 2 clients"):

@@ -96,10 +96,11 @@ class Node:
         limits.check(request, self.federation)
         with limits.in_time():
             replies = self.engine.send(request)
+        names = [self.federation.names[number] for number in replies.clients.tolist()]
         if MEMORY in replies.columns:
-            kept = dict(zip(asked.clients, replies.columns[MEMORY], strict=True))
-            memorise(self.memory, kept)
-        return messages.answer(asked.clients, replies.columns)
+            memorise(self.memory, dict(zip(names, replies.columns[MEMORY], strict=True)))
+        refused = {self.federation.names[n]: why for n, why in replies.refused.items()}
+        return messages.answer(names, replies.columns, refused)
 
     def _check_model(self, name: str, tensor: Tensor, work: Work) -> None:
         if name not in OF_MODELS:

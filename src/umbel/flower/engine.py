@@ -81,17 +81,24 @@ class FlowerEngine:
             if reply.missing is not None:
                 log.warning("node %d: %s: %s missing", node, reply.missing, self._named(clients))
             try:
-                answers += self._rows(request, clients, reply)
+                rows, whys = self._rows(request, clients, reply)
+                answers += rows
+                refused |= self._told(node, whys)
             except RefusedError as error:
                 if again and asked[node].remembered and isinstance(error, ForgottenError):
                     forgetful[node] = groups[node]
                     for client in clients:
                         self.kept.pop(self.clients[client], None)
                     continue
-                why = reason(error)
-                log.warning("node %d: %s: %s refused", node, why, self._named(clients))
-                refused |= dict.fromkeys(clients, f"node {node}: {why}")
+                refused |= self._told(node, dict.fromkeys(clients, reason(error)))
         return answers + (self._ask(request, forgetful, refused, False) if forgetful else [])
+
+    def _told(self, node: int, whys: Mapping[int, str]) -> dict[int, str]:
+        """Log why clients of a node are refused, each reason once, and return it with the node."""
+        for why in dict.fromkeys(whys.values()):
+            clients = [client for client, one in whys.items() if one == why]
+            log.warning("node %d: %s: %s refused", node, why, self._named(clients))
+        return {client: f"node {node}: {why}" for client, why in whys.items()}
 
     def _asked(self, request: Request, positions: Sequence[int]) -> messages.Asked:
         at = torch.tensor(positions)
@@ -128,21 +135,29 @@ class FlowerEngine:
         return wanted if kept else []
 
     @refusing
-    def _rows(self, request: Request, clients: Sequence[int], reply: Reply) -> Answers:
-        """The row of each client. Raises `RefusedError` if the reply can't be used."""
+    def _rows(
+        self, request: Request, clients: Sequence[int], reply: Reply
+    ) -> tuple[Answers, dict[int, str]]:
+        """The row of each client, or why it refuses.
+
+        Raises `RefusedError` if the reply can't be used.
+        """
         if reply.error is not None:
             raise RefusedError(reply.error)
         if reply.content is None:
-            return []
+            return [], {}
         expected = promises(request)
         most = sum(8 * prod(promise.shape) for promise in expected.values()) * len(clients)
         names, columns = messages.answer_in(reply.content, expected, most)
+        refused = messages.refused_in(reply.content)
+        named = [*names, *refused]
         number = {self.clients[client]: client for client in clients}
-        strangers = [name for name in names if name not in number]
-        if strangers or len(set(names)) != len(names):
-            found = (strangers or names)[0]
+        strangers = [name for name in named if name not in number]
+        if strangers or len(set(named)) != len(named):
+            found = (strangers or named)[0]
             raise RefusedError(f"client {found!r} was not asked, or is in the answer twice")
-        return [
+        rows = [
             (number[name], {column: values[n] for column, values in columns.items()})
             for n, name in enumerate(names)
         ]
+        return rows, {number[name]: why for name, why in refused.items()}

@@ -14,7 +14,6 @@ from umbel.engines.privacy import Privacy
 from umbel.engines.private import Granted
 from umbel.flow import Request
 from umbel.flower.memory import digest
-from umbel.flower.refusals import RefusedError
 from umbel.runs.durable import replacing, write_text
 from umbel.runs.seals import json_text, json_value
 
@@ -24,6 +23,8 @@ NOISE = "SHAKE-256"
 """How noise is made of a key: made otherwise, the answer to an old question is a new release."""
 
 Entries = dict[str, list[str]]
+
+EXCEEDED = "another update would exceed epsilon"
 
 ADVICE = "nothing more is released: bring back a copy of both, or begin in an empty folder"
 """What to do where the ledger or the secret is damaged or lost, said after what is wrong."""
@@ -63,19 +64,22 @@ class Ledger:
     privacy: Privacy
 
     def grant(self, request: Request) -> Granted:
-        """Enter the next release in the ledger. Raises `RefusedError` beyond `max_epsilon`."""
+        """Enter the next release of each client; those beyond `max_epsilon` are refused it."""
         secret, entries = self._secret()
-        keys = {}
+        keys: dict[int, bytes] = {}
+        refused: dict[int, str] = {}
         for position, number in enumerate(request.clients.tolist()):
             client = self.clients[number]
             question = self._question(request, position, client)
-            asked = entries.setdefault(client, [])
+            asked = entries.get(client, [])
             if question not in asked:
-                self._check(client, len(asked) + 1)
-                asked.append(question)
+                if self._exceeds(len(asked) + 1):
+                    refused[number] = f"{EXCEEDED} {self.privacy.max_epsilon:g}"
+                    continue
+                entries[client] = [*asked, question]
             keys[number] = hashlib.sha256(secret + question.encode()).digest()
         self._enter(entries, secret)
-        return Granted(keys)
+        return Granted(keys, refused)
 
     def _enter(self, entries: Entries, secret: bytes) -> None:
         table = {"clients": entries, "secret": hashlib.sha256(secret).hexdigest()}
@@ -88,10 +92,9 @@ class Ledger:
         )
         return hashlib.sha256(what.encode()).hexdigest()
 
-    def _check(self, client: str, releases: int) -> None:
+    def _exceeds(self, releases: int) -> bool:
         most = self.privacy.max_epsilon
-        if most is not None and self.privacy.epsilon(releases) > most:
-            raise RefusedError(f"client {client!r}: another update would exceed epsilon {most:g}")
+        return most is not None and self.privacy.epsilon(releases) > most
 
     def _secret(self) -> tuple[bytes, Entries]:
         """The secret and the questions so far. Raises `UsageError` where one is not the other's.

@@ -119,10 +119,15 @@ class _Envelope:
     work: Work
 
 
-def answer(clients: Sequence[str], columns: Mapping[str, Tensor]) -> RecordDict:
-    """The rows of clients, in this order, as the content of a reply."""
-    config = ConfigRecord({"version": VERSION, "clients": list(clients)})
-    return RecordDict({"answer": config, "columns": arrays(columns)})
+def answer(
+    clients: Sequence[str], columns: Mapping[str, Tensor], refused: Mapping[str, str] | None = None
+) -> RecordDict:
+    """The rows of clients, in this order, as the content of a reply, and why others refuse."""
+    config: dict[str, Any] = {"version": VERSION, "clients": list(clients)}
+    if refused:
+        reasons = [printable(why)[: fields.MAX_NAME] for why in refused.values()]
+        config |= {"refusing": list(refused), "reasons": reasons}
+    return RecordDict({"answer": ConfigRecord(config), "columns": arrays(columns)})
 
 
 def refusal(error: Exception) -> RecordDict:
@@ -153,6 +158,18 @@ def answer_in(
         if column.dim() == 0 or len(column) != len(clients):
             raise RefusedError(f"{name}: {tuple(column.shape)} for {len(clients)} clients")
     return clients, found
+
+
+@refusing
+def refused_in(content: RecordDict) -> dict[str, str]:
+    """Read which clients refuse, and why; an answer without such has none of it."""
+    config = fields.config(content, "answer")
+    if "refusing" not in config:
+        return {}
+    clients, reasons = texts(config, "refusing"), texts(config, "reasons")
+    if len(set(clients)) != len(clients) or len(reasons) != len(clients):
+        raise RefusedError(f"{len(clients)} clients that refuse, {len(reasons)} reasons")
+    return dict(zip(clients, reasons, strict=True))
 
 
 def _names(table: Any) -> Iterable[str]:
