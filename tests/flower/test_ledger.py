@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from flwr.app import Context
 
+from tests.federations import blobs
 from tests.flower.test_engine import SMALL, engine_of, grid_of
 from tests.shell import Shell
 from umbel.algorithms import FedAvg
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
+from umbel.data.federation import Federation
 from umbel.data.sources import Sources
 from umbel.engines.privacy import Privacy
 from umbel.engines.private import released
 from umbel.engines.wrappers import QuorumError
 from umbel.flow import Request
-from umbel.flower import Settings, serve
+from umbel.flower import Settings, client_app, serve
+from umbel.flower.discovery import Meeting
 from umbel.flower.ledger import Ledger, read_entries
+from umbel.flower.memory import memorise, recall
+from umbel.flower.owners import Owners
 from umbel.runs.config import write
 from umbel.runs.experiment import Experiment
 from umbel.runs.seals import json_text
@@ -177,3 +184,45 @@ def test_a_run_ends_where_the_budget_of_its_clients_does(tmp_path: Path) -> None
     run = replace(experiment.open(Sources.default()), engine=engine_of(grid))
     with pytest.raises(QuorumError, match=r"round 1: .* another update would exceed epsilon"):
         list(run.rounds(3))
+
+
+def test_nodes_that_share_a_ledger_lose_none_of_its_entries(tmp_path: Path) -> None:
+    def released_by(client: str) -> None:
+        for seed in range(12):
+            Ledger(tmp_path, (client,), PRIVACY).grant(question(seed))
+
+    with ThreadPoolExecutor(4) as nodes:
+        list(nodes.map(released_by, "abcd"))
+    found = {client: len(asked) for client, asked in read_entries(tmp_path).items()}
+    assert found == dict.fromkeys("abcd", 12)
+
+
+def test_nodes_that_share_a_memory_lose_none_of_it(tmp_path: Path) -> None:
+    file = tmp_path / "memory.safetensors"
+
+    def keep(client: str) -> None:
+        for value in range(6):
+            memorise(file, {client: torch.full((2,), float(value))})
+
+    with ThreadPoolExecutor(4) as nodes:
+        list(nodes.map(keep, "abcd"))
+    for client in "abcd":
+        rows = sorted(float(row[0]) for row in recall(file, client).values())
+        assert rows == [4.0, 5.0]
+
+
+def test_private_nodes_need_a_folder_of_their_own(tmp_path: Path) -> None:
+    grid = grid_of(private(rounds=1), tmp_path, nodes=2)
+    for config in grid.configs.values():
+        assert isinstance(config, dict)
+        del config["memory-dir"], config["partition-id"]
+
+    def load(context: Context, settings: Experiment) -> Federation:  # noqa: ARG001
+        return blobs()
+
+    app = client_app(tmp_path / "experiment.toml", load)
+    grid.apps = dict.fromkeys(grid.apps, app)
+    owners = Owners()
+    assert Meeting(grid, 5.0, owners=owners).gather(8, 0.3) == {}
+    (why,) = set(owners.refused.values())
+    assert "memory-dir: None is not a folder of this node's own, where [privacy] keeps" in why

@@ -13,6 +13,7 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from torch import Tensor
 
+from umbel.checks import check
 from umbel.client.net import Net
 from umbel.client.work import MEMORY, Work
 from umbel.data.federation import Federation
@@ -181,7 +182,13 @@ def slice_of(context: Context, federation: Federation) -> Federation:
 
 
 def _memory(context: Context, experiment: Experiment) -> Path:
+    config = context.node_config
+    given, part = config.get("memory-dir"), config.get("partition-id")
+    # The number of a node is another after each start, which would begin another ledger.
+    known = given is not None or part is not None or experiment.privacy.clip is None
+    expected = "a folder of this node's own, where [privacy] keeps its ledger and its secret"
+    check(known, "memory-dir", given, expected)
     default = platformdirs.user_state_path("umbel") / "flower"
-    folder = Path(str(context.node_config.get("memory-dir", default)))
-    name = str(context.node_config.get("partition-id", "node"))
+    folder = Path(str(default if given is None else given))
+    name = "node" if part is None else str(part)
     return folder / f"{experiment.name}-seed{experiment.seed}-{name}.safetensors"

@@ -14,10 +14,10 @@ from umbel.engines.privacy import Privacy
 from umbel.engines.private import Granted
 from umbel.flow import Request
 from umbel.flower.memory import digest
-from umbel.runs.durable import replacing, write_text
+from umbel.runs.durable import alone, replacing, write_text
 from umbel.runs.seals import json_text, json_value
 
-RELEASED, SECRET = "released.json", "secret"
+RELEASED, SECRET, LOCK = "released.json", "secret", ".lock"
 
 NOISE = "SHAKE-256"
 """How noise is made of a key: made otherwise, the answer to an old question is a new release."""
@@ -65,6 +65,10 @@ class Ledger:
 
     def grant(self, request: Request) -> Granted:
         """Enter the next release of each client; those beyond `max_epsilon` are refused it."""
+        with alone(self.folder / LOCK):
+            return self._granted(request)
+
+    def _granted(self, request: Request) -> Granted:
         secret, entries = self._secret()
         keys: dict[int, bytes] = {}
         refused: dict[int, str] = {}
@@ -104,7 +108,6 @@ class Ledger:
         file, (entries, known) = self.folder / SECRET, _read(self.folder)
         if not file.is_file() and not any(entries.values()):
             secret = secrets.token_bytes(32)
-            self.folder.mkdir(parents=True, exist_ok=True)
             # First the ledger: a secret without one tells that it was lost.
             self._enter({}, secret)
             with replacing(file) as beside:

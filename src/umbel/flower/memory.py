@@ -13,6 +13,7 @@ from torch import Tensor
 
 from umbel.checks import UsageError
 from umbel.client.constants import bits
+from umbel.runs.durable import alone
 from umbel.runs.tensor_files import reading, tensors_in, write
 
 KEPT = 2
@@ -32,15 +33,15 @@ def recall(file: Path, client: str) -> dict[str, Tensor]:
 
 def memorise(file: Path, rows: Mapping[str, Tensor]) -> None:
     """Add a row to each of these clients, whose oldest goes."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    before = _all(file)
-    kept = {name: row for name, row in before.items() if name.split("/", 1)[1] not in rows}
-    for client, row in rows.items():
-        kept[f"0/{client}"] = row.detach().cpu().contiguous().clone()
-        for age in range(1, KEPT):
-            if f"{age - 1}/{client}" in before:
-                kept[f"{age}/{client}"] = before[f"{age - 1}/{client}"]
-    write(file, kept, {})
+    with alone(file.with_suffix(".lock")):
+        before = _all(file)
+        kept = {name: row for name, row in before.items() if name.split("/", 1)[1] not in rows}
+        for client, row in rows.items():
+            kept[f"0/{client}"] = row.detach().cpu().contiguous().clone()
+            for age in range(1, KEPT):
+                if f"{age - 1}/{client}" in before:
+                    kept[f"{age}/{client}"] = before[f"{age - 1}/{client}"]
+        write(file, kept, {})
 
 
 def _all(file: Path) -> dict[str, Tensor]:

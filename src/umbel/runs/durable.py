@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from filelock import FileLock
+
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What the disk says where there is no room on it, or where it fails."""
 
@@ -28,6 +30,14 @@ def replacing(file: Path) -> Iterator[Path]:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Nobody else is in a block with this lock: what is read in it stays so until it is written."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(lock):
+        yield
 
 
 def write_text(file: Path, text: str) -> None:
