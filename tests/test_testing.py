@@ -34,6 +34,7 @@ from umbel.method import (
 )
 from umbel.testing import CHECKS, Check, blobs, check_method, mlp
 from umbel.testing.absences import one_client_may_be_lost_in_any_request
+from umbel.testing.sameness import a_round_leaves_the_state_before_it_as_it_was
 
 LOCAL = LocalTraining(epochs=2, batch_size=8)
 
@@ -260,6 +261,17 @@ def test_one_who_does_not_answer_a_clustering_is_missed_in_whichever_round(numbe
     lost = "one client does not answer|labels of the state that round returns: shape"
     with pytest.raises((AssertionError, UsageError), match=lost):
         one_client_may_be_lost_in_any_request(DropsWhoDidNotAnswer(cluster_round=number))
+
+
+def test_a_change_in_place_through_numpy_is_found() -> None:
+    class ChangesThroughNumPy(Norms):
+        def round(self, state: State, ctx: Context) -> Flow[State]:
+            after = yield from super().round(state, ctx)
+            state.models.numpy()[0, 0] += 1
+            return after
+
+    with pytest.raises(AssertionError, match="was changed in place later: models differs"):
+        a_round_leaves_the_state_before_it_as_it_was(ChangesThroughNumPy())
 
 
 def test_an_average_over_the_cohort_is_found() -> None:

@@ -236,6 +236,22 @@ def test_damage_beside_a_checkpoint_is_refused(file: Path, damage: str) -> None:
         checkpoint.load(file, with_features(*features(0, 0)))
 
 
+def test_of_what_is_among_the_parts_only_files_of_a_checkpoint_are_removed(file: Path) -> None:
+    checkpoint.save(file, with_features(*features(1, 2)), 8)
+    parts = file.with_name("checkpoint-parts")
+    before = sorted(parts.iterdir())
+    for name in ("0.safetensors", "0.partial", ".tmpA1b2C3"):  # of a process that was killed
+        (parts / name).write_bytes(b"half")
+    theirs = [parts / name for name in ("x.partial", "x.safetensors", "x.txt")]
+    for folder in theirs[:2]:
+        folder.mkdir()
+    theirs[2].touch()
+    checkpoint.tidy(file)
+    assert sorted(parts.iterdir()) == sorted([*before, *theirs])
+    checkpoint.save(file, STATE, 9)
+    assert sorted(parts.iterdir()) == theirs
+
+
 def test_tensors_that_torch_does_not_count_changes_of_are_always_written(file: Path) -> None:
     with torch.inference_mode():
         (block,) = features(1)

@@ -131,6 +131,15 @@ def test_a_long_run_keeps_few_files_and_the_same_after_a_kill(killed: int, tmp_p
     assert {279, 288, 289} <= set(found)  # where models were added last
 
 
+def test_what_is_no_evidence_stays_where_later_rounds_are_cut_off(tmp_path: Path) -> None:
+    theirs = [tmp_path / "notes", tmp_path / "round-last.safetensors"]
+    for folder in theirs:
+        folder.mkdir()
+    EvidenceFolder(tmp_path).cut(3)
+    assert sorted(tmp_path.iterdir()) == theirs
+    assert EvidenceFolder(tmp_path).read() == []
+
+
 def test_the_spacing_doubles() -> None:
     assert [spacing(done) for done in (1, 14, 15, 29, 30, 60)] == [1, 1, 2, 2, 4, 8]
 

@@ -26,6 +26,8 @@ class State:
     """All that a run carries from one round to the next: tensors, tuples of them, and numbers.
 
     It is what a checkpoint holds. A method that must remember more extends it by fields of its own.
+    Its tensors must not be changed in place, not through NumPy either: of the large ones in a
+    tuple, a checkpoint writes again only those that are new.
     """
 
     models: Tensor  #: (K, P) float, a model a row

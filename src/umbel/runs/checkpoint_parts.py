@@ -22,10 +22,16 @@ from umbel.runs.tensor_files import reading, write_plain
 LARGE = 2**20
 """Bytes from which on a tensor of a tuple is a part: for fewer, a file of its own costs more."""
 
+OURS = ("*.safetensors", "*.partial", ".tmp??????")
+"""The files of parts, of those half written, and of those that safetensors has half written."""
+
 
 @dataclass(frozen=True)
 class Part:
-    """A tensor that was written, for as long as somebody holds it."""
+    """A tensor that was written, for as long as somebody holds it.
+
+    Changes through NumPy are not counted: to find them is to read all of it, in every round.
+    """
 
     tensor: weakref.ref[Tensor]
     version: int  # how often torch had changed it in place
@@ -82,8 +88,8 @@ def write(folder: Path, tensors: Mapping[str, Tensor], before: Parts) -> Parts:
 def remove_others(folder: Path, digests: Iterable[str]) -> None:
     """Remove what is no part of the checkpoint any more, or was not before the process ended."""
     needed = {_file(folder, digest) for digest in digests}
-    for file in (*folder.glob("*.safetensors"), *folder.glob("*.partial")):
-        if file not in needed:
+    for file in [file for pattern in OURS for file in folder.glob(pattern)]:
+        if file not in needed and not file.is_dir():
             file.unlink()
     if not needed and folder.is_dir():
         with suppress(OSError):  # somebody else's files stay

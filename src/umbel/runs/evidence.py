@@ -83,7 +83,7 @@ class EvidenceFolder:
         """Remove what is of rounds that are to be done again, and what a kill left half written."""
         kept = {file for number, file in self._files() if number < next_round}
         for file in self.path.glob("*"):
-            if file not in kept:
+            if file not in kept and not file.is_dir():
                 file.unlink()
 
     def read(self) -> list[Snapshot]:
@@ -118,7 +118,8 @@ class EvidenceFolder:
     def _files(self) -> Iterator[tuple[int, Path]]:
         """The files by their rounds, in order."""
         for file in sorted(self.path.glob("round-*.safetensors")):
-            yield int(file.stem.removeprefix("round-")), file
+            if (number := file.stem.removeprefix("round-")).isdecimal():
+                yield int(number), file
 
 
 def sample(count: int) -> Tensor:
