@@ -182,6 +182,11 @@ class LooksAtTheGroups(Norms):
         return State(setup.new_models(2), labels if setup.groups is None else setup.groups)
 
 
+class SharesNothing(Norms):
+    def init(self, setup: Setup) -> State:
+        return State(setup.new_models(2), torch.arange(setup.num_clients) % 2)
+
+
 class AssignsThree(Norms):
     def assign(self, state: State, ctx: Context) -> Flow[Assigned]:  # noqa: ARG002
         yield from ()
@@ -233,6 +238,7 @@ MISTAKES: list[tuple[Algorithm[Any], str]] = [
     (WeighsTwice(), "weights that serve returns: sum for a client: 2.0 is not 1"),
     (KnowsTheGroups(), "init fails without planted groups, by "),
     (LooksAtTheGroups(), "without planted groups, which are for scores alone, the run ends"),
+    (SharesNothing(cluster_round=9), "models differ at first in 1.weight, by "),
     (AssignsThree(), "scores that assign returns: shape: (3, 1) is not (8, K)"),
     (FitsTwo(), "fit returns one ((2,)) instead of a tensor (8,)"),
     (ProfilesFlat(), "profile returns one ((8,)) instead of a tensor (8, D)"),

@@ -34,6 +34,7 @@ from umbel.algorithms import (
     Sattler,
 )
 from umbel.algorithms.base import Algorithm, State
+from umbel.algorithms.restarts import RestartsState, method_of
 from umbel.client.net import Net
 from umbel.client.work import Gradient, LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
@@ -152,6 +153,24 @@ def test_batch_normalisation_is_averaged_with_the_rest(name: str) -> None:
     assert state.models.isfinite().all()
     variance = net.layout.tensors(state.models[0])["1.running_var"]
     assert (variance - 1).abs().max() > 1e-2
+
+
+@pytest.mark.parametrize(
+    "name", ["ifca", "cfl-gp, updates", "joint", "fedem", "lcfl, own starts", "ifca, restarts"]
+)
+def test_clusters_share_one_trunk_from_the_start_with_its_running_statistics(name: str) -> None:
+    net = Net(lambda: nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)).double())
+    trunk = ("0.*", "1.*")
+    method = cases(replace(LOCAL, drop_last=True))[name]
+    within = replace(method_of(method), averaging=Averaging(shared=trunk))  # type: ignore[call-arg]
+    run = make_run(replace(method, of=within) if isinstance(method, Restarts) else within, net=net)
+    for state in (run.start(ROUNDS), *(state for state, _ in run.rounds(ROUNDS))):
+        starts = state.rivals if isinstance(state, RestartsState) else (state,)
+        for one in starts:
+            shared = one.models[:, net.layout.mask(trunk)]
+            assert torch.equal(shared, shared[:1].expand_as(shared))
+        trunks = [one.models[0, :24] for one in starts]
+        assert all(not torch.equal(one, trunks[0]) for one in trunks[1:])
 
 
 FINDERS = [

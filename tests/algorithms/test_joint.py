@@ -14,6 +14,7 @@ from umbel.algorithms import Joint
 from umbel.algorithms.joint import JointState
 from umbel.client.work import ChooseJointly, JointScore, LocalTraining
 from umbel.runs.run import Run
+from umbel.server.aggregation import Averaging
 
 
 def state() -> JointState:
@@ -41,6 +42,22 @@ def test_clients_that_chose_a_model_move_it_by_their_mean_update() -> None:
     assert after.moves.tolist() == [[0.0], [2.0], [-1.0]]
     assert after.labels.tolist() == [1, 1, 1, 2]
     assert after.some_empty
+
+
+def test_what_is_shared_is_no_move_of_an_empty_cluster() -> None:
+    method = Joint(3, averaging=Averaging("equal", shared=("w",)))
+    flow = method.round(state(), context([0, 2], 4, number=1))
+    requested(flow)
+    after = answered(
+        flow,
+        [0, 2],
+        update=[[1.0], [3.0]],
+        num_examples=[1, 1],
+        chosen=[1, 1],
+        scores=[[0.0, 1.0, 0.0]] * 2,
+    )
+    assert after.models.tolist() == [[3.0], [4.0], [5.0]]
+    assert after.moves.tolist() == [[0.0], [2.0], [0.0]]
 
 
 def test_the_first_identities_are_random_and_are_what_a_client_never_asked_has() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar, Generic, TypeVar
 
@@ -63,11 +63,15 @@ class Setup:
 
     __repr__ = in_short
 
-    def new_models(self, count: int) -> Tensor:
-        """(count, P): models that all differ. Model 0 is the same for every method."""
+    def new_models(self, count: int, shared: Sequence[str] = ()) -> Tensor:
+        """(count, P): models that all differ. Model 0 is the same for every method.
+
+        `shared` are patterns of what all have in common, as in `Averaging.shared`: it is model 0's.
+        """
         first = self.new_model(0)
         check_memory(count * first.nbytes, f"{count:,} models of {len(first):,} values")
-        return torch.stack([first, *map(self.new_model, range(1, count))])
+        models = torch.stack([first, *map(self.new_model, range(1, count))])
+        return torch.where(self.layout.mask(shared), first, models) if shared else models
 
     def restarted(self, used: int, number: int) -> Setup:
         """The same for another start, which draws its own and leaves out the models used."""

@@ -109,7 +109,8 @@ class CFLGP(Algorithm[CFLGPState]):
     def init(self, setup: Setup) -> CFLGPState:
         check_num_clusters(self.num_clusters, setup)
         rng = np.random.default_rng(setup.seed)
-        clients, models = setup.num_clients, setup.new_models(self.num_clusters)
+        clients = setup.num_clients
+        models = setup.new_models(self.num_clusters, self.averaging.shared)
         coordinates = self._coordinates(setup.layout, rng)
         count, size = self.num_clusters, len(coordinates)
         return CFLGPState(

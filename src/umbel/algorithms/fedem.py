@@ -51,7 +51,7 @@ class FedEM(Algorithm[FedEMState]):
 
     def init(self, setup: Setup) -> FedEMState:
         # The components must differ: equal ones share every example alike, and stay equal.
-        models = setup.new_models(self.num_clusters)
+        models = setup.new_models(self.num_clusters, self.averaging.shared)
         equal = models.new_full((setup.num_clients, self.num_clusters), 1 / self.num_clusters)
         return FedEMState(models, torch.zeros(setup.num_clients, dtype=torch.long), equal)
 

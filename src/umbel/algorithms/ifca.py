@@ -62,7 +62,7 @@ class IFCA(Algorithm[IFCAState]):
     def init(self, setup: Setup) -> IFCAState:
         check_num_clusters(self.num_clusters, setup)
         # The models must differ: equal ones tie, and every client would pick cluster 0.
-        models = setup.new_models(self.num_clusters)
+        models = setup.new_models(self.num_clusters, self.averaging.shared)
         nobody = torch.full((setup.num_clients,), -1)
         unknown = torch.full((setup.num_clients, self.num_clusters), torch.nan)
         return IFCAState(models, nobody.clamp(min=0), nobody, unknown.double())

@@ -73,7 +73,7 @@ class Joint(Algorithm[JointState]):
 
     def init(self, setup: Setup) -> JointState:
         check_num_clusters(self.num_clusters, setup)
-        models = setup.new_models(self.num_clusters)
+        models = setup.new_models(self.num_clusters, self.averaging.shared)
         identities = np.random.default_rng(setup.seed).integers(
             0, self.num_clusters, setup.num_clients
         )
@@ -101,7 +101,8 @@ class Joint(Algorithm[JointState]):
         return JointState(
             models=state.models + step,
             labels=labels,
-            moves=step,
+            # What is shared moves in every model, whether or not a client is in its cluster.
+            moves=step.where(members[:, None] > 0, 0),
             some_empty=len(_empty(labels, idle)) > 0,
             scores=state.scores.index_copy(0, trained.clients, trained.scores.double()),
             idle=idle,

@@ -125,10 +125,11 @@ class LCFL(Algorithm[LCFLState]):
         fits = self.compared is None or self._fewest <= self.compared <= setup.num_clients
         expected = f"in {self._fewest} to {setup.num_clients}"
         check(fits, "algorithm.compared", self.compared, expected)
-        origin, nobody = setup.new_models(1), torch.zeros(setup.num_clients, dtype=torch.long)
-        own = self.start == "own"
+        own, nobody = self.start == "own", torch.zeros(setup.num_clients, dtype=torch.long)
+        models = setup.new_models(setup.num_clients if own else 1, self.averaging.shared)
+        origin = models[:1].clone()
         return LCFLState(
-            models=setup.new_models(setup.num_clients) if own else origin,
+            models=models,
             labels=torch.arange(setup.num_clients) if own else nobody,
             clustered=False,
             assigned=nobody.bool(),

@@ -38,6 +38,7 @@ from umbel.testing.sameness import (
     the_same_run_twice_gives_the_same_records,
 )
 from umbel.testing.sentences import Check
+from umbel.testing.sharing import what_clusters_share_is_one_for_all
 from umbel.testing.states import assert_same_state
 from umbel.testing.telling import (
     newcomers_are_assigned_or_refused,
@@ -76,6 +77,7 @@ CHECKS: tuple[Check, ...] = (
     its_settings_read_back_from_toml_the_same,
     a_round_leaves_the_state_before_it_as_it_was,
     planted_groups_make_no_difference,
+    what_clusters_share_is_one_for_all,
     newcomers_are_assigned_or_refused,
     what_it_tells_fits_the_clients,
 )
