@@ -21,6 +21,7 @@ MAY_BE_SEEN_BY_ALGORITHMS = (
     "umbel.server.aggregation",
     "umbel.server.cluster_test",
     "umbel.server.kept_products",
+    "umbel.server.loss_distances",
     "umbel.server.silhouettes",
     "umbel.algorithms.base",
     "umbel.checks",

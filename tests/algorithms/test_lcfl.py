@@ -9,7 +9,7 @@ import torch
 
 from tests.federations import answered, blobs, context, mlp, requested, setup
 from umbel.algorithms import LCFL, FedAvg
-from umbel.algorithms.lcfl import LCFLState, loss_distance
+from umbel.algorithms.lcfl import LCFLState
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining, MeanLoss
 from umbel.engines.validation import Limits
@@ -17,6 +17,7 @@ from umbel.engines.wrappers import Faults
 from umbel.flow import Replies
 from umbel.runs.run import Run
 from umbel.server.clusterers import HDBSCAN, Agglomerative, Clusterer, KMedoids, joined
+from umbel.server.loss_distances import loss_distance
 
 CROSS = torch.tensor([[1.0, 2.0, 7.0], [3.0, 1.5, 6.0], [9.0, 8.0, 2.0]], dtype=torch.double)
 
@@ -125,14 +126,37 @@ def test_a_client_that_missed_the_clustering_joins_the_nearest_medoid_when_it_co
     losses[0, first], losses[0, second] = 3.0, 0.2
     back = flow.send(Replies(three, {"losses": losses}))
     assert back.clients.tolist() == sorted(late.medoids.tolist())
-    returned = torch.tensor([[3.0], [0.2]]).double()  # in order of client numbers
-    if late.medoids[second] < late.medoids[first]:
-        returned = returned.flip(0)
+    assert back.shared["models"].tolist() == [[-7.0], *late.evidence.tolist()]
+    returned = torch.zeros(2, 3).double()  # the new model, and those of both medoids, on each
+    returned[first], returned[second] = torch.tensor([[3.0, 9.0, 9.0], [0.2, 9.0, 9.0]]).double()
+    returned[[0, 1], [1, 2]] = 0.1
+    # In order of client numbers.
+    returned = returned[late.medoids.argsort()]
     train = flow.send(Replies(back.clients, {"losses": returned}))
     assert train.clients.tolist() == [2, 3]
     after = answered(flow, [2], update=[[0.0]], num_examples=[3])
     assert after.labels.tolist() == [first, second, first, second]
     assert after.assigned.all()
+
+
+@pytest.mark.parametrize(
+    ("metric", "theirs", "returned"), [("loss", 0.5, 0.1), ("loss-gap", 0.1, 0.5)]
+)
+def test_all_of_a_latecomers_distance_is_of_the_examples_of_one_round(
+    metric: str, theirs: float, returned: float
+) -> None:
+    """Medoids lost 0.1 by their own models then, and lose 0.5 by the examples of this round."""
+    late = replace(clustered(), assigned=torch.tensor([True, True, True, False]))
+    method = LCFL(metric=metric, clusterer=KMedoids(2), max_examples=1)  # type: ignore[arg-type]
+    flow, three = method.round(late, context([3], 4, number=5)), torch.tensor([3])
+    requested(flow)
+    flow.send(Replies(three, {"update": torch.zeros(1, 1), "num_examples": torch.tensor([4])}))
+    flow.send(Replies(three, {"losses": torch.tensor([[0.5]]).double()}))
+    back = flow.send(Replies(three, {"losses": torch.tensor([[0.5, theirs]]).double()}))
+    # Each medoid's loss by the latecomer's model, by that of medoid 0, and by that of medoid 1.
+    on_medoids = torch.tensor([[0.5, 0.5, 9.0], [returned, 9.0, 0.5]]).double()
+    flow.send(Replies(back.clients, {"losses": on_medoids[late.medoids.argsort()]}))
+    assert answered(flow, [3], update=[[0.0]], num_examples=[3]).labels[3] == 0
 
 
 @pytest.mark.parametrize("metric", ["loss", "loss-gap", "parameters", "update"])

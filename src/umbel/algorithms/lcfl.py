@@ -27,6 +27,7 @@ from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, losses, own_loss, train, train_with_gradient
 from umbel.server.clusterers import Clusterer, KMedoids, joined, medoids, parted
 from umbel.server.clustering import distances
+from umbel.server.loss_distances import loss_distance
 from umbel.summary import in_short
 
 Metric = Literal["loss", "loss-gap", "parameters", "gradient", "update"]
@@ -250,17 +251,20 @@ class LCFL(Algorithm[LCFLState]):
         theirs = yield from losses(state.evidence, again, judge)
         own_losses = own.losses[torch.isin(own.clients, theirs.clients), 0]
         warm = warm.pick(torch.isin(warm.clients, theirs.clients))
-        returned = None
-        if ask_medoids:
+        returned, medoid_own = None, state.medoid_loss
+        if ask_medoids and len(warm.clients):
             middle = ctx.asking(state.medoids, ctx.optional)
-            judged = yield from losses(warm.model, middle, judge)
+            # `max_examples` are others in every round: medoids judge their own models again, too.
+            both = torch.cat([warm.model, state.evidence])
+            judged = yield from losses(both, middle, judge)
             if len(judged.clients) == len(state.medoids):
                 # Replies are in order of client numbers, medoids in order of clusters.
-                returned = judged.losses[state.medoids.argsort().argsort()]
-        distance = loss_distance(
-            self.metric, theirs.losses, own_losses, state.medoid_loss, returned
+                answers = judged.losses[state.medoids.argsort().argsort()]
+                returned = answers[:, : len(warm.model)]
+                medoid_own = answers[:, len(warm.model) :].diagonal()
+        return warm.clients, loss_distance(
+            self.metric, theirs.losses, own_losses, medoid_own, returned
         )
-        return warm.clients, distance
 
     def _warm_up(self, start: Rows, ctx: Context) -> Flow[Warm]:
         """Lines 2 to 5: each client trains alone, from its row of `start`."""
@@ -283,18 +287,3 @@ class LCFL(Algorithm[LCFLState]):
         """Distances (N, K) of evidence (N, P) and (K, P); buffers have no part in them."""
         rows, others = rows[:, : layout.num_weights], others[:, : layout.num_weights]
         return distances(rows, others, "l2" if self.metric == "parameters" else "cosine")
-
-
-def loss_distance(
-    metric: Metric, theirs: Tensor, own: Tensor, medoid_own: Tensor, returned: Tensor | None
-) -> Tensor:
-    """Distances (N, K) of clients i to others m by eq. 2, or by eq. 6 ("loss-gap").
-
-    theirs (N, K) is L_i(w_m), own (N,) is L_i(w_i), medoid_own (K,) is L_m(w_m), and returned
-    (K, N) is L_m(w_i). Without the last, only the half of the distance that does not need it.
-    """
-    if metric == "loss-gap":
-        half = (theirs - medoid_own).abs()
-        return half if returned is None else half + (own[:, None] - returned.T).abs()
-    half = (theirs - own[:, None]).abs()
-    return half if returned is None else half + (returned.T - medoid_own).abs()
