@@ -129,6 +129,11 @@ class Shard:
         """Every example once, in slices."""
         return map(self._batch, self.in_order)
 
+    def whole(self) -> Batch:
+        """Every example once, in one batch, however much memory that takes."""
+        rows = torch.cat([step.rows for step in self.in_order])
+        return self._batch(Step(rows, any(step.padded for step in self.in_order)))
+
     def _batch(self, step: Step) -> Batch:
         if not step.padded:
             return Batch(self.x[step.rows], self.y[step.rows])

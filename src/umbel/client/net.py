@@ -190,6 +190,10 @@ class Net:
         """The same net, which goes through models one after another: any module can do that."""
         return self._like(self.modules, replace(self.way, one_by_one=True))
 
+    def whole(self, mixes: bool) -> Net:
+        """The same net, which takes a gradient of all examples in one batch if it mixes them."""
+        return self._like(self.modules, replace(self.way, whole=mixes))
+
     def routed(self, experts: int) -> Net:
         """The same network with mixtures of experts for adapters: see `umbel.client.routing`."""
         if experts not in self.mixtures:

@@ -31,6 +31,8 @@ class Way:
     one_by_one: bool = False  # whether it goes through models one after another, without vmap
     micro_batch: int | None = None  # examples that go through the module at once; None: all
     channels_last: bool = False  # whether images are so in memory, where kernel is in-place
+    # whether a gradient of all examples is of one batch, as they are mixed; None: not tried
+    whole: bool | None = None
 
 
 def kernel_of(modules: Modules, objective: Objective, way: Way) -> Kernel:

@@ -18,7 +18,7 @@ from umbel.client.drawing import drawing_from
 from umbel.client.kernels.general import one_tensor
 from umbel.client.net import Net
 from umbel.client.objectives import BINARY, CLASSIFICATION, Objective
-from umbel.client.work import Work
+from umbel.client.work import Gradient, Work
 from umbel.data.federation import Federation
 from umbel.data.splits import Split, typed
 from umbel.engines.explained import ALONE, explained
@@ -93,7 +93,8 @@ def check_batches(net: Net, federation: Federation, settings: Any) -> None:
     for work in works_in(settings):
         for size in np.unique(sizes[sizes > 0]):
             plan = work.batching.plan(int(size), 0)
-            if ((plan >= 0).sum(1) == 1).any():
+            alone = size == 1 and isinstance(work, Gradient)  # of all examples, without a plan
+            if alone or ((plan >= 0).sum(1) == 1).any():
                 name = federation.names[int(np.flatnonzero(sizes == size)[0])]
                 if size == 1:
                     raise UsageError(

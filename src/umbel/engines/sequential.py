@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from umbel.client.batches import Plan, Shard, Step, Steps, in_order
+from umbel.client.batches import SLICE, Plan, Shard, Step, Steps, in_order
 from umbel.client.drawing import drawing_from
 from umbel.client.net import Net
 from umbel.client.work import Work
@@ -17,6 +18,7 @@ from umbel.data.federation import Federation
 from umbel.data.splits import Split
 from umbel.engines.chunked import answer_all
 from umbel.engines.storage import Storage, store
+from umbel.engines.trials import mixes
 from umbel.flow import Replies, Request
 
 
@@ -31,8 +33,16 @@ class Sequential:
         self, net: Net, federation: Federation, device: torch.device | str = "cpu"
     ) -> None:
         self.device = torch.device(device)
-        self.net = net.to(self.device).one_by_one()
+        self.given, self.federation = net, federation
         self.storage = store(federation, net.dtype, self.device)
+
+    @cached_property
+    def net(self) -> Net:
+        """The network, which is tried when it is first needed: then it is known to fit."""
+        net = self.given.to(self.device).one_by_one()
+        if net.way.whole is not None or int(self.storage.train.sizes.max()) <= SLICE:
+            return net
+        return net.whole(mixes(self.given, self.federation))
 
     def send(self, request: Request) -> Replies:
         # Moved once; each client's own tensors follow when it is its turn.

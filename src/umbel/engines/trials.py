@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from umbel.checks import check
 from umbel.client.constants import twin
@@ -23,7 +24,8 @@ APART = 0.05
 def mixes(net: Net, federation: Federation) -> bool:
     """Whether what the network makes of an example depends on the others of its batch.
 
-    Of a module that draws as it trains, such as one with dropout, only evaluation is looked at.
+    Of a module that draws as it trains, such as one with dropout, only evaluation is looked at, and
+    whether there is batch normalisation in it. One that fails on a single example mixes them, too.
     """
     x, models = sample(net, federation, 3).x, net.new(0)[None]
     training = twin(net.modules.training, net.layout)
@@ -32,10 +34,12 @@ def mixes(net: Net, federation: Federation) -> bool:
             before = torch.get_rng_state()
             whole = one_tensor(module(x))
             if not torch.equal(torch.get_rng_state(), before):
+                if any(isinstance(part, _BatchNorm) and part.training for part in module.modules()):
+                    return True
                 continue
             try:
                 alone = torch.cat([one_tensor(module(row)) for row in torch.split(x, 1)])
-            except ValueError:  # as of batch normalisation, which needs two
+            except Exception:  # as of batch normalisation, which needs two
                 return True
         if whole.shape != alone.shape or not agree(whole, alone, models, net.eps):
             return True

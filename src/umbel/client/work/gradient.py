@@ -50,7 +50,12 @@ def padded_gradient(net: Net, theta: Tensor, batch: Batch) -> Tensor:
 
 
 def gradient_of_all(net: Net, shard: Shard, theta: Tensor) -> Tensor:
-    """Gradient (P,) of the mean loss over all training examples."""
+    """Gradient (P,) of the mean loss over all training examples.
+
+    Slices add up to it, unless what the network makes of an example depends on the others.
+    """
+    if net.way.whole and len(shard.in_order) > 1:
+        return padded_gradient(net, theta, shard.whole())
     total, size = torch.zeros_like(theta), shard.size()
     for batch in shard.everything():
         share = (batch.size() / size).to(theta.dtype)
