@@ -6,11 +6,15 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
-from tests.federations import answered, context, requested, setup
+import umbel
+from tests.engines.modules import normed
+from tests.federations import answered, blobs, context, requested, setup
 from umbel.algorithms import PFedMe
 from umbel.algorithms.pfedme import PFedMeState
 from umbel.checks import UsageError
+from umbel.client.layout import Entry, Layout
 from umbel.client.work import LocalTraining, MoreauTraining
 from umbel.flow import drive
 from umbel.server.aggregation import Averaging
@@ -37,6 +41,35 @@ def test_a_round_mixes_the_mean_into_the_global_model_and_keeps_the_personal_one
     assert after.personal.tolist() == [[7.0], [6.0], [9.0]]  # client 1 did not answer
     assert after.has_personal.tolist() == [True, True, True]
     assert after.labels.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("beta", "after"), [(0.5, [3.0, 2.0]), (1.0, [5.0, 3.0]), (4.0, [17.0, 3.0])]
+)
+def test_the_server_goes_no_further_with_buffers_than_to_their_mean(
+    beta: float, after: list[float]
+) -> None:
+    state = replace(STATE, models=torch.tensor([[1.0, 1.0]]), personal=torch.ones(3, 2))
+    size = torch.Size([1])
+    known = Layout((Entry("w", size),), (Entry("running_var", size),))
+    flow = PFedMe(beta=beta).round(state, replace(context([0, 2], 3), layout=known))
+    requested(flow)
+    moved = answered(
+        flow,
+        [0, 2],
+        update=[[2.0, 1.0], [6.0, 3.0]],
+        num_examples=[1, 3],
+        memory=[[7.0, 2.0], [9.0, 4.0]],
+    )
+    assert moved.models.tolist() == [after]
+
+
+def test_running_variances_stay_positive_whatever_beta_is() -> None:
+    net = umbel.Net(normed(lambda: nn.BatchNorm1d(8)))
+    local = LocalTraining(lr=0.005, epochs=2, batch_size="all")
+    run = umbel.Run(PFedMe(beta=4.0, local=local), blobs((20, 30, 40, 20)), net, participation=0.5)
+    for state, _ in run.rounds(3):
+        assert (net.layout.tensors(state.models[0])["1.running_var"] >= 0).all()
 
 
 def test_clients_may_weigh_by_their_examples() -> None:

@@ -39,7 +39,7 @@ class PFedMe(Algorithm[PFedMeState]):
     pull: float = 15.0  #: lambda, strength of the pull to the global model
     personal_steps: int = 5  #: K, steps on each mini-batch
     personal_lr: float = 0.09  #: learning rate of those steps
-    beta: float = 1.0  #: above 1, the server goes further than the mean
+    beta: float = 1.0  #: above 1, the server goes further than the mean, but not with buffers
     #: how clients train
     local: LocalTraining = field(default_factory=lambda: LocalTraining(lr=0.005))
     #: how updates are averaged
@@ -64,9 +64,12 @@ class PFedMe(Algorithm[PFedMeState]):
         trained = yield from train_personal(received, ctx, work)
         together = torch.zeros_like(trained.clients)
         step = self.averaging.step(trained.update, together, trained.num_examples, 1, ctx.layout)
+        # Beyond the mean of running variances there are negative ones.
+        pace = torch.full_like(step, min(self.beta, 1.0))
+        pace[:, : ctx.layout.num_weights] = self.beta
         return replace(
             state,
-            models=state.models + self.beta * step,
+            models=state.models + pace * step,
             personal=state.personal.index_copy(0, trained.clients, trained.memory),
             has_personal=state.has_personal.index_fill(0, trained.clients, True),
         )
