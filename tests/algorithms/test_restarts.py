@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from tests.federations import answered, blobs, context, mlp, requested, setup
-from umbel.algorithms import IFCA, FedAvg, FedEM, Joint, Restarts
+from umbel.algorithms import CFLGP, FLACC, IFCA, FedAvg, FedEM, Joint, Restarts, Sharing
 from umbel.algorithms.base import Algorithm, State
 from umbel.algorithms.ifca import IFCAState
 from umbel.algorithms.restarts import RestartsState
@@ -63,6 +64,27 @@ def test_or_the_most_balanced_one() -> None:
         trained([2, 4], [1, 0], [[1.0, 0.9], [0.9, 1.0]]),
     )
     assert after.models.tolist() == [[24.0], [32.0]]
+
+
+def rivals_of(method: Algorithm[Any], *labels: list[int]) -> tuple[State, ...]:
+    """Starts of a method for four clients, which have come to these clusters."""
+    state = method.init(setup(4))
+    return tuple(replace(state, labels=torch.tensor(each)) for each in labels)
+
+
+def test_balance_is_of_the_clusters_that_there_are_whatever_they_are_called() -> None:
+    several = Restarts(FLACC(), restarts=3, keep="most-balanced")
+    lopsided, even, single = rivals_of(FLACC(), [0, 0, 0, 3], [0, 0, 2, 2], [0, 1, 2, 3])
+    assert several._leader([lopsided, even, single]) == 1
+    assert several._leader([single, lopsided]) == 0  # a tie: one client is the smallest of both
+    start = Sharing(FLACC()).init(setup(4))
+    kept = [replace(start, labels=one.labels, inner=(one,)) for one in (lopsided, even)]
+    assert Restarts(Sharing(FLACC()), keep="most-balanced")._leader(kept) == 1
+
+
+def test_a_model_that_nobody_uses_is_a_cluster_of_nobody() -> None:
+    several = Restarts(CFLGP(3), restarts=2, keep="most-balanced")
+    assert several._leader(rivals_of(CFLGP(3), [0, 0, 2, 2], [0, 1, 2, 2])) == 1
 
 
 def test_until_then_all_train_and_the_leader_is_served() -> None:

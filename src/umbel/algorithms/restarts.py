@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -97,7 +97,7 @@ class Restarts(Algorithm[State]):
             return state
         return state.rivals[self._leader(state.rivals)]
 
-    def _leader(self, rivals: list[State] | tuple[State, ...]) -> int:
+    def _leader(self, rivals: Sequence[State]) -> int:
         """The place of the rival that `keep` prefers."""
         fits = [self.of.fit(rival) for rival in rivals]
         if self.keep == "lowest-loss":
@@ -108,16 +108,22 @@ class Restarts(Algorithm[State]):
             rival.labels if fit is None else rival.labels[~fit.isnan()]
             for rival, fit in zip(rivals, fits, strict=True)
         ]
-        sizes = [
-            torch.bincount(labels, minlength=len(rival.models)).min()
-            for rival, labels in zip(rivals, joined, strict=True)
-        ]
-        return int(torch.stack(sizes).argmax())
+        sizes = [_smallest(rival, labels) for rival, labels in zip(rivals, joined, strict=True)]
+        return sizes.index(max(sizes))
 
 
 def method_of(algorithm: Algorithm[Any]) -> Algorithm[Any]:
     """The method itself, where it is wrapped in `Restarts`."""
     return algorithm.of if isinstance(algorithm, Restarts) else algorithm
+
+
+def _smallest(state: State, labels: Tensor) -> int:
+    """The size of the smallest cluster, by the labels of the clients that have joined one."""
+    sizes = torch.bincount(labels, minlength=len(state.models))
+    if state.labels_end != len(state.models):
+        # Labels are names, as of clients that clusters are called after: most stand for nothing.
+        sizes = sizes[sizes > 0]
+    return min(sizes.tolist(), default=0)
 
 
 def _together(rivals: tuple[State, ...], leader: int) -> RestartsState:
