@@ -129,6 +129,18 @@ def test_every_byte_of_the_ledger_and_its_secret_counts(tmp_path: Path) -> None:
     assert ledger.grant(question()) == first
 
 
+@pytest.mark.parametrize("change", [{"clip": 2.0}, {"noise_multiplier": 4.0}])
+def test_the_noise_of_one_ledger_is_never_scaled_anew(
+    change: dict[str, float], tmp_path: Path
+) -> None:
+    Ledger(tmp_path, ("a",), PRIVACY).grant(question())
+    other = Ledger(tmp_path, ("a",), replace(PRIVACY, **change))
+    with pytest.raises(UsageError, match=r"as in what was released before: choose another name"):
+        other.grant(question())
+    raised = Ledger(tmp_path, ("a",), replace(PRIVACY, max_epsilon=50.0, delta=1e-6))
+    assert raised.grant(question()).keys
+
+
 def test_a_node_killed_before_its_secret_was_kept_begins_again(tmp_path: Path) -> None:
     Ledger(tmp_path, ("a",), PRIVACY).grant(question())
     (tmp_path / "released.json").write_text(json_text({"clients": {}, "secret": "0" * 64}))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, check
 from umbel.engines.privacy import Privacy
 from umbel.engines.private import Granted
 from umbel.flow import Request
@@ -32,23 +32,34 @@ ADVICE = "nothing more is released: bring back a copy of both, or begin in an em
 
 def read_entries(folder: Path) -> Entries:
     """The questions that each client has answered. Raises `UsageError` for a damaged file."""
-    return _read(folder)[0]
+    return _read(folder).entries
 
 
-def _read(folder: Path) -> tuple[Entries, str | None]:
-    """The questions, and the digest of the secret; None where that is not known."""
+@dataclass(frozen=True)
+class _Kept:
+    """What the file of a ledger holds; None is what an earlier version did not write."""
+
+    entries: Entries
+    secret: str | None = None  # its digest
+    noise: dict[str, float] | None = None  # the settings of all releases
+
+
+def _read(folder: Path) -> _Kept:
     known = json_value(folder / RELEASED, _from_plain, ADVICE)
-    return ({}, None) if known is None else known
+    return _Kept({}) if known is None else known
 
 
-def _from_plain(table: dict[str, Any]) -> tuple[Entries, str | None]:
+def _from_plain(table: dict[str, Any]) -> _Kept:
     """Raise `ValueError` for anything else. An earlier version wrote the questions alone."""
     secret = table.get("secret")
     entries: Entries = table["clients"] if isinstance(secret, str) else table
     for client, questions in entries.items():
         if not isinstance(questions, list) or {*map(type, questions)} - {str}:
             raise ValueError(f"{client!r} has no list of questions")
-    return entries, secret if isinstance(secret, str) else None
+    if not isinstance(secret, str):
+        return _Kept(entries)
+    noise = table.get("noise")
+    return _Kept(entries, secret, noise if isinstance(noise, dict) else None)
 
 
 @dataclass(frozen=True)
@@ -86,7 +97,8 @@ class Ledger:
         return Granted(keys, refused)
 
     def _enter(self, entries: Entries, secret: bytes) -> None:
-        table = {"clients": entries, "secret": hashlib.sha256(secret).hexdigest()}
+        named = hashlib.sha256(secret).hexdigest()
+        table = {"clients": entries, "secret": named, "noise": self._noise}
         write_text(self.folder / RELEASED, json_text(table))
 
     def _question(self, request: Request, position: int, client: str) -> str:
@@ -95,6 +107,23 @@ class Ledger:
             [NOISE, client, repr(request.work), request.seeds[position], sorted(sent.items())]
         )
         return hashlib.sha256(what.encode()).hexdigest()
+
+    @property
+    def _noise(self) -> dict[str, float | None]:
+        return {"clip": self.privacy.clip, "noise_multiplier": self.privacy.noise_multiplier}
+
+    def _check_noise(self, kept: _Kept) -> None:
+        """Raise `UsageError` where what was released had other noise.
+
+        The same noise times another number gives away both, and is not what epsilon is counted for.
+        """
+        before = kept.noise or self._noise
+        check(
+            before == self._noise,
+            f"{self.folder / RELEASED}: privacy",
+            self._noise,
+            f"{before}, as in what was released before: choose another name or seed",
+        )
 
     def _exceeds(self, releases: int) -> bool:
         most = self.privacy.max_epsilon
@@ -105,7 +134,8 @@ class Ledger:
 
         Another secret would add other noise to answers that were given, which gives them away.
         """
-        file, (entries, known) = self.folder / SECRET, _read(self.folder)
+        file, kept = self.folder / SECRET, _read(self.folder)
+        entries = kept.entries
         if not file.is_file() and not any(entries.values()):
             secret = secrets.token_bytes(32)
             # First the ledger: a secret without one tells that it was lost.
@@ -118,6 +148,7 @@ class Ledger:
         if lost:
             raise UsageError(f"{self.folder / lost}: lost; {ADVICE}")
         secret = file.read_bytes()
-        if known not in (None, hashlib.sha256(secret).hexdigest()):
+        if kept.secret not in (None, hashlib.sha256(secret).hexdigest()):
             raise UsageError(f"{file}: damaged: not the secret of the ledger; {ADVICE}")
+        self._check_noise(kept)
         return secret, entries
