@@ -139,6 +139,9 @@ def _all(**changes: Any) -> Attack:
     return attack
 
 
+NO_CLASSES: Attack = _site(num_classes=None)
+"""Takes labels for numbers, which no model tells from classes."""
+
 GREETINGS: Mapping[str, Attack] = {
     "no content": lambda _: RecordDict(),
     "metrics": lambda _: RecordDict({"site": MetricRecord({"version": 2})}),

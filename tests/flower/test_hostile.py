@@ -14,7 +14,7 @@ from flwr.clientapp import ClientApp
 from flwr.proto.node_pb2 import NodeInfo
 
 from tests.algorithms.test_contract import LOCAL
-from tests.flower.attacks import FORGETFUL, GREETINGS, REPLIES, Attack
+from tests.flower.attacks import FORGETFUL, GREETINGS, NO_CLASSES, REPLIES, Attack
 from tests.flower.grid import MemoryGrid
 from tests.flower.test_engine import SMALL, clients, engine_of, fated, grid_of, site
 from umbel.algorithms import FedAvg, FedEM
@@ -22,12 +22,14 @@ from umbel.algorithms.base import State
 from umbel.checks import is_plain
 from umbel.client.work import LocalTraining, MeanLoss, MoreauTraining, PrincipalVectors, Work
 from umbel.data.federation import Federation
+from umbel.data.form import Form
 from umbel.data.sources import Sources
 from umbel.flower import Settings, serve
 from umbel.flower.client import Node
 from umbel.flower.discovery import Meeting
 from umbel.flower.exchange import HELLO, WORK
-from umbel.flower.expectation import Expectation
+from umbel.flower.expectation import Expectation, model_name
+from umbel.flower.greeting import SiteForm
 from umbel.flower.limits import NodeLimits
 from umbel.flower.messages import Asked
 from umbel.flower.owners import Owners
@@ -256,7 +258,66 @@ def test_a_form_of_other_classes_than_outputs_is_unfit_whoever_says_it(
     expect(form)
     with pytest.raises(RefusedError, match=f"{classes} classes and 10 outputs"):
         expect(replace(form, num_classes=classes))  # a model would have an output for each
-    expect(replace(form, num_classes=None))
+
+
+@pytest.mark.parametrize(
+    ("objective", "outputs", "fit", "unfit"),
+    [
+        ("auto", 10, [10], [None, 9]),
+        ("auto", 1, [None], [1, 2]),  # nobody learns one class
+        ("classification", 10, [10], [None]),
+        ("regression", 10, [None], [10]),
+        ("binary", 10, [None, 1, 2], []),
+    ],
+)
+def test_what_targets_are_is_settled_by_both_settings_and_the_objective(
+    objective: Any, outputs: int, fit: list[int | None], unfit: list[int | None]
+) -> None:
+    experiment = replace(EVERYONE, objective=objective)
+    expect = Expectation(experiment, (64,), outputs)
+    net = experiment.net_of(Form(input_shape=(64,), num_outputs=outputs, num_classes=outputs))
+    form = SiteForm(input_shape=(64,), num_outputs=outputs, num_classes=None, model=model_name(net))
+    assert len({expect(replace(form, num_classes=classes)) for classes in fit}) == 1
+    for classes in unfit:
+        with pytest.raises(RefusedError, match=f"{classes or 'no'} classes and {outputs} outputs"):
+            expect(replace(form, num_classes=classes))
+
+
+def test_without_both_settings_most_nodes_say_what_targets_are(tmp_path: Path) -> None:
+    form = Node.of(EVERYONE, clients(["a", "b"]), tmp_path).site().form
+    for expect in (
+        Expectation(EVERYONE),
+        Expectation(EVERYONE, outputs=10),
+        Expectation(EVERYONE, (64,), 10, begun=True),  # they said it before the first round
+    ):
+        assert expect(form) == form
+        numbers = replace(form, num_classes=None)
+        assert expect(numbers) == numbers
+
+
+def test_nodes_that_leave_their_classes_out_do_not_outvote_an_honest_one(tmp_path: Path) -> None:
+    grid = site(tmp_path, *(clients([name]) for name in "abc"))
+    liars = {node: hostile(grid.apps[node], HELLO, NO_CLASSES) for node in (1, 2)}
+    grid.apps = {**grid.apps, **liars}
+    settings = Settings(1, patience=5, runs_dir=str(tmp_path / "runs"))
+    folder = serve(grid, SMALL_ALL, replace(settings, input_shape="64", outputs=10))
+    assert [c.name for c in folder.clients()] == ["c"]
+
+
+def test_yes_and_no_are_alike_as_whole_numbers_and_as_others(tmp_path: Path) -> None:
+    def answers(name: str, kind: Any) -> Federation:
+        rng = np.random.default_rng(0)
+        return Federation.from_arrays(
+            [(rng.random((20, 64), dtype=np.float32), (np.arange(20) % 2).astype(kind))],
+            names=[name],
+        )
+
+    experiment = replace(SMALL_ALL, objective="binary")
+    grid = site(tmp_path, answers("a", np.int64), answers("b", np.float32), of=experiment)
+    folder = serve(grid, experiment, Settings(2, patience=5, runs_dir=str(tmp_path / "runs")))
+    assert [c.name for c in folder.clients()] == ["a", "b"]
+    (record,) = folder.records()
+    assert not record.refused
 
 
 def test_where_no_form_is_that_of_most_the_settings_decide(tmp_path: Path) -> None:

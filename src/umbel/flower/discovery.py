@@ -6,7 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -21,8 +21,9 @@ from umbel.flower.registry import some
 log = logging.getLogger(__name__)
 
 
-def any_form(form: SiteForm) -> None:
+def any_form(form: SiteForm) -> SiteForm:
     """Expect nothing of the sites but that they are alike."""
+    return form
 
 
 @dataclass
@@ -35,7 +36,8 @@ class Meeting:
     grid: Grid
     time_limit: float  # seconds; a greeting that is not answered by then is said again
     form: SiteForm | None = None  # what all have in common, once that is settled
-    expect: Callable[[SiteForm], None] = any_form  # raises `RefusedError` for an unfit form
+    #: the form as it is compared; raises `RefusedError` for an unfit one
+    expect: Callable[[SiteForm], SiteForm] = any_form
     owners: Owners = field(default_factory=Owners)
     sites: dict[int, Site] = field(default_factory=dict)  # by node, in the order they were met
     left_out: set[int] = field(default_factory=set)  # nodes that are not asked anything
@@ -112,7 +114,7 @@ class Meeting:
             if reply.content is None:
                 raise RefusedError(str(reply.error))
             site = site_in(reply.content)
-            self.expect(site.form)
+            site = replace(site, form=self.expect(site.form))
             self._check_alike(site.form)
         except RefusedError as error:
             self._leave_out(node, online, reason(error))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 
 from umbel.client.net import Net
-from umbel.client.objectives import BINARY
 from umbel.flower.greeting import SiteForm
 from umbel.flower.refusals import RefusedError, refusing
 from umbel.networks.base import without_values
@@ -26,22 +25,23 @@ class Expectation:
     experiment: Experiment
     input_shape: tuple[int, ...] | None = None  # None: any
     outputs: int | None = None
+    begun: bool = False  # what targets are was settled with the form of the first round
     #: of what is frozen, by the shape of inputs and the number of outputs
     digests: dict[tuple[tuple[int, ...], int], str] = field(default_factory=dict, compare=False)
 
     @refusing
-    def __call__(self, form: SiteForm) -> None:
-        """Raise `RefusedError` for an unfit form. Nothing large is allocated to find out."""
+    def __call__(self, form: SiteForm) -> SiteForm:
+        """The form as it is compared with those of other sites.
+
+        Raises `RefusedError` for an unfit one. Nothing large is allocated to find out.
+        """
         for name, found, wanted in (
             ("input-shape", form.input_shape, self.input_shape),
             ("outputs", form.num_outputs, self.outputs),
         ):
             if wanted is not None and found != wanted:
                 raise RefusedError(f"{name}: {found} is not {wanted}, as the server expects")
-        # A model for labels has an output for each class, and is made by the number of classes.
-        labels = form.objective(self.experiment.objective) != BINARY
-        if labels and form.num_classes not in (None, form.num_outputs):
-            raise RefusedError(f"{form.num_classes} classes and {form.num_outputs} outputs")
+        self._check_classes(form)
         net = self._net(form)
         count = net.layout.num_values + net.num_frozen
         if count > MAX_VALUES:
@@ -53,6 +53,27 @@ class Expectation:
                 f"{form.input_shape} and {form.num_outputs} outputs"
             )
         check_frozen(form.frozen, self._frozen(form, net), "the server's")
+        return self.compared(form)
+
+    def compared(self, form: SiteForm) -> SiteForm:
+        """The form without what makes no difference: answers may be whole numbers or not."""
+        return replace(form, num_classes=2) if self.experiment.objective == "binary" else form
+
+    def _check_classes(self, form: SiteForm) -> None:
+        """Raise `RefusedError` where targets are no classes and should be, or the reverse."""
+        found, outputs, name = form.num_classes, form.num_outputs, self.experiment.objective
+        if name == "binary":
+            return
+        voted = self.begun or None in (self.input_shape, self.outputs)
+        numbers = name == "regression" or (name == "auto" and (voted or outputs == 1))
+        classes = name == "classification" or (name == "auto" and (voted or outputs > 1))
+        # A model for labels has an output for each class, and is made by the number of classes.
+        if (numbers and found is None) or (classes and found == outputs):
+            return
+        said = f"{'no' if found is None else found} classes and {outputs} outputs"
+        if found is None and name == "auto":
+            said += '; where targets are numbers, the experiment says objective = "regression"'
+        raise RefusedError(said if classes else f"{said}, and targets are to be numbers")
 
     def _frozen(self, form: SiteForm, net: Net) -> str:
         """The digest of what the server's network for this form has besides its models.

@@ -65,10 +65,10 @@ class Settings:
             _yes("describe", config.get("describe", cls.describe)),
         )
 
-    def expectation(self, experiment: Experiment) -> Expectation:
-        """What is expected of the form of sites."""
+    def expectation(self, experiment: Experiment, begun: bool = False) -> Expectation:
+        """What is expected of the form of sites, before the first round or later."""
         shape = tuple(map(int, self.input_shape.split()))
-        return Expectation(experiment, shape or None, self.outputs or None)
+        return Expectation(experiment, shape or None, self.outputs or None, begun)
 
 
 def server_app(experiment: Path | str) -> ServerApp:
@@ -158,11 +158,12 @@ def _gather(
     """The clients: of a run that was begun, those it was begun with."""
     file = folder.file("clients.json")
     known = Roll.read(file) if folder.begun and file.is_file() else None
+    expect = settings.expectation(experiment, begun=known is not None)
     meeting = Meeting(
         grid,
         max(settings.time_limit, settings.patience),  # with a greeting a node installs the app
-        None if known is None else known.form,
-        settings.expectation(experiment),
+        None if known is None else expect.compared(known.form),
+        expect,
         Owners.read(folder.file("nodes.json"), settings.release_after),
     )
     wanted = settings.clients if known is None else len(known.names)
