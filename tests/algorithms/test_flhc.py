@@ -13,6 +13,7 @@ from umbel.algorithms import FLHC
 from umbel.algorithms.flhc import FLHCState
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
+from umbel.flow import Replies
 
 ALGORITHM = FLHC(num_clusters=2, cluster_round=2)
 
@@ -74,9 +75,14 @@ def test_a_client_that_missed_the_clustering_is_placed_when_it_first_answers() -
     state = clustered()
     state = replace(state, models=state.models + 10)  # the clusters have gone on
     flow = ALGORITHM.round(state, context([0, 4], 5, 2, number=7))
-    request = requested(flow)
-    assert [request.sent_to(n)["theta"].tolist() for n in range(2)] == [[11.0, 11.0], [1.0, 1.0]]
-    after = answered(flow, [0, 4], update=[[1.0, 0.0], [0.2, 5.0]], num_examples=[1, 1])
+    late = requested(flow)
+    assert late.optional
+    assert late.clients.tolist() == [4]
+    assert late.sent_to(0)["theta"].tolist() == [1.0, 1.0]
+    request = flow.send(placed_by([[0.2, 5.0]]))
+    assert request.clients.tolist() == [0]
+    assert request.sent_to(0)["theta"].tolist() == [11.0, 11.0]
+    after = answered(flow, [0], update=[[1.0, 0.0]], num_examples=[1])
     assert after.labels[4] == state.labels[1]  # its update points where client 1's pointed
     assert after.placed.all()
     # The update it was placed by belongs to the joint model: no cluster averages it.
@@ -84,12 +90,39 @@ def test_a_client_that_missed_the_clustering_is_placed_when_it_first_answers() -
     assert after.models[state.labels[1]].tolist() == [11.0, 11.0]
 
 
+def placed_by(update: list[list[float]]) -> Replies:
+    """What client 4 answers when it is asked for an update of the joint model."""
+    columns = {"update": torch.tensor(update), "num_examples": torch.tensor([1])}
+    return Replies(torch.tensor([4]), columns)
+
+
+def test_updates_are_compared_at_the_learning_rate_of_the_clustering_round() -> None:
+    local = LocalTraining(lr=1.0, lr_decay=0.5)
+    method = replace(ALGORITHM, metric="l2", local=local)
+    then = replace(local, lr=0.25, lr_decay=1.0)
+    # Nobody answered in round 2: round 3 clusters in its place.
+    assert requested(method.round(start(5, method), context([0], 5, 2, number=3))).work == then
+    flow = method.round(clustered(), context([0, 4], 5, 2, number=7))
+    assert requested(flow).work == then
+    assert flow.send(placed_by([[0.2, 5.0]])).work == local.at_round(7)
+    newcomers = method.assign(clustered(), context([0], 1, 2, number=7))
+    assert requested(newcomers).work == then
+
+
 def test_a_lost_reply_leaves_a_client_to_be_placed_later() -> None:
     state = clustered()
     flow = ALGORITHM.round(state, context([0, 4], 5, 2, number=7))
     requested(flow)
+    flow.send(placed_by([[0.2, 5.0]]).pick(torch.tensor([], dtype=torch.long)))
     after = answered(flow, [0], update=[[1.0, 0.0]], num_examples=[1])
     assert after.placed.tolist() == state.placed.tolist()
+
+
+def test_a_cohort_of_latecomers_moves_no_model() -> None:
+    state = clustered()
+    after = play(ALGORITHM, state, 7, [4], [[0.2, 5.0]])
+    assert after.labels[4] == state.labels[1]
+    assert torch.equal(after.models, state.models)
 
 
 @pytest.mark.parametrize(("threshold", "found"), [(1.5, 3), (4.0, 2), (99.0, 1)])

@@ -48,8 +48,9 @@ class FLHC(Algorithm[FLHCState]):
     joint model that they were sent.
 
     A client that did not answer in that round is served the model of the largest cluster. When it
-    is next in a cohort it trains the joint model instead: its update, which is averaged into none,
-    places it in the cluster whose mean update is nearest.
+    is next in a cohort it trains the joint model instead, at the learning rate of the clustering
+    round: its update, which is averaged into none, places it in the cluster whose mean update is
+    nearest.
     """
 
     num_clusters: int | None = None  #: K; give either this or `threshold`
@@ -88,24 +89,32 @@ class FLHC(Algorithm[FLHCState]):
     def round(self, state: FLHCState, ctx: Context) -> Flow[FLHCState]:
         if ctx.round >= self.cluster_round and not len(state.joint):
             return (yield from self._cluster(state, ctx.everyone))
-        return (yield from self._train(state, ctx))
+        late = ctx.cohort[~state.placed[ctx.cohort]]
+        cohort = ctx.cohort[state.placed[ctx.cohort]]
+        if len(late):
+            state = yield from self._admit(state, ctx.asking(late, optional=True))
+        if not len(cohort):
+            return state
+        return (yield from federate(state, replace(ctx, cohort=cohort), self.local, self.averaging))
 
     def assign(self, state: FLHCState, ctx: Context) -> Flow[Assigned]:
         check(len(state.joint) > 0, "run", "not clustered", "one that went on until clients were")
-        theta = Rows(state.joint, torch.zeros_like(ctx.cohort))
-        trained = yield from train(theta, ctx, self.local.at_round(self.cluster_round))
-        update = trained.update[:, : state.means.shape[1]]
-        apart = distances(update, state.means, self.metric)
-        return Assigned(trained.clients, apart, f"{self.metric} distance to the mean update")
+        clients, apart = yield from self._to_means(state, ctx)
+        return Assigned(clients, apart, f"{self.metric} distance to the mean update")
 
     def evidence(self, state: FLHCState, sample: Sample) -> Mapping[str, Tensor]:  # noqa: ARG002
         if not len(state.compared):
             return {}
         return {"clients": state.compared, "distance": state.distance}
 
+    @property
+    def _local_then(self) -> LocalTraining:
+        """How clients train where updates are compared, whenever that is: at one learning rate."""
+        return self.local.at_round(self.cluster_round)
+
     def _cluster(self, state: FLHCState, ctx: Context) -> Flow[FLHCState]:
         """Ask everyone for an update of the one model, and cluster those who answer."""
-        trained = yield from train(Rows(state.models, state.labels), ctx, self.local)
+        trained = yield from train(Rows(state.models, state.labels), ctx, self._local_then)
         if not len(trained.clients):
             return state
         # Buffers such as running statistics say nothing about where a client wants to go.
@@ -128,32 +137,19 @@ class FLHC(Algorithm[FLHCState]):
             distance=apart[shown][:, shown].float(),
         )
 
-    def _train(self, state: FLHCState, ctx: Context) -> Flow[FLHCState]:
-        """A round of FedAvg in each cluster, while clients without one train the joint model."""
-        if state.placed[ctx.cohort].all():
-            return (yield from federate(state, ctx, self.local, self.averaging))
-        num_clusters = len(state.models)
-        start = torch.where(state.placed, state.labels, num_clusters)[ctx.cohort]
-        table = torch.cat([state.models, state.joint])
-        trained = yield from train(Rows(table, start), ctx, self.local)
-        old = state.placed[trained.clients]
-        step = self.averaging.step(
-            trained.update[old],
-            state.labels[trained.clients[old]],
-            trained.num_examples[old],
-            num_clusters,
-            ctx.layout,
-        )
-        state = replace(state, models=state.models + step)
-        return self._place(state, trained.clients[~old], trained.update[~old])
-
-    def _place(self, state: FLHCState, clients: Tensor, update: Tensor) -> FLHCState:
-        """Clients join the cluster whose mean update is nearest to theirs."""
-        if not len(clients):
-            return state
-        apart = distances(update[:, : state.means.shape[1]], state.means, self.metric)
+    def _admit(self, state: FLHCState, ctx: Context) -> Flow[FLHCState]:
+        """Clients without a cluster train the joint model, and join the nearest mean update."""
+        clients, apart = yield from self._to_means(state, ctx)
         return replace(
             state,
             labels=state.labels.index_copy(0, clients, apart.argmin(1)),
             placed=state.placed.index_fill(0, clients, True),
         )
+
+    def _to_means(self, state: FLHCState, ctx: Context) -> Flow[tuple[Tensor, Tensor]]:
+        """Which clients (N,) of the cohort answered, and how far their updates are: (N, K)."""
+        theta = Rows(state.joint, torch.zeros_like(ctx.cohort))
+        trained = yield from train(theta, ctx, self._local_then)
+        # Buffers such as running statistics say nothing about where a client wants to go.
+        update = trained.update[:, : state.means.shape[1]]
+        return trained.clients, distances(update, state.means, self.metric)
