@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 
+import umbel
 from tests.federations import answered, context, requested, setup
 from umbel.algorithms import FedEM
 from umbel.algorithms.fedem import FedEMState
 from umbel.checks import UsageError
 from umbel.client.work import MEMORY, LocalTraining, MixtureTraining, MixtureWeights
+from umbel.flow import drive
 from umbel.server.aggregation import Averaging
+from umbel.server.ask import losses
 
 STATE = FedEMState(
     torch.tensor([[0.0], [10.0]]),
@@ -63,6 +69,33 @@ def test_clients_are_served_mixtures_and_newcomers_too() -> None:
     assert served.labels.tolist() == [0, 1, 1]  # client 1 did not answer: its last weights
     assert served.models.index.tolist() == [0, 1, 1]
     assert served.models.table.tolist() == [[0.0], [10.0]]
+
+
+def test_newcomers_join_their_heaviest_component_from_equal_weights() -> None:
+    flow = FedEM(2).assign(STATE, context([0, 1, 4], 5))  # five of them, where three were trained
+    request = requested(flow)
+    assert request.work == MixtureWeights()
+    assert [request.sent_to(n)[MEMORY].tolist() for n in range(3)] == [[0.5, 0.5]] * 3
+    found = answered(flow, [0, 4], memory=[[0.75, 0.25], [0.125, 0.875]])
+    assert found.clients.tolist() == [0, 4]
+    assert found.scores.tolist() == [[0.25, 0.75], [0.875, 0.125]]
+    assert found.labels.tolist() == [0, 1]
+
+
+def test_a_newcomer_is_where_a_client_of_the_same_examples_is_whatever_has_the_lowest_loss() -> (
+    None
+):
+    x, y = np.zeros((10, 1), np.float32), np.array([0.0] * 7 + [4.0] * 3, np.float32)[:, None]
+    federation = umbel.Federation.from_arrays([(x, y)], test_fraction=0.0)
+    net = umbel.Net(lambda: torch.nn.Linear(1, 1), umbel.REGRESSION)
+    run = umbel.Run(FedEM(2), federation, net)
+    first = run.start(1)
+    assert isinstance(first, FedEMState)
+    state = replace(first, models=torch.tensor([[0.0, 0.0], [0.0, 1.2]]))
+    served = drive(FedEM(2).serve(state, run.context(0, 1)), run.clients)
+    fit = drive(losses(state.models, run.context(0, 1)), run.clients)
+    assert served.labels.tolist() == run.assign(state).labels.tolist() == [0]
+    assert fit.losses.argmin(1).tolist() == [1]
 
 
 def test_components_differ_and_every_client_starts_from_equal_weights() -> None:

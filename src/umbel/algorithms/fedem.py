@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Served, Setup, State, check_no_pull
+from umbel.algorithms.base import Algorithm, Assigned, Served, Setup, State, check_no_pull
 from umbel.checks import check
 from umbel.client.work import LocalTraining
 from umbel.flow import Flow, Rows
@@ -34,7 +34,7 @@ class FedEM(Algorithm[FedEMState]):
     k is trained on losses weighted by q_i(k), then averaged over the clients by n_i. A client
     starts from equal weights, and a lost reply leaves them as they were. When served, newcomers
     included, it takes one E-step, and one M-step of pi alone, with the components as they are; one
-    that does not answer keeps its last weights.
+    that does not answer keeps its last weights. A newcomer's cluster is its heaviest weight then.
     """
 
     former: ClassVar[Mapping[str, str]] = {"num_components": "num_clusters"}
@@ -52,8 +52,8 @@ class FedEM(Algorithm[FedEMState]):
     def init(self, setup: Setup) -> FedEMState:
         # The components must differ: equal ones share every example alike, and stay equal.
         models = setup.new_models(self.num_clusters, self.averaging.shared)
-        equal = models.new_full((setup.num_clients, self.num_clusters), 1 / self.num_clusters)
-        return FedEMState(models, torch.zeros(setup.num_clients, dtype=torch.long), equal)
+        nobody = torch.zeros(setup.num_clients, dtype=torch.long)
+        return FedEMState(models, nobody, _equal(models).repeat(setup.num_clients, 1))
 
     def round(self, state: FedEMState, ctx: Context) -> Flow[FedEMState]:
         memory = Rows(state.weights, ctx.cohort)
@@ -69,6 +69,12 @@ class FedEM(Algorithm[FedEMState]):
         labels = weights.argmax(1)
         return Served(Rows(state.models, labels), labels, weights)
 
+    def assign(self, state: FedEMState, ctx: Context) -> Flow[Assigned]:
+        """Newcomers bring equal weights up to date; the heaviest of them is their cluster."""
+        memory = Rows(_equal(state.models), torch.zeros_like(ctx.cohort))
+        fit = yield from mixture_weights(state.models, memory, ctx)
+        return Assigned(fit.clients, 1 - fit.memory.double(), "1 - weight of the component")
+
     def evidence(self, state: FedEMState, sample: Sample) -> Mapping[str, Tensor]:
         clients = sample(len(state.labels))
         return {"clients": clients, "weights": state.weights[clients]}
@@ -80,3 +86,8 @@ class FedEM(Algorithm[FedEMState]):
         examples = trained.num_examples.repeat_interleave(count)
         rows = trained.update.flatten(0, 1)
         return self.averaging.step(rows, component, examples, count, ctx.layout)
+
+
+def _equal(models: Tensor) -> Tensor:
+    """(1, K) the weights of a client of which nothing is known."""
+    return models.new_full((1, len(models)), 1 / len(models))
