@@ -103,6 +103,27 @@ def test_own_starts_differ_and_common_ones_do_not() -> None:
         LCFL(start="own", metric="gradient")
 
 
+def test_latecomers_start_from_models_of_their_own_and_newcomers_from_the_first() -> None:
+    method = LCFL(metric="parameters", start="own")
+    flow = method.round(method.init(setup(6)), context([0], 6))
+    assert requested(flow).sent_to(4)["theta"].tolist() == [40.0]
+    three = {"update": [[0.0]] * 3, "num_examples": [1] * 3}
+    state = answered(flow, [0, 2, 4], **three)  # 1, 3 and 5 are not there
+    assert isinstance(state, LCFLState)
+    flow = method.round(state, context([0, 3, 5], 6, number=1))
+    request = requested(flow)
+    assert request.clients.tolist() == [3, 5]
+    assert [request.sent_to(n)["theta"].tolist() for n in range(2)] == [[30.0], [50.0]]
+    columns = {"update": torch.zeros(1, 1), "num_examples": torch.tensor([1])}
+    flow.send(Replies(torch.tensor([3]), columns))
+    after = answered(flow, [0, 3, 5], **three)
+    assert after.assigned.tolist() == [True, False, True, True, True, False]
+    request = requested(method.round(after, context([1, 2, 5], 6, number=2)))
+    assert [request.sent_to(n)["theta"].tolist() for n in range(2)] == [[10.0], [50.0]]
+    newcomers = requested(method.assign(after, context([0, 1], 2, number=2)))
+    assert [newcomers.sent_to(n)["theta"].tolist() for n in range(2)] == [[0.0], [0.0]]
+
+
 def test_a_client_that_missed_the_clustering_joins_the_nearest_medoid_when_it_comes() -> None:
     before = clustered()
     first, second = int(before.labels[0]), int(before.labels[1])

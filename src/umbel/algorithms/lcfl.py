@@ -39,7 +39,8 @@ class LCFLState(State):
 
     clustered: bool
     assigned: Tensor  # (M,) bool: which clients have been assigned to a cluster
-    origin: Tensor  # (1, P) what a late client starts its warm-up from
+    origin: Tensor  # (1, P) what a newcomer starts its warm-up from, and a late client without own
+    own: Tensor  # (L, P) own starts of the clients not assigned, in their order; (0, P) without
     medoids: Tensor  # (K,) int64: the client in the middle of each cluster
     evidence: Tensor  # (K, P) of each medoid: its warm-up model, or gradient, or update
     medoid_loss: Tensor  # (K,) of each medoid's warm-up model on its own data
@@ -74,8 +75,9 @@ class LCFL(Algorithm[LCFLState]):
     the last of them, and clusters start from the global model). The clustering round asks all
     clients, whatever the participation; the next is one, too, if fewer answer than there are to be
     clusters. A client that misses it counts in the largest cluster; when it is first asked later,
-    it warms up too and joins the nearest medoid. A newcomer does the same; as medoids are not asked
-    then, its distances are its own half of eq. 2 or eq. 6.
+    it warms up too and joins the nearest medoid. A newcomer does the same, with `start` "own" from
+    the first model of the seed, as it has none; as medoids are not asked then, its distances are
+    its own half of eq. 2 or eq. 6.
 
     Every client gets the models of all others, which is M x M models. With `compared`, only
     that many clients, drawn at random, are clustered by each other's models; the rest join the
@@ -135,6 +137,7 @@ class LCFL(Algorithm[LCFLState]):
             clustered=False,
             assigned=nobody.bool(),
             origin=origin,
+            own=origin[:0],
             medoids=nobody[:0],
             evidence=origin[:0],
             medoid_loss=origin.double()[:0, 0],
@@ -154,7 +157,8 @@ class LCFL(Algorithm[LCFLState]):
 
     def assign(self, state: LCFLState, ctx: Context) -> Flow[Assigned]:
         check(state.clustered, "run", "still warming up", "a run that has clustered its clients")
-        clients, distance = yield from self._to_medoids(state, ctx, ask_medoids=False)
+        start = Rows(state.origin, torch.zeros_like(ctx.cohort))
+        clients, distance = yield from self._to_medoids(state, start, ctx, ask_medoids=False)
         half = "half of the " if self._by_loss else ""
         return Assigned(clients, distance, f"{half}{self.metric} distance to the medoid")
 
@@ -206,12 +210,14 @@ class LCFL(Algorithm[LCFLState]):
         clusters = self._clusterer(distance, ctx.clustering_seed)
         middle, shown = medoids(distance, clusters), ctx.sample(len(clusters))
         largest = torch.full_like(state.labels, int(torch.bincount(clusters).argmax()))
+        assigned = state.assigned.index_fill(0, warm.clients, True)
         return LCFLState(
             models=self._starts(warm, clusters, ctx.layout),
             labels=largest.index_copy(0, warm.clients, clusters),
             clustered=True,
-            assigned=state.assigned.index_fill(0, warm.clients, True),
+            assigned=assigned,
             origin=state.origin if self.warm_up == "local" else state.models,
+            own=state.models[~assigned] if self.start == "own" else state.own,
             medoids=warm.clients[middle],
             evidence=warm.evidence[middle],
             medoid_loss=own[middle],
@@ -230,18 +236,23 @@ class LCFL(Algorithm[LCFLState]):
 
     def _assign_late(self, state: LCFLState, ctx: Context) -> Flow[LCFLState]:
         """Clients that missed the clustering join the nearest medoid."""
-        clients, distance = yield from self._to_medoids(state, ctx, ask_medoids=True)
+        start, waiting = Rows(state.origin, torch.zeros_like(ctx.cohort)), ~state.assigned
+        if len(state.own):
+            start = Rows(state.own, (waiting.cumsum(0) - 1)[ctx.cohort])
+        clients, distance = yield from self._to_medoids(state, start, ctx, ask_medoids=True)
+        assigned = state.assigned.index_fill(0, clients, True)
         return replace(
             state,
             labels=state.labels.index_copy(0, clients, distance.argmin(1)),
-            assigned=state.assigned.index_fill(0, clients, True),
+            assigned=assigned,
+            own=state.own[~assigned[waiting]] if len(state.own) else state.own,
         )
 
     def _to_medoids(
-        self, state: LCFLState, ctx: Context, ask_medoids: bool
+        self, state: LCFLState, start: Rows, ctx: Context, ask_medoids: bool
     ) -> Flow[tuple[Tensor, Tensor]]:
         """Which clients (N,) of the cohort answered, and their distances (N, K)."""
-        warm = yield from self._warm_up(Rows(state.origin, torch.zeros_like(ctx.cohort)), ctx)
+        warm = yield from self._warm_up(start, ctx)
         if not self._by_loss:
             return warm.clients, self._between(warm.evidence, state.evidence, ctx.layout)
         judge, again = MeanLoss(self.max_examples), ctx.asking(warm.clients, ctx.optional)
