@@ -116,6 +116,16 @@ def test_what_is_no_recording_is_refused(
         build(tmp_path)
 
 
+@pytest.mark.parametrize("scale", [True, False])
+def test_recordings_of_different_channels_are_refused_with_the_file(
+    tmp_path: Path, scale: bool
+) -> None:
+    for name, channels in (("a", 3), ("b", 3), ("c", 1)):
+        write(tmp_path, name, np.zeros((20, channels)), 0)
+    with pytest.raises(UsageError, match=r"c.npz: x: '1 channel' is not 3 channels, as a.npz has"):
+        build(tmp_path, replace(PLAIN, scale=scale))
+
+
 def test_windows_that_memory_can_not_hold_are_refused_before_they_are_cut(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from umbel.data.scaling import Scale, pooled
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.data.tables.parts import PARTS, check_fractions
+from umbel.summary import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +58,7 @@ class RecordedWindows(Scenario):
             expected = f"any: are recordings long enough for windows of {self.length} steps?"
             windows = len(client["train"][0])
             check(windows > 0, str(file), f"{windows} training windows", expected)
+        _check_channels(files, [client["train"][0].shape[1] for client in clients])
         parts = {part: [client[part] for client in clients] for part in PARTS}
         names = [file.stem for file in files]
         return federation_of(
@@ -90,6 +93,13 @@ def federation_of(
         num_classes=num_classes,
         attributes=attributes,
     )
+
+
+def _check_channels(files: Sequence[Path], channels: Sequence[int]) -> None:
+    """Raise `UsageError` unless all recordings have the channels of the first."""
+    for file, found in zip(files, channels, strict=True):
+        expected = f"{counted(channels[0], 'channel')}, as {files[0].name} has"
+        check(found == channels[0], f"{file}: x", counted(found, "channel"), expected)
 
 
 def _columns(x: NDArray[Any]) -> NDArray[np.float64]:
