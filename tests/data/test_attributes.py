@@ -43,6 +43,14 @@ def test_a_folder_keeps_them(tmp_path: Path) -> None:
     assert umbel.scenario("folder", path=str(tmp_path)).attributes == attributes
 
 
+def test_the_file_may_begin_with_the_mark_of_spreadsheets(tmp_path: Path) -> None:
+    known({"site": ["south", "west", "north"]}).save(tmp_path)
+    file = tmp_path / "attributes.csv"
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    federation = umbel.scenario("folder", path=str(tmp_path))
+    assert federation.attributes == {"site": ("south", "west", "north")}
+
+
 def test_without_attributes_a_folder_has_no_file_of_them(tmp_path: Path) -> None:
     umbel.Federation.from_arrays(CLIENTS).save(tmp_path)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["Ava.npz", "Ben.npz", "Cleo.npz"]
@@ -75,6 +83,7 @@ def test_attributes_that_do_not_fit_are_refused(
         ("client,site\nAva\n", "line 2: '1 value' is not one for each of"),
         ("client,site\nAva,x\nAva,y\n", "line 3: 'Ava' is not a client that is named once"),
         (f"client,site\nAva,{200_000 * 'x'}\n", "not a table of values between commas: field lar"),
+        ("client,site\nAva,x\nEve,y\n", "line 3: 'Eve' is not a client; known: Ava, Ben, Cleo"),
         ("client,site\nAva,x\n\n", "'Ben' is not named: it needs a line for every client"),
     ],
 )

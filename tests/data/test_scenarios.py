@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -290,10 +291,51 @@ def test_a_bad_folder_is_refused_with_the_file(tmp_path: Path, sources: Sources)
     np.savez(tmp_path / "a.npz", x=np.zeros(3))
     with pytest.raises(UsageError, match=r"a\.npz: lacks y: arrays x and y are needed"):
         scenario.build(0, sources)
-    write_client(tmp_path, "a", 5)
-    (tmp_path / "groups.csv").write_text("b,1\n")
-    with pytest.raises(UsageError, match=r"groups\.csv: 'a' is not named"):
-        scenario.build(0, sources)
-    (tmp_path / "groups.csv").write_text("\na\n")
-    with pytest.raises(UsageError, match=r"groups\.csv: line 2: '1 value' is not of the form"):
-        scenario.build(0, sources)
+
+
+@pytest.mark.parametrize("text", ["a,old\nb,new\n", "client,group\na,old\nb,new\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_groups_may_have_a_header_and_the_mark_of_spreadsheets(
+    tmp_path: Path, sources: Sources, text: str, mark: str
+) -> None:
+    for name in ("a", "b"):
+        write_client(tmp_path, name, 5)
+    (tmp_path / "groups.csv").write_text(mark + text, encoding="utf-8")
+    groups = Folder(str(tmp_path)).build(0, sources).groups
+    assert groups is not None
+    assert groups.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("b,1\n", r"groups\.csv: 'a' is not named"),
+        ("\na\n", r"groups\.csv: line 2: '1 value' is not of the form"),
+        ("a,1\nb,1\nzz,1\n", r"groups\.csv: line 3: 'zz' is not a client; known: a, b"),
+        ("a,1\nclient,group\nb,1\n", r"groups\.csv: line 2: 'client' is not a client"),
+        ("a,1\nb,1\na,1\n", r"groups\.csv: line 3: 'a' is not a client that is named once"),
+    ],
+)
+def test_bad_groups_are_refused_with_the_line(
+    tmp_path: Path, sources: Sources, text: str, message: str
+) -> None:
+    for name in ("a", "b"):
+        write_client(tmp_path, name, 5)
+    (tmp_path / "groups.csv").write_text(text)
+    with pytest.raises(UsageError, match=message):
+        Folder(str(tmp_path)).build(0, sources)
+
+
+@pytest.mark.parametrize("split", ["test", "validation"])
+@pytest.mark.parametrize("parts", ["xy", "x"])
+def test_examples_of_a_split_that_only_some_clients_bring_are_refused(
+    tmp_path: Path, sources: Sources, split: str, parts: str
+) -> None:
+    whole: dict[str, Any] = {"x": np.zeros((9, 4), np.float32), "y": np.arange(9) % 2}
+    brought = {f"{part}_{split}": whole[part] for part in parts}
+    np.savez(tmp_path / "north.npz", x=whole["x"], y=whole["y"], **brought)
+    write_client(tmp_path, "south", 9)
+    lacking = "south" if parts == "xy" else "north, south"
+    said = f"x_{split} and y_{split} are needed in every file or in none; clients without them: "
+    with pytest.raises(UsageError, match=f"{said}{lacking}$"):
+        Folder(str(tmp_path)).build(0, sources)

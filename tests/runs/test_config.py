@@ -59,6 +59,12 @@ def test_an_experiment_is_read_with_its_defaults_and_named_after_its_file(file: 
     assert experiment.scenario == SCENARIOS["rotated-digits"]
 
 
+def test_the_mark_that_some_editors_begin_files_with_is_no_part_of_them(file: Path) -> None:
+    plainly = read(file)
+    file.write_text(BASE, encoding="utf-8-sig")
+    assert read(file) == plainly
+
+
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_scenario_reads_back_the_same(name: str) -> None:
     entry = SCENARIOS[name]

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from umbel.checks import UsageError, check, is_plain
+from umbel.checks import UsageError, check, is_plain, shown
 from umbel.data.files import read_text
 from umbel.data.given import in_order
-from umbel.summary import counted
+from umbel.summary import counted, few
 
 Attributes: TypeAlias = "Mapping[str, tuple[str, ...]]"
 """The value of each client, by the name of the attribute."""
@@ -70,14 +70,22 @@ def read_attributes(folder: Path, names: tuple[str, ...]) -> dict[str, tuple[str
     fine = len(head) > 1 and head[0] == OWNER and len(set(head)) == len(head)
     check(fine, f"{file}: line 1", ",".join(head), f"of the form {OWNER},NAME with different names")
     rows: dict[str, list[str]] = {}
+    known = dict.fromkeys(names)  # in their order, and quick to look up
     for number, row in enumerate(lines, start=2):
         if not row:
             continue
         said = counted(len(row), "value")
         check(len(row) == len(head), f"{file}: line {number}", said, f"one for each of {head}")
-        check(row[0] not in rows, f"{file}: line {number}", row[0], "a client that is named once")
+        check_owner(row[0], rows, known, f"{file}: line {number}")
         rows[row[0]] = row[1:]
     for name in names:
         check(name in rows, str(file), name, "named: it needs a line for every client")
     columns = {name: [rows[c][place] for c in names] for place, name in enumerate(head[1:])}
     return attributes_of(columns, names)
+
+
+def check_owner(name: str, before: Container[str], names: Collection[str], where: str) -> None:
+    """Raise `UsageError` unless a line is about one of these clients, and no line before is."""
+    if name not in names:
+        raise UsageError(f"{where}: {shown(name)} is not a client; known: {few(list(names))}")
+    check(name not in before, where, name, "a client that is named once")

@@ -52,14 +52,17 @@ def read_bytes(file: Path) -> bytes:
 
 
 def read_text(file: Path, most: int) -> str:
-    """The text of a file of at most so many bytes. Raises `UsageError` for any other."""
+    """The text of a file of at most so many bytes. Raises `UsageError` for any other.
+
+    Spreadsheets and some editors begin UTF-8 with a byte-order mark, which is no part of the text.
+    """
     check_file(file)
     try:
         with file.open("rb") as opened:
             content = opened.read(most + 1)
         if len(content) > most:
             raise UsageError(f"{file}: can't be read: it has more than {most:,} bytes")
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: can't be read: {_reason(error)}") from None
 

@@ -11,23 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check
-from umbel.data.attributes import read_attributes, write_attributes
+from umbel.data.attributes import OWNER, check_owner, read_attributes, write_attributes
 from umbel.data.federation import Federation
 from umbel.data.files import check_length, read_text
 from umbel.data.npz import read_arrays
 from umbel.data.scenarios.base import Scenario, check_validation
 from umbel.data.sources import Sources
-from umbel.summary import counted
+from umbel.summary import counted, few
 
 LARGEST = 2**24
 """Bytes of a file of groups."""
+
+HEADER = [OWNER, "group"]
+"""What the first line of a file of groups may be."""
 
 
 @dataclass(frozen=True)
 class Folder(Scenario):
     """One `.npz` file a client, named after it, with arrays `x` and `y`.
 
-    Where every file also has `x_test` and `y_test`, those are the test examples; otherwise a
+    Every file, or none, may also have `x_test` and `y_test`, the test examples; without them a
     random `test_fraction` is set apart. Likewise `x_validation` and `y_validation` are validation
     examples; without them a random `validation_fraction` is set apart, if one is given. A file
     `groups.csv` with lines `client,group` gives the planted groups, if they are known, and
@@ -66,13 +69,10 @@ def read_clients(
     files = _files(path)
     loaded = [_load(file) for file in files]
     names = [file.stem for file in files]
-    test, validation = (_pairs(loaded, split) for split in ("test", "validation"))
-    expected = "x_validation and y_validation in every file or in none"
-    check(len(validation) in (0, len(files)), str(path), f"{len(validation)} files", expected)
     return Federation.from_arrays(
         [(arrays["x"], arrays["y"]) for arrays in loaded],
-        test if len(test) == len(files) else None,
-        validation=validation or None,
+        _pairs(path, names, loaded, "test"),
+        validation=_pairs(path, names, loaded, "validation"),
         names=names,
         groups=None if path.is_file() else _groups(path / "groups.csv", names),
         attributes={} if path.is_file() else read_attributes(path, tuple(names)),
@@ -137,11 +137,18 @@ def _load(file: Path, needed: Sequence[str] = ("x", "y")) -> dict[str, NDArray[A
 
 
 def _pairs(
-    loaded: Sequence[Mapping[str, NDArray[Any]]], split: str
-) -> list[tuple[NDArray[Any], NDArray[Any]]]:
-    """The examples of a split, of the files that have such."""
+    path: Path, names: Sequence[str], loaded: Sequence[Mapping[str, NDArray[Any]]], split: str
+) -> list[tuple[NDArray[Any], NDArray[Any]]] | None:
+    """The examples of a split, or None where no file has such. Raises `UsageError` if only some."""
     x, y = f"x_{split}", f"y_{split}"
-    return [(arrays[x], arrays[y]) for arrays in loaded if x in arrays and y in arrays]
+    if not any(x in arrays or y in arrays for arrays in loaded):
+        return None
+    both = [x in arrays and y in arrays for arrays in loaded]
+    without = [name for name, has in zip(names, both, strict=True) if not has]
+    if without:
+        wanted = f"{x} and {y} are needed in every file or in none"
+        raise UsageError(f"{path}: {wanted}; clients without them: {few(without)}")
+    return [(arrays[x], arrays[y]) for arrays in loaded]
 
 
 def _groups(file: Path, names: list[str]) -> list[int] | None:
@@ -149,13 +156,14 @@ def _groups(file: Path, names: list[str]) -> list[int] | None:
     if not file.exists():
         return None
     group_of: dict[str, str] = {}
+    known = dict.fromkeys(names)  # in their order, and quick to look up
     for number, line in enumerate(read_text(file, LARGEST).splitlines(), start=1):
-        parts = [part.strip() for part in line.split(",")]
-        if line.strip():
+        where, parts = f"{file}: line {number}", [part.strip() for part in line.split(",")]
+        is_header = number == 1 and parts == HEADER and OWNER not in names
+        if line.strip() and not is_header:
             found = counted(len(parts), "value")
-            check(len(parts) == 2, f"{file}: line {number}", found, "of the form client,group")
-            once = parts[0] not in group_of
-            check(once, f"{file}: line {number}", parts[0], "a client that is named once")
+            check(len(parts) == 2, where, found, "of the form client,group")
+            check_owner(parts[0], group_of, known, where)
             group_of[parts[0]] = parts[1]
     for name in names:
         check(name in group_of, str(file), name, "named: it needs a line for every client")
