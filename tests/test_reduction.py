@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -10,8 +12,8 @@ from umbel.algorithms import IFCA
 from umbel.client.work import LocalTraining
 from umbel.engines import Sequential, wrappers
 from umbel.engines.validation import Limits
-from umbel.engines.wrappers import Guarded, QuorumError
-from umbel.flow import Engine, Replies, Request, drive
+from umbel.engines.wrappers import Guarded, Metered, QuorumError
+from umbel.flow import Engine, Replies, Request, Rows, drive
 from umbel.reduction import MANY, Reduction, cluster_sums
 from umbel.runs.run import Run
 from umbel.server.aggregation import Averaging
@@ -45,10 +47,11 @@ class Watched:
 
     def __init__(self) -> None:
         self.engine = Sequential(mlp(), blobs())
-        self.most = 0
+        self.most = self.asked = 0
 
     def send(self, request: Request) -> Replies:
         self.most = max(self.most, len(request.clients))
+        self.asked += len(request.clients)
         replies = self.engine.send(request)
         return replies.pick(torch.arange(len(replies.clients)).flip(0))
 
@@ -79,7 +82,7 @@ def test_no_more_rows_are_held_than_fit_and_the_sums_are_the_same(rows_at_once: 
     engine = Watched()
     reduction = Reduction(2, torch.tensor([0, 1, 0, 1, 1, 0]))
     replies = Guarded(engine, Limits()).send(asked(reduction))
-    assert engine.most == min(max(rows_at_once, 2), 6)  # shares need a second client
+    assert engine.most == min(max(rows_at_once, 2), 6)  # so that two can work at once
     assert replies.sums is not None
     assert set(replies.columns) == {"num_examples"}
     assert replies.clients.tolist() == list(range(6))
@@ -106,6 +109,61 @@ def test_a_refused_row_is_in_no_sum_and_the_quorum_counts_all_blocks(rows_at_onc
     poisoned = 4
     with pytest.raises(QuorumError, match="2 of 6 clients gave a usable reply"):
         guard.send(asked(reduction))
+    assert rows_at_once > 0
+
+
+class Lying(Watched):
+    """The first two clients, who are in one block, step far and claim very many examples."""
+
+    def send(self, request: Request) -> Replies:
+        replies = super().send(request)
+        replies.columns["update"][replies.clients < 2] = 100.0
+        replies.columns["num_examples"][replies.clients < 2] = 10**9
+        return replies
+
+
+@pytest.mark.parametrize(
+    "limits", [Limits(max_norm_ratio=3.0), Limits(max_share=0.3)], ids=["steps", "shares"]
+)
+@pytest.mark.parametrize("labels", [[0] * 6, [0, 1, 0, 1, 1, 0]])
+def test_bounds_are_relative_to_the_whole_cohort_however_small_blocks_are(
+    limits: Limits, labels: list[int], rows_at_once: int
+) -> None:
+    whole = Guarded(Lying(), limits)
+    clusters = torch.tensor(labels)
+    theta = Rows(torch.stack([mlp().new(seed) for seed in range(2)]), clusters)
+    rows = whole.send(replace(asked(None), each={"theta": theta})).in_order()
+    bounded = whole.take()[2]
+    assert {0, 1} <= bounded.keys()
+
+    reduction = Reduction(2, clusters)
+    expected, _ = reduction.of(rows.clients, rows.columns)
+    engine = Lying()
+    meter = Metered(engine)
+    guard = Guarded(meter, limits)
+    summed = guard.send(replace(asked(reduction), each={"theta": theta}))
+    assert engine.most == min(max(rows_at_once, 2), 6)
+    assert guard.take()[2] == bounded
+    assert summed.sums is not None
+    assert torch.equal(summed.sums.weights, expected.weights)
+    torch.testing.assert_close(summed.sums.values, expected.values, rtol=1e-5, atol=1e-3)
+    assert torch.equal(summed.columns["num_examples"], rows.columns["num_examples"])
+    # What is computed twice is sent once.
+    assert meter.take()[:2] == (6 * mlp().layout.num_values * 4, 6 * (83 * 4 + 8))
+
+
+def test_honest_clients_are_asked_once(rows_at_once: int) -> None:
+    engine = Watched()
+    Guarded(engine, Limits(max_norm_ratio=1e3)).send(asked(Reduction(1, torch.zeros(6).long())))
+    assert engine.asked == 6
+    assert rows_at_once > 0
+
+
+def test_clients_elsewhere_are_asked_at_once_whatever_they_send(rows_at_once: int) -> None:
+    engine = Watched()
+    replies = Guarded(engine, Limits(), elsewhere=True).send(asked(Reduction(3, LABELS.repeat(2))))
+    assert engine.most == 6
+    assert replies.sums is not None
     assert rows_at_once > 0
 
 

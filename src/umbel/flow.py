@@ -115,7 +115,11 @@ Flow: TypeAlias = Generator[Request, Replies, T]
 
 @runtime_checkable
 class Engine(Protocol):
-    """Where clients work: a loop, one batched tensor program, machines elsewhere."""
+    """Where clients work: a loop, one batched tensor program, machines elsewhere.
+
+    An engine whose clients are on other machines says so by `elsewhere = True`: a request then goes
+    to them in one exchange, also where rows could be asked for in blocks and summed.
+    """
 
     def send(self, request: Request) -> Replies:
         """Have the clients do the work, and return what came back."""

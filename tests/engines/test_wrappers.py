@@ -214,15 +214,15 @@ def test_a_run_bounds_a_client_within_its_own_cluster() -> None:
     }
 
 
-def test_shares_hold_where_sums_are_made_block_by_block(
-    engine: Sequential, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("umbel.engines.wrappers.BLOCK_BYTES", 2 * 8 * P)
-    summed = replace(request(), reduction=Averaging().reduction(1, torch.zeros(CLIENTS).long()))
-    replies = Guarded(Lying(engine), Limits(max_share=0.5)).send(summed)
-    assert replies.sums is not None
-    # Client 1 comes in the first block, and 4 more clients like client 0 are taken to follow.
-    assert float(replies.sums.weights.sum()) <= 5 * SIZES[0] + sum(SIZES) - SIZES[1]
+def test_a_share_is_one_of_those_who_answered() -> None:
+    class Few(Claims):
+        def send(self, request: Request) -> Replies:
+            return super().send(request.pick(torch.tensor([0, 1])))
+
+    guard = Guarded(Few(CLAIMED), Limits(max_share=0.5, quorum=0.0))
+    replies = guard.send(request())
+    assert replies.columns["num_examples"].tolist() == [10, 10]
+    assert list(guard.take()[2]) == [0]
 
 
 def test_a_step_far_longer_than_the_others_is_shortened_if_asked(engine: Sequential) -> None:
@@ -311,7 +311,7 @@ def test_clients_that_do_not_answer_an_evaluation_are_in_the_record_of_the_round
 @given(st.lists(st.integers(1, 10**9), min_size=2, max_size=12), st.floats(0.05, 1.0))
 def test_no_weight_is_more_than_its_share_and_none_grows(counts: list[int], share: float) -> None:
     claimed = torch.tensor(counts)
-    bounded = bounded_weights(claimed, share, len(counts))
+    bounded = bounded_weights(claimed, share)
     assert (bounded <= claimed).all()
     assert (bounded >= claimed.min()).all()
     largest = bounded.max() / bounded.sum()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil, prod
 from time import perf_counter
@@ -16,7 +16,7 @@ from umbel.checks import DivergedError, check
 from umbel.checks import QuorumError as QuorumError
 from umbel.client.descent import held
 from umbel.client.work import MEMORY
-from umbel.engines.bounds import Bounds
+from umbel.engines.bounds import Bounds, Claims
 from umbel.engines.validation import DIVERGED, Limits, assemble, bad_values, promises
 from umbel.flow import Engine, Replies, Request
 from umbel.reduction import Sums
@@ -39,9 +39,7 @@ class Metered:
     seconds: float = 0.0  # from asking to having all replies
 
     def send(self, request: Request) -> Replies:
-        start = perf_counter()
-        replies = self.engine.send(request)
-        self.seconds += perf_counter() - start
+        replies = self.again(request)
         to_each = sum(tensor.nbytes for tensor in request.shared.values())
         to_each += sum(
             prod(rows.table.shape[1:]) * rows.table.itemsize
@@ -50,6 +48,13 @@ class Metered:
         )
         self.bytes_down += to_each * len(request.clients)
         self.bytes_up += sum(c.nbytes for n, c in replies.columns.items() if n != MEMORY)
+        return replies
+
+    def again(self, request: Request) -> Replies:
+        """Ask once more what was asked before: it takes time, and is counted as sent only once."""
+        start = perf_counter()
+        replies = self.engine.send(request)
+        self.seconds += perf_counter() - start
         return replies
 
     def take(self) -> tuple[int, int, float]:
@@ -64,41 +69,41 @@ BLOCK_BYTES = 2**28
 
 
 @dataclass
+class Absent:
+    """Who gave no usable reply to a request."""
+
+    missing: set[int] = field(default_factory=set)  # no answer came
+    refused: dict[int, str] = field(default_factory=dict)  # an answer came, and why it is not used
+
+
+@dataclass
 class Guarded:
     """Hands on usable replies only; raises `QuorumError` when they are too few.
 
-    `advice` says what to change where numbers are not finite or far too large.
+    `advice` says what to change where numbers are not finite or far too large. Where rows are to be
+    summed, clients in this process are asked in blocks, so that few rows are held at once. Bounds
+    are relative to all replies: if any client is beyond them, the blocks are computed once more.
+    Clients `elsewhere` are asked in one exchange, whatever they send.
     """
 
     engine: Engine
     limits: Limits
     advice: Callable[[], str] | None = None
     faults: bool = False  # whether such numbers are made on purpose
+    elsewhere: bool = False  # whether clients are on other machines
     missing: set[int] = field(default_factory=set)  # no answer came
     refused: dict[int, str] = field(default_factory=dict)  # an answer came, and why it is not used
     bounded: dict[int, str] = field(default_factory=dict)  # an answer was used in part, and how
     warned: bool = False
 
     def send(self, request: Request) -> Replies:
-        refused: dict[int, str] = {}
-        missing: set[int] = set()
-        parts: list[Replies] = []
-        sums: Sums | None = None
-        bounds = Bounds(request, self.limits)
-        for block in _blocks(request):
-            replies = self.engine.send(block)
-            bad = {**replies.refused, **bad_values(block, replies, self.limits)}
-            answered = {*replies.clients.tolist(), *bad}
-            missing |= set(block.clients.tolist()) - answered
-            refused |= bad
-            part = _reduced(block, bounds.apply(_without(replies, bad)))
-            # Sums are as large as models: only the running one is kept.
-            sums = part.sums if sums is None or part.sums is None else sums + part.sums
-            parts.append(replace(part, sums=None))
+        absent = Absent()
+        replies, bounds = self._bounded(request, absent)
+        missing, refused = absent.missing, absent.refused
         self.missing |= missing
         self.refused |= refused
-        self.bounded |= bounds.bounded
-        usable, asked = sum(len(part.clients) for part in parts), len(request.clients)
+        self.bounded |= bounds.reasons
+        usable, asked = len(replies.clients), len(request.clients)
         far = [] if self.faults else [w for w in refused.values() if w.endswith(DIVERGED)]
         diverged, quorum = len(far), ceil(self.limits.quorum * asked)
         # A run in which everybody's training diverges must not go on in silence.
@@ -114,7 +119,40 @@ class Guarded:
         if diverged and self.advice is not None and not self.warned:
             self.warned = True
             log.warning("%s%s", self._divergence(diverged, asked), _summary(set(), refused))
-        return replace(parts[0] if len(parts) == 1 else _joined(parts), sums=sums)
+        return replies
+
+    def _bounded(self, request: Request, absent: Absent) -> tuple[Replies, Bounds]:
+        """The usable replies within their bounds, summed if they may be; and these bounds."""
+        claims: list[Claims | None] = []
+
+        def seen(block: Request) -> Replies:
+            usable = self._usable(block, absent, self.engine.send)
+            claims.append(Claims.of(block, usable, self.limits))
+            return usable
+
+        blocks = [request] if self.elsewhere else list(_blocks(request))
+        if len(blocks) == 1:
+            usable = seen(request)
+            bounds = Bounds.among(claims, self.limits)
+            return _reduced(request, bounds.apply(usable)), bounds
+        summed = _joined(_reduced(block, seen(block)) for block in blocks)
+        bounds = Bounds.among(claims, self.limits)
+        if not bounds.reasons:
+            return summed, bounds
+        ask = self.engine.again if isinstance(self.engine, Metered) else self.engine.send
+
+        def within(block: Request) -> Replies:
+            return bounds.apply(self._usable(block, absent, ask))
+
+        return _joined(_reduced(block, within(block)) for block in blocks), bounds
+
+    def _usable(self, block: Request, absent: Absent, ask: Callable[[Request], Replies]) -> Replies:
+        """The replies that can be used; those that can't, and who sent none, are noted."""
+        replies = ask(block)
+        bad = {**replies.refused, **bad_values(block, replies, self.limits)}
+        absent.missing |= set(block.clients.tolist()) - {*replies.clients.tolist(), *bad}
+        absent.refused |= bad
+        return _without(replies, bad)
 
     def _divergence(self, diverged: int, asked: int) -> str:
         """Return what to change if clients' training diverged, else an empty string."""
@@ -139,6 +177,7 @@ def _blocks(request: Request) -> Iterator[Request]:
         yield request
         return
     promise = promises(request)[request.reduction.column]
+    # One row at a time would leave all workers but one idle.
     size = max(2, BLOCK_BYTES // (8 * prod(promise.shape)))
     for positions in torch.split(torch.arange(len(request.clients)), size):
         yield request if len(positions) == len(request.clients) else request.pick(positions)
@@ -159,9 +198,15 @@ def _reduced(request: Request, replies: Replies) -> Replies:
     return Replies(replies.clients, columns, replies.refused, sums)
 
 
-def _joined(parts: Sequence[Replies]) -> Replies:
-    columns = {name: torch.cat([part.columns[name] for part in parts]) for name in parts[0].columns}
-    return Replies(torch.cat([part.clients for part in parts]), columns)
+def _joined(parts: Iterable[Replies]) -> Replies:
+    """The replies of all blocks. Sums are as large as models: only the running one is kept."""
+    sums: Sums | None = None
+    rest: list[Replies] = []
+    for part in parts:
+        sums = part.sums if sums is None or part.sums is None else sums + part.sums
+        rest.append(replace(part, sums=None))
+    columns = {name: torch.cat([part.columns[name] for part in rest]) for name in rest[0].columns}
+    return Replies(torch.cat([part.clients for part in rest]), columns, sums=sums)
 
 
 def _summary(missing: set[int], refused: Mapping[int, str]) -> str:

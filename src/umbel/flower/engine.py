@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import torch
 from torch import Tensor
@@ -42,6 +42,7 @@ class FlowerEngine:
     nodes: Mapping[str, int]  # where each client is, as far as that is known
     time_limit: float
     kept: dict[str, list[str]] = field(default_factory=dict)  # digests of what nodes keep
+    elsewhere: ClassVar[bool] = True
 
     def send(self, request: Request) -> Replies:
         self.nodes = self.meeting.look_around(self.clients)

@@ -186,7 +186,8 @@ class Run(Settings):
         clients = self._remembering()
         meter = Metered(Faulty(clients, self.faults) if self.faults.any else clients)
         diverging = partial(advice, self.federation)
-        guard = Guarded(meter, self.limits, diverging, self.faults.any)
+        elsewhere = bool(getattr(clients, "elsewhere", False))
+        guard = Guarded(meter, self.limits, diverging, self.faults.any, elsewhere)
         judge = Guarded(clients, self.limits.unbounded)
         for number in range(first, num_rounds):
             began = perf_counter()
