@@ -18,16 +18,22 @@ from umbel.algorithms import FedAvg
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
+from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines.privacy import Privacy
 from umbel.engines.private import released
 from umbel.engines.wrappers import QuorumError
 from umbel.flow import Request
 from umbel.flower import Settings, client_app, serve
+from umbel.flower.client import Node
 from umbel.flower.discovery import Meeting
 from umbel.flower.ledger import Ledger, read_entries
+from umbel.flower.limits import NodeLimits
 from umbel.flower.memory import memorise, recall
+from umbel.flower.messages import Asked
 from umbel.flower.owners import Owners
+from umbel.flower.refusals import RefusedError
+from umbel.flower.registry import Roll
 from umbel.runs.config import write
 from umbel.runs.experiment import Experiment
 from umbel.runs.seals import json_text
@@ -238,3 +244,34 @@ def test_private_nodes_need_a_folder_of_their_own(tmp_path: Path) -> None:
     assert Meeting(grid, 5.0, owners=owners).gather(8, 0.3) == {}
     (why,) = set(owners.refused.values())
     assert "memory-dir: None is not a folder of this node's own, where [privacy] keeps" in why
+
+
+def test_a_private_node_says_how_many_examples_there_are_nowhere_but_in_evaluations(
+    tmp_path: Path,
+) -> None:
+    scenario = replace(ROTATED_DIGITS, clients=8, examples=(20, 40), validation_fraction=0.2)
+    experiment = replace(private(rounds=1), scenario=scenario)
+    grid = grid_of(experiment, tmp_path, nodes=2)
+    for site in engine_of(grid).meeting.sites.values():
+        ones = [1] * len(site.clients)
+        assert (site.train, site.test, site.validation) == (ones, ones, ones)
+    served = serve(grid, experiment, Settings(8, patience=5, runs_dir=str(tmp_path / "runs")))
+    roll = Roll.read(served.file("clients.json"))
+    assert (roll.train, roll.test, roll.validation) == ([1] * 8, [1] * 8, [1] * 8)
+    assert [client.examples for client in served.clients()] == [1] * 8
+
+
+@pytest.mark.parametrize("clip", [1.0, None])
+def test_what_a_private_node_refuses_to_do_tells_no_number_of_examples(
+    clip: float | None, tmp_path: Path
+) -> None:
+    experiment = replace(private(rounds=1), privacy=replace(PRIVACY, clip=clip))
+    data = experiment.scenario.build(0, Sources.default())
+    node = Node.of(experiment, data, tmp_path / "memory.safetensors")
+    shared = {"theta": torch.zeros(node.net.layout.num_values)}
+    work = LocalTraining(epochs=1000, batch_size=1)
+    steps = 1000 * int(data.train.sizes[0])
+    with pytest.raises(RefusedError) as refusal:
+        node.work(Asked(work, ["0"], [1], shared, {}, {}), NodeLimits(max_steps=10))
+    assert (str(steps) in str(refusal.value)) == (clip is None)
+    assert "than the 10 that this node allows" in str(refusal.value)

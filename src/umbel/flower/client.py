@@ -17,6 +17,7 @@ from umbel.checks import check
 from umbel.client.net import Net
 from umbel.client.work import MEMORY, Work
 from umbel.data.federation import Federation
+from umbel.data.splits import Split
 from umbel.engines import make_engine
 from umbel.engines.private import Private
 from umbel.flow import Engine, Request, Rows
@@ -62,21 +63,32 @@ class Node:
             engine = Private(engine, experiment.privacy, ledger.grant)
         return cls(experiment, federation, net, engine, memory)
 
+    @property
+    def private(self) -> bool:
+        """Whether noise protects what this node's clients send."""
+        return self.experiment.privacy.clip is not None
+
     def site(self) -> Site:
-        """Return what the server may know of this site."""
+        """Return what the server may know of this site: under privacy, no number of examples."""
         federation = self.federation
         groups, validation = federation.groups, federation.validation
+
+        def told(split: Split) -> list[int]:
+            sizes = split.sizes
+            counts: list[int] = (sizes.clip(max=1) if self.private else sizes).tolist()
+            return counts
+
         return Site(
             federation.names,
-            federation.train.sizes.tolist(),
-            federation.test.sizes.tolist(),
+            [1] * federation.num_clients if self.private else told(federation.train),
+            told(federation.test),
             None if groups is None else groups.tolist(),
             SiteForm(
                 **vars(federation.form(self.net.objective)),
                 model=model_name(self.net),
                 frozen=self.net.frozen_digest,
             ),
-            validation.sizes.tolist() if validation is not None and len(validation.x) else None,
+            told(validation) if validation is not None and len(validation.x) else None,
         )
 
     @refusing
@@ -94,7 +106,7 @@ class Node:
         if asked.remembered:
             each[MEMORY] = Rows(self._recalled(asked), torch.arange(len(clients)))
         request = Request(asked.work, clients, asked.seeds, asked.shared, each)
-        limits.check(request, self.federation)
+        limits.check(request, self.federation, exact=not self.private)
         with limits.in_time():
             replies = self.engine.send(request)
         names = [self.federation.names[number] for number in replies.clients.tolist()]

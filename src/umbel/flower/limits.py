@@ -38,8 +38,11 @@ class NodeLimits(Settings):
         given = {name: config.get(name.replace("_", "-")) for name in vars(cls())}
         return cls(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
 
-    def check(self, request: Request, federation: Federation) -> None:
-        """Raise `RefusedError` for a request that would take too much."""
+    def check(self, request: Request, federation: Federation, exact: bool = True) -> None:
+        """Raise `RefusedError` for a request that would take too much.
+
+        It says `exact` numbers of steps, from which that of a client's examples follows, or none.
+        """
         split = chosen(
             request.work,
             train=federation.train,
@@ -54,8 +57,9 @@ class NodeLimits(Settings):
             sizes = [max(1, int(split.sizes[client])) for client in request.clients.tolist()]
             plans = [batching.shape(size) for size in sizes]
             passes = batching.passes * max(1, footprint.models)
-            self._check("steps", passes * sum(steps for steps, _ in plans), self.max_steps)
-            self._check("examples", sum(map(prod, plans)), self.max_examples)
+            steps = passes * sum(steps for steps, _ in plans)
+            self._check("steps", steps, self.max_steps, exact)
+            self._check("examples", sum(map(prod, plans)), self.max_examples, exact)
 
     @contextmanager
     def in_time(self) -> Iterator[None]:
@@ -81,10 +85,10 @@ class NodeLimits(Settings):
             signal.signal(signal.SIGALRM, before)
 
     @staticmethod
-    def _check(what: str, found: int, most: int) -> None:
+    def _check(what: str, found: int, most: int, exact: bool = True) -> None:
         if found > most:
-            said = f"{found}" if found < 10**18 else "far"
+            said = f"{found} {what}, more" if exact and found < 10**18 else f"more {what}"
             raise RefusedError(
-                f"the work takes {said} {what}, more than the {most} that this node allows "
+                f"the work takes {said} than the {most} that this node allows "
                 f"(its setting max-{what})"
             )
