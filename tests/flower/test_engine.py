@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from flwr.app import Context
+from flwr.app import Context, RecordDict
 
 from tests.algorithms.test_contract import CASES, LOCAL, by_name
 from tests.flower.grid import ERRORS, MemoryGrid
@@ -24,6 +24,7 @@ from umbel.engines.wrappers import QuorumError
 from umbel.flower import FlowerEngine, Settings, client_app, serve, slice_of
 from umbel.flower.client import Load
 from umbel.flower.discovery import Meeting
+from umbel.flower.limits import NodeLimits
 from umbel.flower.owners import Owners
 from umbel.flower.registry import Roll
 from umbel.networks import MLP, Linear
@@ -133,8 +134,54 @@ def test_clients_describe_their_inputs_for_newcomers_without_labels(tmp_path: Pa
     here = descriptions.described(run, run.net, SMALL.seed, run.federation.num_outputs)
     torch.testing.assert_close(kept.table, here.table, rtol=1e-5, atol=1e-6)
     assert kept.clients.tolist() == list(range(8))
-    with pytest.raises(UsageError, match="true or false"):
-        Settings.of({"describe": "perhaps"})
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"clients": "abc"}, "clients: 'abc' is not a whole number"),
+        ({"clients": 2.5}, "clients: 2.5 is not a whole number"),
+        ({"clients": -1}, "clients: -1 is not 0 or more"),
+        ({"patience": "soon"}, "patience: 'soon' is not a number"),
+        ({"time-limit": "nan"}, "time-limit: nan is not more than 0"),
+        ({"release-after": "never"}, "release-after: 'never' is not a number"),
+        ({"outputs": "ten"}, "outputs: 'ten' is not a whole number"),
+        ({"input-shape": "28x28"}, "input-shape: '28x28' is not whole numbers of 1 or more, as in"),
+        ({"input-shape": "0 28"}, "input-shape: '0 28' is not whole numbers of 1 or more, as in"),
+        ({"describe": "perhaps"}, "describe: 'perhaps' is not true or false"),
+    ],
+)
+def test_a_setting_of_a_run_that_can_not_be_is_named(config: Any, message: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        Settings.of(config)
+    assert str(refused.value).startswith(message)
+
+
+def test_settings_of_a_run_may_be_numbers_or_text() -> None:
+    text = {"clients": "3", "patience": "0.5", "release-after": "inf", "describe": "True"}
+    numbers = {"clients": 3, "patience": 0.5, "release-after": float("inf"), "describe": True}
+    assert Settings.of(text) == Settings.of(numbers)
+    assert Settings.of({}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"partition-id": 0}, "num-partitions: None is not a whole number"),
+        ({"partition-id": "one", "num-partitions": 2}, "partition-id: 'one' is not a whole number"),
+        ({"partition-id": 0, "num-partitions": 0}, "num-partitions: 0 is not 1 or more"),
+        ({"partition-id": 2, "num-partitions": 2}, "partition-id: 2 is not in 0 to 1, as num-par"),
+    ],
+)
+def test_a_setting_of_a_node_that_can_not_be_is_named(config: Any, message: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        slice_of(Context(1, 1, config, RecordDict(), {}), clients(["a", "b"]))
+    assert str(refused.value).startswith(message)
+
+
+def test_a_limit_of_a_node_that_can_not_be_is_named() -> None:
+    with pytest.raises(UsageError, match="max-steps: 'many' is not a whole number"):
+        NodeLimits.of({"max-steps": "many"})
 
 
 def fated(

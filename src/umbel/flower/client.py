@@ -22,6 +22,7 @@ from umbel.engines import make_engine
 from umbel.engines.private import Private
 from umbel.flow import Engine, Request, Rows
 from umbel.flower import messages
+from umbel.flower.configuration import number_in
 from umbel.flower.expectation import check_frozen, model_name
 from umbel.flower.greeting import Site, SiteForm, check_greeting, introduce
 from umbel.flower.ledger import Ledger
@@ -189,7 +190,10 @@ def slice_of(context: Context, federation: Federation) -> Federation:
     The node's settings `partition-id` and `num-partitions` say which, as Flower's simulation and
     `flower-supernode --node-config` set them.
     """
-    part, of = (int(context.node_config[key]) for key in ("partition-id", "num-partitions"))
+    config = context.node_config
+    part, of = (number_in(config, key, int) for key in ("partition-id", "num-partitions"))
+    check(of >= 1, "num-partitions", of, "1 or more")
+    check(0 <= part < of, "partition-id", part, f"in 0 to {of - 1}, as num-partitions is {of}")
     return federation.pick(list(range(part, federation.num_clients, of)))
 
 

@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from math import inf, prod
 from types import FrameType
 
@@ -16,7 +16,7 @@ from umbel.engines.storage import chosen
 from umbel.engines.validation import promises
 from umbel.flow import Request
 from umbel.flower.refusals import RefusedError
-from umbel.settings import Settings
+from umbel.settings import Settings, argument
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,12 @@ class NodeLimits(Settings):
     @classmethod
     def of(cls, config: Mapping[str, object]) -> NodeLimits:
         """Read limits from the settings of a node. Raises `UsageError` for what is no number."""
-        given = {name: config.get(name.replace("_", "-")) for name in vars(cls())}
-        return cls(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
+        given = {}
+        for limit in fields(cls):
+            name = limit.name.replace("_", "-")
+            if name in config:
+                given[limit.name] = argument(name, config[name], type(limit.default))
+        return cls(**given)
 
     def check(self, request: Request, federation: Federation, exact: bool = True) -> None:
         """Raise `RefusedError` for a request that would take too much.

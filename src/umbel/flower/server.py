@@ -11,6 +11,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from umbel.checks import UsageError, check
+from umbel.flower.configuration import number_in, truth_in
 from umbel.flower.discovery import Meeting
 from umbel.flower.engine import FlowerEngine
 from umbel.flower.expectation import Expectation
@@ -48,21 +49,26 @@ class Settings:
         check(self.time_limit > 0, "time-limit", self.time_limit, "more than 0")
         check(self.release_after >= 0, "release-after", self.release_after, "0 or more, or inf")
         check(self.outputs >= 0, "outputs", self.outputs, "0 or more")
-        fine = all(part.isdecimal() for part in self.input_shape.split())
-        check(fine, "input-shape", self.input_shape, 'whole numbers, as in "1 28 28"')
+        sizes = self.input_shape.split()
+        fine = all(size.isdecimal() and len(size) < 19 and int(size) > 0 for size in sizes)
+        expected = 'whole numbers of 1 or more, as in "1 28 28"'
+        check(fine, "input-shape", self.input_shape, expected)
 
     @classmethod
     def of(cls, config: Mapping[str, object]) -> Settings:
-        """Read settings from a run configuration, in which `time_limit` is `time-limit`."""
+        """Read settings from a run configuration, in which `time_limit` is `time-limit`.
+
+        Raises `UsageError` where one is not what it should be.
+        """
         return cls(
-            int(str(config.get("clients", cls.clients))),
-            float(str(config.get("patience", cls.patience))),
-            float(str(config.get("time-limit", cls.time_limit))),
+            number_in(config, "clients", int, cls.clients),
+            number_in(config, "patience", float, cls.patience),
+            number_in(config, "time-limit", float, cls.time_limit),
             str(config.get("runs-dir", cls.runs_dir)),
-            float(str(config.get("release-after", cls.release_after))),
+            number_in(config, "release-after", float, cls.release_after),
             str(config.get("input-shape", cls.input_shape)),
-            int(str(config.get("outputs", cls.outputs))),
-            _yes("describe", config.get("describe", cls.describe)),
+            number_in(config, "outputs", int, cls.outputs),
+            truth_in(config, "describe", cls.describe),
         )
 
     def expectation(self, experiment: Experiment, begun: bool = False) -> Expectation:
@@ -121,13 +127,6 @@ def _describe(folder: RunFolder, run: Run) -> None:
     log.info("%s: %d clients have described their inputs", folder.path, len(found.clients))
     if len(found.clients):
         descriptions.save(folder.path, found)
-
-
-def _yes(name: str, value: object) -> bool:
-    """A truth value of a run configuration."""
-    said = str(value).lower()
-    check(said in ("true", "false"), name, value, "true or false")
-    return said == "true"
 
 
 def _show_in_the_log_of_the_run() -> None:
