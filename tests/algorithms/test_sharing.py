@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -9,9 +10,12 @@ import torch
 from torch import Tensor, nn
 
 import umbel
+from umbel.algorithms import ALGORITHMS
+from umbel.algorithms.restarts import RestartsState
 from umbel.algorithms.sharing import SharingState
 from umbel.client.batches import Batch
 from umbel.client.work import joined, parted
+from umbel.method import Context, Flow, losses, one_model
 from umbel.runs.config import plain, structured
 from umbel.runs.experiment import Experiment
 from umbel.testing import blobs, check_method, mlp
@@ -158,9 +162,116 @@ def test_what_can_not_be_shared_in_part_is_refused() -> None:
         umbel.Run(umbel.Sharing(umbel.FedAvg(), share="A"), blobs(), mlp())
     with pytest.raises(umbel.UsageError, match=r"kept: .* leaves something to share"):
         umbel.Run(umbel.Sharing(umbel.FedAvg(), kept=("*",)), federation, NET)
-    run = umbel.Run(umbel.Sharing(umbel.IFCA(num_clusters=2), share="A"), federation, NET)
-    with pytest.raises(umbel.UsageError, match="share: IFCA asks clients for ChooseByLoss"):
-        next(iter(run.rounds(1)))
+
+
+CLUSTERS: dict[str, Any] = {"num_clusters": 2, "local": WHOLE}
+EVERY: list[umbel.Algorithm[Any]] = [
+    umbel.CFLGP(**CLUSTERS),
+    umbel.CFLGP(**CLUSTERS, send="update"),
+    umbel.FedAvg(local=WHOLE),
+    umbel.FedEM(**CLUSTERS),
+    umbel.FedLEASE(local=WHOLE),
+    umbel.FedProx(local=WHOLE),
+    umbel.FixedClusters(local=WHOLE),
+    umbel.FLACC(local=WHOLE, n_sep=1),
+    umbel.FLACC(local=WHOLE, similarity="gradient"),
+    umbel.FLHC(**CLUSTERS, cluster_round=1),
+    umbel.IFCA(**CLUSTERS),
+    umbel.IFCA(**CLUSTERS, send="gradient"),
+    umbel.Joint(**CLUSTERS),
+    *(
+        umbel.LCFL(**CLUSTERS, metric=metric, warm_up=warm_up, warm_up_rounds=2)
+        for metric in ("loss", "loss-gap", "parameters", "gradient", "update")
+        for warm_up in ("local", "federated")
+    ),
+    umbel.LocalOnly(local=WHOLE),
+    umbel.Oracle(local=WHOLE),
+    umbel.PACFL(**CLUSTERS),
+    umbel.PFedMe(local=WHOLE),
+    umbel.PerFedAvg(local=WHOLE),
+    umbel.RandomClusters(**CLUSTERS),
+    umbel.Sattler(local=WHOLE, from_round=0),
+    umbel.Sattler(local=WHOLE, send="gradient"),
+]
+SHARED = {
+    "FedAvg",
+    "FedProx",
+    "FixedClusters",
+    "FLACC",
+    "FLHC",
+    "LCFL",
+    "LocalOnly",
+    "Oracle",
+    "RandomClusters",
+    "Sattler",
+}
+
+
+def test_every_method_is_listed_here() -> None:
+    assert {type(method) for method in EVERY} == set(ALGORITHMS.values())
+
+
+@pytest.mark.parametrize("method", EVERY, ids=lambda method: type(method).__name__)
+def test_a_method_is_refused_when_it_is_wrapped_and_not_during_a_run(
+    method: umbel.Algorithm[Any],
+) -> None:
+    try:
+        shared = umbel.Sharing(method, kept=("3.*",))
+    except umbel.UsageError:
+        return
+    assert type(method).__name__ in SHARED
+    assert len(list(umbel.Run(shared, blobs(), mlp()).rounds(4))) == 4
+
+
+def test_the_refusal_says_what_can_be_shared() -> None:
+    expected = "share: 'IFCA' is not a method that only has clients train, such as fedavg"
+    with pytest.raises(umbel.UsageError, match=expected):
+        umbel.Sharing(umbel.IFCA(), share="A")
+    with pytest.raises(umbel.UsageError, match=expected):
+        structured({"name": "ifca", "kept": ["head.*"]}, umbel.Algorithm)
+    with pytest.raises(
+        umbel.UsageError, match="similarity: 'gradient' is not 'update', with which"
+    ):
+        umbel.Sharing(umbel.FLACC(similarity="gradient"))
+    with pytest.raises(umbel.UsageError, match="metric: 'loss' is not 'parameters' or 'update'"):
+        umbel.Sharing(umbel.LCFL())
+
+
+@dataclass(frozen=True)
+class Asking(umbel.Algorithm[umbel.State]):
+    """A method of one's own, which does not say that it asks for losses."""
+
+    def init(self, setup: umbel.Setup) -> umbel.State:
+        return one_model(setup)
+
+    def round(self, state: umbel.State, ctx: Context) -> Flow[umbel.State]:
+        yield from losses(state.models, ctx)
+        return state
+
+
+def test_a_method_of_ones_own_is_found_out_in_the_round_in_which_it_asks() -> None:
+    run = umbel.Run(umbel.Sharing(Asking(), kept=("3.*",)), blobs(), mlp())
+    with pytest.raises(umbel.UsageError, match="share: Asking asks clients for MeanLoss"):
+        next(run.rounds(1))
+
+
+def test_several_starts_each_have_a_part_that_stays() -> None:
+    method = umbel.RandomClusters(2, local=WHOLE)
+    several = umbel.Restarts(method, restarts=3, keep="most-balanced")
+    with pytest.raises(umbel.UsageError, match=r"would train one part; write Restarts\(Sharing\("):
+        umbel.Sharing(several, kept=("3.*",))
+    with pytest.raises(umbel.UsageError, match="say all that stays with a client at once"):
+        umbel.Sharing(umbel.Sharing(method, kept=("3.*",)), kept=("1.*",))
+    shared = umbel.Sharing(method, kept=("3.*",))
+    with pytest.raises(umbel.UsageError, match="RandomClusters reports no loss to compare by"):
+        umbel.Restarts(shared)
+    starts = umbel.Restarts(shared, restarts=2, trial_rounds=3, keep="most-balanced")
+    state, _ = next(umbel.Run(starts, blobs(), mlp()).rounds(2))
+    assert isinstance(state, RestartsState)
+    one, other = state.rivals
+    assert isinstance(one, SharingState)
+    assert isinstance(other, SharingState)
+    assert not torch.equal(one.kept, other.kept)
 
 
 def test_models_are_parted_and_joined() -> None:

@@ -146,6 +146,8 @@ class Algorithm(Settings, ABC, Generic[S]):
     mixes_experts: ClassVar[bool] = False
     #: whether `serve` has clients train, so that evaluation sends updates of theirs, too
     adapts: ClassVar[bool] = False
+    #: whether this is several starts of another method, side by side
+    has_rivals: ClassVar[bool] = False
 
     def check(self, known: Known) -> None:
         """Raise `UsageError` where the method can't work; called when a run is built."""

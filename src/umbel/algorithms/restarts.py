@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -38,6 +38,8 @@ class Restarts(Algorithm[State]):
     only methods that report it can be judged by, or the largest smallest cluster.
     """
 
+    has_rivals: ClassVar[bool] = True
+
     of: Algorithm[Any]  #: the method
     restarts: int = 10  #: starts to begin with
     trial_rounds: int = 10  #: rounds that the starts compete for
@@ -46,8 +48,9 @@ class Restarts(Algorithm[State]):
     def __post_init__(self) -> None:
         check(1 <= self.restarts <= MOST, "restarts", self.restarts, f"in 1 to {MOST:,}")
         check(self.trial_rounds >= 1, "trial_rounds", self.trial_rounds, "1 or more")
-        reports = type(self.of).fit is not Algorithm.fit
-        expected = f'"most-balanced": {type(self.of).__name__} reports no loss to compare by'
+        method = _within(self.of)
+        reports = type(method).fit is not Algorithm.fit
+        expected = f'"most-balanced": {type(method).__name__} reports no loss to compare by'
         check(reports or self.keep == "most-balanced", "keep", self.keep, expected)
 
     def check(self, known: Known) -> None:
@@ -115,6 +118,12 @@ class Restarts(Algorithm[State]):
 def method_of(algorithm: Algorithm[Any]) -> Algorithm[Any]:
     """The method itself, where it is wrapped in `Restarts`."""
     return algorithm.of if isinstance(algorithm, Restarts) else algorithm
+
+
+def _within(algorithm: Algorithm[Any]) -> Algorithm[Any]:
+    """The method itself, whatever is wrapped around it, such as `Sharing`."""
+    of = getattr(algorithm, "of", None)
+    return _within(of) if isinstance(of, Algorithm) else algorithm
 
 
 def _smallest(state: State, labels: Tensor) -> int:

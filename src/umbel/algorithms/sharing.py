@@ -22,6 +22,24 @@ from umbel.server.ask import Context, Sample
 STAYS = {"A": ("*lora_B*",), "B": ("*lora_A*",), "both": ()}
 """What stays with a client, by what is shared."""
 
+ASKS_MORE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "CFLGP": {},
+    "FLACC": {"similarity": ("update",)},
+    "IFCA": {},
+    "Joint": {},
+    "LCFL": {"metric": ("parameters", "update")},
+    "PACFL": {},
+    "PFedMe": {},
+    "PerFedAvg": {},
+    "Sattler": {"send": ("update",)},
+}
+"""Methods that ask clients for more than training, and the settings with which some do not.
+
+Others, such as a method of one's own, are found out in the round in which they ask.
+"""
+
+SHARED = "such as fedavg, fedprox, flacc, fl-hc and fixed-clusters"
+
 
 @dataclass(frozen=True)
 class SharingState(State):
@@ -51,6 +69,11 @@ class Sharing(Algorithm[SharingState]):
     def __post_init__(self) -> None:
         name, expected = type(self.of).__name__, "a method whose clients use one model each"
         check(not (self.of.mixes or self.of.mixes_experts), "share", name, expected)
+        expected = f"a method: all starts would train one part; write {name}(Sharing(...))"
+        check(not self.of.has_rivals, "share", name, expected)
+        expected = "a method: say all that stays with a client at once"
+        check(not isinstance(self.of, Sharing), "share", name, expected)
+        _check_only_trains(self.of)
 
     @property
     def stays(self) -> tuple[str, ...]:
@@ -112,7 +135,7 @@ class Sharing(Algorithm[SharingState]):
             raise UsageError(
                 f"share: {type(self.of).__name__} asks clients for {type(request.work).__name__}, "
                 "for which it needs whole models; methods that only have clients train can share a "
-                "part, such as fedavg, fedprox, flacc, fl-hc and fixed-clusters"
+                f"part, {SHARED}"
             )
         places, _ = parted(layout, self.stays)
         theta = request.each["theta"]
@@ -137,6 +160,17 @@ class Sharing(Algorithm[SharingState]):
         sums = replies.sums
         sums = None if sums is None else replace(sums, values=whole(sums.values))
         return replace(replies, columns=columns, sums=sums)
+
+
+def _check_only_trains(method: Algorithm[Any]) -> None:
+    """Raise `UsageError` for a method that is known to ask clients for more than training."""
+    name = type(method).__name__
+    unless = ASKS_MORE.get(name)
+    check(unless != {}, "share", name, f"a method that only has clients train, {SHARED}")
+    for setting, fine in (unless or {}).items():
+        value = getattr(method, setting)
+        expected = f"{' or '.join(map(repr, fine))}, with which clients of {name} only train"
+        check(value in fine, setting, value, expected)
 
 
 def _around(inner: State, kept: Tensor) -> SharingState:
