@@ -43,7 +43,7 @@ class Sattler(Algorithm[SattlerState]):
     delta| < eps_1 and max |delta_i| > eps_2, and, with `gamma_max`, if sqrt((1 - max
     cross-similarity) / 2) > gamma_max. Everyone takes part in every round. With `send` "gradient" a
     round is one gradient step, as Kim et al. 2024 run it, and the norms and cosines are of
-    gradients.
+    gradients; buffers, such as running statistics, then stay as they are at first.
 
     The cluster takes its step first, then both halves go on from its model. Only those who
     answered judge the split; the larger half keeps the cluster's number (on a tie, the half of the

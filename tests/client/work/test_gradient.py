@@ -129,3 +129,22 @@ def test_a_client_of_one_example_is_refused_where_there_must_be_two() -> None:
     with pytest.raises(umbel.UsageError, match="it has one example, and batch normalisation needs"):
         check_batches(umbel.Net(normalised), blobs((9, 1)), OfGradients())
     check_batches(umbel.Net(centred), blobs((9, 1)), OfGradients())
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        umbel.IFCA(2, send="gradient", local=WHOLE),
+        umbel.Sattler(send="gradient", local=WHOLE),
+        umbel.CFLGP(2, send="gradient", local=WHOLE),
+    ],
+    ids=lambda method: type(method).__name__,
+)
+def test_gradients_move_no_running_statistics_as_the_methods_page_says(
+    method: umbel.Algorithm[Any],
+) -> None:
+    net = umbel.Net(normalised)
+    *_, (state, _) = umbel.Run(method, blobs((20, 20, 20)), net).rounds(2)
+    for model in state.models:
+        assert (net.layout.tensors(model)["1.running_mean"] == 0).all()
+        assert (net.layout.tensors(model)["1.running_var"] == 1).all()
