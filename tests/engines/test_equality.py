@@ -291,3 +291,27 @@ def test_replies_are_on_the_cpu_and_carry_no_graph() -> None:
         update = engine.send(request(LocalTraining(), net, [0])).columns["update"]
         assert update.device.type == "cpu"
         assert not update.requires_grad
+
+
+@pytest.mark.parametrize("work", [LocalTraining(epochs=5), MeanLoss()], ids=str)
+def test_one_large_client_makes_no_padding_for_many_small_ones(work: Work) -> None:
+    net = Net(lambda: nn.Linear(2, 2))
+    federation = blobs([90_000, 20, *(5 for _ in range(200))], shape=(2,), num_classes=2)
+    engine = Vectorised(net, federation)
+    chunks = list(engine.chunks(request(work, net, range(202))))
+    assert len(chunks[0]) <= 2
+    assert sorted(torch.cat(chunks).tolist()) == list(range(202))
+    assert len(chunks) < 4
+
+
+def test_clients_of_similar_size_stay_in_one_chunk() -> None:
+    net, sizes = mlp(), [60, 45, 40, 31, 30]
+    (chunk,) = Vectorised(net, blobs(sizes)).chunks(request(LocalTraining(), net, range(5)))
+    assert chunk.tolist() == [0, 1, 2, 3, 4]
+
+
+def test_plans_of_mini_batches_are_in_the_bound_of_a_chunk() -> None:
+    net, federation = Net(lambda: nn.Linear(2, 2)), blobs([300] * 8, shape=(2,), num_classes=2)
+    engine = Vectorised(net, federation, memory_mb=1)
+    chunks = engine.chunks(request(LocalTraining(epochs=20), net, range(8)))
+    assert [len(chunk) for chunk in chunks] == [2, 2, 2, 2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from math import prod
 
 import numpy as np
 import torch
@@ -14,8 +15,9 @@ from torch.func import vmap
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from umbel.checks import check_memory
-from umbel.client.batches import Plan, Shard, Step, Steps, in_order
+from umbel.client.batches import SLICE, Plan, Shard, Step, Steps, in_order
 from umbel.client.net import Net
+from umbel.client.work import Batching
 from umbel.data.federation import Federation
 from umbel.engines.chunked import answer_all
 from umbel.engines.sequential import answer_one
@@ -24,6 +26,9 @@ from umbel.flow import Replies, Request
 
 BYTES_OF_A_PLACE = 64
 """What an example takes in the plans of a chunk, which are copied on the way to their kernel."""
+
+PADDED_ANYHOW = 2**16
+"""Places of the plans of a chunk of which any part may be padding: so few are no cost."""
 
 CACHE_MB, MEMORY_MB = 48, {"cpu": 512, "cuda": 4096}
 """The working set of a chunk must fit in memory, and should stay in a CPU's cache during training,
@@ -34,8 +39,8 @@ class Vectorised:
     """An engine that runs the same work for many clients at once, through `torch.func.vmap`.
 
     Clients of unequal size are padded and masked, which leaves the maths of each untouched.
-    Chunks are as large as `memory_mb` allows, and hold clients of similar size, so that little
-    is padding. The module must not mix the examples of a batch:
+    Chunks are as large as `memory_mb` allows, and hold clients of similar size, so that at most
+    half of a large one is padding. The module must not mix the examples of a batch:
     `EngineSettings` tries that out, and takes `Sequential` where it does.
     """
 
@@ -68,18 +73,21 @@ class Vectorised:
         if request.work.alone:
             yield from positions[:, None]
             return
-        largest = int(positions[0])
-        size = int(self.storage.split(request.work).sizes[request.clients[largest]])
-        plan = request.work.batching.plan(size, request.seeds[largest])
-        count = self.chunk_size(request, plan, size)
-        said = f"{plan.shape[0]:,} mini-batches of each of {count:,} clients"
-        check_memory(count * plan.size * BYTES_OF_A_PLACE, said)
-        yield from torch.split(positions, count)
+        sizes = self.storage.split(request.work).sizes[request.clients[positions].numpy()]
+        places = _places(request, sizes)
+        said = f"the mini-batches of a client of {sizes[0]:,} examples"
+        check_memory(int(places[0]) * BYTES_OF_A_PLACE, said)
+        first = 0
+        while first < len(positions):
+            most = self.chunk_size(request, int(sizes[first]), int(places[first]))
+            count = _tight(places[first : first + most])
+            yield positions[first : first + count]
+            first += count
 
-    def chunk_size(self, request: Request, plan: Plan, max_examples: int) -> int:
+    def chunk_size(self, request: Request, max_examples: int, max_places: int) -> int:
         """How many clients at a time keep the working set within its bound, at least one."""
-        steps, batch_width = plan.shape
-        default = MEMORY_MB.get(self.device.type, MEMORY_MB["cuda"])
+        steps, batch_width = _shape(request.work.batching, max_examples)
+        memory = default = MEMORY_MB.get(self.device.type, MEMORY_MB["cuda"])
         if self.device.type == "cpu" and steps > 1:
             default = CACHE_MB
         footprint = request.work.footprint(request.shapes)
@@ -90,7 +98,9 @@ class Vectorised:
         values += 2 * min(examples, self.net.way.micro_batch or examples) * self.values_per_example
         bound = (self.memory_mb or default) * 2**20
         fitting = int(bound / (values * self.net.dtype.itemsize))
-        return max(1, min(fitting, len(request.clients)))
+        # Steps go through the plans once, so that these need not stay in a cache.
+        plans = int((self.memory_mb or memory) * 2**20 / (max(1, max_places) * BYTES_OF_A_PLACE))
+        return max(1, min(fitting, plans, len(request.clients)))
 
     def answer(self, request: Request, positions: Tensor) -> dict[str, Tensor]:
         """The replies of the clients at these positions, computed together."""
@@ -130,6 +140,37 @@ class Vectorised:
             warnings.filterwarnings("ignore", "There is a performance drop")
             reply = vmap(one)(planned.rows, ordered.rows, counts, own)
         return {name: column.detach() for name, column in reply.items()}
+
+
+def _places(request: Request, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many places the plans of each client have (C,), without making them all."""
+    batching, largest = request.work.batching, int(sizes[0])
+    planned = {largest: prod(_shape(batching, largest))}
+    if batching.shape is not None:
+        planned = {size: prod(batching.shape(size)) for size in np.unique(sizes).tolist()}
+    # Where the shape is known only with the plan, all are taken to be as long as the longest.
+    most = [planned.get(size, planned[largest]) for size in sizes.tolist()]
+    return np.array(most) + -(-sizes // SLICE) * np.minimum(sizes, SLICE)
+
+
+def _shape(batching: Batching, size: int) -> tuple[int, int]:
+    """The shape of the plan of a client of this size."""
+    if batching.shape is not None:
+        return batching.shape(size)
+    steps, width = batching.plan(size, 0).shape
+    return steps, width
+
+
+def _tight(places: NDArray[np.int64]) -> int:
+    """How many clients, of these places in falling order, are little padded side by side.
+
+    Where a chunk ends, the next client has less than half the places of the first: a chunk for
+    each size there is takes at most twice the steps of the largest client.
+    """
+    table = np.arange(1, len(places) + 1) * places[0]
+    fine = table <= np.maximum(2 * places.cumsum(), PADDED_ANYHOW)
+    fine[0] = True
+    return len(places) if fine.all() else int(fine.argmin())
 
 
 class _Stack:
