@@ -278,3 +278,11 @@ def test_models_are_parted_and_joined() -> None:
     places, own = parted(NET.layout, ("*lora_A*",))
     theta = torch.arange(NET.layout.num_values)
     assert torch.equal(joined(theta[places], theta[own], places, own), theta)
+
+
+def test_a_table_with_starts_and_kept_parts_has_starts_of_both() -> None:
+    table = {"name": "fedavg", "kept": ["3.*"], "restarts": 2, "keep": "most-balanced"}
+    method = structured(table, umbel.Algorithm)
+    sharing = umbel.Sharing(umbel.FedAvg(), kept=("3.*",))
+    assert method == umbel.Restarts(sharing, restarts=2, keep="most-balanced")
+    assert structured(plain(method), umbel.Algorithm) == method

@@ -115,6 +115,13 @@ def test_an_engine_of_ones_own_is_tried_before_the_first_round() -> None:
         next(run.rounds(1))
 
 
+def test_networks_with_running_statistics_are_refused() -> None:
+    net = Net(lambda: nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Linear(4, 3)))
+    Run(FedAvg(), blobs(), net)
+    with pytest.raises(UsageError, match=r"privacy\.clip: .* statistics, as \['1\.running_mean'\]"):
+        Run(FedAvg(), blobs(), net, privacy=PRIVACY)
+
+
 def test_nothing_released_is_nothing_spent() -> None:
     assert PRIVACY.epsilon(0) == 0
 

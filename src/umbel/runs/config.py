@@ -241,7 +241,10 @@ def _is_stranger(name: Any, kind: type) -> bool:
 def _restarted(converter: Converter, entry: type, settings: dict[str, Any]) -> Any:
     """A method whose table says how many starts it has; one is the method alone."""
     about = {key: settings.pop(key) for key in RESTARTS if key in settings}
-    of: Any = converter.structure(settings, entry)
+    parted = {*SHARING} & settings.keys() and not {*SHARING} & {f.name for f in fields(entry)}
+    of: Any = (
+        _sharing(converter, entry, settings) if parted else converter.structure(settings, entry)
+    )
     several: Restarts = converter.structure({**about, "of": of}, Restarts)
     return of if several.restarts == 1 else several
 

@@ -34,7 +34,13 @@ from umbel.runs.metrics import check_names
 from umbel.runs.personal import Personal
 from umbel.runs.records import Record, make_record
 from umbel.runs.scores import ClientScores, Judged, score
-from umbel.runs.starting import check_private, check_settings, engine_of, first_state
+from umbel.runs.starting import (
+    check_no_statistics,
+    check_private,
+    check_settings,
+    engine_of,
+    first_state,
+)
 from umbel.seeds import Stream, generator
 from umbel.server.ask import Context
 from umbel.settings import Settings, argument
@@ -86,6 +92,7 @@ class Run(Settings):
         check_private(self.algorithm, self.privacy)
         expected = "a Net; write Net(lambda: MyModule(...))"
         check(isinstance(self.net, Net), "net", self.net, expected)
+        check_no_statistics(self.net, self.privacy)
         check_names(self.metrics)
         check_metrics(self.metrics, self.net.objective)
         # How many clients there are is checked before the first round: a run may be of newcomers.

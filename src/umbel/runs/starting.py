@@ -42,6 +42,13 @@ def check_private(algorithm: Algorithm[Any], privacy: Privacy) -> None:
     check(protected, "privacy.clip", privacy.clip, expected)
 
 
+def check_no_statistics(net: Net, privacy: Privacy) -> None:
+    """Raise `UsageError` where noise would make a running variance negative."""
+    moved = [entry.name for entry in net.layout.rest]
+    expected = f"left out: noise can't be added to statistics, as {moved[:1]}; take group norm"
+    check(privacy.clip is None or not moved, "privacy.clip", privacy.clip, expected)
+
+
 def engine_of(
     chosen: Engine | EngineSettings,
     net: Net,
