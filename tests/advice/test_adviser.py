@@ -176,9 +176,28 @@ def test_the_command_prints_writes_and_names_the_run_to_make_next(tmp_path: Path
     assert isinstance(experiment.algorithm, umbel.FixedClusters)
     made = ["run", str(out / "experiment.toml"), "--runs-dir", str(tmp_path / "runs")]
     assert CliRunner().invoke(app, made).exit_code == 0
+    shown = CliRunner().invoke(app, ["show", str(out)])
+    assert "Train 2 models, one for each cluster of clients" in shown.output
     page = CliRunner().invoke(app, ["report", str(out)])
     assert page.exit_code == 0, page.output
     assert "should I cluster?" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_folder_of_advice_is_taken_for_no_run(tmp_path: Path) -> None:
+    advice = tmp_path / "advice"
+    advice.mkdir()
+    (advice / "advice.json").write_text("{}")
+    (advice / "experiment.toml").write_bytes(umbel.find_experiment("fedavg-digits").read_bytes())
+    there = sorted(advice.iterdir())
+    for asked in (["resume"], ["finish"], ["assign", str(tmp_path)], ["show", "--json"]):
+        refused = CliRunner().invoke(app, [asked[0], str(advice), *asked[1:]]).exception
+        assert "advice: holds advice and no run; `umbel report" in str(refused)
+        assert "`umbel run " in str(refused)
+    with pytest.raises(umbel.UsageError, match="the folder of a run, or one with"):
+        umbel.results(tmp_path)
+    with pytest.raises(umbel.UsageError, match="holds advice and no run"):
+        umbel.Run(umbel.FedAvg(), tables(1), net()).save(advice, 1)
+    assert sorted(advice.iterdir()) == there
 
 
 @pytest.mark.parametrize("tuned", [True, False])

@@ -367,5 +367,14 @@ def test_of_folders_before_clients_models_were_kept_the_rest_can_be_used(tmp_pat
             assert umbel.load(path).model_for("0")(torch.zeros(1, 6)).shape == (1, 3)
 
 
+def test_results_are_not_to_be_removed_where_only_the_net_is_not_known(tmp_path: Path) -> None:
+    make_run(net=umbel.Net(lambda: build())).save(tmp_path / "mine", 1)
+    result = umbel.load(tmp_path / "mine")
+    with pytest.raises(UsageError, match=r"needs it again, and umbel export its --net$"):
+        result.model(0)
+    with pytest.raises(UsageError, match=r"needs it again, and umbel export its --net$"):
+        result.model_for("0")
+
+
 def test_records_of_a_saved_run_are_those_of_a_run_in_memory(whole: umbel.Result) -> None:
     assert untimed(whole.folder) == [record.untimed() for _, record in make_run().rounds(6)]

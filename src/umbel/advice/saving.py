@@ -13,10 +13,11 @@ from umbel.advice.summary import Summary
 from umbel.checks import UsageError, check
 from umbel.data.files import check_no_link, read_text
 from umbel.runs import config
+from umbel.runs.advised import ADVICE, holds_advice
 from umbel.runs.durable import write_text
 from umbel.runs.experiment import Experiment
 
-FOUND, NEXT, PAGE = "advice.json", "experiment.toml", "report.html"
+FOUND, NEXT, PAGE = ADVICE, "experiment.toml", "report.html"
 
 LARGEST = 2**26
 """Bytes of a file that is read back."""
@@ -25,7 +26,7 @@ LARGEST = 2**26
 def check_free(folder: Path) -> None:
     """Raise `UsageError` unless advice can go to this folder, a new one or that of other advice."""
     free = not folder.exists() or (
-        folder.is_dir() and (not any(folder.iterdir()) or (folder / FOUND).is_file())
+        folder.is_dir() and (not any(folder.iterdir()) or holds_advice(folder))
     )
     check(free, "--out", str(folder), "a new folder, or one with advice in it")
 
@@ -41,11 +42,6 @@ def save(folder: Path, told: Summary, next_: Experiment | None) -> list[Path]:
     if importlib.util.find_spec("plotly") is not None:
         written.append(write_page(folder))
     return written
-
-
-def holds_advice(folder: Path) -> bool:
-    """Whether `save` wrote this folder."""
-    return (folder / FOUND).is_file()
 
 
 def read_summary(folder: Path) -> Summary:

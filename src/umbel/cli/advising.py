@@ -82,11 +82,16 @@ def advise(
     )
     told = summary(found)
     files = save(out, told, next_experiment(found, asked))
+    print_advice(told)
+    say(f"written: {', '.join(str(file) for file in files)}")
+    say(f"to run it: umbel run {out / 'experiment.toml'}")
+
+
+def print_advice(told: Summary) -> None:
+    """Print how the ways did, and what follows."""
     print_tables(contenders_table(told))
     for sentence in told.sentences:
         say(sentence)
-    say(f"written: {', '.join(str(file) for file in files)}")
-    say(f"to run it: umbel run {out / 'experiment.toml'}")
 
 
 def allowance_of(text: str) -> Allowance:

@@ -51,7 +51,7 @@ def show(
     judge: str | None,
     form: RowFormat | None,
 ) -> None:
-    """Show the results of a RUN, finished or not; or the comparison in a folder of finished runs.
+    """Show a RUN, finished or not; the comparison in a folder of finished runs; or advice.
 
     With --json or --csv every run counts, finished or not, in RUN and in folders in it.
     """
@@ -80,14 +80,18 @@ def _settings(run: Path) -> str:
 
 
 def _print_results(run: Path, at: str | None, reach: str | None, judge: str | None) -> None:
-    """One run in detail, or a table of several."""
+    """One run in detail, a table of several, or advice."""
     from umbel.cli.courses import goal_of, rounds_of
     from umbel.report import course_tables, standing_tables, terminal
+    from umbel.runs.advised import holds_advice
     from umbel.runs.folder import RunFolder
     from umbel.runs.result import Result
 
     folders = [RunFolder(path.parent) for path in sorted(run.glob("*/experiment.toml"))]
     if not folders:
+        if at is None and reach is None and holds_advice(run) and not RunFolder(run).begun:
+            _print_advice(run)
+            return
         folder = RunFolder.open(run)
         if at is None and reach is None:
             print_run(folder)
@@ -105,6 +109,13 @@ def _print_results(run: Path, at: str | None, reach: str | None, judge: str | No
     if reach is not None:
         wanted.append(course_tables.reached(runs, *goal_of(reach)))
     print_tables(*wanted, sep="\n" if at is None and reach is None else "")
+
+
+def _print_advice(folder: Path) -> None:
+    from umbel.advice.saving import read_summary
+    from umbel.cli.advising import print_advice
+
+    print_advice(read_summary(folder))
 
 
 @click.command()

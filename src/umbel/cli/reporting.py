@@ -33,9 +33,10 @@ MODELS = ("onnx", "torch", "safetensors", "peft")
 )
 def report(runs: Path, out: Path | None, figures: Path | None) -> None:
     """Write one page, to be opened in a browser, about a run, a folder of RUNS, or advice."""
-    from umbel.advice.saving import holds_advice, write_page
+    from umbel.advice.saving import write_page
     from umbel.data.files import check_folder, check_place
     from umbel.report import write_report
+    from umbel.runs.advised import holds_advice
 
     if out is not None:
         check_place(out, "--out")

@@ -13,6 +13,7 @@ from umbel.algorithms.base import State
 from umbel.checks import InUseError, UsageError, check
 from umbel.data.files import check_no_link
 from umbel.runs import checkpoint, config, encoding_file
+from umbel.runs.advised import check_no_advice
 from umbel.runs.budget import Budget, Stop
 from umbel.runs.checkpoint_parts import NO_PARTS, Parts
 from umbel.runs.client_facts import with_facts, write_facts
@@ -23,6 +24,7 @@ from umbel.runs.experiment import Experiment
 from umbel.runs.experiment_file import ExperimentFile
 from umbel.runs.models_folder import ModelsFolder
 from umbel.runs.origins import Origin, check_origin, check_sizes
+from umbel.runs.putting_right import putting_right
 from umbel.runs.record_lines import RecordLines
 from umbel.runs.records import Record
 from umbel.runs.run import Run
@@ -57,6 +59,7 @@ class RunFolder:
                 f"{path}: holds a run already; go on with it by `umbel resume {path}`, "
                 "or choose another --runs-dir or name"
             )
+        check_no_advice(folder.path)
         config.writable(experiment)
         folder.path.mkdir(parents=True, exist_ok=True)
         with folder.locked():
@@ -88,6 +91,8 @@ class RunFolder:
     def open(cls, path: Path | str) -> RunFolder:
         """The folder of a run that was begun. Raises `UsageError` if there is none."""
         folder = cls(Path(path))
+        if not folder.begun:
+            check_no_advice(folder.path)
         check(folder.file("experiment.toml").is_file(), "run", str(path), "the folder of a run")
         return folder
 
@@ -276,17 +281,8 @@ class RunFolder:
 
         Raises `UsageError` if they are not what `finish` wrote.
         """
-        with self.putting_right():
+        with putting_right(self.path):
             return with_facts(self.file("clients.csv"), read_rows(self.file("clusters.csv")))
-
-    @contextmanager
-    def putting_right(self) -> Iterator[None]:
-        """Say how to get back results that are lost."""
-        try:
-            yield
-        except UsageError as error:
-            how = f"remove clusters.csv, and `umbel resume {self.path}` writes it and the models"
-            raise UsageError(f"{error}; {how} again") from None
 
     @property
     def models(self) -> ModelsFolder:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -18,6 +19,7 @@ from umbel.client.net import Net
 from umbel.data.form import Form
 from umbel.runs.config import structured
 from umbel.runs.origins import FROZEN_WITHIN
+from umbel.runs.putting_right import putting_right
 from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
 from umbel.runs.tensor_files import Header, reading, tensors_in, write
@@ -98,13 +100,14 @@ class ModelsFolder:
         The file of the first cluster says so, as all have the same.
         """
         with _opened(self.file(0)) as (opened, header):
-            if net.modules.frozen.keys() & set(opened.keys()):
-                raise UsageError(f"{self.path.parent}: {FROZEN_WITHIN}")
-            if header.get("frozen", "") != net.frozen_digest:
-                raise UsageError(
-                    f"{self.path.parent}: the frozen values of the network are not those that the "
-                    "run was trained with"
-                )
+            names, digest = set(opened.keys()), header.get("frozen", "")
+        if net.modules.frozen.keys() & names:
+            raise UsageError(f"{self.path.parent}: {FROZEN_WITHIN}")
+        if digest != net.frozen_digest:
+            raise UsageError(
+                f"{self.path.parent}: the frozen values of the network are not those that the "
+                "run was trained with"
+            )
 
     def personal(self, client: int) -> Tensor:
         """The personal model (P,) of the client of this number."""
@@ -119,7 +122,8 @@ class ModelsFolder:
             models, weights = self.mixture(client)
             return Mixture(list(map(net.module, models)), weights, net.objective).eval()
         with _opened(self.path / CLIENTS) as (_, header):
-            routed = net if used == "personal" else net.routed(int(header["experts"]))
+            experts = 1 if used == "personal" else int(header["experts"])
+        routed = net if used == "personal" else net.routed(experts)
         return routed.module(self.personal(client))
 
     def mixture(self, client: int) -> tuple[Tensor, Tensor]:
@@ -157,8 +161,11 @@ def _own_models(scores: ClientScores) -> tuple[dict[str, Tensor], OwnModels]:
     return own, "personal" if served.experts == 1 else "experts"
 
 
-def _opened(file: Path) -> AbstractContextManager[tuple[Any, Header]]:
+@contextmanager
+def _opened(file: Path) -> Iterator[tuple[Any, Header]]:
     """The open file. Raises `UsageError` if it is missing, or not what it should be."""
-    if not file.is_file():
-        raise UsageError(f"{file}: missing")
-    return reading(file, "not a readable model of this version")
+    with putting_right(file.parent.parent):
+        if not file.is_file():
+            raise UsageError(f"{file}: missing")
+        with reading(file, "not a readable model of this version") as found:
+            yield found

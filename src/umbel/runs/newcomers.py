@@ -150,8 +150,7 @@ def _check_alike(result: Result, newcomers: Federation) -> None:
 def _losses(result: Result, newcomers: Federation, clients: Sequence[int]) -> Losses:
     """What each cluster's model loses on each of these newcomers' examples."""
     net, kept = result.net, result.folder.models
-    with result.folder.putting_right():
-        models = [kept.theta(cluster, net) for cluster in range(result.num_clusters)]
+    models = [kept.theta(cluster, net) for cluster in range(result.num_clusters)]
     batches = [Batch(*newcomers.train.typed(client, net.dtype)) for client in clients]
     return [
         torch.stack([net.losses(theta, batch) for theta in models], 1).double().numpy()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,6 +25,7 @@ from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.models_folder import MadeFor
 from umbel.runs.own import OwnModule
+from umbel.runs.putting_right import putting_right
 from umbel.runs.records import MEGABYTE, Record
 from umbel.runs.scores import in_order_of_appearance
 from umbel.runs.starting import first_state
@@ -202,8 +201,8 @@ class Result:
     def model(self, cluster: int) -> nn.Module:
         """Build the module of this cluster, in evaluation mode."""
         cluster = argument("cluster", cluster, int)
-        with self._finding(cluster):
-            return self.net.module(self.folder.models.theta(cluster, self.net))
+        self._check_cluster(cluster)
+        return self.net.module(self.folder.models.theta(cluster, self.net))
 
     def model_for(self, client: str | int) -> nn.Module:
         """Build the module that this client, a name or a number, is served, in evaluation mode.
@@ -224,11 +223,11 @@ class Result:
         if used == "cluster":
             return self.model(clusters[number][1])
         net = self.net
-        with self.folder.putting_right():
-            self.folder.models.check_frozen(net)
-            if used is None:
+        self.folder.models.check_frozen(net)
+        if used is None:
+            with putting_right(self.folder.path):
                 raise UsageError(f"{self.folder.path}: written before clients' models were kept")
-            return self.folder.models.module(net, number, used)
+        return self.folder.models.module(net, number, used)
 
     def export(
         self,
@@ -249,17 +248,14 @@ class Result:
         return export_model(self, to, client=client, cluster=cluster, out=out)
 
     def _made_for(self, cluster: int) -> MadeFor:
-        with self._finding(cluster):
-            return self.folder.models.made_for(cluster)
+        self._check_cluster(cluster)
+        return self.folder.models.made_for(cluster)
 
-    @contextmanager
-    def _finding(self, cluster: int) -> Iterator[None]:
+    def _check_cluster(self, cluster: int) -> None:
         """Tell a model that is lost from a cluster that is none."""
         if not self.folder.models.file(cluster).is_file():
             last = self.num_clusters - 1
             check(0 <= cluster <= last, "cluster", cluster, f"a cluster of this run: 0 to {last}")
-        with self.folder.putting_right():
-            yield
 
     def assign(
         self,

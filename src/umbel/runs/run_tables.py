@@ -9,6 +9,7 @@ from typing import Any
 
 from umbel.checks import check
 from umbel.notebooks import cut
+from umbel.runs.advised import holds_advice
 from umbel.runs.client_rows import COLUMNS, TUNED, Client
 from umbel.runs.config import plain
 from umbel.runs.flat import flat, measures_of
@@ -125,10 +126,12 @@ def results(folder: Path | str) -> Results:
 def run_folders(folder: Path) -> list[RunFolder]:
     """The run of this folder, or those in it and in folders in it, by name."""
     if (folder / "experiment.toml").is_file():
-        return [RunFolder(folder)]
+        return [RunFolder.open(folder)]
     files = [*folder.glob("*/experiment.toml"), *folder.glob("*/*/experiment.toml")]
-    check(bool(files), "folder", str(folder), "the folder of a run, or one with such folders in it")
-    return sorted((RunFolder(file.parent) for file in files), key=lambda folder: folder.path)
+    found = [RunFolder(file.parent) for file in files]
+    runs = [each for each in found if each.begun or not holds_advice(each.path)]
+    check(bool(runs), "folder", str(folder), "the folder of a run, or one with such folders in it")
+    return sorted(runs, key=lambda folder: folder.path)
 
 
 def results_of(folders: Sequence[RunFolder]) -> Results:

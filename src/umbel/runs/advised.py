@@ -1,0 +1,23 @@
+"""Folders of advice, which hold an experiment to run next and are no runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from umbel.checks import UsageError
+
+ADVICE = "advice.json"
+
+
+def holds_advice(folder: Path) -> bool:
+    """Whether `umbel advise` wrote this folder."""
+    return (folder / ADVICE).is_file()
+
+
+def check_no_advice(folder: Path) -> None:
+    """Raise `UsageError` for a folder of advice, and say what can be done with it."""
+    if not holds_advice(folder):
+        return
+    next_ = folder / "experiment.toml"
+    also = f", and `umbel run {next_}` runs what it advises" if next_.is_file() else ""
+    raise UsageError(f"{folder}: holds advice and no run; `umbel report {folder}` shows it{also}")
