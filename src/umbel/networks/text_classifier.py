@@ -98,6 +98,11 @@ class TextClassifier(Model):
 
     def _with_adapters(self, module: SentenceClassifier) -> nn.Module:
         peft = optional("peft", "text-classifier")
+        layers = {name for name, part in module.named_modules() if isinstance(part, nn.Linear)}
+        for target in self.targets:
+            known = any(f".{name}".endswith(f".{target}") for name, _ in module.named_modules())
+            ends = ", ".join(sorted({name.rpartition(".")[2] for name in layers} - {"head"}))
+            check(known, "targets", target, f"the end of the name of a layer: {ends}")
         settings = peft.LoraConfig(
             r=self.adapters,
             lora_alpha=self.alpha,

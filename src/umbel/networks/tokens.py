@@ -45,5 +45,6 @@ def check_ids(ids: Tensor, most: int | None) -> None:
     check(ids.dim() == 2, "x", shape, "of the shape (B, L): one row of token ids for each example")
     check(ids.shape[1] >= 1, "x", shape, "of one place or more for each example")
     if most is not None:
-        expected = f"at most {most}, the positions that the network knows: cut the texts shorter"
+        how = "cut the texts shorter, as scenario.text_tokens does in a table"
+        expected = f"at most {most}, the positions that the network knows: {how}"
         check(ids.shape[1] <= most, "x: places of an example", ids.shape[1], expected)

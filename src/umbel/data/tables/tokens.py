@@ -48,10 +48,11 @@ def tokens_of(column: Words, encoder: str, longest: int | None) -> Tokens:
     All are as long as the longest, or of `longest` ids, to which longer ones are cut. Raises
     `UsageError` where there is no such tokenizer.
     """
-    folder = encoder_folder(encoder)
+    folder = encoder_folder(encoder, "scenario.tokenizer")
     tokenizer = _tokenizer(folder / "tokenizer.json")
     pad = _pad(tokenizer, folder)
     tokenizer.no_padding()
+    tokenizer.no_truncation()
     if longest is not None:
         tokenizer.enable_truncation(longest)
     # One by one: batches start threads, of which forked workers would warn.
