@@ -17,9 +17,11 @@ from umbel.advice import Allowance
 from umbel.advice import fates as fate
 from umbel.advice.adviser import for_selection
 from umbel.advice.fates import fates
+from umbel.advice.gains import Gain
 from umbel.advice.next_run import next_experiment
 from umbel.advice.saving import read_summary
 from umbel.advice.summary import summary
+from umbel.advice.words import sentences
 from umbel.cli import app
 from umbel.cli.advising import allowance_of
 from umbel.testing import blobs, mlp
@@ -181,6 +183,14 @@ def test_the_command_prints_writes_and_names_the_run_to_make_next(tmp_path: Path
     page = CliRunner().invoke(app, ["report", str(out)])
     assert page.exit_code == 0, page.output
     assert "should I cluster?" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_loss_that_is_the_same_for_all_is_not_called_lower(two: umbel.Advice) -> None:
+    nothing = Gain(mean=0.0, low=0.0, high=0.0, p_value=1.0)
+    said = sentences(replace(two, verdict=replace(two.verdict, over_one=nothing)))
+    assert (
+        "Against one model for all, the mean validation loss is the same, for every client." in said
+    )
 
 
 def test_a_folder_of_advice_is_taken_for_no_run(tmp_path: Path) -> None:

@@ -188,6 +188,8 @@ def test_below_the_quorum_a_run_fails_and_says_how_to_go_on(umbel: Shell) -> Non
 def test_wrong_words_on_the_command_line_are_refused(umbel: Shell) -> None:
     _, errors = umbel("run", status=2)
     assert "Missing argument 'EXPERIMENT'" in errors
+    _, errors = umbel("export", "runs", status=2)
+    assert "Missing option '--to'. Choose from: tensorboard, mlflow, onnx" in errors
     _, errors = umbel("fly", status=2)
     assert "No such command 'fly'" in errors
     _, errors = umbel("compare", "both", "--seeds", "0", status=2)

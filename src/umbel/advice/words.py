@@ -86,9 +86,12 @@ def _gained(over: str, gain: Gain) -> Iterator[str]:
     """By how much the mean validation loss is lower, with its interval, where that is known."""
     if isnan(gain.mean):
         return
-    way = "lower" if gain.mean >= 0 else "higher"
-    said = f"Against {over}, the mean validation loss is {way} by {abs(gain.mean):.3g}"
-    if isinf(gain.low):
+    way = "lower" if gain.mean > 0 else "higher"
+    amount = f"{way} by {abs(gain.mean):.3g}" if gain.mean else "the same"
+    said = f"Against {over}, the mean validation loss is {amount}"
+    if gain.low == gain.high == 0:
+        yield f"{said}, for every client."
+    elif isinf(gain.low):
         yield f"{said}; there are too few validation examples for an interval."
     else:
         yield f"{said} (95% interval of the gain: {gain.low:.3g} to {gain.high:.3g})."

@@ -96,7 +96,8 @@ def _said(error: click.ClickException) -> str:
     """What is wrong with the arguments, and where to read of them."""
     where = getattr(error, "ctx", None)
     help_ = f"; see {where.command_path} --help" if where is not None else ""
-    return f"umbel: {error.format_message().removesuffix('.')}{help_}"
+    said = " ".join(error.format_message().split())  # choices come on lines of their own
+    return f"umbel: {said.removesuffix('.')}{help_}"
 
 
 def refused(message: str, status: int) -> int:

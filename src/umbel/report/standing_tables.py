@@ -84,6 +84,8 @@ def differences(order: Standing, measure: Measure) -> Table:
     """How far the method with the best mean is ahead of each other, the nearest first."""
     count = max(pair.of for pair in order.pairs)
     pairs = "as there is one pair" if count == 1 else f"corrected for all {count} pairs of methods"
+    if count < len(order.pairs):
+        pairs = "corrected for the pairs of methods with results enough to judge by"
     caption = (
         f"ahead: {measure.gain()}, paired over clients and seeds; p: probability of as much by "
         f"chance; Holm: the same, {pairs}"
