@@ -34,13 +34,7 @@ from umbel.runs.metrics import check_names
 from umbel.runs.personal import Personal
 from umbel.runs.records import Record, make_record
 from umbel.runs.scores import ClientScores, Judged, score
-from umbel.runs.starting import (
-    check_no_statistics,
-    check_private,
-    check_settings,
-    engine_of,
-    first_state,
-)
+from umbel.runs.starting import check_private, check_settings, engine_of, first_state
 from umbel.seeds import Stream, generator
 from umbel.server.ask import Context
 from umbel.settings import Settings, argument
@@ -89,10 +83,9 @@ class Run(Settings):
     def __post_init__(self) -> None:
         object.__setattr__(self, "_given", self.federation)
         check_settings(self.seed, self.participation, self.evaluate_every)
-        check_private(self.algorithm, self.privacy)
         expected = "a Net; write Net(lambda: MyModule(...))"
         check(isinstance(self.net, Net), "net", self.net, expected)
-        check_no_statistics(self.net, self.privacy)
+        check_private(self.algorithm, self.privacy, self.net)
         check_names(self.metrics)
         check_metrics(self.metrics, self.net.objective)
         # How many clients there are is checked before the first round: a run may be of newcomers.

@@ -34,19 +34,17 @@ def check_settings(seed: int, participation: float, evaluate_every: int) -> None
     check(evaluate_every >= 1, "evaluate_every", evaluate_every, "1 or more")
 
 
-def check_private(algorithm: Algorithm[Any], privacy: Privacy) -> None:
-    """Raise `UsageError` where evaluation would send what no noise of a round protects."""
-    method = method_of(algorithm)
-    protected = privacy.clip is None or not method.adapts
+def check_private(algorithm: Algorithm[Any], privacy: Privacy, net: Net | None = None) -> None:
+    """Raise `UsageError` where clients would send what noise does not protect, or makes useless."""
+    if privacy.clip is None:
+        return
+    method, moved = method_of(algorithm), [] if net is None else net.layout.rest
     expected = f"for {type(method).__name__}: its clients send in evaluations what adapting changes"
-    check(protected, "privacy.clip", privacy.clip, expected)
-
-
-def check_no_statistics(net: Net, privacy: Privacy) -> None:
-    """Raise `UsageError` where noise would make a running variance negative."""
-    moved = [entry.name for entry in net.layout.rest]
-    expected = f"left out: noise can't be added to statistics, as {moved[:1]}; take group norm"
-    check(privacy.clip is None or not moved, "privacy.clip", privacy.clip, expected)
+    check(not method.adapts, "privacy.clip", privacy.clip, expected)
+    named = [entry.name for entry in moved][:1]
+    # Noise may make a running variance negative.
+    expected = f"left out: noise can't be added to statistics, as {named}; take group norm"
+    check(not moved, "privacy.clip", privacy.clip, expected)
 
 
 def engine_of(

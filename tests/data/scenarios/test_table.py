@@ -345,7 +345,7 @@ def test_clients_without_training_rows_or_without_a_name_are_refused(tmp_path: P
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"client": None}, "the column of .* that says whose a row is"),
+        ({"client": None}, "is one file: name its column that says whose a row is"),
         ({"target": "outcom"}, "lacks the column 'outcom'; did you mean outcome"),
         ({"columns": ("weigth",)}, "lacks the column 'weigth'; did you mean weight"),
         ({"columns": ("empty",)}, "column 'empty': 'a value' is not there in any training row"),

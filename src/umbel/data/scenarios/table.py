@@ -105,7 +105,10 @@ class Table(Scenario):
     def build(self, seed: int, sources: Sources) -> Federation:
         path = Path(self.path) if self.source is None else sources.path(self.source)
         one_file = path.is_file() and self.client is None
-        check(not one_file, "client", None, f"the column of {path} that says whose a row is")
+        if one_file:
+            raise UsageError(
+                f"client: {path} is one file: name its column that says whose a row is"
+            )
         rows = read_rows(path, Form(self.separator, self.missing), self._wanted)
         targets = targets_of(rows, self.target, self.task)
         clients = clients_of(rows, self.client, self._usable(rows, targets))
