@@ -572,3 +572,42 @@ def test_a_run_where_gradients_are_turned_off_is_refused(off: Callable[[], Any])
     federation = clients(numbers(12, 4), LABELS)
     with off(), pytest.raises(umbel.UsageError, match="gradients are turned off here"):
         make_engine(umbel.Net(lambda: nn.Linear(4, 3)), federation)
+
+
+ONE_HOT = np.eye(3, dtype=int)[LABELS]
+SEVERAL = np.where(np.arange(12)[:, None] == 5, [1, 1, 0], ONE_HOT)  # one row has two labels
+
+
+@pytest.mark.parametrize("objective", [CLASSIFICATION, REGRESSION])
+@pytest.mark.parametrize("kind", [int, float])
+def test_classes_as_indicators_are_refused_where_a_class_is_learnt(
+    objective: Objective, kind: type
+) -> None:
+    net = umbel.Net(lambda: nn.Linear(6, 3), objective)
+    said = r"y: 3 numbers an example, of which one is 1 .* y.argmax\(1\); or, .* umbel.BINARY"
+    with pytest.raises(umbel.UsageError, match=said):
+        make_engine(net, clients(numbers(12, 6), ONE_HOT.astype(kind)))
+
+
+def test_one_example_with_two_labels_tells_that_indicators_are_meant_in_whichever_split() -> None:
+    net = umbel.Net(lambda: nn.Linear(6, 3), REGRESSION)
+    x, rows = numbers(12, 6), SEVERAL.astype(float)
+    for part in ("test", "validation"):
+        given: dict[str, Any] = {"test": [(x, ONE_HOT.astype(float))]} | {part: [(x, rows)]}
+        make_engine(net, Federation.from_arrays([(x, ONE_HOT.astype(float))], **given))
+
+
+def _distance(outputs: Tensor, y: Tensor) -> Tensor:
+    return (outputs - y).abs().mean(1)
+
+
+@pytest.mark.parametrize("objective", [BINARY, Objective(_distance, _distance)])
+def test_indicators_are_taken_where_several_may_be_1_and_by_objectives_of_ones_own(
+    objective: Objective,
+) -> None:
+    make_engine(umbel.Net(lambda: nn.Linear(6, 3), objective), clients(numbers(12, 6), ONE_HOT))
+
+
+def test_one_marked_step_of_an_example_is_a_class_for_each_step() -> None:
+    net = umbel.Net(lambda: nn.Sequential(nn.Linear(6, 6), nn.Unflatten(1, (2, 3))))
+    make_engine(net, clients(numbers(12, 6), ONE_HOT))

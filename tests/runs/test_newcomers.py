@@ -190,3 +190,15 @@ def test_the_command_takes_files_without_labels(tmp_path: Path) -> None:
     assert said.exit_code == 0, said.output
     assert "eve" in said.output
     assert "confidence" in said.output
+
+
+def test_a_newcomer_with_one_label_an_example_joins_clients_who_have_several(
+    tmp_path: Path,
+) -> None:
+    rng = np.random.default_rng(0)
+    own = [(rng.normal(size=(12, 4)), rng.integers(0, 2, (12, 3))) for _ in range(4)]
+    net = umbel.Net(lambda: torch.nn.Linear(4, 3), umbel.BINARY)
+    run = umbel.Run(umbel.IFCA(num_clusters=2), umbel.Federation.from_arrays(own), net)
+    result = run.save(tmp_path / "run", 1)
+    new = umbel.Federation.from_arrays({"new": (rng.normal(size=(1, 4)), np.array([[0, 1, 0]]))})
+    assert list(result.assign(new).clusters) == ["new"]

@@ -19,7 +19,7 @@ from umbel.data.datasets import Dataset, arrays_of
 from umbel.data.examples import check_alike, of_one_type, tensors_of, with_all_splits
 from umbel.data.form import Form
 from umbel.data.given import in_order, listed
-from umbel.data.labels import check_labels, check_no_indicators
+from umbel.data.labels import check_labels
 from umbel.data.splits import Pair, Split, joined, set_apart
 from umbel.data.tables.encoding import Encoding
 from umbel.notebooks import cut
@@ -190,8 +190,8 @@ class Federation:
         the largest label plus one unless given. Where an example has many labels, those of -100 do
         not count. `attributes` are what else is known of clients, such as {"airport": ["EWR",
         "JFK"]}. Raises `ValueError` for a client without training examples, for what are no finite
-        numbers, for inputs or columns that differ between clients, for one-hot labels, and for
-        labels out of range; messages do not show examples.
+        numbers, for inputs or columns that differ between clients, and for labels out of
+        range; messages do not show examples.
         """
         clients, names = listed(train, "train", names)
         fine = validation is None or not validation_fraction
@@ -208,7 +208,6 @@ class Federation:
         check_alike(everything, whose)
         for (x, _), name in zip(shards, names, strict=True):
             check(len(x) > 0, f"client {name}", len(x), "a positive number of training examples")
-        check_no_indicators([y for _, y in shards], num_classes)
         labels = not shards[0][1].is_floating_point()
         if labels:
             num_classes = check_labels(everything, whose, num_classes)

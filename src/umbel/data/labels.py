@@ -6,23 +6,18 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from umbel.checks import UsageError, check
+from umbel.checks import check
 from umbel.client.batches import IGNORED
 
 MANY = 10_000
 """A larger label, where there are fewer examples than that, is rather a number of something."""
 
 
-def check_no_indicators(targets: Sequence[Tensor], num_classes: int | None) -> None:
-    """Refuse rows with a single 1, which say a class, but would be learnt as something else."""
-    width = targets[0].shape[1] if targets[0].dim() == 2 else 0
-    if width < 2 or num_classes not in (None, width):
-        return
-    if all(bool((((y == 0) | (y == 1)).all(1) & (y.sum(1) == 1)).all()) for y in targets):
-        raise UsageError(
-            f"y: {width} numbers an example, of which one is 1 and the others are 0, say its "
-            "class; give the number of the class instead: y.argmax(1)"
-        )
+def are_indicators(y: Tensor) -> bool:
+    """Whether each row of y (n, L) has a single 1 among zeros, which may be meant for a class."""
+    if y.dim() != 2 or y.shape[1] < 2:
+        return False
+    return bool(((y == 0) | (y == 1)).all()) and bool((y.sum(1) == 1).all())
 
 
 def check_labels(

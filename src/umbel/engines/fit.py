@@ -17,9 +17,10 @@ from umbel.client.constants import twin
 from umbel.client.drawing import drawing_from
 from umbel.client.kernels.general import one_tensor
 from umbel.client.net import Net
-from umbel.client.objectives import BINARY, CLASSIFICATION, Objective
+from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
 from umbel.client.work import Gradient, Work
 from umbel.data.federation import Federation
+from umbel.data.labels import are_indicators
 from umbel.data.splits import Split, typed
 from umbel.engines.explained import ALONE, explained
 
@@ -45,6 +46,7 @@ def check_fit(net: Net, federation: Federation) -> None:
         expected = f"a value or more for each of {len(batch.x)} examples"
         fits = outputs.dim() > 0 and len(outputs) == len(batch.x)
         check(fits, "the network's outputs", tuple(outputs.shape), expected)
+        _check_no_indicators(net.objective, outputs, federation)
         if net.objective == CLASSIFICATION and not batch.y.is_floating_point():
             _check_classes(outputs, batch.y, federation)
         if net.objective == BINARY:
@@ -148,6 +150,23 @@ def _check_classes(outputs: Tensor, y: Tensor, federation: Federation) -> None:
         check(False, "the network's outputs", count, f"one for each of {classes} classes{hint}")
     if count > classes:
         log.warning("the network has %d outputs, and there are %d classes", count, classes)
+
+
+def _check_no_indicators(objective: Objective, outputs: Tensor, federation: Federation) -> None:
+    """Refuse rows with a single 1, which say a class, but would be learnt as something else.
+
+    They are right where several answers may be yes, where the objective is the user's own, and
+    where the network has classes for each step of an example.
+    """
+    if objective not in (CLASSIFICATION, REGRESSION) or outputs.dim() != 2:
+        return
+    # A few rows may happen to have one 1 each: it takes all to tell.
+    if all(are_indicators(split.y) for split in federation.splits):
+        raise UsageError(
+            f"y: {federation.train.y.shape[1]} numbers an example, of which one is 1 and the "
+            "others are 0, say its class; give the number of the class instead: y.argmax(1); or, "
+            'where several may be 1, pass umbel.BINARY to Net (in a file, objective = "binary")'
+        )
 
 
 def _check_answers(federation: Federation) -> None:
