@@ -36,6 +36,15 @@ def test_a_constant_column_is_only_shifted_and_an_empty_one_has_no_mean(federati
     assert np.isnan(found.mean[1])
 
 
+@pytest.mark.parametrize("federation", [False, True])
+@pytest.mark.parametrize("size", [1e30, 1e200, 1e305])
+def test_columns_of_any_size_keep_their_differences(federation: bool, size: float) -> None:
+    numbers = np.random.default_rng(0).normal(size=(20, 2))
+    values = numbers * [size, 1.0]  # beside a column of common size
+    found = federated([values[:5], values[5:]]) if federation else pooled(values)
+    np.testing.assert_allclose(found(values), StandardScaler().fit_transform(numbers), rtol=1e-6)
+
+
 def test_missing_values_become_the_mean() -> None:
     scale = Scale(np.array([2.0]), np.array([4.0]))
     assert scale(np.array([[2.0], [np.nan], [10.0]])).tolist() == [[0.0], [0.0], [2.0]]

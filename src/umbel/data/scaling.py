@@ -36,26 +36,42 @@ class Scale:
 
 def pooled(values: NDArray[np.float64]) -> Scale:
     """The scale of values (n, F) that are all in one place."""
-    there = np.isfinite(values)
-    columns = [values[there[:, place], place] for place in range(values.shape[1])]
+    there, powers = np.isfinite(values), _powers([values])
+    small = np.ldexp(values, -powers)
+    columns = [small[there[:, place], place] for place in range(values.shape[1])]
     means = np.array([column.mean() if len(column) else np.nan for column in columns])
     deviations = np.array([column.std() if len(column) else 0.0 for column in columns])
+    means, deviations = np.ldexp(means, powers), np.ldexp(deviations, powers)
     return Scale(means, _usable(means, deviations))
 
 
 def federated(shards: Sequence[NDArray[np.float64]]) -> Scale:
     """The scale of all clients' values (n_c, F) without seeing them: each client sends sums.
 
-    Clients first send how many values each column has and their sums, which gives the means; then
-    the sums of squared distances from those means, which in one pass would cancel each other.
+    Clients first send how large the values of each column are, how many there are and their sums,
+    which gives the means; then the sums of squared distances from those means, which in one pass
+    would cancel each other.
     """
+    powers = _powers(shards)
+    shards = [np.ldexp(shard, -powers) for shard in shards]
     counts = sum(np.isfinite(shard).sum(0) for shard in shards)
     totals = sum(np.nansum(shard, axis=0) for shard in shards)
     with np.errstate(invalid="ignore"):  # 0 / 0: a column without values
         means = np.asarray(totals / counts, dtype=np.float64)
         squares = sum(np.nansum((shard - means) ** 2, axis=0) for shard in shards)
         deviations = np.sqrt(squares / counts)
+    means, deviations = np.ldexp(means, powers), np.ldexp(deviations, powers)
     return Scale(means, _usable(means, deviations))
+
+
+def _powers(shards: Sequence[NDArray[np.float64]]) -> NDArray[np.int32]:
+    """(F,) powers of two that no value of a column is beyond.
+
+    Divided by them, which rounds nothing, values have squares that a float has room for.
+    """
+    largest = [np.abs(np.where(np.isfinite(s), s, 0)).max(0, initial=0) for s in shards]
+    powers: NDArray[np.int32] = np.frexp(np.max(largest, axis=0))[1]
+    return powers
 
 
 def _usable(means: NDArray[np.float64], deviations: NDArray[np.float64]) -> NDArray[np.float64]:
