@@ -31,6 +31,7 @@ from umbel import (
 )
 from umbel.algorithms import FLHC, LCFL
 from umbel.algorithms.base import Algorithm, Setup, State
+from umbel.checks import shown
 from umbel.client.work import Gradient
 from umbel.data.scenarios.folder import Folder
 from umbel.data.shifts import Rotate
@@ -106,7 +107,7 @@ def kinds(base: type[Any] = Settings) -> Iterator[type[Any]]:
         ),
         (
             lambda: LocalTraining(lr=torch.ones(2)),  # type: ignore[arg-type]
-            "LocalTraining: lr: tensor([1., 1.]) is not a number",
+            "LocalTraining: lr: a Tensor is not a number",
         ),
         (
             lambda: LocalTraining(batch_size="some"),  # type: ignore[arg-type]
@@ -334,3 +335,49 @@ def test_settings_stay_frozen_dataclasses() -> None:
             assert is_dataclass(kind)
     with pytest.raises(AttributeError):
         FedAvg().local = LocalTraining()  # type: ignore[misc]
+
+
+X, Y = np.full((4, 2), 1234.5), np.arange(4) % 2
+
+
+@pytest.mark.parametrize("given", [[(X, Y)], {"Ava": (X, Y)}, [(X.tolist(), Y.tolist())], X])
+def test_what_is_no_federation_is_refused_by_its_type_without_its_examples(given: Any) -> None:
+    net = umbel.Net(lambda: torch.nn.Linear(2, 2))
+    said = r"^Run: federation: an? \w+ is not a Federation; write umbel.Federation.from_arrays\("
+    with pytest.raises(UsageError, match=said) as refused:
+        umbel.Run(umbel.FedAvg(), given, net)
+    assert "1234" not in str(refused.value)
+
+
+@pytest.mark.parametrize("value", [X, torch.tensor(X), [1, (X, Y)], {"x": [X]}])
+def test_messages_show_no_arrays(value: Any) -> None:
+    assert "1234" not in shown(value)
+    assert type(value).__name__ in shown(value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"validation_fraction": "a"}, "validation_fraction: 'a' is not a number"),
+        ({"test_fraction": None}, "test_fraction: None is not a number"),
+        ({"num_classes": "2"}, "num_classes: '2' is not a whole number"),
+        ({"num_classes": -1}, "num_classes: -1 is not 1 or more"),
+        ({"seed": "a"}, "seed: 'a' is not a whole number"),
+        ({"seed": -1}, "seed: -1 is not 0 or more"),
+    ],
+)
+def test_arguments_of_from_arrays_are_checked_by_name(setting: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=f"^{message}"):
+        umbel.Federation.from_arrays([(X, Y)], **setting)
+
+
+def test_what_is_advised_on_and_built_is_checked_by_name() -> None:
+    wrong: Any = [(X, Y)]
+    net = umbel.Net(lambda: torch.nn.Linear(2, 2))
+    with pytest.raises(UsageError, match=r"^federation: a list is not a Federation; write"):
+        umbel.advise(wrong, net)
+    mistaken: Any = "mlp"
+    with pytest.raises(UsageError, match=r"^build: 'mlp' is not a function that builds a module"):
+        umbel.Net(mistaken)
+    with pytest.raises(UsageError, match=r"^net: 'mlp' is not a Net; write"):
+        umbel.advise(umbel.Federation.from_arrays([(X, Y)]), mistaken)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from math import isfinite
 from pathlib import Path
@@ -64,13 +64,32 @@ def check(holds: bool, field: str, value: object, expected: str) -> None:
 
 
 def shown(value: object) -> str:
-    """A value as messages show it: on one line, and cut where it is long."""
+    """A value as messages show it: on one line, and cut where it is long; of arrays the type."""
+    if _holds_arrays(value):
+        return kind_of(value)
     try:
         text = " ".join(repr(value).split())
     except (ValueError, RecursionError):  # a number of too many digits; lists in lists in lists
         return f"a value of type {type(value).__name__}, too long to be shown,"
     cut = len(text) - LONGEST
     return text if cut <= 0 else f"{text[:LONGEST]}... ({cut:,} characters more)"
+
+
+def kind_of(value: object) -> str:
+    """The type of a value that must not be shown, as it may hold clients' examples."""
+    name = type(value).__name__
+    return f"an {name}" if name[0] in "aeiouAEIOU" else f"a {name}"
+
+
+def _holds_arrays(value: object, depth: int = 4) -> bool:
+    """Whether this is an array, a tensor or a table, or holds one, at a depth that data have."""
+    if getattr(value, "ndim", 0):
+        return True
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if depth == 0 or not isinstance(value, list | tuple | set | frozenset):
+        return False
+    return any(_holds_arrays(each, depth - 1) for each in value)
 
 
 def lacking(value: object) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, ge
 
 import torch
 
-from umbel.checks import UsageError, lacking, nearest, shown
+from umbel.checks import UsageError, kind_of, lacking, nearest, shown
 
 SCALARS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 """The types of single values, in words. Numbers are finite, and of 64 bits if whole."""
@@ -156,8 +156,9 @@ def fitted(value: Any, kind: Any) -> Any:
         return _any_of(value, members)
     if _is_judged(bare(kind)) and not isinstance(value, bare(kind)):
         made = isinstance(value, type) and issubclass(value, bare(kind))
-        hint = f"; write {value.__name__}()" if made else ""
-        raise UnfitError(f"{shown(value)} is not {in_words(kind)}{hint}")
+        hint = f"; write {value.__name__}()" if made else getattr(bare(kind), "_hint", "")
+        said = kind_of(value) if isinstance(value, list | tuple | dict) else shown(value)
+        raise UnfitError(f"{said} is not {in_words(kind)}{hint}")
     return value
 
 

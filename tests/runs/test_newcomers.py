@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -202,3 +203,6 @@ def test_a_newcomer_with_one_label_an_example_joins_clients_who_have_several(
     result = run.save(tmp_path / "run", 1)
     new = umbel.Federation.from_arrays({"new": (rng.normal(size=(1, 4)), np.array([[0, 1, 0]]))})
     assert list(result.assign(new).clusters) == ["new"]
+    pairs: Any = {"new": own[0]}
+    with pytest.raises(umbel.UsageError, match=r"^newcomers: a dict is not a Federation; write"):
+        result.assign(pairs)

@@ -17,6 +17,7 @@ from umbel.checks import check
 from umbel.client.net import Net
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
+from umbel.settings import argument
 from umbel.summary import in_short
 
 LOCAL = LocalTraining(epochs=2)
@@ -69,6 +70,8 @@ def advise(
     examples are used once, for what is said of the answer at the end. `progress` is called with a
     line for each step. Raises `UsageError` for fewer than two clients.
     """
+    federation = argument("federation", federation, Federation)
+    check(isinstance(net, Net), "net", net, "a Net; write Net(lambda: MyModule(...))")
     count = federation.num_clients
     check(count >= 2, "federation", count, "two clients or more")
     allowance = Allowance() if allowance is None else allowance

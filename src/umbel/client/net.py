@@ -71,6 +71,8 @@ class Net:
                 "Net needs a function that builds the module, so that it can build it again under "
                 "another seed: write Net(lambda: MyModule(...)) instead of Net(MyModule(...))"
             )
+        expected = "a function that builds a module; write Net(lambda: MyModule(...))"
+        check(callable(build), "build", build, expected)
         known = ", ".join(f"umbel.{name.upper()}" for name in OBJECTIVES)
         expected = f"an umbel.Objective, such as {known}"
         check(isinstance(objective, Objective), "objective", objective, expected)

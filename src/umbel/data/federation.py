@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 from zlib import crc32
 
 import numpy as np
@@ -19,11 +19,12 @@ from umbel.data.datasets import Dataset, arrays_of
 from umbel.data.examples import check_alike, of_one_type, tensors_of, with_all_splits
 from umbel.data.form import Form
 from umbel.data.given import in_order, listed
-from umbel.data.labels import check_labels
+from umbel.data.labels import check_labels, fitting_classes
 from umbel.data.splits import Pair, Split, joined, set_apart
 from umbel.data.tables.encoding import Encoding
 from umbel.notebooks import cut
 from umbel.seeds import Stream, generator
+from umbel.settings import argument
 from umbel.summary import counted
 
 Examples: TypeAlias = "tuple[ArrayLike | Tensor | Any, ArrayLike | Tensor | Any]"
@@ -53,6 +54,7 @@ class Federation:
     attributes: Attributes = field(default_factory=dict)
     #: how rows of a table became the examples, if they did: newcomers' rows become theirs likewise
     encoding: Encoding | None = None
+    _hint: ClassVar[str] = "; write umbel.Federation.from_arrays(...)"
 
     def __repr__(self) -> str:
         train, test = int(self.train.sizes.sum()), int(self.test.sizes.sum())
@@ -127,6 +129,8 @@ class Federation:
         Raises `UsageError` where it would leave a client without training examples, or where there
         are validation examples already.
         """
+        fraction = argument("fraction", fraction, float)
+        _check_seed(seed)
         check(self.validation is None, "federation", "one with validation examples", "without such")
         train = [self.train.of(client) for client in range(self.num_clients)]
         numbers = [crc32(name.encode()) for name in self.names]
@@ -193,6 +197,9 @@ class Federation:
         numbers, for inputs or columns that differ between clients, and for labels out of
         range; messages do not show examples.
         """
+        fractions = _fractions(test=test_fraction, validation=validation_fraction)
+        num_classes = fitting_classes(num_classes)
+        _check_seed(seed)
         clients, names = listed(train, "train", names)
         fine = validation is None or not validation_fraction
         expected = "0, as validation examples are given"
@@ -200,7 +207,6 @@ class Federation:
         given = {"train": clients}
         for what, others in (("validation", validation), ("test", test)):
             given |= {} if others is None else {what: in_order(others, what, names)}
-        fractions = {"test": test_fraction, "validation": validation_fraction}
         alike = of_one_type(tensors_of(given, names))
         splits = with_all_splits(alike, names, fractions, seed)
         shards = splits["train"]
@@ -208,8 +214,7 @@ class Federation:
         check_alike(everything, whose)
         for (x, _), name in zip(shards, names, strict=True):
             check(len(x) > 0, f"client {name}", len(x), "a positive number of training examples")
-        labels = not shards[0][1].is_floating_point()
-        if labels:
+        if not shards[0][1].is_floating_point():
             num_classes = check_labels(everything, whose, num_classes)
         else:
             expected = f"labels of {num_classes} classes, which are whole numbers"
@@ -263,6 +268,14 @@ class Federation:
             validation_fraction=validation_fraction,
             seed=seed,
         )
+
+
+def _fractions(**given: float) -> dict[str, float]:
+    return {what: argument(f"{what}_fraction", value, float) for what, value in given.items()}
+
+
+def _check_seed(seed: int) -> None:
+    check(argument("seed", seed, int) >= 0, "seed", seed, "0 or more")
 
 
 def _validation(shards: Sequence[Pair] | None, names: Sequence[str]) -> Split | None:

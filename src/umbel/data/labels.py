@@ -8,9 +8,17 @@ from torch import Tensor
 
 from umbel.checks import check
 from umbel.client.batches import IGNORED
+from umbel.settings import argument
 
 MANY = 10_000
 """A larger label, where there are fewer examples than that, is rather a number of something."""
+
+
+def fitting_classes(given: int | None) -> int | None:
+    """The number of classes that the user says, if any. Raises `UsageError` for what is none."""
+    fitting: int | None = argument("num_classes", given, int | None)
+    check(fitting is None or fitting >= 1, "num_classes", given, "1 or more")
+    return fitting
 
 
 def are_indicators(y: Tensor) -> bool:

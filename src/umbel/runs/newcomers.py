@@ -21,6 +21,7 @@ from umbel.runs.confidence import Losses, confidences
 from umbel.runs.descriptions import Descriptions
 from umbel.runs.run import Run
 from umbel.runs.saving import reopened
+from umbel.settings import argument
 
 if TYPE_CHECKING:
     from umbel.runs.result import Result
@@ -37,6 +38,8 @@ def federation_of(result: Result, newcomers: Federation | Path | str, labelled: 
 
     Raises `UsageError` for examples that were made of a table otherwise than the run's.
     """
+    if not isinstance(newcomers, Path | str):
+        newcomers = argument("newcomers", newcomers, Federation)
     path = result.folder.path
     encoding = encoding_file.read(path)
     if isinstance(newcomers, Federation):
