@@ -18,6 +18,7 @@ from torch import Tensor
 from umbel.checks import UsageError
 from umbel.client.constants import digest_of
 from umbel.runs.tensor_files import reading, write_plain
+from umbel.summary import in_short
 
 LARGE = 2**20
 """Bytes from which on a tensor of a tuple is a part: for fewer, a file of its own costs more."""
@@ -36,6 +37,8 @@ class Part:
     tensor: weakref.ref[Tensor]
     version: int  # how often torch had changed it in place
     digest: str
+
+    __repr__ = in_short
 
     @classmethod
     def of(cls, tensor: Tensor) -> Part:
