@@ -98,11 +98,13 @@ class TextClassifier(Model):
 
     def _with_adapters(self, module: SentenceClassifier) -> nn.Module:
         peft = optional("peft", "text-classifier")
-        layers = {name for name, part in module.named_modules() if isinstance(part, nn.Linear)}
+        parts = dict(module.named_modules())
+        linear = (name for name, part in parts.items() if isinstance(part, nn.Linear))
+        ends = sorted({name.rpartition(".")[2] for name in linear} - {"head"})
+        expected = f"the end of the name of a layer: {', '.join(ends)}"
         for target in self.targets:
-            known = any(f".{name}".endswith(f".{target}") for name, _ in module.named_modules())
-            ends = ", ".join(sorted({name.rpartition(".")[2] for name in layers} - {"head"}))
-            check(known, "targets", target, f"the end of the name of a layer: {ends}")
+            known = any(f".{name}".endswith(f".{target}") for name in parts)
+            check(known, "targets", target, expected)
         settings = peft.LoraConfig(
             r=self.adapters,
             lora_alpha=self.alpha,
