@@ -20,6 +20,7 @@ from umbel.checks import UsageError
 from umbel.data.federation import Federation
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
+from umbel.engines.privacy import Privacy
 from umbel.engines.wrappers import QuorumError
 from umbel.flower import FlowerEngine, Settings, client_app, serve, slice_of
 from umbel.flower.client import Load
@@ -134,6 +135,15 @@ def test_clients_describe_their_inputs_for_newcomers_without_labels(tmp_path: Pa
     here = descriptions.described(run, run.net, SMALL.seed, run.federation.num_outputs)
     torch.testing.assert_close(kept.table, here.table, rtol=1e-5, atol=1e-6)
     assert kept.clients.tolist() == list(range(8))
+
+
+def test_clients_with_privacy_are_not_asked_to_describe_their_inputs(tmp_path: Path) -> None:
+    private = replace(SMALL, algorithm=FedAvg(LOCAL), privacy=Privacy(clip=1.0))
+    settings = Settings(8, runs_dir=str(tmp_path / "runs"), describe=True)
+    grid = grid_of(private, tmp_path)
+    with pytest.raises(UsageError, match=r"describe: True is not false with \[privacy\]"):
+        serve(grid, private, settings)
+    assert not grid.asked
 
 
 @pytest.mark.parametrize(

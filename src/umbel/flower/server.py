@@ -95,6 +95,7 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
     Raises `UsageError` where too few clients come or the folder holds something else, and
     `QuorumError` where too few of them answer: started again, it goes on from the checkpoint.
     """
+    _check_describes(settings, experiment)
     folder = _folder(experiment, settings)
     path = folder.path.resolve()
     to_describe = settings.describe and descriptions.load(folder.path) is None
@@ -119,6 +120,13 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
         _describe(folder, run)
     log.info("%s: finished; `umbel show %s` shows it", path, path)
     return folder
+
+
+def _check_describes(settings: Settings, experiment: Experiment) -> None:
+    """Refuse before training what nodes would refuse after it: noise is on updates alone."""
+    private = experiment.privacy.clip is not None
+    expected = "false with [privacy], which does not protect what descriptions say of inputs"
+    check(not (settings.describe and private), "describe", settings.describe, expected)
 
 
 def _describe(folder: RunFolder, run: Run) -> None:
