@@ -164,8 +164,12 @@ def test_killed_while_writing_a_record(cut: int, tmp_path: Path, whole: RunFolde
 
 def test_killed_while_writing_a_checkpoint(tmp_path: Path, whole: RunFolder) -> None:
     folder = interrupted(tmp_path / "run")
-    folder.file("checkpoint.partial").write_bytes(b"half")
+    for name in ("checkpoint.partial", ".tmpA1b2C3"):
+        folder.file(name).write_bytes(b"half")
     assert_same_end(finish(folder), whole)
+    assert {file.name for file in folder.path.iterdir()} == {
+        file.name for file in whole.path.iterdir()
+    }
 
 
 def test_killed_before_the_first_checkpoint(tmp_path: Path, whole: RunFolder) -> None:

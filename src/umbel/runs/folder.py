@@ -31,6 +31,7 @@ from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
 from umbel.runs.seals import json_text, json_value
 from umbel.runs.sessions import SessionsFile
+from umbel.runs.tensor_files import remove_half_written
 
 FIRST_FILES = ("experiment.toml", "budget.json", "environment.json", "records.jsonl", ".lock")
 """What the folder of a run holds before its first round."""
@@ -219,6 +220,7 @@ class RunFolder:
     def restore(self, template: State, made: Origin) -> tuple[State | None, int]:
         """As `restorable`, and later records are cut off. Raises `UsageError` as that does."""
         state, next_round = self.restorable(template, made)
+        remove_half_written(self.path)
         if state is not None:
             checkpoint.tidy(self.file("checkpoint.safetensors"))
         self.lines.write(self.records()[:next_round])

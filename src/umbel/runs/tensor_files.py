@@ -18,6 +18,9 @@ from umbel.data.files import check_file
 from umbel.runs.durable import replacing
 from umbel.runs.seals import BLANK, KEY, check_seal, file_intact, seal_file
 
+HALF_WRITTEN = ".tmp??????"
+"""Files that safetensors has not finished, and leaves where its process is killed."""
+
 Header = dict[str, Any]
 """What a file of tensors says beside them."""
 
@@ -42,6 +45,13 @@ def _save(file: Path, tensors: Mapping[str, Tensor], said: dict[str, str]) -> No
         number = re.search(r"os error (\d+)", str(error))
         reason = str(error).split("I/O error: ")[-1].partition(" (os error")[0]
         raise OSError(int(number[1]) if number else None, reason) from None
+
+
+def remove_half_written(folder: Path) -> None:
+    """Remove what a process that was killed left in a folder that nobody else writes to now."""
+    for file in folder.glob(HALF_WRITTEN):
+        if not file.is_dir():
+            file.unlink()
 
 
 DAMAGED = (
