@@ -80,11 +80,12 @@ def _resnet(size: Size) -> Iterator[Cell]:
 
 def _channels(size: Size) -> list[Cell]:
     batch = pick(size, smoke=8, reduced=20, full=200)
+    clients = pick(size, smoke=4, reduced=8, full=16)
     return _column(
         "channels",
-        16,
+        clients,
         ChannelState(
-            clients=pick(size, smoke=4, reduced=8, full=16),
+            clients=clients,
             examples=pick(size, smoke=8, reduced=200, full=12_500),
         ),
         CSIAutoencoder(
