@@ -61,6 +61,14 @@ def test_sizes_fit_those_who_share_labels_and_are_the_first_drawn_that_do() -> N
     assert client_sizes((), allowed[:2], y, rng()).tolist() == [10, 10]  # of 20, not of 620
 
 
+def test_equal_sizes_are_those_that_the_ones_who_share_fewest_can_have() -> None:
+    y = np.repeat([0, 1], [1000, 101])
+    allowed = np.array([[True, False]] * 2 + [[False, True]] * 2)
+    assert client_sizes((), allowed, y, rng()).tolist() == [50] * 4
+    with pytest.raises(UsageError, match="clients: 2 is not few enough: they share 1 examples"):
+        client_sizes((), allowed, y[:1001], rng())
+
+
 def test_sizes_that_do_not_fit_those_who_share_labels_are_refused() -> None:
     y = np.repeat([0, 1], [1000, 100])
     allowed = np.array([[True, False]] * 2 + [[False, True]] * 2)

@@ -27,16 +27,17 @@ def apportioned(total: int, shares: Sequence[float] | Labels) -> Labels:
 def client_sizes(
     examples: Sequence[int], allowed: NDArray[np.bool_], y: Labels, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """(M,) sizes: all examples shared equally for (), n each for (n,), random for (low, high).
+    """(M,) sizes: n each for (n,), random for (low, high); for () as many each as all can have.
 
     y (n,) are the labels of all examples, allowed (M, C) what each client may hold. Random sizes
     are uniform with both ends possible, drawn again until clients that hold the same labels fit
     together.
     """
     pools = _pools(allowed, y)
-    num_clients, available = len(allowed), pools[0][1]
-    check_few(num_clients, available)
-    equal = available // num_clients
+    num_clients = len(allowed)
+    for clients, number in pools:
+        check_few(int(clients.sum()), number)
+    equal = min(number // int(clients.sum()) for clients, number in pools)
     low, high = (tuple(examples) * 2)[:2] if examples else (equal, equal)
     check(low >= 1, "examples", low, "1 or more")
     for clients, number in pools:

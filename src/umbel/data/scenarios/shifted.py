@@ -40,7 +40,7 @@ class Shifted(Scenario):
     clients: int = 20  # M
     shares: tuple[float, ...] = ()  # share of the clients in each group; (): equal
     per_group: bool = False
-    examples: tuple[int, ...] = ()  # a client's: (n,), or uniform in (low, high); (): all, equally
+    examples: tuple[int, ...] = ()  # a client's: (n,), or uniform in (low, high); (): alike
     test_fraction: float = 0.15  # of each client's examples; not used with a test_split
     label_alpha: float | None = None  # Dirichlet concentration of each client's labels; None: IID
     standardise: bool = False  # pixels with mean 0, standard deviation 1 over `split`; not 0 to 1
