@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import given_clusters, precision, sequences, words, workers
+from benchmarks import cuts, given_clusters, precision, sequences, words, workers
 from benchmarks.measure import difference
 from benchmarks.products import KINDS, times_faster
 from benchmarks.report import markdown, precision_markdown, rounds_markdown
@@ -18,7 +18,7 @@ from benchmarks.server import STEPS
 from benchmarks.workloads import contests
 
 import umbel
-from umbel.algorithms import FedAvg, FixedClusters, Oracle
+from umbel.algorithms import FLHC, FedAvg, FixedClusters, Oracle
 from umbel.algorithms.base import Algorithm
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
@@ -93,6 +93,22 @@ def test_a_run_whose_clusters_are_known_from_the_first_round_has_one_course(tmp_
     assert [number for number, _, _ in courses] == [1, 2, 3]
     for _, found, given in courses:
         assert given == pytest.approx(found)
+
+
+def test_a_run_of_fl_hc_would_have_its_clusters_again_by_a_cut_that_is_shown(
+    tmp_path: Path,
+) -> None:
+    scenario = replace(ROTATED_DIGITS, clients=8, examples=(40,))
+    method = FLHC(threshold=0.6, cluster_round=1, local=LocalTraining(epochs=3))
+    folder = RunFolder.begin(tmp_path, Experiment(scenario, MLP((8,)), method, rounds=2))
+    for _ in execute(folder, Sources.default()):
+        pass
+    result = umbel.load(folder.path)
+    shown = {number: (low, high, ari) for number, low, high, ari in cuts.cuts(result)}
+    assert list(shown) == [8, 7, 6, 5, 4, 3, 2, 1]
+    low, high, ari = shown[result.num_clusters]
+    assert low <= 0.6 <= high
+    assert ari == pytest.approx(result.last.ari)
 
 
 def test_methods_on_words_are_judged_by_perplexity_beside_one_model(tmp_path: Path) -> None:
