@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -22,17 +23,17 @@ from umbel.data.sources import Sources
 from umbel.engines import EngineSettings
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Faults, QuorumError
-from umbel.flow import Request, Rows
+from umbel.flow import Engine, Replies, Request, Rows
 from umbel.networks import MLP
 from umbel.runs.execution import execute, execute_together
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
-from umbel.runs.lockstep import merged
+from umbel.runs.lockstep import Table, merged
 from umbel.runs.records import Record
 
 LOCAL = LocalTraining(epochs=2, batch_size=10)
 EXPERIMENT = Experiment(
-    replace(ROTATED_DIGITS, clients=8, examples=(40, 60)),
+    replace(ROTATED_DIGITS, clients=8, examples=(50,)),
     MLP((16,)),
     FLACC(LOCAL, n_sep=2),
     name="small",
@@ -125,10 +126,11 @@ def as_far_as_it_goes(run: RunFolder) -> bool:
     [
         {"engine": EngineSettings(name="sequential")},
         {"model": MLP((1000,))},
+        {"scenario": replace(ROTATED_DIGITS, clients=8, examples=(40, 60))},
     ],
-    ids=["one client after another", "a large model"],
+    ids=["one client after another", "a large model", "clients of unequal sizes"],
 )
-def test_nothing_is_done_where_it_would_be_no_faster(
+def test_nothing_is_done_where_it_would_be_no_faster_or_padding_depend_on_other_runs(
     change: dict[str, Any], tmp_path: Path
 ) -> None:
     runs = folders(tmp_path, replace(EXPERIMENT, **change))
@@ -145,15 +147,41 @@ def test_the_seconds_of_runs_side_by_side_add_up_to_those_that_passed(tmp_path: 
 
 def test_requests_of_two_runs_become_one_of_all_their_clients() -> None:
     models = torch.arange(4.0).reshape(2, 2)
-    one = Request(LOCAL, torch.tensor([0, 2]), [7, 8], {"theta": torch.tensor([5.0, 6.0])})
-    other = Request(LOCAL, torch.tensor([1]), [9], {"theta": torch.tensor([7.0, 8.0])})
+    one, other = (
+        Request(LOCAL, torch.tensor(clients), seeds, each={"theta": Rows(models + n, rows)})
+        for n, (clients, seeds, rows) in enumerate(
+            [([0, 2], [7, 8], torch.tensor([1, 0])), ([1], [9], torch.tensor([1]))]
+        )
+    )
     both = merged([one, other], first_clients=[0, 10])
     assert both.clients.tolist() == [0, 2, 11]
     assert list(both.seeds) == [7, 8, 9]
-    assert both.each["theta"].take(torch.arange(3)).tolist() == [[5, 6], [5, 6], [7, 8]]
-    each = [
-        replace(request, shared={}, each={"theta": Rows(models + n, torch.tensor(rows))})
-        for n, (request, rows) in enumerate([(one, [1, 0]), (other, [1])])
-    ]
-    both = merged(each, first_clients=[0, 10])
     assert both.each["theta"].take(torch.arange(3)).tolist() == [[2, 3], [0, 1], [3, 4]]
+
+
+@dataclass
+class Noting:
+    """An engine that answers nothing, and notes how many clients it is asked for at a time."""
+
+    asked: list[int] = field(default_factory=list)
+
+    def send(self, request: Request) -> Replies:
+        self.asked.append(len(request.clients))
+        return Replies(request.clients, {})
+
+
+@pytest.mark.parametrize(("shared", "asked"), [({}, [3]), ({"models": torch.ones(2, 2)}, [2, 1])])
+def test_what_a_run_sends_to_all_its_clients_alike_is_asked_by_itself(
+    shared: dict[str, torch.Tensor], asked: list[int]
+) -> None:
+    requests = {
+        number: Request(LOCAL, torch.arange(clients), [7] * clients, shared)
+        for number, clients in enumerate((2, 1))
+    }
+    engine = Noting()
+
+    def ask(number: int, seat: Engine) -> None:
+        assert len(seat.send(requests[number]).clients) == len(requests[number].clients)
+
+    Table(engine, [0, 10]).drive([partial(ask, number) for number in requests])
+    assert engine.asked == asked

@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, Vectorised, make_engine
@@ -56,7 +58,11 @@ def pays(run: Run) -> bool:
 
 
 def seats(runs: Sequence[Run]) -> Table | None:
-    """A table for these runs, or None where they are not alike, or their clients not batched."""
+    """A table for these runs, or None where they are not alike, or their clients not batched.
+
+    Clients of unequal sizes would be padded to the largest of those that happen to be asked at the
+    same time, which changes the last bits of what they come to.
+    """
     first, settings = runs[0], runs[0].engine
     alike = all(
         run.engine == settings
@@ -68,11 +74,19 @@ def seats(runs: Sequence[Run]) -> Table | None:
     )
     if not alike or not isinstance(settings, EngineSettings) or settings.workers != "auto":
         return None
+    if any(len(np.unique(sizes)) > 1 for sizes in _sizes(runs)):
+        return None
     engine = make_engine(first.net, joined([run.federation for run in runs]), settings)
     if not isinstance(engine, Vectorised):
         return None
     sizes = [run.federation.num_clients for run in runs]
     return Table(engine, list(accumulate(sizes, initial=0))[:-1])
+
+
+def _sizes(runs: Sequence[Run]) -> list[NDArray[np.int64]]:
+    """How many examples all clients of all runs have, by split."""
+    every = zip(*(run.federation.splits for run in runs), strict=True)
+    return [np.concatenate([split.sizes for split in alike]) for alike in every]
 
 
 def joined(federations: Sequence[Federation]) -> Federation:
@@ -164,7 +178,7 @@ class Table:
     def _answers(self, asked: Mapping[int, Request]) -> dict[int, Replies]:
         groups: dict[object, list[int]] = {}
         for number in sorted(asked):
-            groups.setdefault(_kind(asked[number]), []).append(number)
+            groups.setdefault(_kind(number, asked[number]), []).append(number)
         answers = {}
         for numbers in groups.values():
             requests = [asked[number] for number in numbers]
@@ -179,16 +193,10 @@ class Table:
 
 
 def merged(requests: Sequence[Request], first_clients: Sequence[int]) -> Request:
-    """One request of requests that ask the same, each of its own clients.
-
-    What each sends to all of its clients becomes a row of a table.
-    """
+    """One request of requests that ask the same, each of its own clients."""
     sizes = [len(request.clients) for request in requests]
     whose = torch.repeat_interleave(torch.arange(len(requests)), torch.tensor(sizes))
-    each = {
-        name: Rows(torch.stack([request.shared[name] for request in requests]), whose)
-        for name in requests[0].shared
-    }
+    each = {}
     for name in requests[0].each:
         tables = [request.each[name].table for request in requests]
         starts = torch.tensor(list(accumulate(map(len, tables), initial=0))[:-1])
@@ -199,13 +207,18 @@ def merged(requests: Sequence[Request], first_clients: Sequence[int]) -> Request
         requests[0],
         clients=torch.cat([request.clients for request in requests]) + firsts,
         seeds=[seed for request in requests for seed in request.seeds],
-        shared={},
         each=each,
         reduction=None,
     )
 
 
-def _kind(request: Request) -> object:
-    shared = tuple((name, tensor.shape) for name, tensor in sorted(request.shared.items()))
+def _kind(number: int, request: Request) -> object:
+    """What the requests of several runs that become one have in common.
+
+    What a request sends to all its clients alike is computed otherwise than what each has of its
+    own: such a request stays by itself.
+    """
+    if request.shared:
+        return number
     each = tuple((name, rows.table.shape[1:]) for name, rows in sorted(request.each.items()))
-    return request.work, shared, each
+    return request.work, each
