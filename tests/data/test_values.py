@@ -249,6 +249,19 @@ def test_targets_in_another_order_of_rows_are_refused() -> None:
     assert built(TABLE, labels.loc[TABLE.index]).num_classes == 3
 
 
+@pytest.mark.parametrize("index", [[1, 2, 3, 4], [0, 2, 5, 7], [3, 4, 5, 6], [0, 0, 1, 9]])
+def test_targets_of_which_only_some_are_of_rows_of_x_are_refused(index: list[int]) -> None:
+    labels = pd.Series(Y, index=index)
+    said = refusal(TABLE, labels)
+    assert "rows of y are not rows of x, by their index" in said
+    assert "y.reset_index(drop=True)" in said
+    assert built(TABLE, labels.reset_index(drop=True)).num_classes == 3
+
+
+def test_targets_whose_index_has_nothing_of_that_of_x_are_taken_row_by_row() -> None:
+    assert built(TABLE, pd.Series(Y, index=[*"abcd"])).num_classes == 3
+
+
 @pytest.mark.parametrize(
     ("train", "settings", "message"),
     [

@@ -62,13 +62,23 @@ def check_columns(tables: Sequence[object], clients: Sequence[str]) -> None:
 
 
 def check_rows(x: Any, y: Any, client: str) -> None:
-    """Raise `UsageError` where y has the rows of x in another order, going by their index."""
+    """Raise `UsageError` where the indices of x and y say that their rows are not the same ones.
+
+    Indices that share no label say nothing: one of them was numbered anew.
+    """
     if not (is_table(x) and is_table(y)) or len(x) != len(y) or x.index.equals(y.index):
         return
-    if x.index.is_unique and y.index.is_unique and bool(y.index.isin(x.index).all()):
+    shared = int(y.index.isin(x.index).sum())
+    if shared == len(y) and x.index.is_unique and y.index.is_unique:
         raise UsageError(
             f"client {client}: y has the rows of x in another order; y.loc[x.index] has them in "
             "the same"
+        )
+    if 0 < shared < len(y):
+        raise UsageError(
+            f"client {client}: {len(y) - shared} of {len(y)} rows of y are not rows of x, by their "
+            "index; give both the same rows, or, where they are row by row the same, "
+            "x.reset_index(drop=True) and y.reset_index(drop=True)"
         )
 
 
