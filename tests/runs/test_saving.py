@@ -22,6 +22,7 @@ from tests.runs.test_execution import assert_same_end, untimed
 from tests.shell import Shell
 from umbel import FLACC, FedAvg, FedEM, LocalTraining, PFedMe, Run, RunFolder, UsageError
 from umbel.engines import EngineSettings, Sequential
+from umbel.runs.own import OwnModule, described, differences
 
 LOCAL = LocalTraining(epochs=1, batch_size=8)
 
@@ -221,6 +222,61 @@ def test_another_run_is_refused_and_what_differs_is_said(what: str, whole: umbel
             call()
         assert str(refused.value).startswith(f"{whole.folder.path}: holds another run: ")
         assert what in str(refused.value)
+
+
+def weighted(weight: float, near: float = 0.5) -> umbel.Objective:
+    """The squared error times a weight, in functions of the same names whatever the numbers."""
+
+    def losses(outputs: Tensor, y: Tensor) -> Tensor:
+        return weight * ((outputs - y) ** 2).mean(1)
+
+    def correct(outputs: Tensor, y: Tensor) -> Tensor:
+        return ((outputs - y).abs().amax(1) < near).float()
+
+    return umbel.Objective(losses, correct)
+
+
+def fitting(objective: umbel.Objective) -> Run:
+    clients = [(x, x[:, :2]) for x in (blobs().train.of(client)[0] for client in range(3))]
+    federation = umbel.Federation.from_arrays(clients)
+    return Run(FedAvg(LOCAL), federation, umbel.Net(lambda: nn.Linear(6, 2), objective))
+
+
+@pytest.mark.parametrize(
+    ("other", "which"), [(weighted(0.01), "losses"), (weighted(1, near=0.1), "correct")]
+)
+def test_an_objective_that_gives_other_values_is_refused(
+    other: umbel.Objective, which: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine"
+    list(islice(fitting(weighted(1)).rounds(2, folder=path), 1))
+    with pytest.raises(UsageError, match=f"the objective's {which} gives other values"):
+        umbel.resume(path, fitting(other))
+    assert len(umbel.resume(path, fitting(weighted(1))).records) == 2
+
+
+def test_an_objective_may_refuse_some_of_the_made_up_outputs(tmp_path: Path) -> None:
+    def fitting_probabilities(weight: float) -> Run:
+        losses = nn.BCELoss(reduction="none")  # of outputs in [0, 1] alone
+        objective = umbel.Objective(
+            lambda outputs, y: weight * losses(outputs[:, 0], y.float()),
+            lambda outputs, y: ((outputs[:, 0] > 0.5) == (y > 0.5)).float(),
+        )
+        net = umbel.Net(lambda: nn.Sequential(nn.Linear(6, 1), nn.Sigmoid()), objective)
+        return Run(FedAvg(LOCAL), binary(), net)
+
+    fitting_probabilities(1).save(tmp_path / "mine", 1)
+    with pytest.raises(UsageError, match="the objective's losses gives other values"):
+        fitting_probabilities(2).save(tmp_path / "mine", 1)
+
+
+def test_a_folder_from_before_objectives_were_compared_goes_on() -> None:
+    run = fitting(weighted(1))
+    here = described(run, "mine", 2, 1)
+    assert isinstance(here.model, OwnModule)
+    assert all(here.model.gives)
+    before = replace(here, model=replace(here.model, gives=OwnModule.gives))
+    assert list(differences(before, here, run.net)) == []
 
 
 def test_a_run_goes_on_with_another_number_of_workers(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def fingerprint(tensors: Iterable[Tensor]) -> tuple[float, ...]:
     return (squares**0.5, *sums.tolist())
 
 
-def near(one: Sequence[float], other: Sequence[float]) -> bool:
+def near(one: Sequence[float], other: Sequence[float], close: float = CLOSE) -> bool:
     largest = max([1e-9, *map(abs, one)])
     pairs = zip(one, other, strict=False)
-    return len(one) == len(other) and all(abs(a - b) <= CLOSE * largest for a, b in pairs)
+    return len(one) == len(other) and all(abs(a - b) <= close * largest for a, b in pairs)

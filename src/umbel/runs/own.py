@@ -27,6 +27,7 @@ from umbel.runs.digests import digest, fingerprint, near, split_digest
 from umbel.runs.experiment import Experiment
 from umbel.runs.flat import flat
 from umbel.runs.origins import FROZEN_WITHIN
+from umbel.runs.own_objective import NOTHING, Prints, objective_prints, other_functions
 from umbel.runs.run import Run
 
 UNREADABLE = {
@@ -79,6 +80,7 @@ class OwnModule(Model):
     structure: str
     initial: tuple[float, ...] = ()  # fingerprint of what a new model starts from
     constants: tuple[float, ...] = ()  # and of what belongs to the module, not to the model
+    gives: Prints = NOTHING  # what an objective of one's own gives
     source: str = ""  # "module:function"
     moving: tuple[str, ...] = ()  # patterns of buffers of its own that training moves
     trained: tuple[str, ...] | None = None  # patterns of parameters that train; None: as built
@@ -137,7 +139,7 @@ def described(run: Run, name: str, rounds: int, checkpoint_every: int) -> Experi
             _check_storable(part, getattr(run, part))
     return Experiment(
         own_data(run.federation, _type_name(type(run.engine)) if own_engine else ""),
-        own_module(run.net),
+        own_module(run.net, run.federation),
         run.algorithm,
         name=name,
         seed=run.seed,
@@ -183,8 +185,8 @@ def own_data(federation: Federation, engine: str = "") -> OwnData:
     )
 
 
-def own_module(net: Net) -> OwnModule:
-    """What tells the module of this net from another."""
+def own_module(net: Net, federation: Federation | None = None) -> OwnModule:
+    """What tells the module of this net from another, and its objective, given clients."""
     module = net.module(net.new(0))
     entries = net.layout.weights + net.layout.rest
     inside = {*(entry.name for entry in entries), *net.modules.frozen}
@@ -193,6 +195,7 @@ def own_module(net: Net) -> OwnModule:
     built += [f"{entry.name} {tuple(entry.shape)}" for entry in entries]
     known = {id(value): name for name, value in vars(objectives).items()}
     objective = known.get(id(net.objective))
+    own = federation if objective is None else None
     return OwnModule(
         kind=type(module).__name__,
         values=net.layout.num_values,
@@ -200,6 +203,7 @@ def own_module(net: Net) -> OwnModule:
         structure=digest(text.encode() for text in built),
         initial=fingerprint(tensors[entry.name] for entry in entries),
         constants=fingerprint(tensor for name, tensor in tensors.items() if name not in inside),
+        gives=NOTHING if own is None else objective_prints(net, own),
         source=_source(net.build) if objective else "",
         moving=net.moving,
         trained=net.trained,
@@ -226,7 +230,8 @@ def differences(there: Experiment, here: Experiment, net: Net) -> Iterator[str]:
         return
     old, new = dict(flat(plain(there))), dict(flat(plain(here)))
     without_effect = {"description", "name", "engine.workers", "engine.address"}
-    left_out = {"model.initial", "model.constants", "model.source"} | without_effect
+    left_out = {"model.initial", "model.constants", "model.gives", "model.source"}
+    left_out |= without_effect
     for name in dict.fromkeys([*old, *new]):
         if name in left_out or old.get(name) == new.get(name):
             continue
@@ -235,6 +240,7 @@ def differences(there: Experiment, here: Experiment, net: Net) -> Iterator[str]:
     for name in ("initial", "constants"):
         if not near(getattr(there.model, name), getattr(here.model, name)):
             yield f"the module's {name} values are others"
+    yield from other_functions(there.model.gives, here.model.gives, net)
 
 
 def what_only_python_has(experiment: Experiment) -> str:

@@ -1,0 +1,82 @@
+"""What tells one objective of a user's own from another: the values it gives to fixed outputs.
+
+Its functions are often lambdas or closures, which a name does not tell apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+import torch
+from torch import Tensor
+
+from umbel.client.drawing import drawing_from
+from umbel.client.net import Net
+from umbel.data.federation import Federation
+from umbel.engines.explained import FAILURES
+from umbel.engines.fit import sample
+from umbel.runs.digests import CLOSE, fingerprint, near
+
+MOST, VALUES = 256, 2**20
+"""Examples that an objective is asked about, and numbers in all their outputs."""
+
+ROUNDINGS = 16
+"""Fingerprints may differ by so many roundings of the network's type."""
+
+Prints = tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]
+"""Fingerprints of `losses`, `correct` and `mixed`."""
+
+NOTHING: Prints = ((), (), ())
+"""Those of an objective of umbel's, and of folders made before they were kept."""
+
+
+def objective_prints(net: Net, federation: Federation) -> Prints:
+    """What the objective says of a few y and of outputs made up for them.
+
+    Nothing where the network does not take the inputs: that is told before the first round.
+    """
+    first = sample(net, federation)
+    with suppress(*FAILURES), torch.no_grad(), drawing_from(seed=0):
+        shape = net.outputs(net.new(seed=0), first.x).shape[1:]
+        count = max(2, min(MOST, VALUES // max(1, shape.numel()), len(federation.train.x)))
+        y = sample(net, federation, count).y
+        made_up = list(_made_up(torch.Size([count, *shape]), y, net.dtype))
+        objective, weights = net.objective, torch.tensor([0.25, 0.75], dtype=net.dtype)
+        return (
+            _print(lambda outputs: objective.losses(outputs, y), made_up),
+            _print(lambda outputs: objective.correct(outputs, y), made_up),
+            _print(lambda o: objective.mixed(torch.stack([o, -o]), weights), made_up),
+        )
+    return NOTHING
+
+
+def other_functions(there: Prints, here: Prints, net: Net) -> Iterator[str]:
+    """The functions that give other values, a phrase each; what is not known is not compared."""
+    close = max(CLOSE, ROUNDINGS * net.eps)
+    for name, old, new in zip(("losses", "correct", "mixed"), there, here, strict=True):
+        if old and new and not near(old, new, close):
+            yield f"the objective's {name} gives other values"
+
+
+def _made_up(shape: torch.Size, y: Tensor, dtype: torch.dtype) -> Iterator[Tensor]:
+    """Outputs of several sizes, and near y where they can be: some functions take few of them.
+
+    They do not come from the network, whose last digits another processor computes otherwise.
+    """
+    waves = (torch.arange(shape.numel(), dtype=torch.double) * 1.7 + 0.3).sin().reshape(shape)
+    yield ((waves + 1) / 2).to(dtype)  # as probabilities are
+    yield waves.to(dtype)
+    yield (8 * waves).to(dtype)
+    if y.is_floating_point() and y.numel() == waves.numel():
+        for size in (0.003, 0.03, 0.3, 3):
+            yield (y.double().reshape(shape) + size * waves).to(dtype)
+
+
+def _print(function: Callable[[Tensor], Tensor], made_up: list[Tensor]) -> tuple[float, ...]:
+    """The length and a weighted sum of each of its results; of what it refuses, nothing."""
+    found: list[float] = []
+    for outputs in made_up:
+        with suppress(*FAILURES):
+            found += fingerprint([function(outputs)])[:2]
+    return tuple(found)
