@@ -231,7 +231,7 @@ MISTAKES: list[tuple[Algorithm[Any], str]] = [
     (ReturnsNothing(), "round: 'NoneType' is not a State"),
     (Random(), "the same run twice gives other records of round 0"),
     (ChangesInPlace(), "the state after round 0 was changed in place later: models differs"),
-    (CountsByNumber(), "the state after the third round is another once it is read back from a "),
+    (CountsByNumber(), "asked of the state that round returns: 'dict' is not what a checkpoint"),
     (DividesByNobody(), "model 0 is not finite after a round whose request 1 nobody answered"),
     (ServesNothing(), "serve: 'NoneType' is not a Served"),
     (ServesClusterFive(), "labels that serve returns: 5 is not in 0 to 0"),

@@ -30,6 +30,9 @@ FORMAT, BEFORE_PARTS, BEFORE_SEALS = 4, 3, 2
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
+SIMPLE = str | int | float | None
+"""Types of values that JSON has."""
+
 UNREADABLE = "not a readable checkpoint"
 
 
@@ -79,7 +82,7 @@ def load(file: Path, template: Any) -> tuple[Any, int]:
     """
     with reading(file, UNREADABLE) as (opened, header):
         tensors = tensors_in(opened)
-    kinds = {type(state).__name__: state for state in (template, *_within(template)[1])}
+    kinds = {type(state).__name__: state for state in (template, *within(template)[1])}
     known = header.get("format") in (FORMAT, BEFORE_PARTS, BEFORE_SEALS)
     if not known or header.get("kind") not in kinds:
         there = f"format {header.get('format')} of {header.get('kind')}"
@@ -97,7 +100,32 @@ def load(file: Path, template: Any) -> tuple[Any, int]:
         raise UsageError(f"{file}: {UNREADABLE}: {error}") from None
 
 
-def _within(state: State) -> tuple[str, tuple[State, ...]]:
+def can_hold(value: object) -> bool:
+    """Whether a field of a state reads back as it was: a tensor, a tuple of them, or what JSON has.
+
+    Tuples read back as tuples outside of lists and dicts, and as lists inside.
+    """
+    if isinstance(value, tuple) and not _holds_tensors(value):
+        return _is_nested(value)
+    return isinstance(value, Tensor | tuple) or _is_json(value)
+
+
+def _is_nested(value: object) -> bool:
+    """Numbers in tuples, at any depth."""
+    if isinstance(value, tuple):
+        return all(map(_is_nested, value))
+    return isinstance(value, SIMPLE)
+
+
+def _is_json(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_json(entry) for key, entry in value.items())
+    if isinstance(value, list):
+        return all(map(_is_json, value))
+    return isinstance(value, SIMPLE)
+
+
+def within(state: State) -> tuple[str, tuple[State, ...]]:
     """The states in a state, and the field that holds them."""
     if isinstance(state, RestartsState):
         return "rivals", state.rivals
@@ -108,7 +136,7 @@ def _members(state: State, prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The fields of a state by name: of tensors in a tuple as "features.0" and so on, and of the
     states within it as "rivals.0.models".
     """
-    place, others = _within(state)
+    place, others = within(state)
     for f in fields(state):
         value = getattr(state, f.name)
         if _holds_tensors(value):
@@ -129,7 +157,7 @@ def _filled(template: Any, values: Mapping[str, Any]) -> Any:
             own[f.name] = tuple(values[f"{f.name}.{place}"] for place in range(lengths[f.name]))
         elif f.name in own or _holds_tensors(held):
             own[f.name] = own[f.name] if isinstance(held, list) else _tuples(own[f.name])
-    inside, others = _within(template)
+    inside, others = within(template)
     filled = []
     for number, other in enumerate(others):
         start = f"{inside}.{number}."

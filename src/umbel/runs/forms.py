@@ -3,6 +3,7 @@ told in a sentence, by `umbel run` as by `umbel.testing`."""
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -12,7 +13,14 @@ from umbel.algorithms.base import Assigned, Served, Setup, State
 from umbel.checks import check
 from umbel.engines.validation import ROUNDING
 from umbel.flow import Rows
+from umbel.runs.checkpoint import can_hold, within
 from umbel.server.ask import Context
+
+HELD = (
+    "what a checkpoint holds: a tensor, a tuple of tensors, a number or a text, a tuple of such, "
+    "or None; give other tensors fields of their own, and make tensors or numbers of NumPy's values"
+)
+"""What a field of a state may be, and how to get there."""
 
 
 def as_state(state: Any, known: Setup | Context) -> Any:
@@ -28,6 +36,7 @@ def as_state(state: Any, known: Setup | Context) -> Any:
     check(fits, f"{name}: shape", tuple(models.shape), expected)
     name = f"labels of the state that {function} returns"
     _check_numbers(labels, name, known.num_clients, state.labels_end, "clusters")
+    _check_can_be_held(state, function)
     return state
 
 
@@ -65,6 +74,21 @@ def as_assigned(assigned: Any, ctx: Context) -> Assigned:
     check(fits, f"{name}: shape", tuple(scores.shape), expected)
     checked: Assigned = assigned
     return checked
+
+
+def _check_can_be_held(state: State, function: str) -> None:
+    """Raise `UsageError` for a field that would not read back from a checkpoint as it is."""
+    place, others = within(state)
+    for member in fields(state):
+        value = getattr(state, member.name)
+        if member.name != place and not can_hold(value):
+            name = f"{member.name} of the state that {function} returns"
+            several = value if isinstance(value, tuple | list) else ()
+            inside = ", ".join(dict.fromkeys(map(_kind, several)))
+            said = _kind(value) + (f" of {inside}" if inside else "")
+            check(False, name, said, HELD)
+    for other in others:
+        _check_can_be_held(other, function)
 
 
 def _check_type(value: object, expected: type, name: str) -> None:

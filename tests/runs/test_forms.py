@@ -1,0 +1,107 @@
+"""Fields of states: what a checkpoint can hold is taken, and all else is refused in every run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import umbel
+from tests.federations import blobs
+from umbel.algorithms.base import Setup, State
+from umbel.algorithms.restarts import RestartsState
+from umbel.runs import checkpoint
+from umbel.runs.forms import as_state
+from umbel.testing import assert_same_state
+
+ONE = torch.ones(2)
+
+
+@dataclass(frozen=True)
+class Holding(State):
+    """A state with a field of any kind."""
+
+    extra: Any = None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A value of a method's own."""
+
+    first: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Keeps(umbel.FedAvg):
+    """A method whose first state holds an array of NumPy."""
+
+    def init(self, setup: Setup) -> Any:
+        first = super().init(setup)
+        return Holding(first.models, first.labels, np.ones(2))
+
+
+def holding(extra: Any) -> Holding:
+    return Holding(torch.zeros(1, 5), torch.zeros(3, dtype=torch.long), extra)
+
+
+def setup() -> Setup:
+    net = umbel.Net(lambda: torch.nn.Linear(4, 1))
+    return Setup(
+        num_clients=3, num_rounds=1, participation=1.0, layout=net.layout, new_model=net.new, seed=0
+    )
+
+
+@pytest.mark.parametrize(
+    ("extra", "said"),
+    [
+        (Pair(ONE), "'Pair'"),
+        ((ONE, 2), "'tuple of torch.float32, int'"),
+        ((ONE, None), "'tuple of torch.float32, NoneType'"),
+        (((ONE,), (ONE,)), "'tuple of tuple'"),
+        ([ONE], "'list of torch.float32'"),
+        ({"a": ONE}, "'dict'"),
+        ({4: 1.5}, "'dict'"),
+        ({"a": (1, 2)}, "'dict'"),
+        ([(1, 2)], "'list of tuple'"),
+        (([1, 2], 3), "'tuple of list, int'"),
+        (np.ones(2), "'ndarray'"),
+        (np.int64(2), "'int64'"),
+        (np.float32(2), "'float32'"),
+        ({1, 2}, "'set'"),
+    ],
+    ids=str,
+)
+def test_a_field_that_no_checkpoint_holds_is_refused_by_name(extra: Any, said: str) -> None:
+    rivals = RestartsState(torch.zeros(1, 5), torch.zeros(3, dtype=torch.long), (holding(extra),))
+    for state in (holding(extra), rivals):
+        with pytest.raises(umbel.UsageError) as refused:
+            as_state(state, setup())
+        start = f"extra of the state that init returns: {said} is not what a checkpoint holds: "
+        assert str(refused.value).startswith(start)
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        *(None, True, 3, 0.5, "text", (), (1, (2.5, "a"), None), [1, [2]]),
+        *({"a": [1, {"b": None}]}, ONE, ONE.bool(), (ONE, ONE[:0]), np.float64(1.5)),
+    ],
+    ids=str,
+)
+def test_what_is_taken_reads_back_the_same(extra: Any, tmp_path: Path) -> None:
+    state = as_state(holding(extra), setup())
+    checkpoint.save(tmp_path / "c.safetensors", state, 1)
+    found, _ = checkpoint.load(tmp_path / "c.safetensors", holding(extra))
+    assert_same_state(found, state)
+    assert isinstance(found.extra, type(extra)) or isinstance(extra, float)
+
+
+def test_such_a_state_is_refused_without_a_folder_as_with_one(tmp_path: Path) -> None:
+    run = umbel.Run(Keeps(), blobs(), umbel.Net(lambda: torch.nn.Linear(6, 3)))
+    for folder in (None, tmp_path / "run"):
+        with pytest.raises(umbel.UsageError, match="extra of the state that init returns: 'ndarr"):
+            list(run.rounds(1, folder=folder))
