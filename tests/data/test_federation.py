@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch.utils.data import TensorDataset
@@ -146,3 +147,50 @@ def test_bad_data_is_refused_with_the_client_and_the_fault(
     with pytest.raises(UsageError) as refusal:
         Federation.from_arrays(train, **settings)  # type: ignore[arg-type]
     assert str(refusal.value).startswith(message)
+
+
+@pytest.mark.parametrize("gap", [None, float("nan"), "", pd.NA])
+def test_a_group_that_lacks_is_refused_as_a_gap_and_is_no_group(gap: object) -> None:
+    with pytest.raises(UsageError, match=r"groups: client 1: .* is not the group of a client"):
+        Federation.from_arrays([(X, Y)] * 3, groups=["a", gap, "b"])  # type: ignore[list-item]
+
+
+def test_a_line_without_a_group_is_refused(tmp_path: Path) -> None:
+    Federation.from_arrays([(X, Y)] * 2, groups=["a", "b"]).save(tmp_path)
+    (tmp_path / "groups.csv").write_text("0,a\n1,\n")
+    with pytest.raises(UsageError, match=r"groups\.csv: line 2: '1,' is not of the form"):
+        read_clients(tmp_path, None)
+
+
+def test_inputs_of_type_bfloat16_are_saved_as_float32(tmp_path: Path) -> None:
+    x = torch.from_numpy(X).bfloat16()
+    federation = Federation.from_arrays([(x, Y)] * 2)
+    federation.save(tmp_path)
+    found = read_clients(tmp_path, None)
+    assert found.train.x.dtype == torch.float32
+    assert torch.equal(found.train.x, federation.train.x.float())
+
+
+@pytest.mark.parametrize(
+    ("clients", "said"),
+    [
+        ([], "clients: [] is not filled: it needs at least one client"),
+        ([1, 1], "clients: 1 is not named once only"),
+        ([1, -1], "clients: 1 is not named once only"),
+        ([2], "clients: 2 is not the number of a client, in 0 to 1"),
+        (["0"], "clients: '0' is not the number of a client"),
+    ],
+)
+def test_none_one_twice_and_strangers_are_not_picked(clients: list[int], said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        Federation.from_arrays([(X, Y)] * 2).pick(clients)
+    assert str(refused.value).startswith(said)
+
+
+def test_a_table_is_no_mapping_of_attributes() -> None:
+    table = pd.DataFrame({"q": [1, 2]})
+    with pytest.raises(UsageError, match="attributes: 'DataFrame' is not a mapping of names"):
+        Federation.from_arrays([(X, Y)] * 2, attributes=table)
+    given = table.to_dict("list")
+    found = Federation.from_arrays([(X, Y)] * 2, attributes=given)
+    assert found.attributes == {"q": ("1", "2")}

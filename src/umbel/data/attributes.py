@@ -31,7 +31,10 @@ FILE, OWNER = "attributes.csv", "client"
 def attributes_of(given: Given | None, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """The attributes of the clients of these names. Raises `UsageError` unless each has a value."""
     found = {}
-    for name, values in (given or {}).items():
+    expected = 'a mapping of names to values; of a table write table.to_dict("list")'
+    fine = given is None or isinstance(given, Mapping)
+    check(fine, "attributes", type(given).__name__, expected)
+    for name, values in ({} if given is None else given).items():
         fine = isinstance(name, str) and is_plain(name) and bool(name.strip()) and name != OWNER
         check(fine, "attributes", name, f"a name for an attribute other than {OWNER!r}")
         of_each = in_order(values, f"attributes: {name}", names)

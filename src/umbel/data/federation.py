@@ -18,7 +18,8 @@ from umbel.data.attributes import Attributes, Given, attributes_of, picked
 from umbel.data.datasets import Dataset, arrays_of
 from umbel.data.examples import check_alike, of_one_type, tensors_of, with_all_splits
 from umbel.data.form import Form
-from umbel.data.given import in_order, listed
+from umbel.data.given import check_picked, in_order, listed
+from umbel.data.groups import numbers_of
 from umbel.data.labels import check_labels, fitting_classes
 from umbel.data.splits import Pair, Split, joined, set_apart
 from umbel.data.tables.encoding import Encoding
@@ -139,7 +140,11 @@ class Federation:
         return replace(self, train=joined(left), validation=_validation(apart, self.names))
 
     def pick(self, clients: Sequence[int]) -> Federation:
-        """Make a federation of these clients only, in this order, under their names."""
+        """Make a federation of these clients only, in this order, under their names.
+
+        Raises `UsageError` without a client, and for one that is named twice or not there.
+        """
+        check_picked(clients, self.num_clients)
         validation = None if self.validation is None else self.validation.pick(clients)
         return Federation(
             self.train.pick(clients),
@@ -223,7 +228,7 @@ class Federation:
             joined(shards),
             joined(splits["test"]),
             validation=_validation(splits.get("validation"), names),
-            groups=None if groups is None else _numbers_of(in_order(groups, "groups", names)),
+            groups=None if groups is None else numbers_of(in_order(groups, "groups", names), names),
             num_classes=num_classes,
             names=names,
             attributes=attributes_of(attributes, names),
@@ -285,11 +290,3 @@ def _validation(shards: Sequence[Pair] | None, names: Sequence[str]) -> Split | 
     expected = f"some for one of {counted(len(names), 'client')} at least; give more, or none"
     check(any(len(x) for x, _ in shards), "validation", "no example", expected)
     return joined(shards)
-
-
-def _numbers_of(groups: Sequence[int | str]) -> NDArray[np.int64]:
-    """Numbers as they are, words numbered in their order."""
-    numbers = np.asarray(groups)
-    if numbers.dtype.kind not in "iu":
-        numbers = np.unique(numbers.astype(str), return_inverse=True)[1]
-    return numbers.astype(np.int64)

@@ -50,6 +50,16 @@ def in_order(
     return [by_name[name] for name in names]
 
 
+def check_picked(clients: Sequence[int], count: int) -> None:
+    """Raise `UsageError` unless these are some of so many clients, none of them twice."""
+    check(len(clients) > 0, "clients", list(clients), "filled: it needs at least one client")
+    for client in clients:
+        fine = hasattr(client, "__index__") and -count <= client < count
+        check(fine, "clients", client, f"the number of a client, in 0 to {count - 1}")
+    most, times = Counter(int(client) % count for client in clients).most_common(1)[0]
+    check(times == 1, "clients", most, "named once only: a client's name is that of one client")
+
+
 def pair(entry: Any, name: str) -> tuple[Any, Any]:
     """The x and the y of a client."""
     fine = isinstance(entry, tuple | list) and len(entry) == 2

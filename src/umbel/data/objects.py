@@ -32,7 +32,7 @@ def numbers_of(array: NDArray[Any], what: str, advice: str) -> NDArray[Any]:
         if isinstance(entry, Real | np.bool_) and entry == entry:
             continue
         column = f", column {place[1]}" if array.ndim == 2 else ""
-        if _is_missing(entry):
+        if is_missing(entry):
             refuse_row(f"{what}{column}", place[0], "missing")
         refuse(f"{what}{column}, row {place[0]}", type(entry).__name__, advice)
     whole = array.size and all(isinstance(entry, Integral | np.bool_) for entry in array.flat)
@@ -64,6 +64,8 @@ def _is_sequence(entry: object) -> bool:
     return hasattr(entry, "__len__") and not isinstance(entry, str | bytes)
 
 
-def _is_missing(entry: object) -> bool:
+def is_missing(entry: object) -> bool:
     """None, NaN, or what pandas has in their place."""
-    return entry is None or entry != entry or type(entry).__name__ in ("NAType", "NaTType")
+    if entry is None or type(entry).__name__ in ("NAType", "NaTType"):
+        return True  # first, as pandas does not say whether NA equals itself
+    return bool(entry != entry)

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from umbel.checks import UsageError, check
 from umbel.data.attributes import OWNER, check_owner, read_attributes, write_attributes
@@ -107,13 +109,20 @@ def write_clients(federation: Federation, path: Path) -> None:
         arrays: dict[str, Any] = {}
         for split, of in zip(("", "_test", "_validation"), federation.splits, strict=False):
             x, y = of.of(client)
-            arrays |= {f"x{split}": x.numpy(), f"y{split}": y.numpy()}
+            arrays |= {f"x{split}": _array(x), f"y{split}": _array(y)}
         np.savez(path / f"{name}.npz", **arrays)
     write_attributes(path, federation.names, federation.attributes)
     if federation.groups is not None:
         rows = zip(federation.names, federation.groups.tolist(), strict=True)
         text = "".join(f"{name},{group}\n" for name, group in rows)
         (path / "groups.csv").write_text(text, encoding="utf-8")
+
+
+def _array(values: Tensor) -> NDArray[Any]:
+    """The values for a file; NumPy has no bfloat16, and float32 holds all numbers of it."""
+    wider = values.float() if values.dtype == torch.bfloat16 else values
+    array: NDArray[Any] = wider.numpy()
+    return array
 
 
 def _files(path: Path) -> list[Path]:
@@ -163,6 +172,7 @@ def _groups(file: Path, names: list[str]) -> list[int] | None:
         if line.strip() and not is_header:
             found = counted(len(parts), "value")
             check(len(parts) == 2, where, found, "of the form client,group")
+            check(bool(parts[1]), where, line.strip(), "of the form client,group: the group lacks")
             check_owner(parts[0], group_of, known, where)
             group_of[parts[0]] = parts[1]
     for name in names:

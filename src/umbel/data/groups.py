@@ -1,0 +1,23 @@
+"""Planted groups as they are given, in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.checks import check
+from umbel.data.objects import is_missing
+
+
+def numbers_of(groups: Sequence[int | str], names: Sequence[str]) -> NDArray[np.int64]:
+    """Numbers as they are, words numbered in their order. Raises `UsageError` where one lacks."""
+    for group, name in zip(groups, names, strict=True):
+        known = not is_missing(group) and str(group).strip() != ""
+        expected = "the group of a client; leave groups out where they are not all known"
+        check(known, f"groups: client {name}", group, expected)
+    numbers = np.asarray(groups)
+    if numbers.dtype.kind not in "iu":
+        numbers = np.unique(numbers.astype(str), return_inverse=True)[1]
+    return numbers.astype(np.int64)
