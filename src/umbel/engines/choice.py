@@ -43,8 +43,9 @@ class EngineSettings(Settings):
     >>> umbel.EngineSettings(device="cpu", kernel="general").name
     'auto'
 
-    In full precision results are the same to rounding, whatever is chosen; but where mini-batches
-    go through the network in parts, dropout draws for each part.
+    In full precision results are the same to rounding, whatever is chosen, but for dropout: where
+    mini-batches go through the network in parts, it draws for each part, and behind attention with
+    `batch_first=True` it drops other values by another kernel.
     """
 
     #: batch clients or not; auto: where the module allows it and it pays; ray: so, in a cluster
