@@ -5,16 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import umbel as package
 from tests.runs.test_execution import assert_same_end, untimed
 from tests.runs.test_saving import LOCAL, make_run
 from tests.shell import Shell
-from umbel import CFLGP, REGRESSION, Federation, RunFolder, UsageError
+from umbel import CFLGP, IFCA, REGRESSION, FedEM, Federation, RunFolder, UsageError
+from umbel.algorithms.base import Algorithm
 from umbel.runs.budget import Budget, Stop, seconds
 from umbel.runs.records import Record
+from umbel.runs.scores import adjusted_rand_index, in_order_of_appearance, purity
 
 
 @pytest.mark.parametrize(
@@ -137,6 +141,23 @@ def test_a_loop_that_was_left_can_be_finished_there(
     assert result.folder.stop == Stop(4, "it was finished by hand")
     assert result.records[-1].untimed() == whole.records[3].untimed()
     assert package.finish(path, run).folder.stop == Stop(4, "it was finished by hand")
+
+
+@pytest.mark.parametrize("method", [IFCA(3, LOCAL), FedEM(3, LOCAL)], ids=["ifca", "fedem"])
+def test_a_run_that_ends_early_is_measured_by_the_clusters_that_it_serves(
+    method: Algorithm[Any], tmp_path: Path
+) -> None:
+    run = make_run(algorithm=method, participation=0.3, evaluate_every=5)
+    for _ in run.rounds(5, folder=tmp_path / "mine"):
+        break
+    result = package.finish(tmp_path / "mine", run)
+    clusters = np.array(list(result.clusters.values()))
+    groups = run.federation.groups
+    assert groups is not None
+    assert not np.array_equal(clusters, in_order_of_appearance(result.state.labels.numpy()))
+    assert result.last.num_clusters == len(np.unique(clusters))
+    assert result.last.purity == purity(groups, clusters)
+    assert result.last.ari == adjusted_rand_index(groups, clusters)
 
 
 def test_a_run_without_a_round_is_not_finished(tmp_path: Path) -> None:

@@ -125,10 +125,11 @@ class Record:
         seconds, waiting = self.seconds / runs, self.client_seconds / runs
         return replace(self, seconds=seconds, client_seconds=waiting)
 
-    def evaluated(self, scores: ClientScores) -> Record:
+    def evaluated(self, scores: ClientScores, groups: NDArray[np.int64] | None) -> Record:
         """The same with what an evaluation on test examples found after the round."""
         measures = {**self.measures, **_tuning(scores), **means(scores)}
-        return replace(self, **_quality(scores), measures=measures)
+        clustering = _clustering(scores.clusters, groups)
+        return replace(self, **_quality(scores), **clustering, measures=measures)
 
     def validated(self, scores: ClientScores) -> Record:
         """The same with what an evaluation on validation examples found after the round."""
@@ -200,9 +201,8 @@ def make_record(
         round=number,
         **({} if scores is None else _quality(scores)),
         **({} if validation is None else _validation(validation)),
-        num_clusters=len(np.unique(clusters)),
+        **_clustering(clusters, groups),
         num_models=num_models,
-        **({} if groups is None else _agreement(groups, clusters)),
         bytes_down=bytes_down,
         bytes_up=bytes_up,
         seconds=seconds,
@@ -246,6 +246,11 @@ def _tuning(scores: ClientScores) -> dict[str, float | None]:
 def _validation(scores: ClientScores) -> dict[str, Any]:
     known = _quality(scores)
     return {f"{VALIDATION}{n}": known[n] for n in ("loss", "accuracy") if n in known}
+
+
+def _clustering(clusters: NDArray[np.int64], groups: NDArray[np.int64] | None) -> dict[str, Any]:
+    agreement = {} if groups is None else _agreement(groups, clusters)
+    return {"num_clusters": len(np.unique(clusters)), **agreement}
 
 
 def _agreement(groups: NDArray[np.int64], clusters: NDArray[np.int64]) -> dict[str, float]:

@@ -238,7 +238,7 @@ class Run(Settings):
         record = _unjudged(record, judge)
         if "validation" in found:
             record = record.validated(found["validation"])
-        return record.evaluated(found["test"]), found["test"]
+        return record.evaluated(found["test"], self.federation.groups), found["test"]
 
     def _remembering(self) -> Engine:
         """The clients; where all of them take part in every round, what they judged is kept.
