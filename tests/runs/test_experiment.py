@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -8,12 +9,17 @@ from torch import nn
 
 import umbel
 from tests.federations import blobs, mlp
-from umbel.algorithms import CFLGP, FLACC, IFCA, FedAvg, FedProx, Sattler
+from umbel.algorithms import CFLGP, FLACC, FLHC, IFCA, FedAvg, FedEM, FedProx, Sattler
+from umbel.algorithms.base import Algorithm
+from umbel.algorithms.restarts import Restarts
+from umbel.algorithms.sharing import Sharing
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Faults, QuorumError
+from umbel.runs.budget import Budget
+from umbel.runs.records import Record
 from umbel.runs.run import Run
 from umbel.server.aggregation import Averaging
 
@@ -91,6 +97,47 @@ def test_evaluation_is_as_often_as_asked_and_always_at_the_end() -> None:
     assert [record.accuracy is not None for record in records] == [False, True, False, True, True]
     every = [record for _, record in make_run().rounds(5)]
     assert records[-1].accuracy == every[-1].accuracy
+
+
+def agreements(run: Run) -> list[tuple[float | None, ...]]:
+    """What each of a few rounds says of the clusters."""
+    return [(r.num_clusters, r.ari, r.purity, r.nmi) for _, r in run.rounds(4)]
+
+
+SERVED_WITHOUT_ASKING = [
+    FLACC(LOCAL, n_sep=1),
+    FedAvg(LOCAL),
+    Restarts(FLHC(local=LOCAL, num_clusters=2, cluster_round=2), keep="most-balanced", restarts=2),
+    Sharing(FLACC(LOCAL), kept=("*bias",)),
+]
+
+
+@pytest.mark.parametrize("method", SERVED_WITHOUT_ASKING, ids=lambda each: type(each).__name__)
+def test_clusters_are_the_same_in_rounds_that_are_not_evaluated(method: Algorithm[Any]) -> None:
+    run = make_run(algorithm=method, participation=0.5)
+    seldom = agreements(replace(run, evaluate_every=3))
+    assert seldom == agreements(run)
+    assert None not in seldom[0]
+
+
+ASKED = [IFCA(3, LOCAL), FedEM(3, LOCAL), Restarts(IFCA(3, LOCAL), restarts=2)]
+
+
+@pytest.mark.parametrize("method", ASKED, ids=lambda each: type(each).__name__)
+def test_clusters_that_clients_are_asked_for_are_known_in_evaluated_rounds_alone(
+    method: Algorithm[Any],
+) -> None:
+    run = make_run(algorithm=method, participation=0.5)
+    seldom, unknown = replace(run, evaluate_every=3), (None, None, None, None)
+    assert agreements(seldom) == [unknown, unknown, *agreements(run)[2:]]
+    _, record = next(seldom.rounds(4))
+    assert Budget.of("purity=0").reached(record) is None
+    assert Record.from_json(record.to_json()) == record
+
+
+def test_clients_that_keep_what_they_chose_by_a_mini_batch_need_not_be_asked() -> None:
+    run = make_run(algorithm=IFCA(3, LOCAL, judge="mini-batch"))
+    assert agreements(replace(run, evaluate_every=3)) == agreements(run)
 
 
 def test_traffic_is_that_of_the_round_without_evaluation() -> None:

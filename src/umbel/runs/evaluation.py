@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
+from numpy.typing import NDArray
+
 from umbel.algorithms.base import Algorithm, State
 from umbel.checks import check
-from umbel.flow import Flow
+from umbel.flow import Flow, as_flow
+from umbel.runs.forms import as_served
 from umbel.runs.personal import Personal
 from umbel.runs.scores import ClientScores, Judged, score
 from umbel.runs.tuning import personalised
@@ -39,3 +43,21 @@ def evaluated(
         test, validation = found["test"], found["validation"]
         found["test"] = yield from personalised(personal, test, validation, ctx, metrics)
     return found
+
+
+def clusters_of(
+    found: Evaluated, algorithm: Algorithm[Any], state: State, ctx: Context
+) -> NDArray[np.int64] | None:
+    """The cluster (M,) by which each client is served, as an evaluation found it, if there was one.
+
+    Without an evaluation they are the same, or None where serving asks clients something.
+    """
+    if found:
+        return [*found.values()][-1].clusters  # the test, if it is among them
+    flow = as_flow(algorithm.serve(state, ctx.everyone), "serve")
+    try:
+        next(flow)
+    except StopIteration as stop:
+        return as_served(stop.value, state, ctx.everyone).labels.numpy()
+    flow.close()
+    return None

@@ -44,7 +44,8 @@ class Record:
 
     It is a line of `records.jsonl` in a run's folder. Accuracies are shares in [0, 1]. Where
     clients have validation examples, rounds are judged by these, and what is said of the test is
-    measured once, after the run's last round.
+    measured once, after the run's last round. Clusters are those that clients are served by: where
+    serving asks clients something, as IFCA's does, they are known in evaluated rounds alone.
     """
 
     round: int  #: counted from 0
@@ -179,7 +180,7 @@ class Record:
 
 def make_record(
     number: int,
-    clusters: NDArray[np.int64],
+    clusters: NDArray[np.int64] | None,
     groups: NDArray[np.int64] | None,
     scores: ClientScores | None,
     *,
@@ -194,14 +195,15 @@ def make_record(
 ) -> Record:
     """Put together what was measured in a round, whether it was evaluated or not.
 
-    `scores` are those on test examples, `validation` those on validation examples.
+    `scores` are those on test examples, `validation` those on validation examples; `clusters` are
+    None where they are not known.
     """
     bytes_down, bytes_up, client_seconds = traffic
     return Record(
         round=number,
         **({} if scores is None else _quality(scores)),
         **({} if validation is None else _validation(validation)),
-        **_clustering(clusters, groups),
+        **({} if clusters is None else _clustering(clusters, groups)),
         num_models=num_models,
         bytes_down=bytes_down,
         bytes_up=bytes_up,

@@ -27,7 +27,7 @@ from umbel.flow import Engine, Flow, drive
 from umbel.notebooks import named
 from umbel.runs.budget import Budget, Until
 from umbel.runs.counted import Counted
-from umbel.runs.evaluation import Evaluated, evaluated
+from umbel.runs.evaluation import Evaluated, clusters_of, evaluated
 from umbel.runs.evidence import sample
 from umbel.runs.forms import as_assigned, as_state
 from umbel.runs.metrics import check_names
@@ -203,11 +203,11 @@ class Run(Settings):
             on = self._judged_on(last) if due else ()
             with naming(f"round {number}"):
                 found = drive(self._evaluated(state, context, on), judge)
-            scores = next(iter(found.values()), None)
+                clusters = clusters_of(found, self.algorithm, state, context)
             missing, refused, bounded = guard.take()
             record = make_record(
                 number,
-                state.labels.numpy() if scores is None else scores.clusters,
+                clusters,
                 self.federation.groups,
                 found.get("test"),
                 validation=found.get("validation"),
