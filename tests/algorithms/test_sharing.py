@@ -237,6 +237,15 @@ def test_the_refusal_says_what_can_be_shared() -> None:
         umbel.Sharing(umbel.LCFL())
 
 
+def test_methods_with_a_start_for_each_client_are_refused() -> None:
+    message = "start: 'own' is not \"common\": what stays starts from the same values everywhere"
+    with pytest.raises(umbel.UsageError, match=message):
+        umbel.Sharing(umbel.LCFL(metric="parameters", start="own"), kept=("3.*",))
+    table = {"name": "lcfl", "metric": "parameters", "start": "own", "kept": ["3.*"]}
+    with pytest.raises(umbel.UsageError, match=message):
+        structured(table, umbel.Algorithm)
+
+
 @dataclass(frozen=True)
 class Asking(umbel.Algorithm[umbel.State]):
     """A method of one's own, which does not say that it asks for losses."""

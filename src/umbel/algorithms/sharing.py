@@ -38,6 +38,13 @@ ASKS_MORE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
 Others, such as a method of one's own, are found out in the round in which they ask.
 """
 
+ONE_START: Mapping[str, tuple[str, str]] = {"LCFL": ("start", "common")}
+"""Settings with which clients of a method start from one model, where with others each has its own.
+
+What stays starts as in the first model. With others, the parameters that LCFL compares
+would differ between clients by values that nobody trains.
+"""
+
 SHARED = "such as fedavg, fedprox, flacc, fl-hc and fixed-clusters"
 
 
@@ -59,7 +66,7 @@ class Sharing(Algorithm[SharingState]):
 
     What stays is trained by each client from where it left it, is neither averaged nor sent, and is
     0 in the updates that the method clusters by. Everyone uses its cluster's model with the part of
-    its own; a newcomer's is as it was at first.
+    its own; a newcomer's is as it was at first, when it was the same for all.
     """
 
     of: Algorithm[Any]  #: the method
@@ -74,6 +81,7 @@ class Sharing(Algorithm[SharingState]):
         expected = "a method: say all that stays with a client at once"
         check(not isinstance(self.of, Sharing), "share", name, expected)
         _check_only_trains(self.of)
+        _check_one_start(self.of)
 
     @property
     def stays(self) -> tuple[str, ...]:
@@ -171,6 +179,14 @@ def _check_only_trains(method: Algorithm[Any]) -> None:
         value = getattr(method, setting)
         expected = f"{' or '.join(map(repr, fine))}, with which clients of {name} only train"
         check(value in fine, setting, value, expected)
+
+
+def _check_one_start(method: Algorithm[Any]) -> None:
+    """Raise `UsageError` for a method that is known to start from a model for each client."""
+    setting, fine = ONE_START.get(type(method).__name__, (None, None))
+    if setting is not None:
+        value, why = getattr(method, setting), "what stays starts from the same values everywhere"
+        check(value == fine, setting, value, f'"{fine}": {why}')
 
 
 def _around(inner: State, kept: Tensor) -> SharingState:
