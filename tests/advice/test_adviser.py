@@ -17,7 +17,7 @@ from umbel.advice import Allowance
 from umbel.advice import fates as fate
 from umbel.advice.adviser import for_selection
 from umbel.advice.fates import fates
-from umbel.advice.gains import Gain
+from umbel.advice.gains import Gain, ahead
 from umbel.advice.next_run import next_experiment
 from umbel.advice.saving import read_summary
 from umbel.advice.summary import summary
@@ -84,6 +84,34 @@ def test_alike_clients_get_one_model() -> None:
     assert advice.verdict.answer == "one model"
     assert set(advice.clusters.values()) == {0}
     assert not advice.structure.found
+
+
+def several_labels(deviation: float) -> umbel.Federation:
+    """Clients with three labels of yes and no, whose rules deviate from a common one by this."""
+    rng = np.random.default_rng(100)
+    common, pairs = 2 * rng.normal(size=(4, 3)), []
+    for _ in range(10):
+        x, rule = rng.normal(size=(50, 4)), common + deviation * rng.normal(size=(4, 3))
+        pairs.append((x.astype(np.float32), (x @ rule > 0).astype(np.float32)))
+    return umbel.Federation.from_arrays(pairs)
+
+
+@pytest.mark.parametrize("deviation", [0.0, 1.0])
+def test_fine_tuning_is_advised_for_clients_that_differ_and_not_for_a_short_budget(
+    deviation: float,
+) -> None:
+    binary = umbel.Net(lambda: torch.nn.Linear(4, 3), umbel.BINARY)
+    slow = replace(LOCAL, lr=0.1)
+    advice = umbel.advise(several_labels(deviation), binary, local=slow, allowance=SHORT)
+    one, tuned = (
+        next(each for each in advice.standings if each.contender.name == name)
+        for name in ("one model", "one model, fine-tuned")
+    )
+    assert ahead(tuned, one)  # as ten more epochs are enough for
+    assert ahead(tuned, tuned.rivals[0]) == advice.verdict.tuned == (deviation > 0)
+    assert advice.verdict.answer == "one model"
+    assert "allow more rounds" in str(advice)
+    assert ("one model for all trained for as many epochs" in str(advice)) == (deviation > 0)
 
 
 def test_planted_groups_and_test_examples_are_not_in_what_is_chosen_by() -> None:
@@ -156,7 +184,7 @@ def test_few_clients_that_contradict_each_other_do_not_get_one_model(clients: in
 
 
 def test_two_clients_that_are_alike_get_one_model() -> None:
-    advice = umbel.advise(tables(1, clients=2), net(), local=LOCAL, allowance=SHORT)
+    advice = umbel.advise(tables(1, clients=2, examples=200), net(), local=LOCAL, allowance=SHORT)
     assert advice.verdict.answer == "one model"
 
 

@@ -96,6 +96,17 @@ def test_fine_tuning_only_where_it_adds_something() -> None:
     assert answered(1, *ways, standing("one", 0.499, tuned=True)) == ("one model", 1, False)
 
 
+def test_fine_tuning_only_where_it_is_better_than_training_on_together() -> None:
+    ways = [standing("one", 0.5), standing("local", 0.6)]
+    tuned, further = standing("one", 0.3, tuned=True), standing("one", 0.3)
+    assert answered(1, *ways, replace(tuned, rivals=(further, further))) == ("one model", 1, False)
+    found, further = standing("clusters", 0.2, 3), standing("clusters", 0.1, 3)
+    tuned = replace(standing("clusters", 0.1, 3, tuned=True), rivals=(ways[0], further))
+    assert answered(3, *ways, found, tuned) == ("clusters", 3, False)
+    tuned = replace(tuned, rivals=(ways[0], found))
+    assert answered(3, *ways, found, tuned) == ("clusters", 3, True)
+
+
 def few(kind: Kind, loss: float, examples: int, clients: int = 3) -> Standing:
     """A contender of which the losses of few clients are known, with so many examples each."""
     losses = np.where(np.arange(CLIENTS) < clients, loss, np.nan)

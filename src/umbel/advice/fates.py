@@ -42,7 +42,7 @@ def fates(net: Net, trial: Federation, verdict: Verdict) -> tuple[Fate, ...]:
     """What the answer means to each client, by its validation examples."""
     chosen, one, own = (
         example_losses(net, trial.test, each)
-        for each in (verdict.chosen, verdict.one, verdict.alone)
+        for each in (verdict.chosen, verdict.beside, verdict.alone)
     )
     return tuple(
         Fate(

@@ -87,6 +87,11 @@ def gain_over_examples(new: Sequence[Floats], old: Sequence[Floats]) -> Gain:
     return Gain(mean=mean, low=float(low), high=float(high), p_value=float(known.cdf(0.0)))
 
 
+def one_beside(standing: Standing, one: Standing) -> Standing:
+    """What a way is compared with: `one` model for all, of fine-tuning after as many epochs."""
+    return standing.rivals[0] if standing.rivals else one
+
+
 def ahead(new: Standing, old: Standing) -> bool:
     """Whether the losses of a `new` way are surely the lower ones."""
     return lead(new, old).sure

@@ -38,5 +38,10 @@ def with_examples(
     if known >= FEWEST:
         return tuple(standings)
     return tuple(
-        replace(each, examples=tuple(example_losses(net, trial.test, each))) for each in standings
+        replace(
+            each,
+            examples=tuple(example_losses(net, trial.test, each)),
+            rivals=with_examples(net, trial, each.rivals),
+        )
+        for each in standings
     )

@@ -69,9 +69,9 @@ def _race(told: Summary) -> Markup:
         for each in told.contenders
     ]
     caption = (
-        f"Means over clients, intervals over {told.interval_over}. Ways are compared on validation "
-        "examples; the test was opened once, for one model, training alone, and the way that is "
-        "advised."
+        f"Means over clients, intervals over {told.interval_over}. The gain of fine-tuning is over "
+        "one model trained for as many epochs. Ways are compared on validation examples; "
+        "the test was opened once, for one model, training alone, and the way that is advised."
     )
     return join(table(heads, rows, id="race"), element("p", caption, class_="quiet"))
 

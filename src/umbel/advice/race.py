@@ -109,7 +109,16 @@ def race(
     clustered = [each for each in standings if each.contender.kind == "clusters" and each.divided]
     bases += [min(clustered, key=lambda each: each.mean)] if clustered else []
     told("fine-tuning")
-    return (*standings, *(track.tuned(each, local, EPOCHS) for each in bases if each.course))
+    return (*standings, *_tuned(track, [each for each in bases if each.course], local))
+
+
+def _tuned(track: Track, bases: Sequence[Standing], local: LocalTraining) -> Iterator[Standing]:
+    """Each fine-tuned, beside one model and itself trained on: else more epochs would be a gain."""
+    further: list[Standing] = []
+    for base in bases:
+        further.append(track.trained_on(base, local, EPOCHS))
+        rivals = (further[0], further[-1])
+        yield replace(track.tuned(base, local, further[-1].rounds or EPOCHS), rivals=rivals)
 
 
 def _check_trained(one: Standing, track: Track, local: LocalTraining) -> None:

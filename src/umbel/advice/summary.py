@@ -8,7 +8,7 @@ from typing import Literal
 
 from umbel.advice.adviser import Advice
 from umbel.advice.facts import Facts
-from umbel.advice.gains import lead
+from umbel.advice.gains import lead, one_beside
 from umbel.advice.structure import Difference
 from umbel.advice.trial import Standing
 from umbel.advice.words import sentences
@@ -23,7 +23,7 @@ class ContenderRow:
     best_round: int  # rounds done when its mean validation loss was the lowest
     loss: float | None = None  # mean over clients, on validation examples
     accuracy: float | None = None  # likewise; None: no such measure
-    gain: float | None = None  # how much lower its loss is than that of one model
+    gain: float | None = None  # how much lower its loss is than that of one model, trained as long
     low: float | None = None  # 95% interval of the gain; None: there is none
     high: float | None = None
     megabytes: float = 0.0  # to and from each client, until the best round
@@ -97,7 +97,7 @@ def summary(advice: Advice) -> Summary:
 
 def _row(standing: Standing, advice: Advice) -> ContenderRow:
     one = advice.verdict.one
-    over_one = lead(standing, one)
+    over_one = lead(standing, one_beside(standing, one))
     test_loss, test_accuracy = advice.test.get(standing.contender.name, (None, None))
     known = standing.accuracy[standing.accuracy == standing.accuracy]
     course = [(done, loss) for done, loss in standing.course if isfinite(loss)]

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from umbel.advice.examples import Floats, Ints
-from umbel.algorithms import LocalOnly
+from umbel.algorithms import FixedClusters, LocalOnly
 from umbel.algorithms.base import Algorithm, State
 from umbel.checks import QuorumError
 from umbel.client.net import Net
@@ -74,6 +74,8 @@ class Standing:
     all_megabytes: float = 0.0  #: likewise, of all rounds
     examples: tuple[Floats, ...] = ()  #: each client's validation losses, if clients are few
     stopped: str = ""  #: why it was stopped; empty: it was not
+    #: of a way with fine-tuning: one model, and the models that it tunes, trained on for as long
+    rivals: tuple[Standing, ...] = ()
 
     __repr__ = in_short
 
@@ -151,27 +153,44 @@ class Track:
         return standing
 
     def tuned(self, base: Standing, local: LocalTraining, epochs: int) -> Standing:
-        """What fine-tuning adds: clients go on from the best served models by themselves."""
+        """Clients go on from the best served models by themselves."""
         assert base.served is not None
         models = base.served.table[base.served.index]
-        alone = LocalOnly(replace(local, epochs=1, steps=None))
         contender = replace(
             base.contender,
             name=f"{base.contender.name}, fine-tuned",
-            algorithm=alone,
+            algorithm=LocalOnly(_by_epoch(local)),
             base=base.contender,
         )
-        start = replace(
-            base,
-            contender=contender,
-            rounds=0,
-            best_round=0,
-            state=State(models, torch.arange(len(models))),
-            course=((0, base.mean),),
-            stopped="",
-        )
+        start = _again(base, contender, State(models, torch.arange(len(models))))
         after = self.advance(start, epochs)
         return replace(after, clusters=base.clusters, megabytes=base.megabytes)
+
+    def trained_on(self, base: Standing, local: LocalTraining, epochs: int) -> Standing:
+        """The same with averaging after each epoch: fine-tuning is to add more than training."""
+        assert base.served is not None
+        models, clusters = base.served.table, base.served.index
+        algorithm = FixedClusters(clusters=tuple(clusters.tolist()), local=_by_epoch(local))
+        name = f"{base.contender.name}, trained on"
+        contender = replace(base.contender, name=name, algorithm=algorithm)
+        return self.advance(_again(base, contender, State(models, clusters)), epochs)
+
+
+def _by_epoch(local: LocalTraining) -> LocalTraining:
+    return replace(local, epochs=1, steps=None)
+
+
+def _again(base: Standing, contender: Contender, state: State) -> Standing:
+    """A standing that begins with the best models of another."""
+    return replace(
+        base,
+        contender=contender,
+        rounds=0,
+        best_round=0,
+        state=state,
+        course=((0, base.mean),),
+        stopped="",
+    )
 
 
 def judged(standing: Standing, scores: ClientScores) -> Standing:

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from umbel.advice.examples import Ints
-from umbel.advice.gains import Gain, ahead, lead
+from umbel.advice.gains import Gain, ahead, lead, one_beside
 from umbel.advice.structure import Structure
 from umbel.advice.trial import Standing
 from umbel.summary import in_short
@@ -36,6 +36,7 @@ class Verdict:
     num_clusters: int  #: clusters that clients form, 1 where there are none
     clusters: Ints  #: (M,)
     one: Standing  #: one model for all
+    beside: Standing  #: the same, trained on for as long where clients fine-tune
     alone: Standing  #: training alone
     over_one: Gain  #: what clients gain over one model for all
     over_alone: Gain  #: what clients gain over training alone
@@ -54,7 +55,7 @@ def decide(standings: Sequence[Standing], structure: Structure) -> Verdict:
     alone = next(each for each in standings if each.contender.kind == "local")
     clustered = _best_clusters(standings, structure)
     field = [each for each in standings if _in_field(each, clustered)]
-    better = [each for each in field if each is one or ahead(each, one)]
+    better = [each for each in field if each is one or _pays(each, one)]
     lowest = min(better, key=lambda each: each.mean)
     alike = [each for each in better if each.mean <= lowest.mean * (1 + ALIKE)]
     chosen = min(alike, key=_effort)
@@ -69,10 +70,17 @@ def decide(standings: Sequence[Standing], structure: Structure) -> Verdict:
         num_clusters=int(clusters.max()) + 1,
         clusters=clusters,
         one=one,
+        beside=one_beside(chosen, one),
         alone=alone,
-        over_one=lead(chosen, one),
+        over_one=lead(chosen, one_beside(chosen, one)),
         over_alone=lead(chosen, alone),
     )
+
+
+def _pays(standing: Standing, one: Standing) -> bool:
+    """Whether it is surely better than one model, and fine-tuning than training on together."""
+    adds = all(standing.mean < each.mean * (1 - ALIKE) for each in standing.rivals)
+    return adds and ahead(standing, one_beside(standing, one))
 
 
 def _answer(chosen: Standing, one: Standing, field: Sequence[Standing]) -> Answer:
@@ -92,7 +100,7 @@ def _can_tell(one: Standing, field: Sequence[Standing]) -> bool:
     """
     if not isfinite(one.course[0][1]):
         return False
-    gains = [lead(each, one) for each in field if each is not one]
+    gains = [lead(each, one_beside(each, one)) for each in field if each is not one]
     return all(each.high <= WIDE * one.course[0][1] for each in gains)
 
 

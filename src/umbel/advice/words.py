@@ -75,7 +75,7 @@ def _why(advice: Advice) -> Iterator[str]:
     if structure.num_groups > 1:
         yield f"Their examples look as if they came from {structure.num_groups} distributions."
     if verdict.chosen.contender.kind != "one" or verdict.tuned:
-        yield from _gained("one model for all", verdict.over_one)
+        yield from _gained(f"one model for all{_as_long(advice)}", verdict.over_one)
     if not verdict.alone.course:
         yield "Training alone diverged."
     elif verdict.chosen.contender.kind != "local":
@@ -104,10 +104,16 @@ def _who(advice: Advice) -> Iterator[str]:
     hurt = [n for n, fate in zip(advice.names, advice.fates, strict=True) if fate.hurt]
     of = len(advice.names)
     yield (
-        f"Compared with one model, {len(gaining)} of {of} clients surely gain, and "
-        f"{len(hurt)} {'is' if len(hurt) == 1 else 'are'} surely hurt"
+        f"Compared with one model{_as_long(advice)}, {len(gaining)} of {of} clients surely "
+        f"gain, and {len(hurt)} {'is' if len(hurt) == 1 else 'are'} surely hurt"
         f"{f' ({few(hurt)})' if hurt else ''}; for the others their examples can't tell."
     )
+
+
+def _as_long(advice: Advice) -> str:
+    """Fine-tuning goes on after the last round, and is compared with what did so, too."""
+    verdict = advice.verdict
+    return "" if verdict.beside is verdict.one else " trained for as many epochs"
 
 
 def _cost(advice: Advice) -> Iterator[str]:
@@ -142,9 +148,11 @@ def _doubts(advice: Advice) -> Iterator[str]:
 
 
 def _still_learning(advice: Advice) -> bool:
-    chosen = advice.verdict.chosen
-    losses = [loss for _, loss in chosen.course]
-    if len(losses) < 4 or chosen.contender.tuned:
+    contender = advice.verdict.chosen.contender
+    trained = contender.base or contender  # fine-tuning is no round of the budget
+    course = next(each.course for each in advice.standings if each.contender == trained)
+    losses = [loss for _, loss in course]
+    if len(losses) < 4:
         return False
     late = losses[-1] < 0.98 * losses[-3]
     return bool(late and np.isfinite(losses[-1]))

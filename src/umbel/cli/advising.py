@@ -116,7 +116,8 @@ def contenders_table(told: Summary) -> Table:
 
     caption = (
         "loss: mean over clients, on validation examples; gain: over one model, with its 95% "
-        f"interval over {told.interval_over}; test: loss on test examples, opened once"
+        f"interval over {told.interval_over}, of fine-tuning: over one trained for as many epochs; "
+        "test: loss on test examples, opened once"
     )
     table = frameless("way", caption=caption)
     # Names wrap, but never vanish beside numbers that need much room.
