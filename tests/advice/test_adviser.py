@@ -17,7 +17,7 @@ from umbel.advice import Allowance
 from umbel.advice import fates as fate
 from umbel.advice.adviser import for_selection
 from umbel.advice.fates import fates
-from umbel.advice.gains import Gain, ahead
+from umbel.advice.gains import Gain, ahead, gain
 from umbel.advice.next_run import next_experiment
 from umbel.advice.saving import read_summary
 from umbel.advice.summary import summary
@@ -219,6 +219,16 @@ def test_a_loss_that_is_the_same_for_all_is_not_called_lower(two: umbel.Advice) 
     assert (
         "Against one model for all, the mean validation loss is the same, for every client." in said
     )
+
+
+def test_a_gain_that_ranks_alone_make_sure_is_said_to_be_sure_by_them(two: umbel.Advice) -> None:
+    losses = np.array([*np.linspace(0.5, 0.6, 11), 9.0])  # the last client would hide all others
+    found = gain(losses - [*np.linspace(0.01, 0.02, 11), 0.6], losses)
+    assert found.low < 0 < found.mean
+    assert found.sure
+    said = str(replace(two, verdict=replace(two.verdict, over_one=found)))
+    assert "sure by Wilcoxon's signed ranks, p = 0.00024)." in said
+    assert "Wilcoxon" not in str(two)
 
 
 def test_a_folder_of_advice_is_taken_for_no_run(tmp_path: Path) -> None:

@@ -33,6 +33,11 @@ class Gain:
         """Whether it is a gain beyond chance, by either test."""
         return self.mean > 0 and min(self.p_value, self.rank_p_value) <= SURE
 
+    @property
+    def by_ranks(self) -> bool:
+        """Whether only the ranks make it sure: the interval, which is by t, may hold zero then."""
+        return self.sure and self.p_value > SURE
+
 
 def lead(new: Standing, old: Standing) -> Gain:
     """What clients gain by a `new` way: over clients, or over examples where clients are few."""

@@ -94,7 +94,9 @@ def _gained(over: str, gain: Gain) -> Iterator[str]:
     elif isinf(gain.low):
         yield f"{said}; there are too few validation examples for an interval."
     else:
-        yield f"{said} (95% interval of the gain: {gain.low:.3g} to {gain.high:.3g})."
+        p = f"; sure by Wilcoxon's signed ranks, p = {gain.rank_p_value:.2g}"
+        sure = p if gain.by_ranks else ""
+        yield f"{said} (95% interval of the gain: {gain.low:.3g} to {gain.high:.3g}{sure})."
 
 
 def _who(advice: Advice) -> Iterator[str]:
