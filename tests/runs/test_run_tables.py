@@ -63,6 +63,35 @@ def test_rounds_and_clients_are_tables_of_their_own(runs: Path) -> None:
     }
 
 
+@pytest.fixture
+def two(tmp_path: Path, sources: Sources) -> Path:
+    """Two comparisons of the same methods, the second one of more rounds."""
+    file = tmp_path / "fedavg.toml"
+    file.write_text(SMALL.format(name="fedavg"))
+    for place, rounds in (("short", 1), ("long", 4)):
+        for name in ("fedavg", "ifca"):
+            settings = [f"algorithm.name={name}", f"name={name}", f"rounds={rounds}"]
+            experiment = umbel.read(file, settings)
+            folder = umbel.RunFolder.begin(tmp_path / "runs" / place, experiment)
+            assert len(list(umbel.execute(folder, sources))) == rounds
+    return tmp_path / "runs"
+
+
+def test_runs_of_two_comparisons_are_judged_by_the_baselines_of_their_own(two: Path) -> None:
+    together = {row["folder"]: row["worse_than_one_model"] for row in umbel.results(two)}
+    for place in ("short", "long"):
+        for row in umbel.results(two / place):
+            assert together[row["folder"]] == row["worse_than_one_model"]
+
+
+def test_two_runs_of_one_name_and_seed_are_not_compared_as_if_they_were_one(two: Path) -> None:
+    with pytest.raises(umbel.UsageError, match="is fedavg with seed 0, and so is") as refused:
+        umbel.results(two).differences()
+    assert str(two / "short" / "fedavg-seed0") in str(refused.value)
+    assert str(two / "long" / "fedavg-seed0") in str(refused.value)
+    assert len(umbel.results(two / "short").differences()) == 1
+
+
 def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
     with pytest.raises(umbel.UsageError, match="is not the folder of a run, or one with such"):
         umbel.results(tmp_path)

@@ -96,7 +96,8 @@ class Results:
 
         Gains are of accuracy, or without it of loss, on the same clients under the same seeds; or
         of what `judge` names: "loss", or a metric of the runs such as "perplexity".
-        `p_holm` is the p-value corrected for all pairs. Runs of one name are of one method.
+        `p_holm` is the p-value corrected for all pairs. Runs of one name are of one method, each of
+        another seed: raises `UsageError` for two of one name and seed, as of two comparisons.
         """
         runs = [Result(RunFolder(Path(folder))) for folder in self.column("folder")]
         return differences(runs, judge)
@@ -117,6 +118,8 @@ def results(folder: Path | str) -> Results:
     ...     result = run.save(f"runs/fedavg-seed{seed}", rounds=2)
     >>> umbel.results("runs").column("seed")
     [0, 1]
+
+    Whom a run is worse than is by baselines of its own comparison, if there are any.
 
     Raises `UsageError` where there is no run.
     """

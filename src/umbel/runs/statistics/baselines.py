@@ -30,7 +30,7 @@ def baseline_of(experiment: Experiment) -> str:
 
 @dataclass(frozen=True)
 class Baselines:
-    """The finished runs of baselines, by seed; of several with the same seed the best."""
+    """The finished runs of baselines, by seed; of several in one comparison the best."""
 
     runs: Mapping[tuple[str, int], tuple[Result, ...]]
 
@@ -45,13 +45,18 @@ class Baselines:
         return cls({key: tuple(each) for key, each in found.items()})
 
     def beside(self, run: Result, kind: str) -> Result | None:
-        """The baseline on the same data under the same seed, unless it is the run itself."""
+        """The baseline on the same data under the same seed, unless it is the run itself.
+
+        Baselines beside the run come first: those of other comparisons may have other rounds.
+        """
         experiment = run.experiment
         same = [
             each
             for each in self.runs.get((kind, experiment.seed), ())
             if each.experiment.scenario == experiment.scenario
         ]
+        place = run.folder.path.parent
+        same = [each for each in same if each.folder.path.parent == place] or same
         if not same or any(each.folder == run.folder for each in same):
             return None
         return max(same, key=lambda each: _quality(each, run.by_loss))
