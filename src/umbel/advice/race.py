@@ -113,10 +113,11 @@ def race(
 
 
 def _tuned(track: Track, bases: Sequence[Standing], local: LocalTraining) -> Iterator[Standing]:
-    """Each fine-tuned, beside one model and itself trained on: else more epochs would be a gain."""
+    """Each fine-tuned, with its rivals; the first base is one model."""
     further: list[Standing] = []
     for base in bases:
         further.append(track.trained_on(base, local, EPOCHS))
+        # Fine-tuning is more training, too, which must not pass for what clients gain by it.
         rivals = (further[0], further[-1])
         yield replace(track.tuned(base, local, further[-1].rounds or EPOCHS), rivals=rivals)
 
