@@ -13,6 +13,11 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 from umbel.checks import UsageError, check
 from umbel.client.batches import IGNORED
 
+FEW, MANY = 16, 128
+"""Classes below which, and examples from which on, a processor takes several times as long for a
+softmax where classes come last in memory as where examples do, copies included: its vectors are as
+long as that many numbers."""
+
 
 def weighted_mean(outputs: Tensor, weights: Tensor) -> Tensor:
     """Outputs (K, B, ...) of models and their weights (K,) -> (B, ...)."""
@@ -46,6 +51,10 @@ class Objective:
 
 def _cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
     _check_logits(outputs, y)
+    flat = outputs.dim() == 2 and outputs.shape[1] < FEW and len(outputs) >= MANY
+    if flat and not outputs.is_cuda:  # as one example with a label at many places
+        losses = cross_entropy(outputs.t()[None], y[None], reduction="none", ignore_index=IGNORED)
+        return _each(losses[0], y != IGNORED)
     return _each(cross_entropy(outputs, y, reduction="none", ignore_index=IGNORED), y != IGNORED)
 
 

@@ -21,7 +21,7 @@ from umbel.client.kernels.half import pays
 from umbel.client.kernels.moving import Path, Weights, sgd_of
 from umbel.client.kernels.products import back, forward, put_weight
 from umbel.client.kernels.schedule import Schedule, SideBySide
-from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
+from umbel.client.objectives import BINARY, CLASSIFICATION, FEW, REGRESSION, Objective
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,10 @@ class Dense:
     def _slope(self, outputs: Tensor, y: Tensor, factors: Tensor) -> Tensor:
         """Slope (C, B, out), by the outputs, of the sum of losses times factors (C, B)."""
         if self.objective == CLASSIFICATION:
-            slope = outputs.softmax(2)
+            few = outputs.shape[2] < FEW and not outputs.is_cuda
+            slope = (
+                outputs.transpose(1, 2).softmax(1).mT.contiguous() if few else outputs.softmax(2)
+            )
             minus = slope.new_full((), -1).expand(*y.shape, 1)
             return slope.scatter_add_(2, y[..., None], minus).mul_(factors[..., None])
         targets = y if y.dim() == 3 else y[..., None]
