@@ -12,7 +12,7 @@ from umbel.data.objects import is_missing
 
 
 def numbers_of(groups: Sequence[int | str], names: Sequence[str]) -> NDArray[np.int64]:
-    """Numbers as they are, words numbered in their order. Raises `UsageError` where one lacks."""
+    """Numbers as they are, words numbered in their order. Raises `UsageError` for a gap."""
     for group, name in zip(groups, names, strict=True):
         known = not is_missing(group) and str(group).strip() != ""
         expected = "the group of a client; leave groups out where they are not all known"

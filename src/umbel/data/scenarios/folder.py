@@ -172,7 +172,7 @@ def _groups(file: Path, names: list[str]) -> list[int] | None:
         if line.strip() and not is_header:
             found = counted(len(parts), "value")
             check(len(parts) == 2, where, found, "of the form client,group")
-            check(bool(parts[1]), where, line.strip(), "of the form client,group: the group lacks")
+            check(bool(parts[1]), where, line.strip(), "a client and its group")
             check_owner(parts[0], group_of, known, where)
             group_of[parts[0]] = parts[1]
     for name in names:
