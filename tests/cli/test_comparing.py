@@ -51,6 +51,17 @@ def test_an_experiment_without_a_key_runs_without_its_one_value(umbel: Shell) ->
     )
 
 
+def test_the_hint_for_a_key_knows_what_no_experiment_says(umbel: Shell) -> None:
+    for setting, meant in {
+        "algorithm.shred": "share",
+        "algorithm.restart": "restarts",
+        "metric": "metrics",
+        "personal.epoch": "epochs",
+    }.items():
+        message = umbel.refused("compare", "both", "--set", f"{setting}=1")
+        assert message.endswith(f"no experiment of both has it; did you mean {meant}?")
+
+
 def test_methods_are_compared_by_a_metric_that_all_of_them_measure(umbel: Shell) -> None:
     measured = ("compare", "both", "--seeds", "1", "--set", "rounds=2")
     message = umbel.refused(*measured, "--judge", "perplexity")

@@ -170,6 +170,35 @@ def test_a_wrong_setting_is_named_with_its_path(setting: str, message: str, file
     assert message in str(refusal.value)
 
 
+@pytest.mark.parametrize("method", ["ifca", "fedavg"])
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["restart=3"], "algorithm.restart: unknown key; did you mean restarts?"),
+        (["restarts=3", "trial_round=2"], "trial_round: unknown key; did you mean trial_rounds?"),
+        (["kep=[]", "share=both"], "algorithm.kep: unknown key; did you mean "),
+        (["zzz=1"], ", restarts, trial_rounds, keep, share, kept"),
+        (["trial_rounds=2"], "algorithm.trial_rounds: unknown key; it goes with restarts, such as"),
+        (['keep="most-balanced"'], "algorithm.keep: unknown key; it goes with restarts, such as"),
+    ],
+)
+def test_keys_that_any_method_may_have_are_meant_by_those_like_them(
+    method: str, settings: list[str], message: str, file: Path
+) -> None:
+    file.write_text(BASE.replace("num_clusters = 3\n", "").replace('"ifca"', f'"{method}"'))
+    with pytest.raises(UsageError) as refusal:
+        read(file, [f"algorithm.{setting}" for setting in settings])
+    assert message in str(refusal.value)
+
+
+@pytest.mark.parametrize("setting", ["rounds", ".rounds=3", "rounds..x=1", "=3"])
+def test_what_is_no_setting_is_said_once(setting: str, file: Path) -> None:
+    with pytest.raises(UsageError) as refusal:
+        read(file, [setting])
+    expected = f"--set: {setting!r} is not of the form algorithm.num_clusters=6"
+    assert str(refusal.value) == expected
+
+
 def test_a_mistake_in_the_file_is_not_laid_to_the_settings(file: Path) -> None:
     file.write_text(BASE.replace("rounds = 7", "rounds = 0"))
     with pytest.raises(UsageError) as refusal:

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, nearest
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import SCENARIOS
 from umbel.data.tables.reading import holds_tables
 from umbel.runs.config import read, structured
-from umbel.runs.config_errors import nearest
 from umbel.runs.experiment import Experiment
 from umbel.runs.library import find_experiment, shipped_experiments
 from umbel.runs.tables import merged, parse_setting

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -26,12 +27,11 @@ from umbel.cli.screen import OwnScreen, Screen
 from umbel.data.sources import Sources
 from umbel.runs.config import plain, structured
 from umbel.runs.experiment import Experiment
-from umbel.runs.flat import flat
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import experiments_in
 from umbel.runs.strangers import strangers_in
 from umbel.runs.sweep import Sweep, parts_of, sweep, values_of
-from umbel.runs.tables import load_table, parse_setting
+from umbel.runs.tables import load_table, merged, parse_setting
 from umbel.summary import counted
 
 LINES = 4
@@ -58,12 +58,18 @@ def sweeps_in(source: Path, settings: Sequence[str]) -> list[Experiment]:
 
 def _hint(path: str, sweeps: Sequence[Sweep]) -> str:
     """The key beside it that was meant, if one is like it."""
-    above, _, key = path.rpartition(".")
-    every = (known for each in sweeps for known in dict(flat(plain(each.experiments[0]))))
-    parts = (known.rpartition(".") for known in every)
-    beside = dict.fromkeys(last for place, _, last in parts if place == above)
-    hint = nearest(key, beside, " ").strip()
+    known = (name for each in sweeps for name in _meant(path, each.experiments[0]))
+    hint = nearest(path.rpartition(".")[-1], dict.fromkeys(known), " ").strip()
     return f"; {hint}" if hint else ""
+
+
+def _meant(path: str, experiment: Experiment) -> list[str]:
+    """The key that an experiment takes this one for, if it takes it for any."""
+    try:
+        structured(merged(plain(experiment), parse_setting(f"{path}=0")), Experiment)
+    except UsageError as error:
+        return re.findall(rf"{re.escape(path)}: unknown key; did you mean (\w+)\?", str(error))
+    return []
 
 
 def strangers_named(source: Path, settings: Sequence[str]) -> Iterator[str]:

@@ -9,12 +9,11 @@ from textwrap import fill
 
 import click
 
-from umbel.checks import LONGEST, UsageError, check
+from umbel.checks import LONGEST, UsageError, check, nearest
 from umbel.cli.catalogue import KINDS, comparisons, entries, times
 from umbel.cli.completing import complete_kinds
 from umbel.cli.options import RowFormat, form_options
 from umbel.cli.printing import print_rows
-from umbel.runs.config_errors import nearest
 from umbel.runs.rows import Table
 from umbel.summary import counted
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, nearest
 from umbel.cli.completing import complete_papers
 from umbel.cli.options import SEEDS, data_dir_option, jobs_option, runs_dir_option
-from umbel.runs.config_errors import nearest
 
 if TYPE_CHECKING:
     from umbel.client.ways import Precision

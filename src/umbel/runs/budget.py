@@ -8,9 +8,8 @@ from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, nearest
 from umbel.client.objectives import REGRESSION
-from umbel.runs.config_errors import nearest
 from umbel.runs.records import Record
 
 if TYPE_CHECKING:

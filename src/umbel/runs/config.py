@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, time
-from functools import cache, partial
+from functools import cache, partial, reduce
 from pathlib import Path
 from typing import Any, cast, get_args, get_type_hints
 
@@ -18,7 +18,7 @@ from umbel.algorithms import ALGORITHMS
 from umbel.algorithms.base import Algorithm
 from umbel.algorithms.restarts import Restarts
 from umbel.algorithms.sharing import Sharing
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, nearest
 from umbel.client.imports import imported
 from umbel.client.optimizers import OPTIMIZERS, Optimizer
 from umbel.client.work import WORKS, Work
@@ -26,10 +26,11 @@ from umbel.data.scenarios import SCENARIOS
 from umbel.data.scenarios.base import Scenario
 from umbel.data.shifts import SHIFTS, Shift
 from umbel.networks import MODELS, Model
-from umbel.runs.config_errors import nearest, problems
+from umbel.runs.config_errors import problems
 from umbel.runs.experiment import Experiment
 from umbel.runs.strangers import OURS, Stranger, stranger
 from umbel.runs.tables import load_table, merged, parse_setting
+from umbel.runs.wrapped import RESTARTS, SHARING
 from umbel.server.clusterers import CLUSTERERS, Clusterer
 from umbel.settings import SCALARS, UnfitError, bare, choice, is_choice, is_tuple, items_of, scalar
 
@@ -43,13 +44,6 @@ REGISTRIES: Mapping[type, Mapping[str, Any]] = {
     Work: WORKS,
 }
 """What the `name` of a table stands for, by what the table describes."""
-
-
-RESTARTS = tuple(f.name for f in fields(Restarts) if f.name != "of")
-"""What the table of any method may say of `Restarts`, beside the method's own settings."""
-
-SHARING = tuple(f.name for f in fields(Sharing) if f.name != "of")
-"""And of `Sharing`."""
 
 
 TOML = (str, bool, int, float, date, time)
@@ -69,10 +63,9 @@ def read(file: Path | str, settings: Sequence[str] = (), *, looking: bool = Fals
     """
     file = Path(file)
     alone = {"name": file.stem, **load_table(file)}
-    table = alone
+    above = [parse_setting(setting) for setting in settings]
     try:
-        for setting in settings:
-            table = merged(table, parse_setting(setting))
+        table = reduce(merged, above, alone)
         experiment: Experiment = structured(table, Experiment, looking)
     except RecursionError:
         raise UsageError(f"{file}: tables in tables, too deep to be read") from None
@@ -226,7 +219,7 @@ def _named(converter: Converter, table: Any, kind: type, looking: bool) -> Any:
     if kind is Algorithm and {*SHARING} & settings.keys() and not {*SHARING} & own:
         return _sharing(converter, entry, settings)
     for former, present in entry.former.items():
-        if former in settings:
+        if former in settings and present in own:
             twice = present in settings
             check(not twice, former, settings[former], f"said once: it is {present} now")
             settings[present] = settings.pop(former)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
 
 from cattrs.errors import (
     AttributeValidationNote,
@@ -13,7 +12,7 @@ from cattrs.errors import (
 )
 
 from umbel.checks import UsageError
-from umbel.checks import nearest as nearest
+from umbel.runs.wrapped import hint
 
 
 def problems(error: BaseValidationError, path: str = "") -> Iterator[str]:
@@ -23,9 +22,8 @@ def problems(error: BaseValidationError, path: str = "") -> Iterator[str]:
         if isinstance(inner, BaseValidationError):
             yield from problems(inner, where)
         elif isinstance(inner, ForbiddenExtraKeysError):
-            known = [f.name for f in fields(inner.cl)]
             for key in sorted(inner.extra_fields):
-                yield f"{_joined(where, key)}: unknown key; {nearest(key, known)}"
+                yield f"{_joined(where, key)}: unknown key; {hint(key, inner.cl)}"
         elif isinstance(inner, KeyError):
             yield f"{where}: missing"
         elif isinstance(inner, UsageError):  # its message starts with the name of a field

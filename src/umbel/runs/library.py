@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from umbel.checks import UsageError
-from umbel.runs.config_errors import nearest
+from umbel.checks import UsageError, nearest
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 

@@ -17,11 +17,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, nearest
 from umbel.data.files import check_folder, check_no_link, check_place
 from umbel.runs import encoding_file
 from umbel.runs.adapter_export import to_peft
-from umbel.runs.config_errors import nearest
 from umbel.runs.models_folder import MadeFor
 from umbel.runs.result import Result
 

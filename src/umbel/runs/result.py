@@ -13,14 +13,13 @@ from torch import Tensor, nn
 from umbel.algorithms import FLACC, IFCA
 from umbel.algorithms.base import Algorithm, State
 from umbel.algorithms.restarts import method_of
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, nearest
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.notebooks import cut
 from umbel.runs import checkpoint
 from umbel.runs.assignment import Assignment
 from umbel.runs.client_rows import Client
-from umbel.runs.config_errors import nearest
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.models_folder import MadeFor
