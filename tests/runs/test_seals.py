@@ -198,6 +198,32 @@ def test_what_was_changed_in_the_experiment_is_said(run: RunFolder, umbel: Shell
     assert "seal" not in printed
 
 
+@pytest.mark.parametrize("rounds", [3, 9])
+def test_rounds_that_were_changed_by_hand_are_not_taken_for_damage(
+    rounds: int, run: RunFolder, umbel: Shell
+) -> None:
+    file = run.file("experiment.toml")
+    file.write_text(file.read_text().replace("\nrounds = 4", f"\nrounds = {rounds}"))
+    sealed = file.read_text()
+    resume = f"umbel resume {run.path} --rounds N"
+    assert f"for other rounds, put it back and `{resume}`" in umbel.refused("resume", str(run.path))
+    file.write_text(run.toml)
+    told = f"{file}: rounds: {rounds}, and the run finished after 4; put 4 back; for more rounds"
+    for command in (["show"], ["resume"], ["resume", "--rounds", "+1"]):
+        assert f"{told}, then `{resume}`" in umbel.refused(*command, str(run.path))
+    file.write_text(sealed.replace(f"\nrounds = {rounds}", "\nrounds = 4"))
+    umbel("resume", str(run.path), "--rounds", "5")
+    assert len(run.records()) == run.experiment.rounds == 5
+
+
+def test_a_run_can_not_end_before_what_is_done(run: RunFolder, umbel: Shell) -> None:
+    run.file("clusters.csv").unlink()
+    run.file("experiment.toml").write_text(run.toml.replace("\nrounds = 4", "\nrounds = 3"))
+    message = umbel.refused("resume", str(run.path))
+    assert f"{run.file('experiment.toml')}: rounds: 3 is not 4 or more, as 4 are done" in message
+    assert not run.finished
+
+
 def test_without_the_seal_a_checkpoint_still_knows_its_experiment(
     run: RunFolder, umbel: Shell
 ) -> None:

@@ -137,6 +137,8 @@ def _rounds(
     state = start if restored is None else restored
     stop = folder.stop or _stopped_already(folder, budget)
     last = experiment.rounds if stop is None else stop.rounds
+    expected = f"{first} or more, as {first} are done"
+    check(first <= last, f"{folder.settings.file}: rounds", last, expected)
     rounds = run.scored_rounds(experiment.rounds, state, first)
     scores: ClientScores | None = None
     parts: Parts = NO_PARTS

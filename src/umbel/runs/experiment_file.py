@@ -34,8 +34,22 @@ class ExperimentFile:
             raise UsageError(f"{self.file}: changed after it was written: {changes}; put it back")
         if whole is False:
             how = "put it back, or, where that is meant, remove its first line, the seal"
+            how += f"; for other rounds, put it back and `{self._with_rounds}`"
             raise UsageError(f"{self.file}: changed after it was written; {how}")
         return config.read(self.file, looking=looking)
+
+    def check_rounds(self, said: int, done: int) -> None:
+        """Raise `UsageError` where a finished run did all of its rounds, and this says others."""
+        file = self.file.with_name("checkpoint.safetensors")
+        if said != done and file.is_file() and checkpoint.next_round(file) == done:
+            how = f"put {done} back; for more rounds, then `{self._with_rounds}`"
+            raise UsageError(
+                f"{self.file}: rounds: {said}, and the run finished after {done}; {how}"
+            )
+
+    @property
+    def _with_rounds(self) -> str:
+        return f"umbel resume {self.file.parent} --rounds N"
 
     @property
     def text(self) -> str:

@@ -195,6 +195,8 @@ class RunFolder:
         stop = self.stop
         planned = self.experiment.rounds if stop is None else stop.rounds
         rounds = planned if finished else len(records)
+        if stop is None:
+            self.settings.check_rounds(rounds, len(records))
         if len(records) != rounds:
             there = f"{len(records)} whole records instead of {rounds}, as the run is finished"
             raise UsageError(f"{self.file('records.jsonl')}: damaged: {there}")
