@@ -186,6 +186,19 @@ def test_killed_while_writing_the_results(tmp_path: Path, whole: RunFolder) -> N
     assert_same_end(finish(folder), whole)
 
 
+def test_a_run_is_finished_only_when_its_session_is_noted(tmp_path: Path, whole: RunFolder) -> None:
+    folder = begin(tmp_path / "run")
+    rounds = execute(folder, Sources.default())
+    next(rounds)
+    folder.file("environment.json").mkdir()  # where a file is to be
+    with pytest.raises(UsageError, match=r"environment\.json"):
+        list(rounds)
+    assert not folder.finished
+    folder.file("environment.json").rmdir()
+    assert_same_end(finish(folder), whole)
+    assert len(folder.sessions.read()) == 1
+
+
 def test_with_rarer_checkpoints_the_rounds_since_are_done_again(
     tmp_path: Path, whole: RunFolder
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
@@ -18,6 +18,7 @@ from umbel.data.sources import Sources
 from umbel.flow import Engine
 from umbel.runs.budget import Budget, Stop
 from umbel.runs.checkpoint_parts import NO_PARTS, Parts
+from umbel.runs.client_rows import write_rows
 from umbel.runs.environment import now
 from umbel.runs.folder import RunFolder
 from umbel.runs.lockstep import pays, seats
@@ -118,7 +119,7 @@ def _session(folder: RunFolder, run: Run, sharing: int = 1) -> Iterator[tuple[St
     folder.sessions.read()  # where this one is to be noted: a damaged file is told before any work
     full = False
     try:
-        yield from _rounds(folder, run, sharing, clock)
+        scores = yield from _rounds(folder, run, sharing, clock)
     except OSError:
         full = True  # a full disk is told by the file that it was noticed by
         raise
@@ -126,11 +127,13 @@ def _session(folder: RunFolder, run: Run, sharing: int = 1) -> Iterator[tuple[St
         with suppress(OSError) if full else nullcontext():
             seconds = (perf_counter() - clock) / sharing
             folder.sessions.note(began, seconds, folder.experiment.engine.precision)
+    # Last, as it makes the run finished: one that was killed before still notes a session.
+    write_rows(folder.file("clusters.csv"), run.federation, scores)
 
 
 def _rounds(
     folder: RunFolder, run: Run, sharing: int, clock: float
-) -> Iterator[tuple[State, Record]]:
+) -> Generator[tuple[State, Record], None, ClientScores]:
     experiment, budget = folder.experiment, folder.budget
     start, made = run.start(experiment.rounds), origin(experiment, run.federation, run.net)
     restored, first = folder.restore(start, made)
@@ -159,7 +162,7 @@ def _rounds(
         yield state, record
         if ends:
             break
-    _finish(folder, run, state, scores)
+    return _finish(folder, run, state, scores)
 
 
 def _stopped_already(folder: RunFolder, budget: Budget) -> Stop | None:
@@ -172,8 +175,11 @@ def _stopped_already(folder: RunFolder, budget: Budget) -> Stop | None:
     return stop
 
 
-def _finish(folder: RunFolder, run: Run, state: State, scores: ClientScores | None) -> None:
-    """Write the results of the run; `scores` are of its end, if its last round was done here."""
+def _finish(folder: RunFolder, run: Run, state: State, scores: ClientScores | None) -> ClientScores:
+    """Write the results of the run but the last file; return its scores at its end.
+
+    They are given if its last round was done here.
+    """
     records = folder.records()
     last = len(records) - 1
     if scores is None:
@@ -182,6 +188,7 @@ def _finish(folder: RunFolder, run: Run, state: State, scores: ClientScores | No
             folder.replace_last(record)
     folder.evidence.note(run.algorithm, state, state, last, True)
     folder.finish(run, scores)
+    return scores
 
 
 def load(path: Path | str, net: Net | None = None) -> Result:

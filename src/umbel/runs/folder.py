@@ -17,7 +17,7 @@ from umbel.runs.advised import check_no_advice
 from umbel.runs.budget import Budget, Stop
 from umbel.runs.checkpoint_parts import NO_PARTS, Parts
 from umbel.runs.client_facts import with_facts, write_facts
-from umbel.runs.client_rows import Client, read_rows, write_rows
+from umbel.runs.client_rows import Client, read_rows
 from umbel.runs.durable import write_text
 from umbel.runs.evidence import EvidenceFolder
 from umbel.runs.experiment import Experiment
@@ -249,11 +249,10 @@ class RunFolder:
         return state, next_round
 
     def finish(self, run: Run, scores: ClientScores) -> None:
-        """Write the models and the clients of every cluster; after this the run is finished."""
+        """Write the models and what is known of clients: all but the file that ends the run."""
         self.models.write(run, scores)
         encoding_file.write(self.file(encoding_file.FILE), run.federation.encoding)
         write_facts(self.file("clients.csv"), run.federation, scores)
-        write_rows(self.file("clusters.csv"), run.federation, scores)
 
     def stop_at(self, stop: Stop) -> None:
         """Note that the run ends after these rounds, whose checkpoint is there already."""
@@ -283,7 +282,7 @@ class RunFolder:
     def clients(self) -> list[Client]:
         """The rows of `clusters.csv` of a finished run, one a client, with what is known of each.
 
-        Raises `UsageError` if they are not what `finish` wrote.
+        Raises `UsageError` if they are not what was written.
         """
         with putting_right(self.path):
             return with_facts(self.file("clients.csv"), read_rows(self.file("clusters.csv")))
