@@ -16,6 +16,7 @@ from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_MNIST, SCENARIOS
 from umbel.data.scenarios.base import Scenario
 from umbel.data.shifts import LabelGroups
+from umbel.data.sources import Sources
 from umbel.engines import EngineSettings
 from umbel.networks import CNN, MLP
 from umbel.runs.config import plain, read, structured, write
@@ -302,6 +303,29 @@ def test_what_can_not_run_is_refused_when_it_is_read(file: Path) -> None:
     file.write_text(BASE.replace("num_clusters = 3", ""))
     with pytest.raises(UsageError, match=r"participation: 0\.5 is not 1"):
         read(file, settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "path"),
+    [
+        (["scenario.split=foo"], "scenario.split: 'foo' is not"),
+        (["scenario.test_split=foo"], "scenario.test_split: 'foo' is not"),
+        (["scenario.source=nowhere"], "scenario.source: 'nowhere' is not"),
+        (["scenario.clients=1", "algorithm.num_clusters=1"], "scenario.clients: 1 is not"),
+        (['model.freeze=["zz"]'], "model.freeze: 'zz' is not"),
+        (["algorithm.num_clusters=30"], "algorithm.num_clusters: 30 is not"),
+        (['algorithm.averaging.shared=["zz"]'], "algorithm.averaging.shared: 'zz' is not"),
+        (["algorithm.name=fedavg", 'algorithm.kept=["zz"]'], "algorithm.kept: 'zz' is not"),
+        (["algorithm.name=cfl-gp", 'algorithm.parameters=["zz"]'], "algorithm.parameters: 'zz' is"),
+    ],
+)
+def test_what_is_refused_when_a_run_is_built_is_named_with_its_path(
+    settings: list[str], path: str, file: Path
+) -> None:
+    file.write_text(BASE.replace("num_clusters = 3\n", ""))
+    with pytest.raises(UsageError) as refusal:
+        read(file, settings).open(Sources.default())
+    assert str(refusal.value).removeprefix("--set ").startswith(path)
 
 
 def test_settings_are_toml_values_or_else_strings() -> None:

@@ -18,14 +18,14 @@ from safetensors.torch import load_file
 
 import umbel
 from tests.processes import ended, start, start_umbel, wait_for_lines
-from umbel.algorithms import FLACC, FedEM, PerFedAvg, PFedMe
+from umbel.algorithms import FLACC, IFCA, FedEM, PerFedAvg, PFedMe
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.networks import MLP
 from umbel.runs.config import write
-from umbel.runs.execution import execute, load
+from umbel.runs.execution import advance, execute, load
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
@@ -218,6 +218,12 @@ def test_damage_is_told_before_anything_is_lost(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"checkpoint\.safetensors: not a readable checkpoint"):
         finish(folder)
     assert folder.file("records.jsonl").read_text() == kept
+
+
+def test_more_clusters_than_clients_are_told_with_the_path_of_the_setting(tmp_path: Path) -> None:
+    run = replace(EXPERIMENT.open(Sources.default()), algorithm=IFCA(num_clusters=99))
+    with pytest.raises(UsageError, match=r"^algorithm\.num_clusters: 99 is not at most the number"):
+        next(advance(begin(tmp_path / "run"), run))
 
 
 def test_one_process_at_a_time(tmp_path: Path) -> None:

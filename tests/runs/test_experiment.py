@@ -29,7 +29,7 @@ LOCAL = LocalTraining(epochs=1, batch_size=8)
 def test_what_can_not_run_is_refused_when_it_is_built() -> None:
     with pytest.raises(UsageError, match=r"shared: 'trunk\.\*' is not a pattern for any of"):
         Run(FedAvg(averaging=Averaging(shared=("trunk.*",))), blobs(), mlp())
-    with pytest.raises(UsageError, match="shared: 'head' is not a pattern for any of"):
+    with pytest.raises(UsageError, match="parameters: 'head' is not a pattern for any of"):
         Run(CFLGP(parameters=("head",)), blobs(), mlp())
     with pytest.raises(UsageError, match=r"participation: 0\.5 is not 1, and everyone takes part"):
         Run(Sattler(), blobs(), mlp(), participation=0.5)

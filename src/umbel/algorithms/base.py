@@ -154,7 +154,7 @@ class Algorithm(Settings, ABC, Generic[S]):
         for member in fields(self):
             value = getattr(self, member.name)
             if isinstance(value, Averaging) and known.layout is not None:
-                known.layout.mask(value.shared)
+                known.layout.mask(value.shared, f"{member.name}.shared")
 
     @abstractmethod
     def init(self, setup: Setup) -> S:

@@ -260,7 +260,7 @@ class CFLGP(Algorithm[CFLGPState]):
         """The trained values that features may be made of."""
         allowed = torch.arange(layout.num_weights)
         if self.parameters:
-            allowed = allowed[layout.mask(self.parameters)[: layout.num_weights]]
+            allowed = allowed[layout.mask(self.parameters, "parameters")[: layout.num_weights]]
         check(len(allowed) > 0, "parameters", self.parameters, "patterns for trained parameters")
         return allowed
 

@@ -64,13 +64,15 @@ def advise(
     from umbel.advice.summary import summary
     from umbel.cli.importing import allow
     from umbel.data.sources import Sources
+    from umbel.runs.paths import under
 
     allowance = allowance_of(budget)
     check_free(out)
     asked = asked_about(data, settings, seed, looking=True)
     if allow([asked], no_import):
         asked = asked_about(data, settings, seed)
-    federation = asked.scenario.build(asked.seed, Sources.default(data_dir))
+    with under("scenario", asked.scenario):
+        federation = asked.scenario.build(asked.seed, Sources.default(data_dir))
     say(repr(federation))
     found = advise_(
         federation,

@@ -85,23 +85,23 @@ class Sources:
             raise UsageError(f"source: {name!r} is not in the data directory: there is no {found}")
         return found
 
-    def load(self, name: str, split: str = "train") -> Arrays:
+    def load(self, name: str, split: str = "train", setting: str = "split") -> Arrays:
         """Load all examples of a split, or of several put together, such as "train+test".
 
         `digits` has one split only, and needs neither disk nor net; `emnist-merged` and
         `emnist-a-to-j` are views of `emnist`. Raises `ValueError` if there is no such data set or
-        split.
+        split, whose `setting` it names.
         """
         if name in VIEWS:
-            return self.load(VIEWS[name].source, split).relabelled(VIEWS[name].names)
+            return self.load(VIEWS[name].source, split, setting).relabelled(VIEWS[name].names)
         names = split.split("+")
-        check(len(set(names)) == len(names), "split", split, "of splits named once each")
-        parts = [self._split(name, part) for part in names]
-        return parts[0] if len(parts) == 1 else _together(parts, split)
+        check(len(set(names)) == len(names), setting, split, "of splits named once each")
+        parts = [self._split(name, part, setting) for part in names]
+        return parts[0] if len(parts) == 1 else _together(parts, split, setting)
 
-    def _split(self, name: str, split: str) -> Arrays:
+    def _split(self, name: str, split: str, setting: str) -> Arrays:
         if name == "digits":
-            check(split == "train", "split", split, '"train", the only split of digits')
+            check(split == "train", setting, split, '"train", the only split of digits')
             return _digits()
         if self.data_dir is None:
             known = ", ".join(["digits", *HUB, *VIEWS])
@@ -149,9 +149,9 @@ def _cached(folder: Path) -> Arrays:
     )
 
 
-def _together(parts: Sequence[Arrays], split: str) -> Arrays:
+def _together(parts: Sequence[Arrays], split: str, setting: str) -> Arrays:
     kinds = {(part.x.shape[1:], part.num_classes) for part in parts}
-    check(len(kinds) == 1, "split", split, f"of splits with equal shapes and classes: {kinds}")
+    check(len(kinds) == 1, setting, split, f"of splits with equal shapes and classes: {kinds}")
     x, y = (np.concatenate(arrays) for arrays in zip(*((p.x, p.y) for p in parts), strict=True))
     owners = [part.owners for part in parts if part.owners is not None]
     whose = np.concatenate(owners) if len(owners) == len(parts) else None

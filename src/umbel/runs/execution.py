@@ -24,6 +24,7 @@ from umbel.runs.folder import RunFolder
 from umbel.runs.lockstep import pays, seats
 from umbel.runs.origins import origin
 from umbel.runs.own import OwnData, OwnModule
+from umbel.runs.paths import under
 from umbel.runs.records import Record
 from umbel.runs.result import Result
 from umbel.runs.run import Run
@@ -135,7 +136,9 @@ def _rounds(
     folder: RunFolder, run: Run, sharing: int, clock: float
 ) -> Generator[tuple[State, Record], None, ClientScores]:
     experiment, budget = folder.experiment, folder.budget
-    start, made = run.start(experiment.rounds), origin(experiment, run.federation, run.net)
+    with under("algorithm", run.algorithm):
+        start = run.start(experiment.rounds)
+    made = origin(experiment, run.federation, run.net)
     restored, first = folder.restore(start, made)
     state = start if restored is None else restored
     stop = folder.stop or _stopped_already(folder, budget)

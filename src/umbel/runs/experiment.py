@@ -21,6 +21,7 @@ from umbel.flow import Engine
 from umbel.networks import Model
 from umbel.networks.base import check_size
 from umbel.runs.metrics import check_names
+from umbel.runs.paths import under
 from umbel.runs.personal import Personal
 from umbel.runs.run import Run
 from umbel.runs.starting import check_private, check_settings
@@ -68,7 +69,8 @@ class Experiment(Settings):
         check(self.checkpoint_every >= 1, "checkpoint_every", self.checkpoint_every, "1 or more")
         check_names(self.metrics or ())
         clients: int | None = getattr(self.scenario, "clients", None)
-        self.algorithm.check(Known(self.participation, clients))
+        with under("algorithm", self.algorithm):
+            self.algorithm.check(Known(self.participation, clients))
         if self.personal is not None:
             self.personal.check_for(self.algorithm, self.privacy)
 
@@ -78,7 +80,9 @@ class Experiment(Settings):
 
     def open(self, sources: Sources) -> Run:
         """Build the federation and the network, and return the run, before its first round."""
-        return self.run(self.with_validation(self.scenario.build(self.seed, sources)), self.engine)
+        with under("scenario", self.scenario):
+            federation = self.scenario.build(self.seed, sources)
+        return self.run(self.with_validation(federation), self.engine)
 
     def with_validation(self, federation: Federation) -> Federation:
         """The federation, with examples for clients to choose their models by if that is asked for.
@@ -99,15 +103,19 @@ class Experiment(Settings):
     def net_of(self, form: Form) -> Net:
         """The network whose models fit this."""
         shape, outputs = form.input_shape, form.num_outputs
-        check_size(self.model, shape, outputs)
-        return Net(lambda: self.model.made(shape, outputs), form.objective(self.objective))
+        with under("model", self.model):
+            check_size(self.model, shape, outputs)
+            return Net(lambda: self.model.made(shape, outputs), form.objective(self.objective))
 
     def run(self, federation: Federation, engine: EngineSettings | Engine) -> Run:
         """Make the run on this federation, whose clients work in this engine."""
+        net = self.net(federation)
+        with under("algorithm", self.algorithm):
+            self.algorithm.check(Known(self.participation, layout=net.layout))
         return Run(
             self.algorithm,
             federation,
-            self.net(federation),
+            net,
             seed=self.seed,
             participation=self.participation,
             evaluate_every=self.evaluate_every,

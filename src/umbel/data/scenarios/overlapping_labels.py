@@ -74,7 +74,7 @@ class OverlappingLabels(Scenario):
             rows += np.array_split(rng.permutation(pile), count)
         tests = arrays
         if self.test_split is not None:
-            tests = sources.load(self.source, self.test_split)
+            tests = sources.load(self.source, self.test_split, "test_split")
             spare = _pools(tests, held, rng)
             expected = "a split with images of every label held"
             check(all(map(len, spare)), "test_split", self.test_split, expected)

@@ -85,7 +85,7 @@ class Shifted(Scenario):
         if self.test_split is not None:
             even = self.label_alpha is None and bool(allowed.all())
             check(even, "test_split", self.test_split, "None, as some clients lack some labels")
-            tests = sources.load(self.source, self.test_split)
+            tests = sources.load(self.source, self.test_split, "test_split")
             tests = tests.normalised(arrays.centre, arrays.spread)
             test = _shards(tests, _dealt_evenly(tests, sizes, rng), of_clients, (seed, 2))
         numbers = [n if group.number is None else group.number for n, group in enumerate(planted)]
