@@ -328,7 +328,8 @@ def test_a_run_that_ends_early_tunes_what_it_has(tmp_path: Path) -> None:
 
 def test_runs_side_by_side_tune_as_each_alone(tmp_path: Path) -> None:
     def folders(where: Path) -> list[RunFolder]:
-        return [RunFolder.create(where / str(n), EXPERIMENT.with_seed(n)) for n in range(2)]
+        alike = replace(EXPERIMENT, scenario=replace(ROTATED_DIGITS, clients=8, examples=(50,)))
+        return [RunFolder.create(where / str(n), alike.with_seed(n)) for n in range(2)]
 
     side, alone = folders(tmp_path / "side"), folders(tmp_path / "alone")
     assert execute_together(side, Sources.default(), lambda _: None)

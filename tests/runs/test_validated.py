@@ -156,7 +156,9 @@ def test_own_data_with_other_validation_examples_are_another_run(tmp_path: Path)
 
 def test_runs_side_by_side_are_judged_as_each_alone(tmp_path: Path) -> None:
     def folders(where: Path) -> list[RunFolder]:
-        return [RunFolder.create(where / str(n), EXPERIMENT.with_seed(n)) for n in range(2)]
+        scenario = replace(ROTATED_DIGITS, clients=8, examples=(50,), validation_fraction=0.2)
+        alike = replace(EXPERIMENT, scenario=scenario)
+        return [RunFolder.create(where / str(n), alike.with_seed(n)) for n in range(2)]
 
     side, alone = folders(tmp_path / "side"), folders(tmp_path / "alone")
     assert execute_together(side, Sources.default(), lambda _: None)
