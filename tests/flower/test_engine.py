@@ -86,6 +86,9 @@ def test_the_same_clusters_and_models_as_in_this_process(name: str, tmp_path: Pa
     algorithm = CASES[name]
     share = 1.0 if isinstance(algorithm, Sattler) else 0.75
     experiment = replace(SMALL, algorithm=algorithm, participation=share)
+    if "hessian-free" in name:
+        # Where a ReLU bends between the two gradients, their difference hangs on the last bit.
+        experiment = replace(experiment, model=MLP(()))
     found = last_state(experiment, grid_of(experiment, tmp_path))
     assert_same_state(found, last_state(experiment, None), 1e-4)
 
