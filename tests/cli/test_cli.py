@@ -47,8 +47,20 @@ def test_compare_again_runs_nothing_again_and_goes_on_where_it_stopped(umbel: Sh
     printed, _ = umbel("compare", "both", "--seeds", "1")
     assert "fedavg-seed0: finished already" in printed
     assert "flacc-seed0: finished already" not in printed
-    message = umbel.refused("compare", "both", "--seeds", "1", "--set", "rounds=9")
-    assert "fedavg-seed0: holds another experiment; choose another --runs-dir" in message
+
+
+def test_compare_names_what_differs_from_the_experiment_of_a_folder(umbel: Shell) -> None:
+    umbel("compare", "both", "--seeds", "1")
+    changed = ("--set", "rounds=9", "--set", "engine.workers=2")
+    message = umbel.refused("compare", "both", "--seeds", "1", *changed)
+    said = "fedavg-seed0: holds another experiment (rounds is 4, not 9; engine.workers is 'auto',"
+    assert f"{said} not 2); choose another --runs-dir" in message
+
+
+def test_compare_says_how_a_begun_run_goes_on_with_other_workers(umbel: Shell) -> None:
+    umbel("compare", "both", "--seeds", "1")
+    message = umbel.refused("compare", "both", "--seeds", "1", "--set", "engine.workers=2")
+    assert "`umbel resume runs/both/fedavg-seed0 --workers 2` goes on with it" in message
 
 
 def test_show_prints_a_run_or_a_comparison(umbel: Shell) -> None:

@@ -14,6 +14,7 @@ from umbel.checks import InUseError, UsageError, check
 from umbel.data.files import check_no_link
 from umbel.runs import checkpoint, config, encoding_file
 from umbel.runs.advised import check_no_advice
+from umbel.runs.another import check_same
 from umbel.runs.budget import Budget, Stop
 from umbel.runs.checkpoint_parts import NO_PARTS, Parts
 from umbel.runs.client_facts import with_facts, write_facts
@@ -78,9 +79,7 @@ class RunFolder:
         folder = cls.of(runs_dir, experiment)
         if not folder.begun:
             return cls.create(folder.path, experiment)
-        there = replace(folder.experiment, description=experiment.description)
-        if config.plain(there) != config.plain(experiment):
-            raise UsageError(f"{folder.path}: holds another experiment; choose another --runs-dir")
+        check_same(folder.path, folder.experiment, experiment)
         return folder
 
     @classmethod

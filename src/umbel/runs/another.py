@@ -1,0 +1,40 @@
+"""In which settings the experiment of a folder differs from the one that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from umbel.checks import UsageError, shown
+from umbel.runs import config
+from umbel.runs.experiment import Experiment
+from umbel.runs.flat import flat
+
+MOST = 3
+"""Settings that a message names."""
+
+WORKERS = "engine.workers"
+"""The setting that results do not depend on, and that a run may go on with another value of."""
+
+
+def check_same(path: Path, there: Experiment, asked: Experiment) -> None:
+    """Raise `UsageError` where the folder's experiment is another, however they are described."""
+    old, new = (dict(flat(config.plain(one))) for one in (there, asked))
+    others = [name for name in {**old, **new} if old.get(name) != new.get(name)]
+    others = [name for name in others if name != "description"]
+    if not others:
+        return
+    named = [f"{name} is {_told(old, name)}, not {_told(new, name)}" for name in others[:MOST]]
+    if len(others) > MOST:
+        named.append(f"and {len(others) - MOST} more")
+    how = "choose another --runs-dir"
+    if others == [WORKERS]:
+        how = (
+            f"results do not depend on it: `umbel resume {path} --workers {asked.engine.workers}` "
+            "goes on with it, and this command goes on without it"
+        )
+    raise UsageError(f"{path}: holds another experiment ({'; '.join(named)}); {how}")
+
+
+def _told(values: Mapping[str, object], name: str) -> str:
+    return shown(values[name]) if name in values else "unset"
