@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.data.tables.kinds import Numbers, Words
+from umbel.data.tables.kinds import Numbers, Words, as_known
 from umbel.data.tables.parts import Places
 from umbel.data.tables.statistics import Statistics, matrix
 
@@ -49,7 +49,8 @@ class Encoder:
         width = len(about.known) + about.others
         places = {category: place for place, category in enumerate(about.known)}
         other = len(about.known) if about.others else width  # the latter is cut off
-        place = np.array([places.get(word, other) for word in (*column.words, None)])
+        words = as_known(column.words, [word for word in about.known if word is not None])
+        place = np.array([places.get(word, other) for word in (*words, None)])
         return np.eye(width + 1, dtype=np.float32)[place[column.codes[rows]], :width]
 
 

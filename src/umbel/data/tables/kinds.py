@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -160,8 +161,32 @@ def _spread(there: Any, values: Any) -> NDArray[np.float64]:
 
 
 def _words(series: Any, name: str) -> Words:
-    codes, words = series.astype("object").factorize()
-    return Words(name, np.asarray(codes, dtype=np.int64), tuple(map(str, words)))
+    codes, values = series.astype("object").factorize()
+    words = [_written(value) for value in values]
+    there = set(words)
+    spelled = [bare if (bare := _bare(word)) in there else word for word in words]
+    place = {word: number for number, word in enumerate(dict.fromkeys(spelled))}
+    numbers = np.array([*(place[word] for word in spelled), -1])  # what is missing has the code -1
+    return Words(name, numbers[np.asarray(codes, dtype=np.int64)], tuple(place))
+
+
+def as_known(words: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Each word as the known ones have it, if one of them is the same but otherwise written."""
+    spelling = {_bare(word): word for word in known} | {word: word for word in known}
+    return [spelling.get(word) or spelling.get(_bare(word), word) for word in words]
+
+
+def _written(value: object) -> str:
+    whole = isinstance(value, float) and value.is_integer()
+    return str(int(value) if whole else value)  # type: ignore[call-overload]
+
+
+def _bare(word: str) -> str:
+    """A code as it is written where no gap has made floats of whole numbers, and bools likewise."""
+    whole, _, rest = word.partition(".")
+    if whole.lstrip("-").isdigit() and not rest.strip("0"):
+        return whole
+    return word.capitalize() if word.lower() in ("true", "false") else word
 
 
 def _as_numbers(values: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +11,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import UsageError, check_memory
+from umbel.checks import UsageError, check_memory, shown
 from umbel.data.federation import Federation
 from umbel.data.tables.clients import clients_of, texts_of
 from umbel.data.tables.encoding import Encoding
 from umbel.data.tables.features import Encoder
+from umbel.data.tables.kinds import as_known
 from umbel.data.tables.reading import Rows, read_rows
 from umbel.data.tables.targets import targets_of
 from umbel.data.tables.tokens import Tokens, tokens_of
+
+logger = logging.getLogger(__name__)
 
 
 def read_newcomers(path: Path, encoding: Encoding, labelled: bool) -> Federation:
@@ -57,9 +61,26 @@ def read_newcomers(path: Path, encoding: Encoding, labelled: bool) -> Federation
 
 def _reader(rows: Rows, encoding: Encoding) -> Encoder | Tokens:
     if encoding.tokenizer is None:
-        return encoding.encoder(rows)
+        encoder = encoding.encoder(rows)
+        _warn_of_unknown(rows, encoder)
+        return encoder
     texts = texts_of(rows, encoding.columns[0].name)
     return tokens_of(texts, encoding.tokenizer, encoding.tokens)
+
+
+def _warn_of_unknown(rows: Rows, encoder: Encoder) -> None:
+    """Say which columns hold no category that the run knows: they may be written otherwise."""
+    for column in encoder.categories:
+        known = [word for word in encoder.statistics.categories[column.name].known if word]
+        if column.words and not set(as_known(column.words, known)) & set(known):
+            logger.warning(
+                "%s: column %r: none of its categories, such as %s, is one of the run's, such as "
+                "%s: a model sees them as unknown",
+                rows.files[0],
+                column.name,
+                shown(column.words[0]),
+                ", ".join(map(shown, known[:3])) or "none",
+            )
 
 
 def _none(count: int, encoding: Encoding) -> NDArray[Any]:
@@ -77,7 +98,8 @@ def _targets(rows: Rows, encoding: Encoding) -> NDArray[Any]:
     found = targets_of(rows, target.name, "classification", target.kind)
     assert found.classes is not None
     place = {name: label for label, name in enumerate(target.classes)}
-    label_of = np.array([place.get(name, len(place)) for name in found.classes] + [-1])
+    names = as_known(found.classes, target.classes)
+    label_of = np.array([place.get(name, len(place)) for name in names] + [-1])
     labels = label_of[found.values]  # what is missing has the label -1, the last
     if (labels == len(place)).any():
         where = rows.at(int((labels == len(place)).argmax()), target.name)
