@@ -77,7 +77,7 @@ def advise(
     allowance = Allowance() if allowance is None else allowance
     progress("comparing clients")
     trial = for_selection(federation, seed)
-    found = structure(pooled(trial, seed), count, seed)
+    found = structure(pooled(trial, seed, net.objective), count, seed)
     out_of_time = allowance.clock()
     track = Track(federation=trial, net=net, seed=seed, out_of_time=out_of_time)
     if local is None:

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from umbel.client.batches import IGNORED
+from umbel.client.objectives import BINARY, Objective
 from umbel.data.federation import Federation
 from umbel.seeds import Stream, generator
 from umbel.summary import in_short
@@ -47,8 +48,11 @@ class Pooled:
         return len(self.clients)
 
 
-def pooled(federation: Federation, seed: int) -> Pooled:
-    """Training examples of all clients that have at least `FEWEST`, each dealt into halves."""
+def pooled(federation: Federation, seed: int, objective: Objective | None = None) -> Pooled:
+    """Training examples of all clients that have at least `FEWEST`, each dealt into halves.
+
+    Targets of several answers of yes and no are numbers, one for each question.
+    """
     rng = generator(seed, Stream.ADVICE)
     train, sizes = federation.train, federation.train.sizes
     clients = np.flatnonzero(sizes >= FEWEST)
@@ -61,7 +65,8 @@ def pooled(federation: Federation, seed: int) -> Pooled:
         owner.append(np.full(kept, place))
         half.append(np.arange(kept) % 2)
     chosen = torch.from_numpy(np.concatenate(rows)) if rows else torch.zeros(0, dtype=torch.long)
-    x, y, classes = train.x[chosen], train.y[chosen], federation.num_classes
+    x, y = train.x[chosen], train.y[chosen]
+    classes = None if objective == BINARY and y.dim() > 1 else federation.num_classes
     targets = _targets(y, classes)
     return Pooled(
         inputs=_numbers(x),
