@@ -84,3 +84,11 @@ def test_ifca_serves_the_model_with_the_lowest_loss_newcomers_included() -> None
     served = answered(flow, [0, 2], losses=double([[2.0, 1.0], [1.0, 3.0]]))
     assert served.labels.tolist() == [1, 1, 0]  # client 1 did not answer: its last choice
     assert served.models.table.tolist() == [[0.0], [10.0]]
+
+
+def test_models_that_all_begin_alike_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    IFCA(num_clusters=3).init(setup(num_clients=4))
+    assert not caplog.messages
+    alike = replace(setup(num_clients=4), new_model=lambda _: torch.ones(2))
+    IFCA(num_clusters=3).init(alike)
+    assert "all 3 models begin with the same values" in caplog.text

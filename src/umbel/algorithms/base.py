@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -19,6 +20,8 @@ from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, losses, train_summed
 from umbel.settings import Settings
 from umbel.summary import in_short
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -66,11 +69,19 @@ class Setup:
     def new_models(self, count: int, shared: Sequence[str] = ()) -> Tensor:
         """(count, P): models that all differ. Model 0 is the same for every method.
 
-        `shared` are patterns of what all have in common, as in `Averaging.shared`: it is model 0's.
+        Where the module's function gives the same values each time, a warning says so. `shared` are
+        patterns of what all have in common, as in `Averaging.shared`: it is model 0's.
         """
         first = self.new_model(0)
         check_memory(count * first.nbytes, f"{count:,} models of {len(first):,} values")
         models = torch.stack([first, *map(self.new_model, range(1, count))])
+        if count > 1 and all(torch.equal(first, model) for model in models[1:]):
+            log.warning(
+                "all %s models begin with the same values, so that clients who choose among them "
+                "choose one: let the function given to Net build its module, or at least its last "
+                "layer, anew each time",
+                f"{count:,}",
+            )
         return torch.where(self.layout.mask(shared), first, models) if shared else models
 
     def restarted(self, used: int, number: int) -> Setup:
