@@ -601,7 +601,9 @@ def _distance(outputs: Tensor, y: Tensor) -> Tensor:
     return (outputs - y).abs().mean(1)
 
 
-@pytest.mark.parametrize("objective", [BINARY, Objective(_distance, _distance)])
+@pytest.mark.parametrize(
+    "objective", [BINARY, Objective(_distance, lambda o, y: _distance(o, y) < 1)]
+)
 def test_indicators_are_taken_where_several_may_be_1_and_by_objectives_of_ones_own(
     objective: Objective,
 ) -> None:
@@ -611,3 +613,15 @@ def test_indicators_are_taken_where_several_may_be_1_and_by_objectives_of_ones_o
 def test_one_marked_step_of_an_example_is_a_class_for_each_step() -> None:
     net = umbel.Net(lambda: nn.Sequential(nn.Linear(6, 6), nn.Unflatten(1, (2, 3))))
     make_engine(net, clients(numbers(12, 6), ONE_HOT))
+
+
+def _score(outputs: Tensor, y: Tensor) -> Tensor:
+    return 1 - _distance(outputs, y)
+
+
+def test_an_accuracy_outside_0_and_1_is_refused_before_the_first_round() -> None:
+    federation = clients(numbers(12, 3), 5 + numbers(12, 1))
+    with pytest.raises(ValueError, match=r"objective.correct: -.* in \[0, 1\].*clip"):
+        make_engine(umbel.Net(lambda: nn.Linear(3, 1), Objective(_distance, _score)), federation)
+    clipped = Objective(_distance, lambda o, y: _score(o, y).clamp(0, 1))
+    make_engine(umbel.Net(lambda: nn.Linear(3, 1), clipped), federation)

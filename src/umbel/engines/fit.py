@@ -26,6 +26,9 @@ from umbel.engines.explained import ALONE, explained
 
 log = logging.getLogger(__name__)
 
+SOME = 32
+"""Number of training examples on which an objective of the user's own is tried."""
+
 
 def check_fit(net: Net, federation: Federation) -> None:
     """Run the network on a few examples, forward and back.
@@ -52,6 +55,7 @@ def check_fit(net: Net, federation: Federation) -> None:
         if net.objective == BINARY:
             _check_answers(federation)
         _check_objective(net.objective, outputs, batch.y)
+        _check_correct(net, theta, sample(net, federation, SOME))
         _check_constants(net, *net.modules.after_training(batch.x))
         _check_parameters(net.modules.overwritten(batch.x))
         _check_gradient(net, batch)
@@ -239,6 +243,21 @@ def _check_objective(objective: Objective, outputs: Tensor, y: Tensor) -> None:
                 f"shape {tuple(outputs.shape)} and y of shape {tuple(y.shape)} are compared each "
                 "with each; give them one shape"
             )
+
+
+def _check_correct(net: Net, theta: Tensor, batch: Batch) -> None:
+    """An objective of the user's own gives an accuracy that the server will take.
+
+    The outputs are the untrained network's: others may be no outputs of it, as where it ends in a
+    sigmoid.
+    """
+    if net.objective in (CLASSIFICATION, BINARY, REGRESSION):
+        return
+    values = net.objective.correct(net.outputs(theta, batch.x), batch.y).double()
+    outside = values[(values < -1e-6) | (values > 1 + 1e-6)]
+    if len(outside):
+        expected = "a number in [0, 1], as accuracy is: clip or rescale it"
+        check(False, "objective.correct", round(float(outside[0]), 4), expected)
 
 
 def _check_gradient(net: Net, batch: Batch) -> None:
