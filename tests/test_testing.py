@@ -200,6 +200,20 @@ class AssignsThree(Norms):
         return Assigned(ctx.cohort, torch.zeros(3, 1), "nothing")
 
 
+class AssignsAtRandom(Norms):
+    def assign(self, state: State, ctx: Context) -> Flow[Assigned]:
+        found = yield from super().assign(state, ctx)
+        return replace(found, scores=found.scores + random.random())
+
+
+class CountsOutsideItsState(Norms):
+    def round(self, state: State, ctx: Context) -> Flow[State]:
+        after = yield from super().round(state, ctx)
+        number = 1 if ctx.round == 0 else vars(self)["number"] + 1
+        object.__setattr__(self, "number", number)
+        return replace(after, models=after.models * (1 - 0.001 * number))
+
+
 class FitsTwo(Norms):
     def fit(self, state: State) -> Tensor:  # noqa: ARG002
         return torch.zeros(2)
@@ -248,6 +262,8 @@ MISTAKES: list[tuple[Algorithm[Any], str]] = [
     (LooksAtTheGroups(), "without planted groups, which are for scores alone, the run ends"),
     (SharesNothing(cluster_round=9), "models differ at first in 1.weight, by "),
     (AssignsThree(), "scores that assign returns: shape: (3, 1) is not (8, K)"),
+    (AssignsAtRandom(), "assign finds other scores of the same newcomers when it is called again"),
+    (CountsOutsideItsState(), "a run resumed after its third round, with another run in between,"),
     (FitsTwo(), "fit returns one ((2,)) instead of a tensor (8,)"),
     (ProfilesFlat(), "profile returns one ((8,)) instead of a tensor (8, D)"),
     (ComparesOthers(), "evidence has not the shapes that it should have: {'clients': (8,), 's"),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Assigned
+from umbel.algorithms.base import Algorithm, Assigned, State
 from umbel.checks import UsageError
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Guarded
@@ -22,17 +23,19 @@ from umbel.testing.sentences import told
 def newcomers_are_assigned_or_refused(algorithm: Algorithm[Any]) -> None:
     """A newcomer has a score of each cluster; a method that can't tell raises a `UsageError`."""
     state = uninterrupted(algorithm)[-1][0]
-    run = run_of(algorithm, federation=blobs(seed=1))
-    everyone = run.context(ROUNDS - 1, ROUNDS).everyone
-    flow = as_flow(algorithm.assign(state, everyone), "assign")
+    everyone = run_of(algorithm, federation=blobs(seed=1)).context(ROUNDS - 1, ROUNDS).everyone
     try:
-        found: Assigned = drive(flow, Guarded(run.clients, Limits()))
+        first, second = (_newcomers(algorithm, state) for _ in range(2))
     except UsageError:
         return
-    assigned = as_assigned(found, everyone)
+    assigned, again = as_assigned(first, everyone), as_assigned(second, everyone)
     best = assigned.labels.max() if len(assigned.clients) else 0
     assert best < state.labels_end, f"assign finds cluster {best}, and there is none"
     assert not assigned.scores.isnan().any(), "scores that assign returns are NaN"
+    same = torch.equal(assigned.clients, again.clients) and torch.equal(
+        assigned.scores, again.scores
+    )
+    assert same, "assign finds other scores of the same newcomers when it is called again"
 
 
 @told
@@ -53,3 +56,12 @@ def what_it_tells_fits_the_clients(algorithm: Algorithm[Any]) -> None:
         assert known, f"evidence is about clients {clients}, and there are {size}"
         shapes = {name: tuple(tensor.shape) for name, tensor in evidence.items()}
         assert fits(evidence), f"evidence has not the shapes that it should have: {shapes}"
+
+
+def _newcomers(algorithm: Algorithm[Any], state: State) -> Assigned:
+    """What `assign` says of clients that had no part in training, from a run made anew."""
+    run = run_of(algorithm, federation=blobs(seed=1))
+    everyone = run.context(ROUNDS - 1, ROUNDS).everyone
+    flow = as_flow(algorithm.assign(state, everyone), "assign")
+    found: Assigned = drive(flow, Guarded(run.clients, Limits()))
+    return found
