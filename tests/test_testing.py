@@ -111,13 +111,6 @@ class Random(Norms):
         return replace(after, models=after.models + random.random() * 1e-3)
 
 
-class RemembersOutsideTheState(Norms):
-    def round(self, state: State, ctx: Context) -> Flow[State]:
-        after = yield from super().round(state, ctx)
-        vars(self)["past"] = 1 if ctx.round == 0 else vars(self).get("past", 0) + 1
-        return replace(after, models=after.models * (1 - 0.001 * vars(self)["past"]))
-
-
 class ChangesInPlace(Norms):
     def round(self, state: State, ctx: Context) -> Flow[State]:
         after = yield from super().round(state, ctx)
@@ -251,7 +244,6 @@ MISTAKES: list[tuple[Algorithm[Any], str]] = [
     (ModelsTooNarrow(), "models of the state that round returns: shape: (1, 82) is not (K, 83)"),
     (ReturnsNothing(), "round: 'NoneType' is not a State"),
     (Random(), "the same run twice gives other records of round 0"),
-    (RemembersOutsideTheState(), "a run resumed after its third round ends in another state, as"),
     (ChangesInPlace(), "the state after round 0 was changed in place later: models differs"),
     (CountsByNumber(), "asked of the state that round returns: 'dict' is not what a checkpoint"),
     (DividesByNobody(), "model 0 is not finite after a round whose request 1 nobody answered"),

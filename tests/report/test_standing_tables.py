@@ -71,6 +71,20 @@ def test_attributes_stand_in_place_of_planted_groups_and_all_fits_80_columns(nat
     assert "…" not in text
 
 
+def test_the_table_says_whose_evaluation_its_means_are_without(
+    natural: Path, tmp_path: Path
+) -> None:
+    assert "set aside" not in printed(natural, 80)
+    train, test = blobs().train, blobs().test
+    huge = [(x * 1e14 if n == 0 else x, y) for n, (x, y) in enumerate(map(test.of, range(8)))]
+    federation = Federation.from_arrays([train.of(client) for client in range(8)], huge)
+    Run(METHODS["fedavg"], federation, mlp()).save(tmp_path / "fedavg-seed0", rounds=1)
+    console = Console(width=80, file=io.StringIO())
+    console.print(terminal.comparison(of(tmp_path)))
+    said = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "without clients whose evaluation was set aside: fedavg 1" in " ".join(said.split())
+
+
 def test_the_means_over_seeds_are_those_of_the_tables_of_runs(natural: Path) -> None:
     table = results(natural)
     methods = by_method(of(natural))

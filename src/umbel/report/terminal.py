@@ -14,8 +14,8 @@ from umbel.report.words import in_a_row
 from umbel.runs.assignment import Assignment
 from umbel.runs.client_rows import Client, by_cluster
 from umbel.runs.metrics import names_of
-from umbel.runs.outcomes import average, by_method, over_seeds, spread, uneven
-from umbel.runs.records import NONE, Record
+from umbel.runs.outcomes import Methods, average, by_method, over_seeds, spread, uneven
+from umbel.runs.records import EVALUATION, NONE, Record
 from umbel.runs.result import Result
 from umbel.server.cluster_count import ClusterCount
 
@@ -40,21 +40,8 @@ def comparison(runs: Sequence[Result]) -> Table:
     Best is the highest accuracy, or for regression, which has none, the lowest loss.
     """
     methods = by_method(runs)
-    seeds, counts = over_seeds(methods), uneven(methods)
-    by_loss = all(run.last.accuracy is None for run in runs)
-    quality = (
-        "loss: mean over clients of each one's test loss"
-        if by_loss
-        else "accuracy: mean over clients of each one's test accuracy; worst: of the worst client"
-    )
-    lengths = {len(run.records) for run in runs}
-    caption = (
-        f"{quality}; K: clusters found; MB: to and from each client in the whole run; "
-        "s: seconds of a run"
-        + (f"; {seeds}" if seeds else "")
-        + (f"; runs of {min(lengths)} to {max(lengths)} rounds" if len(lengths) > 1 else "")
-    )
-    table = frameless(caption=caption)
+    counts, by_loss = uneven(methods), all(run.last.accuracy is None for run in runs)
+    table = frameless(caption=_caption(methods, by_loss))
     table.collapse_padding = True
     table.add_column("method", overflow="fold")
     if counts:
@@ -80,6 +67,33 @@ def comparison(runs: Sequence[Result]) -> Table:
             average([run.seconds for run in seeded], 1),
         )
     return table
+
+
+def _caption(methods: Methods, by_loss: bool) -> str:
+    quality = (
+        "loss: mean over clients of each one's test loss"
+        if by_loss
+        else "accuracy: mean over clients of each one's test accuracy; worst: of the worst client"
+    )
+    seeds, absent = over_seeds(methods), _set_aside(methods)
+    lengths = {len(run.records) for _, runs in methods for run in runs}
+    return (
+        f"{quality}; K: clusters found; MB: to and from each client in the whole run; "
+        "s: seconds of a run"
+        + (f"; {seeds}" if seeds else "")
+        + (f"; runs of {min(lengths)} to {max(lengths)} rounds" if len(lengths) > 1 else "")
+        + (f"; without clients whose evaluation was set aside: {absent}" if absent else "")
+    )
+
+
+def _set_aside(methods: Methods) -> str:
+    """How many clients each method's last accuracy is without, because their answer was refused."""
+    counts = {name: max(_num_set_aside(run.last) for run in runs) for name, runs in methods}
+    return ", ".join(f"{name} {count}" for name, count in counts.items() if count)
+
+
+def _num_set_aside(record: Record) -> int:
+    return sum(EVALUATION in why for why in record.refused.values())
 
 
 def metrics(runs: Sequence[Result]) -> list[Table]:
