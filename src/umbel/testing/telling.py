@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Assigned, State
+from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Guarded
@@ -23,9 +23,14 @@ from umbel.testing.sentences import told
 def newcomers_are_assigned_or_refused(algorithm: Algorithm[Any]) -> None:
     """A newcomer has a score of each cluster; a method that can't tell raises a `UsageError`."""
     state = uninterrupted(algorithm)[-1][0]
-    everyone = run_of(algorithm, federation=blobs(seed=1)).context(ROUNDS - 1, ROUNDS).everyone
+    runs = [run_of(algorithm, federation=blobs(seed=1)) for _ in range(2)]
+    everyone = runs[0].context(ROUNDS - 1, ROUNDS).everyone
+    flows = [as_flow(algorithm.assign(state, everyone), "assign") for _ in runs]
     try:
-        first, second = (_newcomers(algorithm, state) for _ in range(2))
+        first, second = (
+            drive(flow, Guarded(run.clients, Limits()))
+            for flow, run in zip(flows, runs, strict=True)
+        )
     except UsageError:
         return
     assigned, again = as_assigned(first, everyone), as_assigned(second, everyone)
@@ -56,12 +61,3 @@ def what_it_tells_fits_the_clients(algorithm: Algorithm[Any]) -> None:
         assert known, f"evidence is about clients {clients}, and there are {size}"
         shapes = {name: tuple(tensor.shape) for name, tensor in evidence.items()}
         assert fits(evidence), f"evidence has not the shapes that it should have: {shapes}"
-
-
-def _newcomers(algorithm: Algorithm[Any], state: State) -> Assigned:
-    """What `assign` says of clients that had no part in training, from a run made anew."""
-    run = run_of(algorithm, federation=blobs(seed=1))
-    everyone = run.context(ROUNDS - 1, ROUNDS).everyone
-    flow = as_flow(algorithm.assign(state, everyone), "assign")
-    found: Assigned = drive(flow, Guarded(run.clients, Limits()))
-    return found
