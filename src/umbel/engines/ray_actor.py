@@ -24,6 +24,7 @@ from umbel.client.ways import Way
 from umbel.client.work import Work
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
+from umbel.engines.allocation import keep_freed_memory
 from umbel.engines.packed import ALIGNED, Packed
 from umbel.engines.sequential import Sequential
 from umbel.engines.storage import Storage, chosen
@@ -197,6 +198,7 @@ class Actor:
         return str(ray.get_runtime_context().get_node_id())
 
     def _made(self, recipe: Sequence[Any]) -> Sequential | Vectorised:
+        keep_freed_memory()
         self.engine = self.engine or ray.get(recipe[0]).make()
         return self.engine
 
