@@ -26,7 +26,8 @@ from umbel.algorithms import ALGORITHMS
 from umbel.algorithms.base import Algorithm
 from umbel.client.work import Gradient, LocalTraining
 from umbel.data.federation import Federation
-from umbel.engines import bounds, wrappers
+from umbel.engines import bounds, remembering, wrappers
+from umbel.engines.remembering import Remembering
 from umbel.flow import drive
 from umbel.networks import CNN, MLP
 from umbel.reduction import Reduction
@@ -74,6 +75,11 @@ class Stopwatch:
         taken, self.seconds = self.seconds, dict.fromkeys(PARTS, 0.0)
         return taken
 
+    def move(self, seconds: float, part: str, to: str) -> None:
+        """Count as another part's what one has done for it."""
+        self.seconds[part] -= seconds
+        self.seconds[to] += seconds
+
     def _switch(self) -> None:
         now = process_time()
         if self.open:
@@ -110,6 +116,14 @@ def watching(watch: Stopwatch) -> Iterator[None]:
         with watch.part("evaluation" if flow.gi_code.co_name == "evaluated" else "server"):
             return drive(flow, engine)
 
+    spared = Remembering.take
+
+    def taken(engine: Remembering) -> float:
+        # What an evaluation has judged for the round after it is that round's, as in records.
+        seconds = spared(engine)
+        watch.move(seconds, "evaluation", "engine")
+        return seconds
+
     functions = [
         (wrappers, "bad_values", "checks"),
         (bounds.Bounds, "apply", "checks"),
@@ -126,6 +140,8 @@ def watching(watch: Stopwatch) -> Iterator[None]:
             kept = timed if not isinstance(owner, type) else _method(timed)
             all_of_them.enter_context(patch.object(owner, name, kept))
         all_of_them.enter_context(patch.object(Run, "clients", _watched_clients(watch)))
+        all_of_them.enter_context(patch.object(Remembering, "take", taken))
+        all_of_them.enter_context(patch.object(remembering, "perf_counter", process_time))
         yield
 
 
