@@ -201,7 +201,7 @@ def test_public_names_are_pinned() -> None:
             "Scenario",
             "Sequential",
         ),
-        *("PFedMe", "PerFedAvg", "Personal", "RandomClusters"),
+        *("PFedMe", "PerFedAvg", "Personal", "Privacy", "RandomClusters"),
         *("Served", "Setup", "Sources", "State", "UsageError", "Vectorised", "__version__"),
         *("execute", "find_experiment", "finish", "load", "read", "resume", "scenario"),
         *("plot", "plot_clusters", "progress", "table", "write_report"),

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from umbel.data.scenarios.base import Scenario
     from umbel.data.sources import Sources
     from umbel.engines import EngineSettings, Sequential, Vectorised
+    from umbel.engines.privacy import Privacy
     from umbel.engines.validation import Limits
     from umbel.engines.wrappers import Faults, QuorumError
     from umbel.report.cluster_plot import plot_clusters
@@ -106,6 +107,7 @@ __all__ = [
     "PFedMe",
     "PerFedAvg",
     "Personal",
+    "Privacy",
     "QuorumError",
     "RandomClusters",
     "Record",
@@ -195,6 +197,7 @@ _HOMES = {
     "umbel.runs.run_tables": ("Results", "results"),
     "umbel.runs.saving": ("finish", "resume"),
     "umbel.runs.library": ("find_experiment",),
+    "umbel.engines.privacy": ("Privacy",),
     "umbel.engines.validation": ("Limits",),
     "umbel.report.watching": ("progress",),
     "umbel.client.work": ("Gradient", "LocalTraining"),

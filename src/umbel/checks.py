@@ -58,7 +58,15 @@ def naming(where: str) -> Iterator[None]:
 
 
 def check(holds: bool, field: str, value: object, expected: str) -> None:
-    """Raise `UsageError` naming the field, its value and what was expected, unless it holds."""
+    """Raise `UsageError` naming the field, its value and what was expected, unless it holds.
+
+    >>> from umbel.method import check
+    >>> check(0 <= 1.5 < 1, "decay", 1.5, "in [0, 1)")
+    Traceback (most recent call last):
+    umbel.checks.UsageError: decay: 1.5 is not in [0, 1)
+    """
+    if isinstance(holds, str):  # which would hold always
+        raise TypeError(f"check({holds!r}, ...): first comes what must hold, then the field's name")
     if not holds:
         raise UsageError(f"{field}: {shown(value)} is not {expected}")
 

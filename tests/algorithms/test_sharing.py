@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -11,10 +11,13 @@ from torch import Tensor, nn
 
 import umbel
 from umbel.algorithms import ALGORITHMS
+from umbel.algorithms.base import check_only_trains
 from umbel.algorithms.restarts import RestartsState
 from umbel.algorithms.sharing import SharingState
 from umbel.client.batches import Batch
-from umbel.client.work import joined, parted
+from umbel.client.work import LocalTraining, Work, joined, parted
+from umbel.engines import make_engine
+from umbel.flow import Engine, Replies, Request
 from umbel.method import Context, Flow, losses, one_model
 from umbel.runs.config import plain, structured
 from umbel.runs.experiment import Experiment
@@ -221,6 +224,33 @@ def test_a_method_is_refused_when_it_is_wrapped_and_not_during_a_run(
         return
     assert type(method).__name__ in SHARED
     assert len(list(umbel.Run(shared, blobs(), mlp()).rounds(4))) == 4
+
+
+@dataclass
+class Watching:
+    """An engine that notes what clients are asked for."""
+
+    engine: Engine
+    works: list[Work] = field(default_factory=list)
+
+    def send(self, request: Request) -> Replies:
+        if request.work.split == "train":
+            self.works.append(request.work)
+        return self.engine.send(request)
+
+
+@pytest.mark.parametrize("method", EVERY, ids=lambda method: type(method).__name__)
+def test_a_method_says_whether_it_only_has_clients_train(method: umbel.Algorithm[Any]) -> None:
+    if method.mixes_experts:
+        pytest.skip("it needs adapters")
+    watching = Watching(make_engine(mlp(), blobs()))
+    list(umbel.Run(method, blobs(), mlp(), engine=watching, evaluate_every=4).rounds(4))
+    try:
+        check_only_trains(method, "share", "here", "only training")
+    except umbel.UsageError:
+        assert any(not isinstance(work, LocalTraining) for work in watching.works)
+    else:
+        assert all(isinstance(work, LocalTraining) for work in watching.works)
 
 
 def test_the_refusal_says_what_can_be_shared() -> None:

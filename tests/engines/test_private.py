@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from umbel.engines import EngineSettings, Sequential
 from umbel.engines.noise import BLOCK, key_of, standard_normal
 from umbel.engines.privacy import Privacy
 from umbel.engines.private import released
+from umbel.method import Context, Flow, State, losses
 from umbel.networks import Linear
 from umbel.runs.experiment import Experiment
 from umbel.runs.run import Run
@@ -134,11 +135,27 @@ def test_methods_that_need_updates_alone_run_with_privacy(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["ifca", "lcfl", "cfl-gp", "joint", "fedem", "pfedme", "pacfl"])
-def test_methods_whose_clients_send_more_are_refused(name: str) -> None:
-    with pytest.raises(
-        UsageError, match=r"privacy\.clip: 1\.0 is not for this method: its clients"
-    ):
-        last_state(make_run(CASES[name], privacy=PRIVACY), 2)
+def test_methods_whose_clients_send_more_are_refused_before_the_run(name: str) -> None:
+    expected = r"privacy\.clip: 1\.0 is not for \w+: its clients send more|as privacy.clip needs"
+    with pytest.raises(UsageError, match=expected):
+        make_run(CASES[name], privacy=PRIVACY)
+
+
+def test_a_method_of_ones_own_is_refused_when_it_asks_for_more() -> None:
+    @dataclass(frozen=True)
+    class Asking(FedAvg):
+        def round(self, state: State, ctx: Context) -> Flow[State]:
+            yield from losses(state.models, ctx)
+            return state
+
+    with pytest.raises(UsageError, match=r"privacy\.clip: 1\.0 is not for this method"):
+        last_state(make_run(Asking(), privacy=PRIVACY), 2)
+
+
+@pytest.mark.parametrize("given", [{"noise_multiplier": 2.0}, {"max_epsilon": 3.0}])
+def test_noise_without_a_clip_is_refused(given: dict[str, float]) -> None:
+    with pytest.raises(UsageError, match="is not of any effect without clip"):
+        Privacy(**given)
 
 
 @pytest.mark.parametrize("restarts", [False, True])

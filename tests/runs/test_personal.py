@@ -392,7 +392,7 @@ def test_what_can_not_be_tuned_is_refused_before_the_first_round(tmp_path: Path)
     with pytest.raises(UsageError, match="one model: its clients use mixtures"):
         replace(EXPERIMENT, algorithm=FedEM(local=LOCAL))
     with pytest.raises(UsageError, match=r"a run with privacy\.clip"):
-        replace(EXPERIMENT, privacy=Privacy(clip=1.0))
+        replace(EXPERIMENT, algorithm=FedAvg(local=LOCAL), privacy=Privacy(clip=1.0))
     with pytest.raises(UsageError, match="set validation_fraction"):
         opened(personal=replace(PERSONAL, validation_fraction=None)).rounds(1)
     with pytest.raises(UsageError, match=r"personal\.validation_fraction: 0\.25 is not left out"):

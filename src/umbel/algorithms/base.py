@@ -6,7 +6,8 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, Generic, TypeVar
+from types import MappingProxyType
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -84,6 +85,15 @@ class Setup:
             )
         return torch.where(self.layout.mask(shared), first, models) if shared else models
 
+    def warn_if_shorter(self, rounds: int, setting: str, what: str) -> None:
+        """Say it where the run has fewer rounds than a method needs to do `what`.
+
+        It is no error: the first rounds may be all that somebody wants to see.
+        """
+        if self.num_rounds < rounds:
+            said = "%s: only a run of %d rounds or more %s, and this one has %d"
+            log.warning(said, setting, rounds, what, self.num_rounds)
+
     def restarted(self, used: int, number: int) -> Setup:
         """The same for another start, which draws its own and leaves out the models used."""
         return replace(
@@ -159,6 +169,9 @@ class Algorithm(Settings, ABC, Generic[S]):
     adapts: ClassVar[bool] = False
     #: whether this is several starts of another method, side by side
     has_rivals: ClassVar[bool] = False
+    #: the values of settings with which clients are asked for nothing but training, {} if that is
+    #: so with all; None: they are always asked for more
+    only_trains: ClassVar[Mapping[str, tuple[str, ...]] | None] = MappingProxyType({})
 
     def check(self, known: Known) -> None:
         """Raise `UsageError` where the method can't work; called when a run is built."""
@@ -235,6 +248,18 @@ def federate(state: S, ctx: Context, local: LocalTraining, averaging: Averaging)
 def check_no_pull(local: LocalTraining) -> None:
     """Raise `UsageError` if `local.proximal` is set, for a method that has no such term."""
     check(local.proximal == 0, "local.proximal", local.proximal, "0: this method has no such term")
+
+
+def check_only_trains(method: Algorithm[Any], field: str, value: object, expected: str) -> None:
+    """Raise `UsageError` for a method that is known to ask clients for more than training.
+
+    Others, such as a method of one's own, are found out in the round in which they ask.
+    """
+    check(method.only_trains is not None, field, value, expected)
+    for setting, fine in (method.only_trains or {}).items():
+        name, given = type(method).__name__, getattr(method, setting)
+        needed = f"{' or '.join(map(repr, fine))}, with which clients of {name} only train"
+        check(given in fine, setting, given, f"{needed}, as {field} needs")
 
 
 def check_num_clusters(num_clusters: int | None, setup: Setup | Known) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -70,6 +70,8 @@ class CFLGP(Algorithm[CFLGPState]):
     A newcomer answers for each model as it was on average when it was sent to all, which gives
     its feature exactly if losses are quadratic; it joins the cluster of the nearest mean feature.
     """
+
+    only_trains: ClassVar[None] = None
 
     num_clusters: int = 2  #: K
     send: Literal["gradient", "update"] = "gradient"  #: Algorithm 1, or 4

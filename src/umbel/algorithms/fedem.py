@@ -37,6 +37,8 @@ class FedEM(Algorithm[FedEMState]):
     that does not answer keeps its last weights. A newcomer's cluster is its heaviest weight then.
     """
 
+    only_trains: ClassVar[None] = None
+
     former: ClassVar[Mapping[str, str]] = {"num_components": "num_clusters"}
 
     mixes: ClassVar[bool] = True

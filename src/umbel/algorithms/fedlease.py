@@ -92,6 +92,7 @@ class FedLEASE(Algorithm[FedLEASEState]):
 
     def init(self, setup: Setup) -> FedLEASEState:
         check_num_clusters(self.num_clusters, setup)
+        setup.warn_if_shorter(self.warm_up + 1, "warm_up", "clusters its clients")
         everyone, start = torch.arange(setup.num_clients), setup.new_models(1)
         return FedLEASEState(
             models=start.repeat(setup.num_clients, 1),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -62,6 +62,8 @@ class FLACC(Algorithm[FLACCState]):
     `best_of` settles what Algorithm 1 leaves open: the arg max of eq. 9 over the pairs that may
     merge (as Fig. 2 shows), or over all, so that a best pair that may not merge blocks the others.
     """
+
+    only_trains: ClassVar[Mapping[str, tuple[str, ...]]] = {"similarity": ("update",)}
 
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
     n_merge: int = 2  #: most merges in a round

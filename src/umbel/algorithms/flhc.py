@@ -75,6 +75,7 @@ class FLHC(Algorithm[FLHCState]):
 
     def init(self, setup: Setup) -> FLHCState:
         check_num_clusters(self.num_clusters, setup)
+        setup.warn_if_shorter(self.cluster_round + 1, "cluster_round", "clusters its clients")
         first = one_model(setup)
         return FLHCState(
             first.models,

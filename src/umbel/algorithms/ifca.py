@@ -41,6 +41,8 @@ class IFCA(Algorithm[IFCAState]):
     groups with one model: `Restarts(IFCA(...))` takes the best of several.
     """
 
+    only_trains: ClassVar[None] = None
+
     former: ClassVar[Mapping[str, str]] = {
         key: f"Restarts(IFCA(...), {key}=...)" for key in ("restarts", "trial_rounds", "keep")
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -50,6 +50,8 @@ class Joint(Algorithm[JointState]):
     as printed. `reduction` is how L and g sum up a mini-batch: eq. 1 has "sum", which makes the
     weight of lambda depend on the batch size.
     """
+
+    only_trains: ClassVar[None] = None
 
     num_clusters: int = 2  #: K
     #: how clients train (eq. 5)

@@ -84,6 +84,7 @@ class LCFL(Algorithm[LCFLState]):
     nearest medoid when they are first asked, as those do that missed the clustering.
     """
 
+    only_trains: ClassVar[Mapping[str, tuple[str, ...]]] = {"metric": ("parameters", "update")}
     former: ClassVar[Mapping[str, str]] = {"clusterer.num_clusters": "num_clusters"}
 
     #: how clients train
@@ -107,7 +108,6 @@ class LCFL(Algorithm[LCFLState]):
         object.__setattr__(self, "num_clusters", number)
         limit = self.max_examples
         check(limit is None or limit >= 1, "max_examples", limit, "1 or more")
-        check(self.compared is None or self.compared >= 1, "compared", self.compared, "1 or more")
         common = self.start == "common" or self.warm_up == "local"
         check(common, "start", self.start, '"common": a federated warm-up has one model')
         alike = self.start == "common" or self.metric not in ("gradient", "update")
@@ -125,6 +125,7 @@ class LCFL(Algorithm[LCFLState]):
 
     def init(self, setup: Setup) -> LCFLState:
         check_num_clusters(self._fewest, setup)
+        setup.warn_if_shorter(self._clustering_round + 1, "warm_up_rounds", "clusters its clients")
         fits = self.compared is None or self._fewest <= self.compared <= setup.num_clients
         expected = f"in {self._fewest} to {setup.num_clients}"
         check(fits, "algorithm.compared", self.compared, expected)
@@ -273,9 +274,8 @@ class LCFL(Algorithm[LCFLState]):
                 answers = judged.losses[state.medoids.argsort().argsort()]
                 returned = answers[:, : len(warm.model)]
                 medoid_own = answers[:, len(warm.model) :].diagonal()
-        return warm.clients, loss_distance(
-            self.metric, theirs.losses, own_losses, medoid_own, returned
-        )
+        distance = loss_distance(self.metric, theirs.losses, own_losses, medoid_own, returned)
+        return warm.clients, distance
 
     def _warm_up(self, start: Rows, ctx: Context) -> Flow[Warm]:
         """Lines 2 to 5: each client trains alone, from its row of `start`."""

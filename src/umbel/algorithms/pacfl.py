@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -48,6 +48,8 @@ class PACFL(Algorithm[PACFLState]):
     it is next in a cohort it is asked for its vectors again, and joins the cluster to whose members
     its angles are smallest in the mean.
     """
+
+    only_trains: ClassVar[None] = None
 
     num_clusters: int | None = None  #: K; give either this or `threshold`
     threshold: float | None = None  #: angle in degrees at which clusters are kept apart

@@ -29,6 +29,8 @@ class PerFedAvg(Algorithm[State]):
     clients are in one cluster.
     """
 
+    only_trains: ClassVar[None] = None
+
     adapts: ClassVar[bool] = True
 
     alpha: float = 0.01  #: the learning rate of the inner step

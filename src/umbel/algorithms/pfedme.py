@@ -4,6 +4,7 @@ Algorithm 1."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -36,6 +37,8 @@ class PFedMe(Algorithm[PFedMeState]):
     never asked uses the global model.
     """
 
+    only_trains: ClassVar[None] = None
+
     pull: float = 15.0  #: lambda, strength of the pull to the global model
     personal_steps: int = 5  #: K, steps on each mini-batch
     personal_lr: float = 0.09  #: learning rate of those steps
@@ -50,6 +53,8 @@ class PFedMe(Algorithm[PFedMeState]):
         steps = self.personal_steps
         check(1 <= steps <= 1_000_000, "personal_steps", steps, "in 1 to 1,000,000")
         check(self.personal_lr > 0, "personal_lr", self.personal_lr, "more than 0")
+        expected = f"below 2 / pull = {2 / self.pull:g}, from where on personal models run away"
+        check(self.personal_lr * self.pull < 2, "personal_lr", self.personal_lr, expected)
         check(self.beta > 0, "beta", self.beta, "more than 0")
         check_no_pull(self.local)
 

@@ -57,6 +57,9 @@ class Restarts(Algorithm[State]):
         self.of.check(known)
 
     def init(self, setup: Setup) -> RestartsState:
+        setup.warn_if_shorter(
+            self.trial_rounds, "trial_rounds", "goes on with the best start alone"
+        )
         first = self.of.init(setup)
         check_memory(self.restarts * first.models.nbytes, f"models of {self.restarts:,} restarts")
         others = [

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -51,6 +51,8 @@ class Sattler(Algorithm[SattlerState]):
     average: it goes to that one of all halves cut meanwhile, and halves of these, whose mean
     direction when it was cut is most like its own.
     """
+
+    only_trains: ClassVar[Mapping[str, tuple[str, ...]]] = {"send": ("update",)}
 
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
     eps_1: float = 0.4  #: a mean update shorter than this has settled

@@ -7,12 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Assigned, Known, Served, Setup, State
+from umbel.algorithms.base import (
+    Algorithm,
+    Assigned,
+    Known,
+    Served,
+    Setup,
+    State,
+    check_only_trains,
+)
 from umbel.checks import UsageError, check, check_memory
 from umbel.client.layout import Layout
 from umbel.client.work import MEMORY, LocalTraining, SharedTraining, joined, parted
@@ -21,22 +29,6 @@ from umbel.server.ask import Context, Sample
 
 STAYS = {"A": ("*lora_B*",), "B": ("*lora_A*",), "both": ()}
 """What stays with a client, by what is shared."""
-
-ASKS_MORE: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "CFLGP": {},
-    "FLACC": {"similarity": ("update",)},
-    "IFCA": {},
-    "Joint": {},
-    "LCFL": {"metric": ("parameters", "update")},
-    "PACFL": {},
-    "PFedMe": {},
-    "PerFedAvg": {},
-    "Sattler": {"send": ("update",)},
-}
-"""Methods that ask clients for more than training, and the settings with which some do not.
-
-Others, such as a method of one's own, are found out in the round in which they ask.
-"""
 
 ONE_START: Mapping[str, tuple[str, str]] = {"LCFL": ("start", "common")}
 """Settings with which clients of a method start from one model, where with others each has its own.
@@ -69,6 +61,8 @@ class Sharing(Algorithm[SharingState]):
     its own; a newcomer's is as it was at first, when it was the same for all.
     """
 
+    only_trains: ClassVar[None] = None  # what stays with clients is part of their replies, too
+
     of: Algorithm[Any]  #: the method
     share: Literal["A", "B", "both"] = "both"  #: which matrices of low-rank adapters are shared
     kept: tuple[str, ...] = ()  #: patterns of further values that stay with each client
@@ -80,7 +74,8 @@ class Sharing(Algorithm[SharingState]):
         check(not self.of.has_rivals, "share", name, expected)
         expected = "a method: say all that stays with a client at once"
         check(not isinstance(self.of, Sharing), "share", name, expected)
-        _check_only_trains(self.of)
+        only = f"a method that only has clients train, {SHARED}"
+        check_only_trains(self.of, "share", name, only)
         _check_one_start(self.of)
 
     @property
@@ -168,17 +163,6 @@ class Sharing(Algorithm[SharingState]):
         sums = replies.sums
         sums = None if sums is None else replace(sums, values=whole(sums.values))
         return replace(replies, columns=columns, sums=sums)
-
-
-def _check_only_trains(method: Algorithm[Any]) -> None:
-    """Raise `UsageError` for a method that is known to ask clients for more than training."""
-    name = type(method).__name__
-    unless = ASKS_MORE.get(name)
-    check(unless != {}, "share", name, f"a method that only has clients train, {SHARED}")
-    for setting, fine in (unless or {}).items():
-        value = getattr(method, setting)
-        expected = f"{' or '.join(map(repr, fine))}, with which clients of {name} only train"
-        check(value in fine, setting, value, expected)
 
 
 def _check_one_start(method: Algorithm[Any]) -> None:

@@ -119,7 +119,8 @@ class Shard:
         """How much all of it counts: the number of examples or labels, as a float."""
         if num_labels(self.y) is None:
             return self.num_examples.double()
-        return torch.stack([batch.size() for batch in self.everything()]).sum()
+        none = torch.zeros((), dtype=torch.float64, device=self.x.device)
+        return sum((batch.size() for batch in self.everything()), none)
 
     def batches(self) -> Iterator[Batch]:
         """The mini-batches that the work planned, in order."""

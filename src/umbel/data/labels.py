@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 from torch import Tensor
@@ -9,6 +10,8 @@ from torch import Tensor
 from umbel.checks import check
 from umbel.client.batches import IGNORED
 from umbel.settings import argument
+
+log = logging.getLogger(__name__)
 
 MANY = 10_000
 """A larger label, where there are fewer examples than that, is rather a number of something."""
@@ -37,6 +40,7 @@ def check_labels(
     check(bool(filled), "y", IGNORED, "all there is: no label counts")
     if num_classes is None:
         _check_not_numbers(filled)
+        _warn_without_zero(filled)
     classes = max(int(y.max()) for y in filled) + 1 if num_classes is None else num_classes
     for y, name in zip(counted, names, strict=True):
         expected = f"in 0 to {classes - 1}"
@@ -45,6 +49,18 @@ def check_labels(
         for label in (int(y.min()), int(y.max())) if len(y) else ():
             check(0 <= label < classes, f"client {name}: label", label, expected)
     return classes
+
+
+def _warn_without_zero(labels: Sequence[Tensor]) -> None:
+    """Say it where labels seem to be counted from 1: a model would have an output too many."""
+    smallest = min(int(y.min()) for y in labels)
+    largest = max(int(y.max()) for y in labels)
+    if smallest > 0:
+        log.warning(
+            "no example has the label 0, and labels are numbered from it: these, from %d to %d, "
+            "are taken for %d classes; number them from 0, or say num_classes",
+            *(smallest, largest, largest + 1),
+        )
 
 
 def _check_not_numbers(labels: Sequence[Tensor]) -> None:

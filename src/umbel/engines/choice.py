@@ -75,6 +75,8 @@ class EngineSettings(Settings):
         check(count == "auto" or count >= 1, "workers", count, '1 or more, or "auto"')
         in_place = self.kernel == "in-place" and self.name == "vectorised"
         check(not in_place, "kernel", self.kernel, "of the sequential engine, not the vectorised")
+        joined = not self.address or self.name == "ray"
+        check(joined, "address", self.address, '"": only name = "ray" joins a cluster')
         try:
             torch.device("cpu" if self.device == "auto" else self.device)
         except RuntimeError:

@@ -20,10 +20,11 @@ class Privacy(Settings):
     is given, so neither the server nor anybody after it can tell one set of examples from another.
     """
 
-    clip: float | None = None  # L2 norm
-    noise_multiplier: float = 1.0
-    delta: float = 1e-5
-    max_epsilon: float | None = None  # a node of Flower refuses what takes a client beyond it
+    clip: float | None = None  #: the L2 norm that updates are cut to; None: nothing is changed
+    noise_multiplier: float = 1.0  #: standard deviation of the noise, in units of `clip`
+    delta: float = 1e-5  #: the delta for which epsilon is given
+    #: over Flower a node refuses what would take a client beyond this epsilon; None: nothing
+    max_epsilon: float | None = None
 
     def __post_init__(self) -> None:
         clip, most = self.clip, self.max_epsilon
@@ -31,6 +32,10 @@ class Privacy(Settings):
         check(self.noise_multiplier > 0, "noise_multiplier", self.noise_multiplier, "more than 0")
         check(0 < self.delta < 1, "delta", self.delta, "in (0, 1)")
         check(most is None or most > 0, "max_epsilon", most, "more than 0")
+        for name in ("noise_multiplier", "delta", "max_epsilon"):
+            value, without = getattr(self, name), getattr(type(self), name)
+            expected = "of any effect without clip, which noise is in proportion to"
+            check(clip is not None or value == without, name, value, expected)
 
     def drowned(self, num_values: int, clients: int, length: float | None = None) -> str | None:
         """A warning if noise drowns updates of this length after clipping, else None.

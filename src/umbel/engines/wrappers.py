@@ -237,7 +237,8 @@ class Faults(Settings):
         for name, value in vars(self).items():
             check(0 <= value <= 1, name, value, "a probability, in [0, 1]")
         total = sum(vars(self).values())
-        check(total <= 1, "faults", total, "a sum of probabilities of at most 1")
+        together = " + ".join(name for name, value in vars(self).items() if value)
+        check(total <= 1, together, total, "a sum of probabilities of at most 1")
 
     @property
     def any(self) -> bool:

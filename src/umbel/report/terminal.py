@@ -14,7 +14,7 @@ from umbel.report.words import in_a_row
 from umbel.runs.assignment import Assignment
 from umbel.runs.client_rows import Client, by_cluster
 from umbel.runs.metrics import names_of
-from umbel.runs.outcomes import Methods, average, by_method, over_seeds, spread, uneven
+from umbel.runs.outcomes import Methods, average, by_method, megabytes, over_seeds, spread, uneven
 from umbel.runs.records import EVALUATION, NONE, Record
 from umbel.runs.result import Result
 from umbel.server.cluster_count import ClusterCount
@@ -62,8 +62,8 @@ def comparison(runs: Sequence[Result]) -> Table:
             *([spread([r.loss for r in last], 4)] if by_loss else [accuracy, worst]),
             *([ari, purity] if planted else []),
             average([r.num_clusters for r in last], 1),
-            average([run.megabytes_down for run in seeded], 1),
-            average([run.megabytes_up for run in seeded], 1),
+            megabytes([run.megabytes_down for run in seeded]),
+            megabytes([run.megabytes_up for run in seeded]),
             average([run.seconds for run in seeded], 1),
         )
     return table

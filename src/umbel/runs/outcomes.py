@@ -88,6 +88,12 @@ def average(values: Sequence[float | None], digits: int) -> str:
     return f"{value:.{digits}f}" if np.isfinite(value) else "-"
 
 
+def megabytes(values: Sequence[float]) -> str:
+    """The mean as text: a digit after the point, or, of little, the first digit that is not 0."""
+    value = mean(values)
+    return f"{value:.1g}" if 1e-6 <= value < 0.095 else f"{value:.1f}"
+
+
 def spread(values: Sequence[float | None], digits: int) -> str:
     """Mean and, over several seeds, population standard deviation."""
     known = [value for value in values if value is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from umbel.algorithms.base import Algorithm, Setup, State
+from umbel.algorithms.base import Algorithm, Setup, State, check_only_trains
 from umbel.algorithms.restarts import method_of
 from umbel.checks import check
 from umbel.client.drawing import drawing_from
@@ -26,6 +27,8 @@ from umbel.flow import Engine
 from umbel.runs.forms import as_state
 from umbel.seeds import Stream, seed_of
 
+log = logging.getLogger(__name__)
+
 
 def check_settings(seed: int, participation: float, evaluate_every: int) -> None:
     """Raise `UsageError` for what neither a run nor an experiment can have."""
@@ -41,6 +44,8 @@ def check_private(algorithm: Algorithm[Any], privacy: Privacy, net: Net | None =
     method, moved = method_of(algorithm), [] if net is None else net.layout.rest
     expected = f"for {type(method).__name__}: its clients send in evaluations what adapting changes"
     check(not method.adapts, "privacy.clip", privacy.clip, expected)
+    expected = f"for {type(method).__name__}: its clients send more than updates, unprotected"
+    check_only_trains(method, "privacy.clip", privacy.clip, expected)
     named = [entry.name for entry in moved][:1]
     # Noise may make a running variance negative.
     expected = f"left out: noise can't be added to statistics, as {named}; take group norm"
@@ -61,6 +66,8 @@ def engine_of(
     than this process's engines is left to check its clients and to protect what they send. Raises
     `UsageError` where the network does not fit the federation.
     """
+    if not federation.test.sizes.any():
+        log.warning("no client has test examples: neither loss nor accuracy is measured")
     if isinstance(chosen, EngineSettings):
         engine = make_engine(net, federation, chosen)
     elif isinstance(chosen, Sequential | Vectorised | Workers):

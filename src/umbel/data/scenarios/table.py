@@ -18,7 +18,7 @@ from umbel.data.sources import Sources
 from umbel.data.tables.clients import Clients, clients_of, known_of, texts_of
 from umbel.data.tables.encoding import Column, Encoding, Target, columns_of
 from umbel.data.tables.features import Encoder
-from umbel.data.tables.kinds import Kind, Numbers, Words, column_of, kind_of
+from umbel.data.tables.kinds import ISO_DATE, Kind, Numbers, Words, column_of, kind_of
 from umbel.data.tables.parts import (
     PARTS,
     Parts,
@@ -97,6 +97,7 @@ class Table(Scenario):
         column = self.split != "column" or self.split_column is not None
         check(column, "split_column", self.split_column, 'a column, as split = "column" needs')
         kinds = (*self.numbers, *self.categories, *self.dates, *self.texts)
+        check(self.target != self.client, "target", self.target, "another column than client")
         twice = sorted({name for name in kinds if kinds.count(name) > 1})
         check(not twice, "columns", twice, "of one kind each")
         both = sorted({*self.columns} & {*self.leave_out})
@@ -218,7 +219,9 @@ class Table(Scenario):
         categories = [c for c in columns if isinstance(c, Words) and kinds[c.name] == "category"]
         for column in categories:
             count, most = len(column.words), self.most_categories
-            expected = f"at most most_categories = {most}; name it in leave_out, or in texts"
+            dates = all(ISO_DATE.match(word) for word in column.words)
+            kind = "dates" if dates else "texts"
+            expected = f"at most most_categories = {most}; name it in leave_out, or in {kind}"
             check(count <= most, f"column {column.name!r}", f"{count:,} categories", expected)
         about = statistics_of(numbers, categories, train, self.statistics, self.least_clients)
         return Encoder(numbers, categories, texts, about, self.scale, self.text_features)

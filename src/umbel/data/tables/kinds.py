@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -15,8 +16,20 @@ from umbel.summary import in_short
 
 Kind = Literal["number", "date", "category", "text"]
 
+MOST = 0.5
+"""Share of the values above which a column is of their kind."""
+
 DAY = 86_400.0
 """Seconds: dates become numbers of days."""
+
+ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
+"""How a date begins that is written as it should be."""
+
+ELSEWHERE = (
+    (re.compile(r"[+-]?\d+,\d+"), "numbers with a comma", "with a point, as in 0.5,"),
+    (re.compile(r"\d{1,2}[./]\d{1,2}[./]\d{2,4}"), "dates", "as in 2013-01-31,"),
+)
+"""Numbers and dates as other countries write them, which here would be a category each."""
 
 EXACT = 2**53
 """Floats of 64 bits tell all whole numbers up to this from each other."""
@@ -98,7 +111,15 @@ def kind_of(rows: Rows, name: str) -> Kind:
         return _kind_of_objects(rows, name, first)
     if _most(rows, name, "numbers", _as_numbers(values).notna()):
         return "number"
-    return "date" if _most(rows, name, "dates", _as_dates(values).notna()) else "category"
+    if _most(rows, name, "dates", _as_dates(values).notna()):
+        return "date"
+    for form, what, right in ELSEWHERE:
+        alike = values.map(lambda text, form=form: form.fullmatch(text) is not None)
+        if alike.mean() > MOST:
+            said = f"column {name!r} seems to hold {what}, such as {values[alike].iloc[0]!r}"
+            advice = f"write them {right} or name the column in categories or leave_out"
+            raise UsageError(f"{rows.files[0]}: {said}; {advice}")
+    return "category"
 
 
 def _kind_of_objects(rows: Rows, name: str, first: Any) -> Kind:
@@ -120,7 +141,7 @@ def _most(rows: Rows, name: str, kind: str, fits: Any) -> bool:
     """Whether all are of a kind. Raises `UsageError` where that is so of most only."""
     if bool(fits.all()):
         return True
-    if fits.mean() <= 0.5:
+    if fits.mean() <= MOST:
         return False
     row = int(fits.index[int(np.argmin(fits.to_numpy()))])
     raise UsageError(
@@ -190,8 +211,14 @@ def _bare(word: str) -> str:
 
 
 def _as_numbers(values: Any) -> Any:
+    """The values as numbers, NaN for what is none; in a column of bools as text 0 and 1."""
     import pandas as pd
+    from pandas.api import types
 
+    if not types.is_numeric_dtype(values.dtype):
+        bare = values.astype(str).str.lower()
+        if bare.isin(("true", "false")).all():
+            return bare == "true"
     return pd.to_numeric(values, errors="coerce")
 
 

@@ -52,6 +52,9 @@ def targets_of(rows: Rows, name: str, task: Task, kind: Kind | None = None) -> T
         return _labels(column.codes, np.array(column.words))
     numbers, missing = column.values, np.isnan(column.values)
     whole = column.whole or bool((numbers[~missing] % 1 == 0).all())
+    unclear = task == "auto" and whole and not column.whole and bool(missing.any())
+    expected = 'told from classes: gaps make such of these; write task = "classification", or '
+    check(not unclear, what, "whole numbers as floats", f'{expected}"regression"')
     if task == "regression" or (task == "auto" and not column.whole):
         return Targets(numbers.astype(np.float32), None)
     if not whole:
