@@ -40,6 +40,8 @@ from umbel.client.work import Gradient, LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines import Sequential
+from umbel.engines.validation import assemble
+from umbel.flow import Replies, Request, drive
 from umbel.runs.config import read
 from umbel.runs.execution import execute, load
 from umbel.runs.folder import RunFolder
@@ -210,3 +212,18 @@ def test_fedprox_without_a_pull_is_fedavg() -> None:
 def test_ifca_with_one_cluster_is_fedavg() -> None:
     one = last_state(make_run(IFCA(num_clusters=1, local=LOCAL)))
     torch.testing.assert_close(one.models, last_state(make_run(FedAvg(LOCAL))).models)
+
+
+@pytest.mark.parametrize("name", ["cfl-gp", "pacfl", "ifca", "fl-hc"])
+def test_where_no_newcomer_answers_none_is_assigned(name: str) -> None:
+    state = last_state(make_run(CASES[name]), 3)
+    context = make_run(CASES[name]).context(2, 3)
+    silent = drive(CASES[name].assign(state, context), Silent())
+    assert (len(silent.clients), len(silent.labels)) == (0, 0)
+
+
+class Silent:
+    """An engine whose clients do not answer."""
+
+    def send(self, request: Request) -> Replies:
+        return assemble(request, ())

@@ -12,6 +12,7 @@ import pytest
 from tests.shell import Shell
 from umbel.algorithms import FedAvg
 from umbel.checks import DivergedError, UsageError, WorkersDiedError
+from umbel.cli.advancing import nothing_left_of
 from umbel.cli.job import noting
 from umbel.cli.reproducing import make_all
 from umbel.client.work import LocalTraining
@@ -22,6 +23,7 @@ from umbel.papers.base import Cell, Reproduction, Size
 from umbel.papers.findings import Findings
 from umbel.papers.runner import results
 from umbel.runs.experiment import Experiment
+from umbel.runs.folder import RunFolder
 
 SWEPT = ("--set", "rounds=1", "--set", "algorithm.local.lr=1e12,0.1")
 
@@ -97,3 +99,16 @@ def test_a_cell_of_a_table_that_diverges_stops_no_other(
     assert sorted(titles) == (["wild seeds 0, 1"] if together else ["wild seed 0", "wild seed 1"])
     saved = results(wanted, "smoke", (0, 1), tmp_path, "umbel reproduce digits")
     assert [done.row for done in saved.cells] == ["tame"]
+
+
+def test_a_refusal_leaves_alone_what_another_process_has_begun(tmp_path: Path) -> None:
+    experiment = cell("tame", 0.1).experiment
+    here, there = (RunFolder.create(tmp_path / name, experiment) for name in ("here", "there"))
+    with there.locked():  # as the process that does its first round has it
+        with pytest.raises(UsageError, match="no"), nothing_left_of([here, there]):
+            raise UsageError("no")
+        assert not here.path.exists()
+        assert there.experiment == experiment
+    with pytest.raises(UsageError, match="no"), nothing_left_of([there]):
+        raise UsageError("no")
+    assert not there.path.exists()

@@ -276,3 +276,25 @@ def test_where_the_system_forgets_who_has_ended_all_is_done_as_well() -> None:
         signal.signal(signal.SIGCHLD, before)
     assert done.all()
     assert some.how == "unknown how"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the size of pipes is Linux's")
+def test_more_tasks_than_a_small_pipe_has_room_for_are_done(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    import fcntl
+
+    def small_pipe() -> tuple[int, int]:
+        ends = pipe()
+        fcntl.fcntl(ends[1], fcntl.F_SETPIPE_SZ, 4096)
+        return ends
+
+    pipe = os.pipe
+    monkeypatch.setattr(os, "pipe", small_pipe)
+    done = squares(2000)
+
+    def do(task: int) -> None:
+        done[task] += 1
+
+    Crew(do, 2000, 2).run()
+    assert done.tolist() == [1] * 2000

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 from tests.federations import SIZES, blobs, mlp
 from umbel.algorithms import FedAvg, Oracle, PerFedAvg
 from umbel.checks import UsageError
-from umbel.client.work import MEMORY, ChooseByLoss, Evaluation, LocalTraining, MixtureTraining
+from umbel.client.work import (
+    MEMORY,
+    ChooseByLoss,
+    Evaluation,
+    LocalTraining,
+    MeanLoss,
+    MixtureTraining,
+)
 from umbel.engines import Sequential
 from umbel.engines.bounds import bounded_weights
 from umbel.engines.validation import Limits
@@ -397,5 +404,22 @@ def test_faults_are_a_function_of_the_clients_seed_with_the_stated_frequency() -
 def test_probabilities_are_checked() -> None:
     with pytest.raises(UsageError, match=r"drop: 2\.0 is not a probability"):
         Faults(drop=2.0)
-    with pytest.raises(UsageError, match=r"faults: 1\.2 is not a sum"):
+    with pytest.raises(UsageError, match=r"drop \+ late: 1\.2 is not a sum"):
         Faults(drop=0.6, late=0.6)
+
+
+@dataclass(frozen=True)
+class FiftyFive:
+    """An engine where 55 of 100 clients answer."""
+
+    def send(self, request: Request) -> Replies:
+        kept = request.clients[:55]
+        return Replies(kept, {"losses": torch.zeros(55, 1)})
+
+
+def test_a_quorum_that_is_met_exactly_is_met() -> None:
+    request = Request(MeanLoss(), torch.arange(100), [0] * 100, {"models": torch.zeros(1, 3)})
+    for engine, share in ((FiftyFive(), 0.55), (FiftyFive(), 0.541)):
+        assert len(Guarded(engine, Limits(quorum=share)).send(request).clients) == 55
+    with pytest.raises(QuorumError, match="asks for 56"):
+        Guarded(FiftyFive(), Limits(quorum=0.551)).send(request)

@@ -54,8 +54,8 @@ def test_nodes_answer_every_request(
 
 def test_a_node_finds_a_row_again_by_its_digest(tmp_path: Path) -> None:
     memorise(tmp_path / "kept", {"a": HALF, "b": HALF * 2})
-    assert list(recall(tmp_path / "kept", "a")) == [digest(HALF)]
-    assert torch.equal(recall(tmp_path / "kept", "b")[digest(HALF * 2)], HALF * 2)
+    assert list(recall(tmp_path / "kept", ["a"])["a"]) == [digest(HALF)]
+    assert torch.equal(recall(tmp_path / "kept", ["b"])["b"][digest(HALF * 2)], HALF * 2)
 
 
 @pytest.mark.parametrize("row", [torch.arange(6.0).reshape(2, 3), torch.tensor(3), torch.empty(0)])

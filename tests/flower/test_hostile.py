@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.proto.node_pb2 import NodeInfo
@@ -20,10 +21,19 @@ from tests.flower.test_engine import SMALL, clients, engine_of, fated, grid_of, 
 from umbel.algorithms import FedAvg, FedEM
 from umbel.algorithms.base import State
 from umbel.checks import is_plain
-from umbel.client.work import LocalTraining, MeanLoss, MoreauTraining, PrincipalVectors, Work
+from umbel.client.work import (
+    MEMORY,
+    LocalTraining,
+    MeanLoss,
+    MoreauTraining,
+    PersonalEvaluation,
+    PrincipalVectors,
+    Work,
+)
 from umbel.data.federation import Federation
 from umbel.data.form import Form
 from umbel.data.sources import Sources
+from umbel.flow import Request, Rows
 from umbel.flower import Settings, serve
 from umbel.flower.client import Node
 from umbel.flower.discovery import Meeting
@@ -357,6 +367,17 @@ def test_a_request_that_would_take_too_much_is_refused_before_any_work(
     limits = NodeLimits.of({"max-steps": 500_000, "max-examples": 5_000_000})
     with pytest.raises((RefusedError, ValueError), match=why):
         here.work(asked, limits)
+
+
+def test_few_numbers_that_ask_for_many_models_are_refused(tmp_path: Path) -> None:
+    here = node(tmp_path)
+    theta = here.net.new(seed=0)[None]
+    shared, kept = {"shares": torch.zeros(10_000, 1)}, theta[None]
+    clients = torch.tensor([0])
+    each = {"theta": Rows(theta, clients), MEMORY: Rows(kept, clients)}
+    request = Request(PersonalEvaluation("test"), clients, [0], shared, each)
+    with pytest.raises(RefusedError, match=r"bytes, more than the 1000000 that this node allows"):
+        NodeLimits(max_bytes=10**6).check(request, here.federation)
 
 
 def test_work_that_takes_too_long_is_stopped(tmp_path: Path) -> None:

@@ -225,7 +225,7 @@ def test_nodes_that_share_a_memory_lose_none_of_it(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as nodes:
         list(nodes.map(keep, "abcd"))
     for client in "abcd":
-        rows = sorted(float(row[0]) for row in recall(file, client).values())
+        rows = sorted(float(row[0]) for row in recall(file, [client])[client].values())
         assert rows == [4.0, 5.0]
 
 
@@ -265,7 +265,7 @@ def test_a_private_node_says_how_many_examples_there_are_nowhere_but_in_evaluati
 def test_what_a_private_node_refuses_to_do_tells_no_number_of_examples(
     clip: float | None, tmp_path: Path
 ) -> None:
-    experiment = replace(private(rounds=1), privacy=replace(PRIVACY, clip=clip))
+    experiment = replace(private(rounds=1), privacy=Privacy() if clip is None else PRIVACY)
     data = experiment.scenario.build(0, Sources.default())
     node = Node.of(experiment, data, tmp_path / "memory.safetensors")
     shared = {"theta": torch.zeros(node.net.layout.num_values)}
@@ -275,3 +275,12 @@ def test_what_a_private_node_refuses_to_do_tells_no_number_of_examples(
         node.work(Asked(work, ["0"], [1], shared, {}, {}), NodeLimits(max_steps=10))
     assert (str(steps) in str(refusal.value)) == (clip is None)
     assert "than the 10 that this node allows" in str(refusal.value)
+
+
+def test_with_other_training_examples_the_same_question_is_a_new_one(tmp_path: Path) -> None:
+    train = blobs((4, 5)).train
+    first = Ledger(tmp_path, ("a", "b"), PRIVACY, train).grant(question())
+    assert Ledger(tmp_path, ("a", "b"), PRIVACY, train).grant(question()) == first
+    other = replace(train, x=train.x + 1)
+    assert Ledger(tmp_path, ("a", "b"), PRIVACY, other).grant(question()) != first
+    assert {client: len(asked) for client, asked in read_entries(tmp_path).items()} == {"a": 2}

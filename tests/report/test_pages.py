@@ -16,9 +16,13 @@ import pytest
 from tests.report.pages import NASTY, Page, compared, made, many, own, unpacked
 from tests.shell import Shell
 from umbel.checks import UsageError
+from umbel.data.sources import Sources
 from umbel.report import write_report
 from umbel.report.packing import packed
+from umbel.runs.config import read
+from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
+from umbel.runs.library import find_experiment
 
 graph_objects = pytest.importorskip(
     "plotly.graph_objects", reason="the extra umbel[report] is not installed"
@@ -255,3 +259,11 @@ def test_without_the_library_the_extra_is_named(
     missing: Any = None
     monkeypatch.setitem(sys.modules, "plotly", missing)
     assert 'pip install "umbel[report]"' in umbel.refused("report", "both")
+
+
+def test_a_method_that_shares_a_part_of_its_models_has_a_report(tmp_path: Path) -> None:
+    experiment = read(find_experiment("flacc-digits"), ["rounds=4", "algorithm.kept=['*.bias']"])
+    folder = RunFolder.create(tmp_path / "run", experiment)
+    list(execute(folder, Sources.default()))
+    (page, *_) = write_report(folder.path, tmp_path / "page.html")
+    assert page.is_file()

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.shell import Shell
-from umbel.algorithms import RandomClusters
+from umbel.algorithms import RandomClusters, Sharing
 from umbel.data.sources import Sources
 from umbel.runs.config import read
 from umbel.runs.control import control, controls
@@ -34,6 +34,14 @@ def test_a_control_differs_from_the_run_in_who_is_in_which_cluster_alone(tmp_pat
     for name in ("scenario", "model", "seed", "rounds", "participation"):
         assert getattr(found, name) == getattr(experiment, name)
     assert found.algorithm.local == experiment.algorithm.local  # type: ignore[attr-defined]
+
+
+def test_the_control_of_a_method_that_shares_a_part_shares_the_same(tmp_path: Path) -> None:
+    run = made("fl-hc-digits", tmp_path, "algorithm.cluster_round=1", "algorithm.kept=['*.bias']")
+    ((found,),) = controls([run])
+    assert isinstance(found.algorithm, Sharing)
+    assert found.algorithm.kept == ("*.bias",)
+    assert isinstance(found.algorithm.of, RandomClusters)
 
 
 def test_methods_with_one_cluster_or_one_a_client_have_no_control(tmp_path: Path) -> None:

@@ -185,3 +185,15 @@ def test_what_a_run_sends_to_all_its_clients_alike_is_asked_by_itself(
 
     Table(engine, [0, 10]).drive([partial(ask, number) for number in requests])
     assert engine.asked == asked
+
+
+def test_an_error_that_no_other_setting_cures_is_told_first() -> None:
+    def too_few(_: Engine) -> None:
+        raise QuorumError("too few")
+
+    def broken(_: Engine) -> None:
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full") as raised:
+        Table(Noting(), [0, 3]).drive([too_few, broken])
+    assert raised.value.__notes__ == ["beside it, in run 0: QuorumError('too few')"]

@@ -1,16 +1,22 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import nn
 
 import umbel
 from tests.federations import blobs, mlp
-from umbel.algorithms import FedEM
+from umbel.algorithms import FedAvg, FedEM
 from umbel.algorithms.fedem import FedEMState
-from umbel.engines import Sequential
+from umbel.client.net import Net
+from umbel.client.objectives import BINARY
+from umbel.data.federation import Federation
+from umbel.engines import EngineSettings, Sequential
 from umbel.flow import drive
 from umbel.runs.run import Run
 from umbel.runs.scores import (
@@ -87,3 +93,23 @@ def test_clients_that_are_served_weights_are_scored_by_their_mixture() -> None:
         assert found.accuracy[client] == pytest.approx(float(right.double().mean()))
         assert torch.equal(found.models.row(client), models[1])
     assert found.clusters.tolist() == [0] * size
+
+
+@pytest.mark.parametrize("engine", [EngineSettings(name=n) for n in ("sequential", "vectorised")])
+@pytest.mark.parametrize("metrics", [(), ("log-loss",)])
+def test_a_client_without_test_examples_of_several_labels_counts_in_no_mean(
+    engine: EngineSettings, metrics: tuple[str, ...]
+) -> None:
+    rng = np.random.default_rng(0)
+
+    def client(count: int) -> tuple[Any, Any]:
+        x = rng.normal(size=(count, 4)).astype(np.float32)
+        return x, (x[:, :3] > 0).astype(np.int64)
+
+    federation = Federation.from_arrays([client(n) for n in (1, 30, 30)])
+    assert federation.test.sizes[0] == 0
+    net = Net(lambda: nn.Linear(4, 3), BINARY)
+    run = Run(FedAvg(), federation, net, engine=engine, metrics=metrics)
+    ((state, record),) = run.rounds(1)
+    scores = run.scores(state, run.context(0, 1))
+    assert record.loss == pytest.approx(float(scores.loss[1:].mean()))

@@ -148,9 +148,11 @@ class CFLGP(Algorithm[CFLGPState]):
             answer = yield from self._features(anchor, state, ctx, local)
             rows.append(dict(zip(answer.clients.tolist(), answer.feature, strict=True)))
         clients = sorted(set.intersection(*(set(row) for row in rows)))
-        mine = torch.stack([torch.cat([row[client] for row in rows]) for client in clients])
         known = torch.nonzero(_complete(state))[:, 0]
         theirs = torch.cat([block[known] for block in state.features[:sent]], dim=1)
+        mine = theirs.new_empty(len(clients), theirs.shape[1])
+        for into, client in zip(mine, clients, strict=True):
+            into.copy_(torch.cat([row[client] for row in rows]))
         centres = torch.stack(
             [theirs[state.labels[known] == k].mean(0) for k in range(self.num_clusters)]
         )

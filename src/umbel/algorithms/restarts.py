@@ -48,7 +48,7 @@ class Restarts(Algorithm[State]):
     def __post_init__(self) -> None:
         check(1 <= self.restarts <= MOST, "restarts", self.restarts, f"in 1 to {MOST:,}")
         check(self.trial_rounds >= 1, "trial_rounds", self.trial_rounds, "1 or more")
-        method = _within(self.of)
+        method = innermost(self.of)
         reports = type(method).fit is not Algorithm.fit
         expected = f'"most-balanced": {type(method).__name__} reports no loss to compare by'
         check(reports or self.keep == "most-balanced", "keep", self.keep, expected)
@@ -123,10 +123,10 @@ def method_of(algorithm: Algorithm[Any]) -> Algorithm[Any]:
     return algorithm.of if isinstance(algorithm, Restarts) else algorithm
 
 
-def _within(algorithm: Algorithm[Any]) -> Algorithm[Any]:
+def innermost(algorithm: Algorithm[Any]) -> Algorithm[Any]:
     """The method itself, whatever is wrapped around it, such as `Sharing`."""
     of = getattr(algorithm, "of", None)
-    return _within(of) if isinstance(of, Algorithm) else algorithm
+    return innermost(of) if isinstance(of, Algorithm) else algorithm
 
 
 def _smallest(state: State, labels: Tensor) -> int:

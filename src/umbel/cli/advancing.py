@@ -132,7 +132,7 @@ def nothing_left_of(folders: Sequence[RunFolder]) -> Iterator[None]:
             raise
         except (UsageError, OSError, MemoryError):
             for folder in folders:
-                with suppress(OSError):  # it may be none
+                with suppress(OSError, InUseError):  # it may be none, or another's by now
                     folder.discard_if_not_begun()
             raise
 

@@ -30,7 +30,7 @@ NUMBER = struct.Struct("i")
 """A task in the pipe; what is this small is read and written whole or not at all."""
 
 MOST = 4096
-"""Tasks that any system's pipe has room for."""
+"""Tasks that the usual pipe has room for."""
 
 ATTEMPTS = 3
 """How many workers a task may end."""
@@ -86,7 +86,7 @@ class Crew:
         """Do all tasks. Raises `DeathsError`, or what `do` raises."""
         try:
             while left := self._left():
-                for task in left[:MOST]:
+                for task in left[: _room(self.put)]:
                     os.write(self.put, NUMBER.pack(task))
                 # What ended a worker is not done here: it may end this process, too.
                 takes_part = self.alone or not any(self.attempts)
@@ -244,6 +244,15 @@ class Crew:
         self._stop()
         for pipe in (self.todo, self.put, self.alive, self.stay):
             os.close(pipe)
+
+
+def _room(pipe: int) -> int:
+    """How many tasks a pipe has room for: to a user with many pipes the system gives small ones."""
+    if not sys.platform.startswith("linux"):
+        return MOST
+    from fcntl import F_GETPIPE_SZ, fcntl
+
+    return min(MOST, fcntl(pipe, F_GETPIPE_SZ) // NUMBER.size)
 
 
 def _ended(process: int) -> str:

@@ -64,6 +64,9 @@ class Metered:
         return taken
 
 
+ROUNDING = 1e-9
+"""What a share times a number of clients may be off by: 0.55 of 100 is 55, and not 56."""
+
 BLOCK_BYTES = 2**28
 """Largest block of rows held in memory while summing, in bytes (at 8 bytes a value)."""
 
@@ -105,7 +108,7 @@ class Guarded:
         self.bounded |= bounds.reasons
         usable, asked = len(replies.clients), len(request.clients)
         far = [] if self.faults else [w for w in refused.values() if w.endswith(DIVERGED)]
-        diverged, quorum = len(far), ceil(self.limits.quorum * asked)
+        diverged, quorum = len(far), ceil(self.limits.quorum * asked - ROUNDING)
         # A run in which everybody's training diverges must not go on in silence.
         if usable < max(quorum, min(diverged, 1)) and not request.optional:
             asks = f"limits.quorum = {self.limits.quorum:g} asks for {quorum}"

@@ -60,7 +60,8 @@ class Node:
         net = experiment.net(federation)
         engine: Engine = make_engine(net, federation, experiment.engine)
         if experiment.privacy.clip is not None:
-            ledger = Ledger(memory.with_suffix(""), federation.names, experiment.privacy)
+            place, names = memory.with_suffix(""), federation.names
+            ledger = Ledger(place, names, experiment.privacy, federation.train)
             engine = Private(engine, experiment.privacy, ledger.grant)
         return cls(experiment, federation, net, engine, memory)
 
@@ -125,12 +126,11 @@ class Node:
             raise RefusedError(f"{name}: {found}, and a model has {size} values of {dtype}")
 
     def _recalled(self, asked: messages.Asked) -> Tensor:
-        rows = []
+        rows, kept = [], recall(self.memory, asked.clients)
         for client, wanted in zip(asked.clients, asked.remembered, strict=True):
-            kept = recall(self.memory, client)
-            if wanted not in kept:
+            if wanted not in kept[client]:
                 raise ForgottenError(f"client {client!r}: its memory is not kept here")
-            rows.append(kept[wanted])
+            rows.append(kept[client][wanted])
         return torch.stack(rows)
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from umbel.checks import UsageError, check
+from umbel.client.constants import digest_of
+from umbel.data.splits import Split
 from umbel.engines.privacy import Privacy
 from umbel.engines.private import Granted
 from umbel.flow import Request
@@ -66,13 +68,16 @@ def _from_plain(table: dict[str, Any]) -> _Kept:
 class Ledger:
     """The noise of a node.
 
-    It is a function of the node's secret and of what is asked: asked the same again, as a server
-    does that goes on from a checkpoint, a client gives the same answer, and releases nothing new.
+    It is a function of the node's secret, of what is asked and of the client's training examples:
+    asked the same again, as a server does that goes on from a checkpoint, a client gives the same
+    answer, and releases nothing new. With other examples it is another answer, with noise of its
+    own: the difference of two with the same noise would show what has changed.
     """
 
     folder: Path
     clients: tuple[str, ...]  # of the node, by number
     privacy: Privacy
+    train: Split | None = None  # their training examples; None: they never change
 
     def grant(self, request: Request) -> Granted:
         """Enter the next release of each client; those beyond `max_epsilon` are refused it."""
@@ -85,7 +90,7 @@ class Ledger:
         refused: dict[int, str] = {}
         for position, number in enumerate(request.clients.tolist()):
             client = self.clients[number]
-            question = self._question(request, position, client)
+            question = self._question(request, position, number)
             asked = entries.get(client, [])
             if question not in asked:
                 if self._exceeds(len(asked) + 1):
@@ -101,12 +106,19 @@ class Ledger:
         table = {"clients": entries, "secret": named, "noise": self._noise}
         write_text(self.folder / RELEASED, json_text(table))
 
-    def _question(self, request: Request, position: int, client: str) -> str:
+    def _question(self, request: Request, position: int, number: int) -> str:
+        client = self.clients[number]
         sent = {name: digest(tensor) for name, tensor in request.sent_to(position).items()}
-        what = json.dumps(
-            [NOISE, client, repr(request.work), request.seeds[position], sorted(sent.items())]
-        )
+        of = [request.seeds[position], sorted(sent.items()), *self._examples(number)]
+        what = json.dumps([NOISE, client, repr(request.work), *of])
         return hashlib.sha256(what.encode()).hexdigest()
+
+    def _examples(self, number: int) -> tuple[str, ...]:
+        """What names the training examples of a client."""
+        if self.train is None:
+            return ()
+        x, y = self.train.of(number)
+        return (digest_of({"x": x, "y": y}),)
 
     @property
     def _noise(self) -> dict[str, float | None]:

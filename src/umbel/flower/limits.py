@@ -56,7 +56,10 @@ class NodeLimits(Settings):
         footprint, batching = request.work.footprint(request.shapes), request.work.batching
         replies = sum(8 * prod(promise.shape) for promise in promises(request).values())
         inside = 8 * footprint.values * prod(federation.input_shape)
-        self._check("bytes", max(replies * len(request.clients), inside), self.max_bytes)
+        # Few numbers may ask for many models, as the shares of `PersonalEvaluation` do.
+        models = 8 * footprint.models * prod(request.shapes.get("theta", ())[-1:])
+        most = max(replies * len(request.clients), inside, models)
+        self._check("bytes", most, self.max_bytes)
         if batching.shape is not None:
             sizes = [max(1, int(split.sizes[client])) for client in request.clients.tolist()]
             plans = [batching.shape(size) for size in sizes]

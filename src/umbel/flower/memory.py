@@ -6,7 +6,7 @@ The last two rows of each client are kept, as evaluation may come between two ro
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from torch import Tensor
@@ -25,10 +25,14 @@ def digest(row: Tensor) -> str:
     return hashlib.sha256(kind + bits(row).numpy().tobytes()).hexdigest()
 
 
-def recall(file: Path, client: str) -> dict[str, Tensor]:
-    """The rows of a client by their digests; none where the file is missing or damaged."""
-    rows = (row for name, row in _all(file).items() if name.split("/", 1)[1] == client)
-    return {digest(row): row for row in rows}
+def recall(file: Path, clients: Collection[str]) -> dict[str, dict[str, Tensor]]:
+    """The rows of each client by their digests; none where the file is missing or damaged."""
+    kept: dict[str, dict[str, Tensor]] = {client: {} for client in clients}
+    for name, row in _all(file).items():
+        client = name.split("/", 1)[1]
+        if client in kept:
+            kept[client][digest(row)] = row
+    return kept
 
 
 def memorise(file: Path, rows: Mapping[str, Tensor]) -> None:

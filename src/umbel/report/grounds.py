@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from umbel.algorithms.restarts import method_of
+from umbel.algorithms.restarts import innermost
 from umbel.report.charts import Chart, Dot, Heatmap, Line, Mark, Scatter
 from umbel.report.clients import said
 from umbel.report.panels import Panel
@@ -206,7 +206,7 @@ def _measures(run: Result) -> Iterator[Panel]:
         if name in UNDRAWN or len(set(line.y)) < 2:
             continue
         title, what = MEASURES.get(name, (name.replace("_", " ").capitalize(), name))
-        method = method_of(run.experiment.algorithm)
+        method = innermost(run.experiment.algorithm)
         settings = [(key, getattr(method, key)) for key in LIMITS.get(name, ())]
         limits = [Line(key, (line.x[0], line.x[-1]), (at, at)) for key, at in settings]
         zero = not limits and min(line.y) >= 0

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from umbel.algorithms import RandomClusters
+from umbel.algorithms import RandomClusters, Sharing
 from umbel.algorithms.base import Algorithm
-from umbel.algorithms.restarts import method_of
+from umbel.algorithms.restarts import innermost, method_of
 from umbel.client.work import LocalTraining
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
@@ -38,16 +38,18 @@ def controls(folders: Iterable[RunFolder]) -> list[list[Experiment]]:
 def control(folder: RunFolder) -> Experiment:
     """FedAvg in random clusters of the sizes that a finished run ended with.
 
-    Local training, rounds, cohorts and seed are those of the run.
+    Local training, rounds, cohorts, seed and what stays with clients are those of the run.
     """
     experiment = folder.runnable
-    method = method_of(experiment.algorithm)
+    around, method = method_of(experiment.algorithm), innermost(experiment.algorithm)
     averaging = getattr(method, "averaging", None)
-    algorithm = RandomClusters(
+    algorithm: Algorithm[Any] = RandomClusters(
         sizes=_sizes(folder),
         local=_training(method) or LocalTraining(),
         averaging=averaging if isinstance(averaging, Averaging) else Averaging(),
     )
+    if isinstance(around, Sharing):
+        algorithm = replace(around, of=algorithm)
     return replace(
         experiment,
         algorithm=algorithm,
@@ -59,7 +61,7 @@ def control(folder: RunFolder) -> Experiment:
 
 def _has_one(folders: Sequence[RunFolder]) -> bool:
     """Whether these runs, which differ in their seed, are of a method with clusters."""
-    method = method_of(folders[0].runnable.algorithm)
+    method = innermost(folders[0].runnable.algorithm)
     if isinstance(method, RandomClusters) or _training(method) is None:
         return False
     sizes = (_sizes(folder) for folder in folders)

@@ -97,11 +97,12 @@ class RunFolder:
         return folder
 
     def discard_if_not_begun(self) -> None:
-        """Remove what is there of a run that was refused before its first round."""
-        if self.begun:
+        """Remove what is left of a run without a round; `InUseError` if another is in it."""
+        if self.begun or not self.path.is_dir():
             return
-        for name in FIRST_FILES:
-            self.file(name).unlink(missing_ok=True)
+        with self.locked():
+            for name in () if self.begun else FIRST_FILES:
+                self.file(name).unlink(missing_ok=True)
         with suppress(OSError):  # somebody else's files stay
             self.path.rmdir()
 

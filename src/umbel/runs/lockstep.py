@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from umbel.checks import QuorumError
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, Vectorised, make_engine
 from umbel.flow import Engine, Replies, Request, Rows
@@ -114,7 +115,10 @@ class Table:
         self.moving = threading.Lock()  # held by the one run that moves
 
     def drive(self, jobs: Sequence[Callable[[Engine], None]]) -> None:
-        """Give each job its engine, and run all to their ends; then raise what the first raised."""
+        """Give each job its engine, and run all to their ends; then raise what one raised.
+
+        That is the first error that other settings would not cure; the others are notes to it.
+        """
         errors: dict[int, BaseException] = {}
         threads = [
             threading.Thread(target=self._run, args=(number, job, errors), daemon=True)
@@ -130,8 +134,11 @@ class Table:
                 self.change.notify_all()
             for thread in threads:
                 thread.join()
-        for number in sorted(errors):
-            raise errors[number]
+        order = sorted(errors, key=lambda number: (isinstance(errors[number], QuorumError), number))
+        for number in order[1:]:
+            errors[order[0]].add_note(f"beside it, in run {number}: {errors[number]!r}")
+        if order:
+            raise errors[order[0]]
 
     def ask(self, number: int, request: Request) -> Replies:
         """The replies, once all others at the table have asked or left."""

@@ -157,7 +157,7 @@ def principal_angles(bases: Tensor, others: Tensor, measure: Angles) -> Tensor:
         real = torch.arange(angles.shape[1]) < shared[:, None]
         measured = angles[:, 0] if measure == "smallest" else angles.where(real, 0).sum(1)
         rows.append(measured.where(shared > 0, 90.0))
-    return torch.stack(rows)
+    return torch.stack(rows) if rows else bases.new_zeros(0, len(others))
 
 
 def k_means(rows: Tensor, num_clusters: int, seed: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
 import torch
@@ -29,6 +29,7 @@ from umbel.client.work import (
     Work,
 )
 from umbel.client.work.choose_jointly import Reduction, Sign, Similarity
+from umbel.client.work.quantised import _cut
 from umbel.data.federation import Federation
 from umbel.engines import Sequential
 from umbel.flow import Replies, Request
@@ -251,3 +252,25 @@ def test_the_model_with_the_best_joint_score_is_trained_unless_another_is_given(
         assert found["chosen"].tolist() == [chosen]
         alone = do(LocalTraining(steps=1), theta=MODELS[chosen])
         torch.testing.assert_close(found["update"], alone.columns["update"])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_decimals_are_cut_off_without_overflow(dtype: torch.dtype) -> None:
+    values = torch.tensor([0.0, 1.23456, -1.23456, 400.0], dtype=dtype)
+    for digits in (2, 6, 30):
+        cut = _cut(values, 10.0**digits)
+        assert cut.dtype == dtype
+        expected = (values.double() * 10.0**digits).trunc() / 10.0**digits
+        near = 2 * torch.finfo(dtype).eps
+        torch.testing.assert_close(cut.double(), expected, rtol=near, atol=10.0**-digits * near)
+
+
+@pytest.mark.parametrize(
+    "around", [lambda of: Quantised(of, 3), Feature, ChooseByLoss], ids=["cut", "part", "choice"]
+)
+def test_what_is_wrapped_says_which_examples_and_whether_alone(
+    around: Callable[[Work], Work],
+) -> None:
+    inner = Evaluation("test", ("auroc",))
+    assert (around(inner).split, around(inner).alone) == ("test", True)
+    assert (around(Gradient()).split, around(Gradient()).alone) == ("train", False)

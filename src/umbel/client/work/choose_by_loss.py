@@ -12,7 +12,7 @@ from torch import Tensor
 
 from umbel.client.batches import Batch, Shard
 from umbel.client.net import Net
-from umbel.client.work.base import Batching, Footprint, Promise, Work
+from umbel.client.work.base import Batching, Footprint, Promise, SplitName, Work
 from umbel.client.work.loss_bounds import promised
 from umbel.client.work.mean_loss import MeanLoss, mean_losses
 
@@ -30,6 +30,14 @@ class ChooseByLoss(Work):
 
     then: Work
     judge: Judge = "all"
+
+    @property
+    def split(self) -> SplitName:
+        return self.then.split
+
+    @property
+    def alone(self) -> bool:
+        return self.then.alone
 
     @property
     def batching(self) -> Batching:

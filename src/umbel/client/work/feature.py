@@ -10,7 +10,7 @@ from torch import Tensor
 
 from umbel.client.batches import Shard
 from umbel.client.net import Net
-from umbel.client.work.base import Batching, Footprint, Promise, Work
+from umbel.client.work.base import Batching, Footprint, Promise, SplitName, Work
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,14 @@ class Feature(Work):
     """
 
     of: Work
+
+    @property
+    def split(self) -> SplitName:
+        return self.of.split
+
+    @property
+    def alone(self) -> bool:
+        return self.of.alone
 
     @property
     def batching(self) -> Batching:

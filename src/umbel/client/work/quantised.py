@@ -11,7 +11,7 @@ from torch import Tensor
 from umbel.checks import check
 from umbel.client.batches import Shard
 from umbel.client.net import Net
-from umbel.client.work.base import Batching, Footprint, Promise, Work
+from umbel.client.work.base import Batching, Footprint, Promise, SplitName, Work
 
 MOST = 30
 """Decimals that single precision can tell from none."""
@@ -31,6 +31,14 @@ class Quantised(Work):
         check(0 <= self.digits <= MOST, "digits", self.digits, f"in 0 to {MOST}")
 
     @property
+    def split(self) -> SplitName:
+        return self.of.split
+
+    @property
+    def alone(self) -> bool:
+        return self.of.alone
+
+    @property
     def batching(self) -> Batching:
         return self.of.batching
 
@@ -38,10 +46,18 @@ class Quantised(Work):
         scale = 10.0**self.digits
         reply = self.of(net, shard, sent)
         floats = {name for name, value in reply.items() if value.is_floating_point()}
-        return reply | {name: (reply[name] * scale).trunc() / scale for name in floats}
+        return reply | {name: _cut(reply[name], scale) for name in floats}
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return self.of.promises(sent)
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         return self.of.footprint(sent)
+
+
+def _cut(values: Tensor, scale: float) -> Tensor:
+    """What is left without the digits behind; large numbers have none there."""
+    wide = values.to(torch.promote_types(values.dtype, torch.float32))
+    scaled = wide * scale
+    few = scaled.abs() < 1 / torch.finfo(wide.dtype).eps
+    return torch.where(few, scaled.trunc() / scale, wide).to(values.dtype)
