@@ -227,3 +227,29 @@ class Silent:
 
     def send(self, request: Request) -> Replies:
         return assemble(request, ())
+
+
+@pytest.mark.parametrize(
+    ("method", "setting"),
+    [
+        (FLHC(cluster_round=3), "cluster_round"),
+        (LCFL(warm_up="federated", warm_up_rounds=4), "warm_up_rounds"),
+        (Restarts(IFCA(), trial_rounds=4), "trial_rounds"),
+    ],
+    ids=["fl-hc", "lcfl", "restarts"],
+)
+def test_a_run_too_short_for_a_method_to_cluster_says_so(
+    method: Algorithm[Any], setting: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = Run(method, blobs(), mlp())
+    run.start(4)
+    assert not caplog.text
+    run.start(3)
+    assert f"{setting}: only a run of 4 rounds or more" in caplog.text
+
+
+def test_a_run_without_test_examples_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    federation = replace(blobs(), test=blobs().test.without_examples())
+    ((_, record),) = Run(CASES["fedavg"], federation, mlp()).rounds(1)
+    assert record.accuracy is None
+    assert "no client has test examples" in caplog.text

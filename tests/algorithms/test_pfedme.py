@@ -108,3 +108,9 @@ def test_nobody_has_a_personal_model_at_first() -> None:
 def test_settings_out_of_range_are_refused(name: str) -> None:
     with pytest.raises(UsageError, match=f"{name}: 0 is not"):
         PFedMe(**{name: 0})  # type: ignore[arg-type]
+
+
+def test_steps_by_which_personal_models_run_away_are_refused() -> None:
+    with pytest.raises(UsageError, match=r"personal_lr: 0\.09 is not below 2 / pull = 0\.02"):
+        PFedMe(pull=100.0)
+    PFedMe(pull=22.0)

@@ -194,3 +194,13 @@ def test_a_table_is_no_mapping_of_attributes() -> None:
     given = table.to_dict("list")
     found = Federation.from_arrays([(X, Y)] * 2, attributes=given)
     assert found.attributes == {"q": ("1", "2")}
+
+
+def test_labels_that_count_from_1_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    shards = [(np.zeros((4, 2), np.float32), np.array([1, 2, 1, 2]))] * 2
+    assert Federation.from_arrays(shards).num_classes == 3
+    assert "no example has the label 0" in caplog.text
+    caplog.clear()
+    Federation.from_arrays(shards, num_classes=3)
+    Federation.from_arrays([(x, y - 1) for x, y in shards])
+    assert not caplog.text

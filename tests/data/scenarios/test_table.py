@@ -394,3 +394,30 @@ def test_features_that_memory_can_not_hold_are_refused_before_they_are_made(
 def test_settings_that_can_not_be_are_refused(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Table(**settings)
+
+
+def test_whole_numbers_of_which_gaps_made_floats_need_a_task(tmp_path: Path) -> None:
+    rows = ["site,x,out", *(f"a,{n},{n % 2}.0" for n in range(6)), "a,7,"]
+    file = tmp_path / "t.csv"
+    file.write_text("\n".join(rows))
+    table = Table(path=str(file), client="site", target="out", drop_unlabelled=True)
+    with pytest.raises(UsageError, match='gaps make such of these; write task = "classification"'):
+        table.build(0, Sources.default())
+    assert replace(table, task="classification").build(0, Sources.default()).num_classes == 2
+    assert replace(table, task="regression").build(0, Sources.default()).num_classes is None
+
+
+def test_the_client_can_not_be_predicted() -> None:
+    with pytest.raises(UsageError, match="target: 'site' is not another column than client"):
+        Table(path="t.csv", client="site", target="site")
+
+
+def test_many_dates_that_are_texts_are_to_be_named_as_dates(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    days = [f"2024-01-{day:02}" for day in range(1, 31)]
+    columns = {"site": ["a"] * 30, "when": days, "out": [n % 2 for n in range(30)]}
+    pa.parquet.write_table(pa.table(columns), tmp_path / "t.parquet")
+    path = str(tmp_path / "t.parquet")
+    table = Table(path=path, client="site", target="out", most_categories=20)
+    with pytest.raises(UsageError, match="name it in leave_out, or in dates"):
+        table.build(0, Sources.default())

@@ -200,3 +200,33 @@ def test_a_table_that_memory_can_not_hold_is_refused_before_it_is_read(
         read(tmp_path / "t.csv", "a\n1\n2\n")
     with pytest.raises(UsageError, match=r"its rows: takes .* GiB"):
         read_rows(parquet(tmp_path / "t.parquet", {"a": [1, 2]}), FORM, everything)
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        (["-0,5", "1,25", "none"], r"numbers such as 0,5: write them as 0\.5, or name it in"),
+        (["31.12.2024", "1.2.24"], r"dates such as 31\.1\.2013: write them as 2013-01-31"),
+        (["12/31/2024", "1/2/2024"], r"dates such as 31\.1\.2013"),
+    ],
+)
+def test_what_other_countries_write_otherwise_is_no_category(
+    tmp_path: Path, values: list[str], what: str
+) -> None:
+    rows = read(tmp_path / "t.csv", "\n".join(["x;y", *(f"{v};1" for v in values)]), Form(";", ()))
+    with pytest.raises(UsageError, match=f"column 'x' seems to hold {what}"):
+        column_of(rows, "x")
+    assert isinstance(column_of(rows, "x", "category"), Words)
+
+
+def test_bools_are_numbers_however_a_file_writes_them(tmp_path: Path) -> None:
+    rows = read(tmp_path / "t.csv", "flag,mixed\nTrue,true\nfalse,maybe\n,\nTRUE,false\n")
+    flag, mixed = (column_of(rows, name) for name in rows.columns)
+    assert isinstance(flag, Numbers)
+    assert flag.values[[0, 1, 3]].tolist() == [1, 0, 1]
+    assert flag.whole
+    assert isinstance(mixed, Words)
+    typed = read_rows(parquet(tmp_path / "t.parquet", {"flag": [True, False]}), FORM, everything)
+    same = column_of(typed, "flag")
+    assert isinstance(same, Numbers)
+    assert same.values.tolist() == [1, 0]

@@ -26,8 +26,8 @@ ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 """How a date begins that is written as it should be."""
 
 ELSEWHERE = (
-    (re.compile(r"[+-]?\d+,\d+"), "numbers with a comma", "with a point, as in 0.5,"),
-    (re.compile(r"\d{1,2}[./]\d{1,2}[./]\d{2,4}"), "dates", "as in 2013-01-31,"),
+    (re.compile(r"[+-]?\d+,\d+"), "numbers such as 0,5", "as 0.5"),
+    (re.compile(r"\d{1,2}[./]\d{1,2}[./]\d{2,4}"), "dates such as 31.1.2013", "as 2013-01-31"),
 )
 """Numbers and dates as other countries write them, which here would be a category each."""
 
@@ -116,9 +116,8 @@ def kind_of(rows: Rows, name: str) -> Kind:
     for form, what, right in ELSEWHERE:
         alike = values.map(lambda text, form=form: form.fullmatch(text) is not None)
         if alike.mean() > MOST:
-            said = f"column {name!r} seems to hold {what}, such as {values[alike].iloc[0]!r}"
-            advice = f"write them {right} or name the column in categories or leave_out"
-            raise UsageError(f"{rows.files[0]}: {said}; {advice}")
+            said = f"column {name!r} seems to hold {what}: write them {right}"
+            raise UsageError(f"{rows.files[0]}: {said}, or name it in categories or leave_out")
     return "category"
 
 
