@@ -71,7 +71,7 @@ def _times(left: Floats, right: Floats) -> Floats:
 
 
 def _unexplained(examples: Pooled, parts: Floats, seed: int) -> Floats | None:
-    """What trees that know the other half of all clients' examples do not say of the targets.
+    """Targets minus their predictions by trees that were trained on the other half of the examples.
 
     None for sequences of labels.
     """

@@ -23,7 +23,7 @@ DRIFT = 0.6
 """Area under the curve of telling the splits apart, above which examples are said to drift."""
 
 CHANCE = 4.0
-"""Standard deviations of that area, where nothing drifts, that it must lie above 0.5 as well.
+"""The area must also exceed 0.5 by this many standard deviations of its value without drift.
 
 They are those of independent scores. Trees that have seen the other half of the examples leave
 scores that depend on each other, and the area of few examples varies by up to 1.5 times as much.
@@ -103,9 +103,9 @@ def _drift(federation: Federation, seed: int) -> float:
 
 
 def _by_chance(first: int, second: int) -> float:
-    """The area under the curve that so many examples may have where nothing drifts.
+    """The largest area under the curve that chance gives this many examples without drift.
 
-    Its variance then is that of the statistic of Mann and Whitney (1947).
+    Without drift, its variance is that of the statistic of Mann and Whitney (1947).
     """
     if not first * second:
         return 1.0

@@ -93,7 +93,7 @@ def gain_over_examples(new: Sequence[Floats], old: Sequence[Floats]) -> Gain:
 
 
 def one_beside(standing: Standing, one: Standing) -> Standing:
-    """What a way is compared with: `one` model for all, of fine-tuning after as many epochs."""
+    """What a way is compared with: `one` model for all, trained on as long if a way fine-tunes."""
     return standing.rivals[0] if standing.rivals else one
 
 

@@ -30,7 +30,7 @@ MOST_GROUPS = 16
 STARTS, STEPS = 20, 2
 
 DIGITS = 6
-"""Descriptors that agree in so many decimals of the largest are one place to k-means."""
+"""Descriptors that agree to this many decimals of the largest are one place to k-means."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +71,7 @@ def _num_places(where: Floats) -> int:
 
 
 def _in_noise(halves: Halves) -> Halves:
-    """The same in units of noise that half and half of the same clients show."""
+    """The same halves, in units of the noise that shows between the two halves of each client."""
     apart = _apart(halves)
     size, width = apart.shape
     noise = (apart.T @ apart + PRIOR * np.eye(width)) / (size + PRIOR)

@@ -48,7 +48,7 @@ class Allowance:
         check(self.seconds > 0, "budget", self.seconds, "more than 0 seconds")
 
     def clock(self) -> Callable[[], bool]:
-        """Tells, when asked, whether the time is up, from now on."""
+        """Return a function that tells whether the time, which begins now, is up."""
         end = monotonic() + self.seconds
         return lambda: monotonic() >= end
 

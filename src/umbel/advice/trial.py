@@ -24,7 +24,7 @@ from umbel.runs.scores import ClientScores
 from umbel.summary import in_short
 
 DIVERGED = "its models diverged"
-"""Why a contender is stopped of whose clients none can be trained on."""
+"""Reason given when a contender's training diverges for too many clients."""
 
 Kind = Literal["one", "clusters", "local"]
 
@@ -32,7 +32,7 @@ EVALUATIONS = 5
 """How often a contender is judged between two comparisons with the others."""
 
 PATIENCE = 0.5
-"""A contender that was not better in the last half of its rounds has learned what it will."""
+"""A contender is settled if the last half of its rounds brought no improvement."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,10 @@ ALIKE = 0.005
 """Losses that differ by less than this share are alike, and the simpler way is taken."""
 
 WIDE = 0.1
-"""If a gain of this share of an first evaluation can't be ruled out, the examples are too few."""
+"""Share of the first evaluation's loss.
+
+If a gain of this share can't be ruled out, there are too few examples to tell.
+"""
 
 SIMPLEST = {("one", False): 0, ("clusters", False): 1, ("one", True): 2, ("clusters", True): 3}
 """Ways to serve clients, the simplest first; training alone, which learns from nobody, is last."""
@@ -78,7 +81,7 @@ def decide(standings: Sequence[Standing], structure: Structure) -> Verdict:
 
 
 def _pays(standing: Standing, one: Standing) -> bool:
-    """Whether it is surely better than one model, and fine-tuning than training on together."""
+    """Whether it surely beats one model; fine-tuning must also beat training on together."""
     adds = all(standing.mean < each.mean * (1 - ALIKE) for each in standing.rivals)
     return adds and ahead(standing, one_beside(standing, one))
 

@@ -39,7 +39,7 @@ class FedLEASEState(State):
     examples: Tensor  # (M,) of each client that has trained an adapter alone; 0: it has not yet
     routers: Tensor  # (K, R) of each cluster; (0, 0) where there is one model, or before
     directions: Tensor  # (K, D) where each cluster's adapter pointed at first; (0, D) before
-    compared: Tensor  # (N,) clients of whom is known, from the clustering,
+    compared: Tensor  # (N,) the clients that the next field is about, as of the clustering
     distance: Tensor  # (N, N) how far apart their adapters were
     silhouette: float = 0.0  # of the clusters then
     chance: float = 1.0  # share of sets of clients without groups that look as grouped

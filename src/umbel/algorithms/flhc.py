@@ -35,7 +35,7 @@ class FLHCState(State):
     placed: Tensor  # (M,) bool, whose cluster is known; before the clustering round everyone's
     joint: Tensor  # (1, P) the model that was clustered on; empty (0, P) before
     means: Tensor  # (K, W) mean update of each cluster in the clustering round; (0, W) before
-    compared: Tensor  # (N,) clients of whom is known, from the clustering round,
+    compared: Tensor  # (N,) the clients that the next field is about, as of the clustering round
     distance: Tensor  # (N, N) how far apart their updates were
 
 

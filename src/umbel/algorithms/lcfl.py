@@ -44,7 +44,7 @@ class LCFLState(State):
     medoids: Tensor  # (K,) int64: the client in the middle of each cluster
     evidence: Tensor  # (K, P) of each medoid: its warm-up model, or gradient, or update
     medoid_loss: Tensor  # (K,) of each medoid's warm-up model on its own data
-    shown: Tensor  # (N,) clients of whom is known, from the clustering round,
+    shown: Tensor  # (N,) the clients that the next field is about, as of the clustering round
     distance: Tensor  # (N, N) how far apart they were
 
 

@@ -15,7 +15,7 @@ from umbel.flow import Flow
 from umbel.server.ask import Context, Sample
 
 MOST = 1_000
-"""Starts that can be made of a method."""
+"""Largest number of starts."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +33,9 @@ class RestartsState(State):
 class Restarts(Algorithm[State]):
     """Any method whose start is random, from several starts at once.
 
-    That many sets of models are trained side by side for the first `trial_rounds` rounds, at as
-    many times the cost. The one that `keep` prefers goes on alone: the lowest training loss, which
-    only methods that report it can be judged by, or the largest smallest cluster.
+    `restarts` sets of models are trained side by side for the first `trial_rounds` rounds, at
+    `restarts` times the cost. The one that `keep` prefers goes on alone: the one with the lowest
+    training loss, if the method reports it, or the one whose smallest cluster is the largest.
     """
 
     has_rivals: ClassVar[bool] = True
@@ -133,7 +133,7 @@ def _smallest(state: State, labels: Tensor) -> int:
     """The size of the smallest cluster, by the labels of the clients that have joined one."""
     sizes = torch.bincount(labels, minlength=len(state.models))
     if state.labels_end != len(state.models):
-        # Labels are names, as of clients that clusters are called after: most stand for nothing.
+        # Clusters may be named after clients: then most of the possible labels name no cluster.
         sizes = sizes[sizes > 0]
     return min(sizes.tolist(), default=0)
 

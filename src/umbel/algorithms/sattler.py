@@ -28,9 +28,10 @@ class SattlerState(State):
     splits: int  # in the last round
     max_norm: float  # the largest |delta_i| of the last round
     mean_norm: float  # |weighted mean delta| in the cluster of that client
-    compared: Tensor  # (N,) clients of whom is known, from the last round with a settled cluster,
+    # (N,) the clients that the next field is about, as of the last round with a settled cluster
+    compared: Tensor
     similarity: Tensor  # (N, N) how alike their directions were
-    sibling: Tensor  # (M,) what was cut off first of a cluster whose client was away; else -1
+    sibling: Tensor  # (M,) of a client that was away: what was cut off its cluster first; else -1
     headings: Tensor  # (K, W) where each half went when it was last cut, 0 before that
     parent: Tensor  # (K,) the cluster that each was cut off from, -1 for the first
 

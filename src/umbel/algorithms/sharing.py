@@ -57,8 +57,8 @@ class Sharing(Algorithm[SharingState]):
     """Any method that only has clients train, with a part of each model that stays with its client.
 
     What stays is trained by each client from where it left it, is neither averaged nor sent, and is
-    0 in the updates that the method clusters by. Everyone uses its cluster's model with the part of
-    its own; a newcomer's is as it was at first, when it was the same for all.
+    0 in the updates that the method clusters by. A client uses its cluster's model with its own
+    part; a newcomer uses the initial values of that part.
     """
 
     only_trains: ClassVar[None] = None  # what stays with clients is part of their replies, too

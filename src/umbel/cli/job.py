@@ -33,7 +33,7 @@ class Unit(Protocol):
         """What messages call it."""
 
     def make(self, screen: Screen) -> Made[Self]:
-        """Make it, as far as other processes are not making it."""
+        """Make it, except what other processes are already making."""
 
 
 U = TypeVar("U", bound=Unit)
@@ -196,7 +196,7 @@ def _stop(*_: object) -> None:
 
 
 def _end_with_parent() -> None:
-    """However the parent ends: what is on disk is whole at any moment."""
+    """End when the parent ends; files on disk are always whole."""
     parent = parent_process()
     if parent is not None:
         parent.join()

@@ -98,7 +98,7 @@ class Job:
 
 
 def make_in_jobs(units: Sequence[U], runs: int, count: int, screen: OwnScreen) -> Made[U]:
-    """Make units, which hold so many runs, in so many jobs; return what is left of them.
+    """Make units, which hold `runs` runs, in up to `count` jobs; return what is left of them.
 
     Runs that can't go on stop no others. Raises any other error of a unit, the first that there is;
     then, and on Ctrl-C, the others are stopped, and can go on.

@@ -12,7 +12,7 @@ from umbel.client.optimizers import Memory, Optimizer
 
 
 def held(factor: float, values: Tensor) -> float:
-    """A factor as the type of these values has room for it: what is beyond diverges anyhow."""
+    """The factor, limited to what the type of these values holds: beyond it training diverges."""
     most = torch.finfo(values.dtype).max
     return max(-most, min(factor, most))
 

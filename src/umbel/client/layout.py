@@ -173,7 +173,7 @@ def moved(module: nn.Module, patterns: Sequence[str] = ()) -> list[str]:
 
 
 def further_places(module: nn.Module) -> dict[str, str]:
-    """The further places of what layers share: name there, and the name that `tensors_of` has.
+    """Other names of tensors that layers share, each with its name in `tensors_of`.
 
     A layer that is used twice has one place.
     """

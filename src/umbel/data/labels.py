@@ -14,7 +14,7 @@ from umbel.settings import argument
 log = logging.getLogger(__name__)
 
 MANY = 10_000
-"""A larger label, where there are fewer examples than that, is rather a number of something."""
+"""A label this large, and no smaller than the number of examples, is hardly that of a class."""
 
 
 def fitting_classes(given: int | None) -> int | None:

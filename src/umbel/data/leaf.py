@@ -19,7 +19,7 @@ NUM_CLASSES = 62
 SIDE = 28
 
 TIMES = 10
-"""Numbers in memory take so many times the room that they have in a file."""
+"""Numbers take this many times as much room in memory as in a file."""
 
 
 @dataclass(frozen=True)

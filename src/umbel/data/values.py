@@ -27,7 +27,7 @@ USUAL = frozenset(
     | {torch.int64, torch.int32, torch.int16, torch.int8}
     | {torch.uint64, torch.uint32, torch.uint16, torch.uint8}
 )
-"""What `torch` reckons with: of others it knows the storage, as of 8-bit floats."""
+"""Types that `torch` computes with; others, such as 8-bit floats, it only stores."""
 
 
 def inputs(values: object, client: str) -> Tensor:

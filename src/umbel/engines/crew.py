@@ -33,13 +33,16 @@ MOST = 4096
 """Tasks that the usual pipe has room for."""
 
 ATTEMPTS = 3
-"""How many workers a task may end."""
+"""A task fails when this many workers have died at it."""
 
 PATIENCE = 30.0
-"""Seconds of silence after which it is asked whether workers compute."""
+"""After this many silent seconds the workers' CPU time is checked."""
 
 IDLE = 2
-"""How often in a row they may not; the first time, all processes may have been held up."""
+"""Workers are given up after this many checks in a row without CPU time.
+
+At the first, all processes may have been held up.
+"""
 
 WAITING = (
     "nothing for %.0f seconds from %s, which did not compute either, as a network waits for ever "
@@ -50,7 +53,7 @@ WAITING = (
 DONE, FAILED = 1, 2
 
 ORDERLY = b"."
-"""What a worker says that found nothing more to do."""
+"""What a worker sends when it finds nothing more to do."""
 
 GLANCE = 1.0
 """Seconds between two looks at whether the parent is there, if no pipe says that it is not."""
@@ -60,7 +63,7 @@ FORKING = threading.RLock()
 
 
 class DeathsError(Exception):
-    """Raised for a task at which too many workers died, the last of them in this way."""
+    """Too many workers died at a task; `how` says how the last of them ended."""
 
     def __init__(self, task: int, how: str) -> None:
         super().__init__(f"task {task}: {how}")

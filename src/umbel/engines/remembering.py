@@ -1,4 +1,4 @@
-"""What all clients have judged once is not asked of them again while the models are the same."""
+"""Clients' losses are kept, and not asked for again while the models are the same."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Remembering:
     def _judged(self, models: Tensor, again: bool = False) -> Tensor:
         """The mean training loss (M, K) of each of the models (K, P) on each client."""
         if self.models is not None and self.losses is not None and torch.equal(models, self.models):
-            if again:  # of the blocks of one round, the first alone is spared anything
+            if again:  # only the first block of a round saves any time
                 self.spared, self.seconds = self.spared + self.seconds, 0.0
             return self.losses
         began = perf_counter()

@@ -18,7 +18,7 @@ from umbel.data.federation import Federation
 from umbel.engines.fit import sample
 
 APART = 0.05
-"""Length of the difference of two results, in lengths of one, that rounding never comes to."""
+"""Rounding alone never moves a result by this share of its length."""
 
 
 def mixes(net: Net, federation: Federation) -> bool:

@@ -28,7 +28,7 @@ BYTES_OF_A_PLACE = 64
 """What an example takes in the plans of a chunk, which are copied on the way to their kernel."""
 
 PADDED_ANYHOW = 2**16
-"""Places of the plans of a chunk of which any part may be padding: so few are no cost."""
+"""In a chunk with no more places than this, any part may be padding: so few cost nothing."""
 
 CACHE_MB, MEMORY_MB = 48, {"cpu": 512, "cuda": 4096}
 """The working set of a chunk must fit in memory, and should stay in a CPU's cache during training,

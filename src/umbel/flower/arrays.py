@@ -26,7 +26,7 @@ DTYPES = {
 }
 
 STYPE = f"umbel.raw.{sys.byteorder}"
-"""How Flower's arrays are told that hold nothing but values, one after another, in this order."""
+"""Marks those of Flower's arrays that hold nothing but values, in this byte order."""
 
 MAX_ARRAYS = 64
 MAX_DIMENSIONS = 8

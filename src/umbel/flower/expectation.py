@@ -76,9 +76,10 @@ class Expectation:
         raise RefusedError(said if classes else f"{said}, and targets are to be numbers")
 
     def _frozen(self, form: SiteForm, net: Net) -> str:
-        """The digest of what the server's network for this form has besides its models.
+        """The digest of the frozen values of the server's network for this form.
 
-        It needs the values, which `net` may lack; so large a network is built once.
+        `net` may lack these values, so the network is built, once for each
+        input shape and number of outputs.
         """
         if not net.num_frozen:
             return ""

@@ -45,7 +45,7 @@ class NodeLimits(Settings):
     def check(self, request: Request, federation: Federation, exact: bool = True) -> None:
         """Raise `RefusedError` for a request that would take too much.
 
-        It says `exact` numbers of steps, from which that of a client's examples follows, or none.
+        Without `exact` the message hides numbers from which a client's number of examples follows.
         """
         split = chosen(
             request.work,

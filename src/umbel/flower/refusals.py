@@ -20,7 +20,7 @@ class RefusedError(ValueError):
 
 
 class ForgottenError(RefusedError):
-    """A node does not keep what its clients should remember: it is to be sent."""
+    """The node lost its clients' memory; the server must send it again."""
 
 
 def refusing(read: Callable[P, T]) -> Callable[P, T]:

@@ -11,13 +11,13 @@ from umbel.runs.client_rows import Client, by_cluster
 from umbel.runs.result import Result
 
 MOST_CLUSTERS, MOST_DOTS = 60, 1500
-"""Numbers of clusters on the map, the largest, and of clients in figures."""
+"""Most clusters on the map, which shows the largest, and about how many clients figures show."""
 
 FEW_ROWS = 40
 """Largest number of clients that get a row and a name each."""
 
 FEW_DOTS, SHORT = 100, 3
-"""Numbers of clients whose dots have room for names, and of letters in these."""
+"""Most clients whose dots are named, and most letters of such a name."""
 
 GOLDEN = pi * (3 - sqrt(5))
 """The angle from one floret of an umbel or sunflower to the next."""

@@ -14,7 +14,7 @@ MOST = 3
 """Settings that a message names."""
 
 WORKERS = "engine.workers"
-"""The setting that results do not depend on, and that a run may go on with another value of."""
+"""A setting that does not change the results: a run may go on with another value of it."""
 
 
 def check_same(path: Path, there: Experiment, asked: Experiment) -> None:

@@ -1,7 +1,7 @@
 """What a method's clusters rested on, round by round, in a bounded number of files.
 
-Kept are rounds at a spacing that doubles as the run grows, and, apart from these, the last few
-rounds in which the number of models changed: there clients were clustered, separated or split.
+Rounds are kept at a spacing that doubles as the run grows, and so are the last few rounds in which
+the number of models changed: in them clients were clustered, separated or split.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ SAMPLED = 200
 """Evidence samples at most this many clients."""
 
 REGULAR, TURNS = 14, 5
-"""How many files there are at most, at the spacing and of the other rounds; and the first."""
+"""Most files kept at the regular spacing, and of rounds in which models changed.
+
+Round 0 is kept besides. The round before a change, and the last round, count with the changes.
+"""
 
 
 SHAPES: Mapping[str, str] = {
@@ -67,7 +70,7 @@ class EvidenceFolder:
             self._thin(number + 1)
 
     def go_on(self, last: int, turn: bool) -> None:
-        """Keep of the round that was the last so far what is kept of one that is not.
+        """Keep the file of the former last round only if an ordinary round would have one.
 
         `turn` says whether the number of models changed in it.
         """

@@ -181,7 +181,7 @@ def _stopped_already(folder: RunFolder, budget: Budget) -> Stop | None:
 def _finish(folder: RunFolder, run: Run, state: State, scores: ClientScores | None) -> ClientScores:
     """Write the results of the run but the last file; return its scores at its end.
 
-    They are given if its last round was done here.
+    `scores` is None unless the last round was done in this session.
     """
     records = folder.records()
     last = len(records) - 1

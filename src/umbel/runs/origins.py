@@ -19,7 +19,7 @@ FREE = ("name", "description", "rounds", "evaluate_every", "checkpoint_every", "
 """Settings that may change on the way: they change no model, or say how long it goes on."""
 
 SAMPLED = 64
-"""Examples of each split whose values tell other data; last digits may differ by machine."""
+"""About how many examples of each split are compared by value, in all but the last digits."""
 
 Origin = Mapping[str, Any]
 """As JSON has it: the experiment, and what tells its federation from others."""

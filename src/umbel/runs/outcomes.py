@@ -15,7 +15,7 @@ Methods: TypeAlias = Sequence[tuple[str, Sequence[Result]]]
 """The runs of each method, by its name."""
 
 CONTROL = ("control", "random-clusters")
-"""The setting that the name of a control ends in, as if it were a variant of what it controls."""
+"""The setting at the end of a control's name: it is named as a variant of what it controls."""
 
 CONTROLS = " (random clusters)"
 """What the name of a control ends in when it is shown."""
@@ -57,7 +57,7 @@ def _shortened(names: set[str]) -> dict[str, str]:
 
 
 def _shortest(paths: set[str]) -> dict[str, str]:
-    """Each path of a setting by its last key, or whole where another one ends in that, too."""
+    """The last key of each setting's path, or the whole path where another ends in the same key."""
     ends = [path.rpartition(".")[2] for path in paths]
     return {p: end if ends.count(end := p.rpartition(".")[2]) == 1 else p for p in paths}
 

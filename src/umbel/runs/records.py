@@ -32,7 +32,7 @@ VALIDATION = "validation_"
 """How the names of what is measured on validation examples begin."""
 
 EVALUATION = "evaluation: "
-"""What a reason begins with for which the answer to an evaluation was set aside."""
+"""Prefix of the reason when an evaluation's answer was set aside."""
 
 OF_CLIENTS = ("missing", "refused", "bounded")
 """What a record says of clients; all else in it are numbers."""

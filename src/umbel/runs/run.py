@@ -194,7 +194,7 @@ class Run(Settings):
             context = self.context(number, num_rounds)
             with naming(f"round {number}"):
                 state = as_state(drive(self.algorithm.round(state, context), guard), context)
-            # What an evaluation has done for a round is the round's.
+            # The time that an evaluation has saved the round counts as the round's own.
             spared = clients.take() if isinstance(clients, Remembering) else 0.0
             meter.seconds += spared
             seconds = perf_counter() - began + spared

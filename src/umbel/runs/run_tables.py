@@ -119,7 +119,7 @@ def results(folder: Path | str) -> Results:
     >>> umbel.results("runs").column("seed")
     [0, 1]
 
-    Whom a run is worse than is by baselines of its own comparison, if there are any.
+    Clients count as worse off by the baselines of the run's own comparison, if it has any.
 
     Raises `UsageError` where there is no run.
     """

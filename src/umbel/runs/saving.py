@@ -1,4 +1,4 @@
-"""Runs of Python's, with own data and own modules, in a folder: begun, gone on with, ended."""
+"""Begin, resume and finish runs made in Python, whose data and modules no file holds."""
 
 from __future__ import annotations
 

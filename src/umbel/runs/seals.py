@@ -32,7 +32,7 @@ IN_TEXT = re.compile(
 )
 
 DIGITS, ENOUGH = frozenset(b"0123456789abcdef"), 20
-"""What a seal is made of, and how many of the 32 tell one from another text."""
+"""Characters of a seal; this many of the 32 tell a damaged seal from another text."""
 
 Data = bytes | mmap.mmap
 

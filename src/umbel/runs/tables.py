@@ -39,7 +39,7 @@ def load_table(file: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables one over the other; one named otherwise than the table below replaces it whole."""
+    """Merge tables; an upper one with another `name` replaces the lower one as a whole."""
     result = dict(base)
     for key, value in over.items():
         below = result.get(key)

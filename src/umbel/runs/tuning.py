@@ -23,7 +23,7 @@ from umbel.server.ask import Context
 from umbel.summary import in_short
 
 BLOCK_BYTES = 2**28
-"""Versions of models that are held at once, of as many clients as these bytes have room for."""
+"""Bytes for versions of models: as many clients tune at once as these have room for."""
 
 SAME = 1e-6
 """Choices whose losses differ by less, relative to them, are equally good: it is rounding."""

@@ -21,7 +21,7 @@ LARGEST = 20
 """No more clusters than this are considered."""
 
 SURE, UNSURE = 0.01, 0.2
-"""Groups are sure below the one chance; above the other it is likely that there are none."""
+"""Several clusters are unsure above the first chance; a single one is likely above the second."""
 
 REFERENCES = 20
 """Uniform reference sets of the gap statistic."""

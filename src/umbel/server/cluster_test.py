@@ -19,7 +19,10 @@ LEVEL = 0.05
 """Chance below which clients without groups are taken for several clusters."""
 
 NEARLY = 0.8
-"""The fewest clusters count whose gap is so much of the widest: more split groups at random."""
+"""Take the fewest clusters whose gap is at least this share of the widest gap.
+
+More would split groups at random.
+"""
 
 REFERENCES = 199
 """Made-up sets of clients."""
@@ -31,7 +34,10 @@ MOST_CLIENTS = 200
 """Largest number of clients judged; more are sampled at random."""
 
 TINY = 1e-6
-"""Share of the sum of squares that is taken for rounding: equal vectors are no better than that."""
+"""Added to every sum of squares, as a share of the total.
+
+It keeps rounding from being taken for structure.
+"""
 
 
 def judge(profile: Tensor, largest: int, seed: int) -> tuple[int, float]:

@@ -11,11 +11,11 @@ SAME = 1e-9
 
 
 def best_by_silhouette(distance: Tensor, linkage: Linkage, largest: int) -> tuple[Tensor, float]:
-    """Hierarchical clusters of the largest mean silhouette (Rousseeuw 1987): labels (N,), and it.
+    """Hierarchical clusters by distances (N, N): labels (N,), and their mean silhouette.
 
-    It is the best number from 2 to `largest`, the fewest of those that are equally good, given
-    distances (N, N). Numbers from N on have no silhouette: fewer than three rows are one cluster,
-    whose silhouette is taken for 0.
+    Their number, from 2 to `largest`, is the one with the largest mean silhouette (Rousseeuw 1987);
+    of equally good numbers the smallest. N clusters or more have no silhouette, so fewer than three
+    rows are one cluster, whose silhouette is taken for 0.
     """
     from sklearn.metrics import silhouette_score
 

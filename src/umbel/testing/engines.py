@@ -9,7 +9,7 @@ from umbel.flow import Engine, Replies, Request
 
 
 class Listening:
-    """An engine that notes what clients are asked, of whom nobody answers the request `silent`."""
+    """An engine that notes what clients are asked; nobody answers the request number `silent`."""
 
     def __init__(self, engine: Engine, silent: int = -1) -> None:
         self.engine, self.silent, self.asked, self.updated = engine, silent, 0, False
@@ -25,7 +25,7 @@ class Listening:
 
 
 class Losing:
-    """An engine of whose clients one does not answer: the n-th of the n-th request, in turns."""
+    """An engine that loses one client's reply to each request, the next client's each time."""
 
     def __init__(self, engine: Engine, first: int = 0) -> None:
         self.engine, self.turn = engine, first

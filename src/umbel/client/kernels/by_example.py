@@ -23,10 +23,10 @@ from umbel.client.kernels.schedule import Schedule, SideBySide
 from umbel.summary import in_short
 
 SMALL, LARGE = 7_000, 100_000
-"""Weights of a layer from which on this is tried, and from which on the nearest cache is small."""
+"""Fewest weights of a layer for which this is tried, and fewest that outgrow the nearest cache."""
 
 STEP = 10
-"""Examples of a mini-batch that cost as much as going through weights beyond that cache does."""
+"""Going through weights beyond that cache costs as much as this many examples of a mini-batch."""
 
 WORTHWHILE = {False: 0.75, True: 1.3}
 """Largest number of operations, in units of those that steps on such weights take, by whether

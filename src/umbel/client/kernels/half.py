@@ -14,10 +14,10 @@ EXAMPLES = 300
 
 
 def pays(rows: int, size_in: int, size_out: int) -> bool:
-    """Whether the products of a layer are, of this many examples of each model."""
+    """Whether a layer's products are faster in bfloat16, with this many examples of each model."""
     return rows >= ROWS and rows * size_in * size_out >= WORK
 
 
 def pays_by_example(examples: int) -> bool:
-    """Whether steps on the coefficients of this many examples of a client are."""
+    """Whether steps on coefficients of this many examples of a client are faster in bfloat16."""
     return examples >= EXAMPLES

@@ -17,10 +17,10 @@ from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
 
 BYTES = 2 * 4 * 2 * SIDE**2
-"""What a matrix takes, here and where all clients' are joined."""
+"""Bytes of a matrix, which is held here and again where those of all clients are joined."""
 
 BYTES_ON_THE_WAY = 64 * SIDE**2
-"""What a matrix takes while a client's are generated, path by path."""
+"""Further bytes of a matrix while the matrices of its client are generated, path by path."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,10 @@ from umbel.settings import argument
 from umbel.summary import in_short
 
 CLOSE = 1e-6
-"""Means of the same rows differ by less on two machines, relative to what they are of."""
+"""Means and deviations of the same rows differ by less than this on two machines.
+
+Differences are relative to the value, or to the deviation if that is larger.
+"""
 
 T = TypeVar("T")
 

@@ -20,7 +20,7 @@ INDEX = "__index_level_"
 """How pandas begins the name of an index without one, in Parquet files."""
 
 GROWTH = 6
-"""Texts take so many times the bytes of their CSV file in memory, or fewer."""
+"""Texts take at most this many times the bytes of their CSV file in memory."""
 
 NOT_UTF_8 = "not text in UTF-8; save it again in that encoding, as 'CSV UTF-8' in a spreadsheet"
 

@@ -47,7 +47,7 @@ class Spread:
 
     @property
     def lasting(self) -> Floats:
-        """What clients vary under all seeds alike, beyond what single gains do."""
+        """Variance between clients that lasts over all seeds, beyond that of single gains."""
         return np.maximum(self.clients - self.single, 0.0)
 
     @property

@@ -84,12 +84,12 @@ class Standing:
 
 
 def standing(methods: Sequence[Contender], measure: Measure) -> Standing:
-    """Who is ahead of whom, of methods of which the best is the last."""
+    """Who is ahead of whom; the best of the methods is the last."""
     return Standing(methods[-1], tuple(pairs(methods, measure)))
 
 
 def pairs(methods: Sequence[Contender], measure: Measure) -> list[Pair]:
-    """All pairs of methods of which the best is the last; the best one's pairs come first."""
+    """All pairs of methods, the last of which is the best; its pairs come first."""
     found: list[tuple[Contender, Contender, Interval | None]] = []
     for better, other in combinations(reversed(methods), 2):
         gained = gains(better, other, measure)

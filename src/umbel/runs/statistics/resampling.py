@@ -19,7 +19,7 @@ SEED = 0
 """Seed of the draws: the same gains have the same interval, whenever it is asked for."""
 
 MOST, LEAST, CELLS = 9_999, 2_499, 2**22
-"""Numbers of samples, and of their clients together: of many clients there are fewer samples."""
+"""Most and fewest samples; in between, all samples together have this many clients."""
 
 AT_ONCE = 2**21
 """Largest number of a block of samples' clients that is held in memory."""
