@@ -232,7 +232,7 @@ class Silent:
 @pytest.mark.parametrize(
     ("method", "setting"),
     [
-        (FLHC(cluster_round=3), "cluster_round"),
+        (FLHC(cluster_round=3, num_clusters=2), "cluster_round"),
         (LCFL(warm_up="federated", warm_up_rounds=4), "warm_up_rounds"),
         (Restarts(IFCA(), trial_rounds=4), "trial_rounds"),
     ],
