@@ -177,6 +177,20 @@ def test_a_silent_client_keeps_its_cluster_and_joins_once_its_feature_is_complet
     assert after.labels.tolist() == [0, 0, 1, 1]
 
 
+def test_a_silent_client_stays_where_it_is_though_its_whole_feature_is_like_anothers() -> None:
+    method = CFLGP(2)
+    likeness = torch.tensor([[1.0, 0.0], [1.0, 0.5], [-1.0, 0.0], [-1.0, 0.5]])
+    whole = {"features": (likeness, likeness), "counts": torch.ones(4, 2).long(), "queries": 2}
+    before = state(labels=torch.tensor([0, 0, 1, 0]), **whole)
+    flow = method.round(before, context(range(4), 4, 2, number=2))
+    requested(flow)
+    nothing = {"gradient": torch.zeros(4, 2), "num_examples": torch.ones(4).long()}
+    flow.send(Replies(torch.arange(4), nothing))
+    after = answered(flow, [0, 1, 2], feature=likeness[:3])
+    assert after.labels.tolist() == [0, 0, 1, 0]
+    assert query(method, after, 3, likeness).labels.tolist() == [0, 0, 1, 1]
+
+
 def test_features_are_of_some_coordinates_the_same_for_all() -> None:
     every = CFLGP(2).init(setup(10, 40))
     assert every.coordinates.tolist() == list(range(40))

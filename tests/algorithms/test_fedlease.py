@@ -158,6 +158,14 @@ def test_a_client_that_missed_the_warm_up_makes_up_for_it_and_joins_the_nearest(
     assert after.examples[4] == 6
 
 
+def test_where_training_is_of_so_many_steps_it_makes_up_for_those_of_all_rounds() -> None:
+    state, _ = routed_round()
+    algorithm = replace(ALGORITHM, local=LocalTraining(steps=4), warm_up=3)
+    work = requested(algorithm.round(state, knowing([0, 4], 7))).work
+    assert isinstance(work, LocalTraining)
+    assert work.steps == 3 * 4
+
+
 def test_a_round_of_late_clients_that_do_not_answer_changes_nothing() -> None:
     state, _ = routed_round()
     flow = ALGORITHM.round(state, knowing([4], 7))

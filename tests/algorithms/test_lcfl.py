@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import pytest
 import torch
@@ -158,6 +159,20 @@ def test_a_client_that_missed_the_clustering_joins_the_nearest_medoid_when_it_co
     after = answered(flow, [2], update=[[0.0]], num_examples=[3])
     assert after.labels.tolist() == [first, second, first, second]
     assert after.assigned.all()
+
+
+@pytest.mark.parametrize(("warm_up", "lr"), [("local", 0.8), ("federated", 0.4)])
+def test_who_comes_late_warms_up_at_the_learning_rate_of_the_clustering_round(
+    warm_up: Literal["local", "federated"], lr: float
+) -> None:
+    late = replace(clustered(), assigned=torch.tensor([True, True, True, False]))
+    local = LocalTraining(lr=0.8, lr_decay=0.5)
+    method = LCFL(local, metric="parameters", warm_up=warm_up, warm_up_rounds=2)
+    flow, three = method.round(late, context([2, 3], 4, number=3)), torch.tensor([3])
+    assert requested(flow).work == LocalTraining(lr=lr)
+    train = flow.send(Replies(three, {"update": torch.zeros(1, 1), "num_examples": three}))
+    assert train.clients.tolist() == [2, 3]
+    assert train.work == LocalTraining(lr=0.1)  # as all do in this round
 
 
 @pytest.mark.parametrize(

@@ -105,6 +105,21 @@ def test_it_joins_the_cluster_whose_members_are_nearest_when_it_sends() -> None:
     torch.testing.assert_close(after.bases[4].abs(), lines([65.0])[0])
 
 
+def test_a_cluster_is_no_farther_for_having_more_members() -> None:
+    state = clustered()
+    flow = ALGORITHM.round(state, at([4], 5, 3))
+    next(flow)
+    send(flow, [4], [40.0])  # 40, 30 and 45 from the crowd, 50 from client 1
+    after = answered(flow, [4], update=[[1.0]], num_examples=[1])
+    assert after.labels[4] == state.labels[0]
+    newcomer = ALGORITHM.assign(state, at([0], 1, 3))
+    next(newcomer)
+    found = answered(newcomer, [0], vectors=lines([40.0]))
+    crowd, single = state.labels[:2].tolist()
+    assert found.scores[0, crowd].item() == pytest.approx((40 + 30 + 45) / 3)
+    assert found.scores[0, single].item() == pytest.approx(50)
+
+
 def test_a_cohort_without_a_placed_client_trains_nothing() -> None:
     state = clustered()
     flow = ALGORITHM.round(state, at([4], 5, 3))

@@ -13,7 +13,7 @@ from scipy.stats import kstest, norm
 from torch import nn
 
 from tests.algorithms.test_contract import CASES, last_state, make_run
-from tests.federations import blobs, mlp
+from tests.federations import SIZES, blobs, mlp
 from umbel.algorithms import FedAvg, PerFedAvg, Restarts
 from umbel.checks import UsageError
 from umbel.client.net import Net
@@ -22,7 +22,8 @@ from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.engines import EngineSettings, Sequential
 from umbel.engines.noise import BLOCK, key_of, standard_normal
 from umbel.engines.privacy import Privacy
-from umbel.engines.private import released
+from umbel.engines.private import Private, released
+from umbel.flow import Request, Rows
 from umbel.method import Context, Flow, State, losses
 from umbel.networks import Linear
 from umbel.runs.experiment import Experiment
@@ -201,6 +202,16 @@ def test_the_number_of_examples_is_not_told() -> None:
     run = make_run(CASES["fedavg"], privacy=replace(PRIVACY, noise_multiplier=1e-9, clip=1e3))
     weighted, plain = last_state(run, 1), last_state(make_run(CASES["fedavg"]), 1)
     assert not np.allclose(weighted.models, plain.models)
+
+
+def test_every_client_says_that_it_has_one_example_however_many_it_has() -> None:
+    net, clients = mlp(), torch.arange(len(SIZES))
+    theta = Rows(net.new(0)[None], torch.zeros_like(clients))
+    asked = Request(LocalTraining(epochs=1), clients, range(len(SIZES)), each={"theta": theta})
+    engine = Sequential(net, blobs(SIZES))
+    assert engine.send(asked).columns["num_examples"].tolist() == list(SIZES)
+    told = Private(engine, PRIVACY).send(asked).columns["num_examples"]
+    assert told.tolist() == [1] * len(SIZES)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from tests.shell import SMALL
 from umbel.algorithms import CFLGP
 from umbel.data.sources import Sources
 from umbel.runs import checkpoint_parts
+from umbel.runs.durable import write_text
 from umbel.runs.execution import advance, execute, opened
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
@@ -106,3 +107,30 @@ def test_a_run_goes_on_from_every_change_of_its_last_round(
         folder.records()  # whoever looks finds no damage
         list(advance(folder, run))
         assert end_of(folder) == expected, (at, call)
+
+
+def test_a_file_is_on_disk_before_it_takes_its_place_and_then_its_folder_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, real_replace = tmp_path / "a.json", Path.replace
+    file.write_text("old")
+    noted: list[tuple[str, str, str]] = []  # what is done, to which, and what the file holds then
+
+    def syncing(number: int) -> None:
+        held = {path.stat().st_ino: path for path in (tmp_path, *tmp_path.iterdir())}
+        path = held[os.fstat(number).st_ino]
+        assert path == tmp_path or path.read_text() == "new"
+        noted.append(("sync", path.name, file.read_text()))
+
+    def replacing(path: Path, target: Path) -> Path:
+        noted.append(("replace", path.name, file.read_text()))
+        return real_replace(path, target)
+
+    monkeypatch.setattr(os, "fsync", syncing)
+    monkeypatch.setattr(Path, "replace", replacing)
+    write_text(file, "new")
+    assert noted == [
+        ("sync", "a.partial", "old"),
+        ("replace", "a.partial", "old"),
+        ("sync", tmp_path.name, "new"),
+    ]

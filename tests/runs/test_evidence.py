@@ -167,3 +167,15 @@ def test_a_stopped_run_cuts_evidence_off(tmp_path: Path, sources: Sources) -> No
     rounds.close()  # type: ignore[attr-defined]
     folder.evidence.cut(4)
     assert [snapshot.round for snapshot in folder.evidence.read()] == [0, 1, 2, 3]
+
+
+def test_evidence_of_rounds_that_are_done_again_is_gone_once_the_run_goes_on(
+    tmp_path: Path, sources: Sources
+) -> None:
+    experiment = read(find_experiment("ifca-digits"), ["rounds=6", "checkpoint_every=3"])
+    folder = RunFolder.create(tmp_path, experiment)
+    for expected in ([0, 1, 2, 3, 4], [3]):
+        rounds = execute(folder, sources)
+        assert [record.round for record in islice(rounds, len(expected))] == expected
+        rounds.close()  # type: ignore[attr-defined]
+    assert [snapshot.round for snapshot in folder.evidence.read()] == [0, 1, 2, 3]

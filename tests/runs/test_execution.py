@@ -18,12 +18,13 @@ from safetensors.torch import load_file
 
 import umbel
 from tests.processes import ended, start, start_umbel, wait_for_lines
-from umbel.algorithms import FLACC, IFCA, FedEM, PerFedAvg, PFedMe
+from umbel.algorithms import CFLGP, FLACC, IFCA, FedEM, PerFedAvg, PFedMe
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.networks import MLP
+from umbel.runs import checkpoint_parts
 from umbel.runs.config import write
 from umbel.runs.execution import advance, execute, load
 from umbel.runs.experiment import Experiment
@@ -170,6 +171,25 @@ def test_killed_while_writing_a_checkpoint(tmp_path: Path, whole: RunFolder) -> 
     assert {file.name for file in folder.path.iterdir()} == {
         file.name for file in whole.path.iterdir()
     }
+
+
+def test_killed_between_a_part_and_the_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint_parts, "LARGE", 1)
+    experiment = replace(EXPERIMENT, algorithm=CFLGP(2), checkpoint_every=2)
+    folder = begin(tmp_path / "run", experiment)
+    rounds = execute(folder, Sources.default())
+    list(islice(rounds, 2))
+    rounds.close()  # type: ignore[attr-defined]
+    parts = folder.file("checkpoint-parts")
+    before = sorted(parts.iterdir())
+    checkpoint_parts.write(parts, {"features.0": torch.ones(8, 2)}, checkpoint_parts.NO_PARTS)
+    assert len(list(parts.iterdir())) == len(before) + 1 > 1
+    rounds = execute(folder, Sources.default())
+    assert next(rounds).round == 2  # after which no checkpoint is due
+    rounds.close()  # type: ignore[attr-defined]
+    assert sorted(parts.iterdir()) == before
 
 
 def test_killed_before_the_first_checkpoint(tmp_path: Path, whole: RunFolder) -> None:

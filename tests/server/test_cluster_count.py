@@ -64,6 +64,11 @@ def test_groups_along_a_line_are_told_apart() -> None:
     assert largest_gap(singular_values(rows)) == 1
 
 
+def test_groups_are_not_split_for_a_gap_that_is_hardly_wider() -> None:
+    """Of one more cluster than groups, the gap is the widest."""
+    assert judge(grouped(4, size=20), 20, 0)[0] == 4
+
+
 def test_without_groups_several_clusters_are_found_as_rarely_as_promised() -> None:
     draw = torch.manual_seed(1)
     spread = torch.linspace(3, 0.1, 40)  # longer along some axes than along others

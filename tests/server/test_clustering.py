@@ -61,8 +61,12 @@ def test_inner_products_are_those_of_a_copy_in_double_precision(shape: tuple[int
     assert inner_products(rows[:0]).shape == (0, 0)
 
 
-def test_cosines_of_rows_longer_than_a_block_are_those_of_numpy() -> None:
-    rows = random(6, 70_000).float()
+@pytest.mark.parametrize("block", [100, 2**20])
+def test_cosines_are_those_of_numpy_whether_a_block_holds_all_values_or_not(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("umbel.server.clustering.BLOCK_VALUES", block)
+    rows = random(6, 700).float()
     rows[2] = 0
     rows[3] *= 1e-20
     unit = rows.double().numpy()
@@ -136,6 +140,15 @@ def test_wards_linkage_is_that_of_the_points(cut: dict[str, float]) -> None:
     assert adjusted_rand_score(found, scipys) == 1.0
 
 
+def test_what_merges_at_the_very_threshold_stays_apart_as_scikit_learn_has_it() -> None:
+    points = torch.tensor([[0.0], [2.0], [10.0], [12.0], [20.0], [21.0]]).double()
+    for linkage in ("ward", "average"):
+        found = agglomerate(apart(points), linkage, threshold=2.0)
+        cut = AgglomerativeClustering(n_clusters=None, distance_threshold=2.0, linkage=linkage)
+        assert adjusted_rand_score(found, cut.fit(points.numpy()).labels_) == 1.0
+        assert len(set(found.tolist())) == 5
+
+
 def test_principal_angles_are_those_of_scipy() -> None:
     vectors, others = random(4, 9, 3), random(3, 9, 5) + 0.3
     bases, theirs = orthonormal_bases(vectors), orthonormal_bases(others)
@@ -179,6 +192,26 @@ def test_more_clusters_than_rows_are_refused() -> None:
         k_means(POINTS, 7, 0)
     with pytest.raises(UsageError, match="num_clusters: 7 is not in 1 to 6"):
         k_medoids(apart(POINTS), 7, 0)
+
+
+def crossed() -> torch.Tensor:
+    """Distances of three rows and columns of clients, between centres of columns and of rows.
+
+    Clients 9 to 44 are nearest to the centres of their row, which are the last nine; a start that
+    comes to the centres of all columns is stuck: to leave one for that of a row does not pay.
+    """
+    clients, centres = torch.arange(36)[:, None], torch.arange(9) % 3
+    distance = torch.full((54, 54), 3.0).fill_diagonal_(0)
+    distance[9:45, :9][clients % 3 == centres] = 1.2
+    distance[9:45, 45:][clients // 12 == centres] = 1.0
+    return distance.minimum(distance.T)
+
+
+def test_of_ten_starts_on_a_sample_the_best_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [place // 12 for place in range(36)]
+    monkeypatch.setattr("umbel.server.clustering.SAMPLE", 43)
+    found = [k_medoids(crossed(), 3, seed)[9:45] for seed in range(10)]
+    assert all(adjusted_rand_score(rows, labels) == 1.0 for labels in found)
 
 
 labels = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=20)
