@@ -35,12 +35,14 @@ from umbel.algorithms import (
 )
 from umbel.algorithms.base import Algorithm, State
 from umbel.algorithms.restarts import RestartsState, method_of
+from umbel.checks import UsageError
 from umbel.client.net import Net
 from umbel.client.work import Gradient, LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines import Sequential
-from umbel.engines.validation import assemble
+from umbel.engines.validation import Limits, assemble
+from umbel.engines.wrappers import Faults
 from umbel.flow import Replies, Request, drive
 from umbel.runs.config import read
 from umbel.runs.execution import execute, load
@@ -253,3 +255,12 @@ def test_a_run_without_test_examples_says_so(caplog: pytest.LogCaptureFixture) -
     ((_, record),) = Run(CASES["fedavg"], federation, mlp()).rounds(1)
     assert record.accuracy is None
     assert "no client has test examples" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["cfl-gp", "pacfl", "lcfl"])
+def test_a_run_in_which_nobody_answered_assigns_nobody(name: str) -> None:
+    absent = {"faults": Faults(drop=1.0), "limits": Limits(quorum=0.0)}
+    run = make_run(CASES[name], **absent)
+    state = last_state(run, 2)
+    with pytest.raises(UsageError, match=r"run: '(not clustered|still warming up)' is not"):
+        replace(run, faults=Faults()).assign(state, 2)

@@ -137,7 +137,8 @@ class CFLGP(Algorithm[CFLGPState]):
 
     def assign(self, state: CFLGPState, ctx: Context) -> Flow[Assigned]:
         sent = min(state.queries, self.num_clusters)
-        if not sent:
+        known = torch.nonzero(_complete(state))[:, 0]
+        if not sent or not len(known):
             check(self.num_clusters == 1, "run", "not clustered", "one that clustered its clients")
             return Assigned(ctx.cohort, torch.zeros(len(ctx.cohort), 1), MEANING)
         rows = []
@@ -148,7 +149,6 @@ class CFLGP(Algorithm[CFLGPState]):
             answer = yield from self._features(anchor, state, ctx, local)
             rows.append(dict(zip(answer.clients.tolist(), answer.feature, strict=True)))
         clients = sorted(set.intersection(*(set(row) for row in rows)))
-        known = torch.nonzero(_complete(state))[:, 0]
         theirs = torch.cat([block[known] for block in state.features[:sent]], dim=1)
         mine = theirs.new_empty(len(clients), theirs.shape[1])
         for into, client in zip(mine, clients, strict=True):

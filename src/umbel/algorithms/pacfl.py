@@ -90,6 +90,8 @@ class PACFL(Algorithm[PACFLState]):
         return (yield from federate(state, replace(ctx, cohort=cohort), self.local, self.averaging))
 
     def assign(self, state: PACFLState, ctx: Context) -> Flow[Assigned]:
+        clustered = bool(state.placed.any())
+        check(clustered, "run", "not clustered", "one that clustered its clients")
         sent = yield from principal_vectors(ctx, self.num_vectors, self.per_class)
         angles = self._to_clusters(state, orthonormal_bases(sent.vectors))
         return Assigned(sent.clients, angles, "mean angle to members in degrees")
