@@ -19,7 +19,7 @@ from safetensors.torch import load_file
 import umbel
 from tests.processes import ended, start, start_umbel, wait_for_lines
 from umbel.algorithms import CFLGP, FLACC, IFCA, FedEM, PerFedAvg, PFedMe
-from umbel.checks import UsageError
+from umbel.checks import InUseError, UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
@@ -165,7 +165,7 @@ def test_killed_while_writing_a_record(cut: int, tmp_path: Path, whole: RunFolde
 
 def test_killed_while_writing_a_checkpoint(tmp_path: Path, whole: RunFolder) -> None:
     folder = interrupted(tmp_path / "run")
-    for name in ("checkpoint.partial", ".tmpA1b2C3"):
+    for name in ("checkpoint.partial", "experiment.partial", ".tmpA1b2C3"):
         folder.file(name).write_bytes(b"half")
     assert_same_end(finish(folder), whole)
     assert {file.name for file in folder.path.iterdir()} == {
@@ -308,3 +308,15 @@ def test_the_experiment_of_a_folder_can_be_run_elsewhere(tmp_path: Path, whole: 
     copy.write_text(write(whole.experiment))
     again = finish(begin(tmp_path / "again", umbel.read(copy)))
     assert untimed(again) == untimed(whole)
+
+
+def test_a_run_in_the_first_round_of_another_process_is_found_and_left_to_it(
+    tmp_path: Path,
+) -> None:
+    there = RunFolder.begin(tmp_path, EXPERIMENT)
+    with there.locked():
+        assert RunFolder.begin(tmp_path, EXPERIMENT) == there
+        with pytest.raises(InUseError):
+            list(execute(there, Sources.default()))
+        with pytest.raises(UsageError, match="another"):
+            RunFolder.begin(tmp_path, replace(EXPERIMENT, rounds=EXPERIMENT.rounds + 1))

@@ -25,7 +25,7 @@ from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Faults, QuorumError
 from umbel.flow import Engine, Replies, Request, Rows
 from umbel.networks import MLP
-from umbel.runs.execution import execute, execute_together
+from umbel.runs.execution import TOGETHER, execute, execute_together
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.lockstep import Table, merged
@@ -197,3 +197,9 @@ def test_an_error_that_no_other_setting_cures_is_told_first() -> None:
     with pytest.raises(OSError, match="disk full") as raised:
         Table(Noting(), [0, 3]).drive([too_few, broken])
     assert raised.value.__notes__ == ["beside it, in run 0: QuorumError('too few')"]
+
+
+def test_more_runs_than_a_system_has_files_for_are_not_side_by_side(tmp_path: Path) -> None:
+    some = [RunFolder(tmp_path / str(number)) for number in range(TOGETHER + 1)]
+    assert not execute_together(some, Sources.default(), print)
+    assert not list(tmp_path.iterdir())

@@ -34,15 +34,19 @@ def advance(
     sources: Sources,
     screen: Screen = OwnScreen(),  # noqa: B008
     workers: int | Literal["auto"] | None = None,
+    command: str | None = None,
 ) -> None:
-    """Do the rounds that are left, showing how it goes."""
+    """Do the rounds that are left, showing how it goes.
+
+    `command` is what messages say to go on with, by default that of this run alone.
+    """
     experiment, path = folder.experiment, folder.path
     if folder.finished:
         screen.say(f"{path}: finished already: {how_far(folder)}")
         return
     title = f"{experiment.name} seed {experiment.seed}"
     with (
-        resumable(f"umbel resume {path}", [folder]),
+        resumable(command or f"umbel resume {path}", [folder]),
         screen.progress(title, experiment.rounds) as report,
     ):
         for record in execute(folder, sources, workers):

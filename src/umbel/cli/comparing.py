@@ -160,7 +160,7 @@ class Seeds:
         for folder in () if made or failed else folders:
             try:
                 with noting(failed), naming(f"{self.table['name']} seed {folder.experiment.seed}"):
-                    advance(folder, self.sources, screen)
+                    advance(folder, self.sources, screen, command="the same command")
             except InUseError:
                 taken.append(folder.experiment.seed)
         return Made((), self._busy(taken), failed)

@@ -15,6 +15,7 @@ import torch
 
 from umbel.papers.base import Size
 from umbel.papers.findings import kept_files
+from umbel.runs.durable import write_text
 from umbel.runs.environment import environment
 from umbel.summary import counted
 
@@ -95,7 +96,7 @@ class SavedResults:
         head |= {} if self.every is None else {"every": self.every}
         whole = json.dumps({**head, "made": asdict(self.made)}, indent=1)
         inner = ",\n  ".join(cells)
-        file.write_text(f'{whole[:-2]},\n "cells": [\n  {inner}\n ]\n}}\n', encoding="utf-8")
+        write_text(file, f'{whole[:-2]},\n "cells": [\n  {inner}\n ]\n}}\n')
 
     @classmethod
     def read(cls, file: Path) -> SavedResults:

@@ -17,13 +17,14 @@ from torch import Tensor
 
 from umbel.checks import UsageError
 from umbel.client.constants import digest_of
+from umbel.runs.durable import PARTIAL
 from umbel.runs.tensor_files import HALF_WRITTEN, reading, write_plain
 from umbel.summary import in_short
 
 LARGE = 2**20
 """Bytes from which on a tensor of a tuple is a part: for fewer, a file of its own costs more."""
 
-OURS = ("*.safetensors", "*.partial", HALF_WRITTEN)
+OURS = ("*.safetensors", PARTIAL, HALF_WRITTEN)
 """The files of parts, of those half written, and of those that safetensors has half written."""
 
 

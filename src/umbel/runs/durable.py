@@ -14,6 +14,10 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What the disk says where there is no room on it, or where it fails."""
 
 
+PARTIAL = "*.partial"
+"""Files that are not whole yet: what a killed process leaves beside those that it replaces."""
+
+
 @contextmanager
 def replacing(file: Path) -> Iterator[Path]:
     """A new file beside this one to write to, which takes its place at the end of the block."""

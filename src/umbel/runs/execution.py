@@ -30,6 +30,9 @@ from umbel.runs.result import Result
 from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
 
+TOGETHER = 100
+"""Largest number of runs that go side by side."""
+
 
 def execute(
     folder: RunFolder, sources: Sources, workers: int | Literal["auto"] | None = None
@@ -86,16 +89,20 @@ def execute_together(
 ) -> bool:
     """Do what is left of several runs side by side, if that is faster; else nothing, and False.
 
+    More than `TOGETHER` are not: each holds a file and a thread, of which systems give so many.
+
     `report` is called with the record of each round of the last of them. The seconds in their
     records are each one's share.
     """
+    if len(folders) > TOGETHER:
+        return False
     with ExitStack() as locks:
         for folder in folders:
             locks.enter_context(folder.locked())
         left = [folder for folder in folders if not folder.finished]
-        if len(left) < 2 or not pays(left[0].runnable.open(sources)):
+        if len(left) < 2 or not pays(first := left[0].runnable.open(sources)):
             return False
-        runs = [folder.runnable.open(sources) for folder in left]
+        runs = [first, *(folder.runnable.open(sources) for folder in left[1:])]
         table = seats(runs)
         if table is None:
             return False

@@ -46,10 +46,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path | str, experiment: Experiment) -> RunFolder:
-        """Make a folder for a new run.
-
-        Raises `UsageError` if a round of another was done there, or no file can say what is run.
-        """
+        """Make a folder for a new run; `UsageError` if one is there, or if no file can hold it."""
         folder = cls(Path(path))
         if folder.finished:
             raise UsageError(
@@ -78,7 +75,11 @@ class RunFolder:
         """
         folder = cls.of(runs_dir, experiment)
         if not folder.begun:
-            return cls.create(folder.path, experiment)
+            try:
+                return cls.create(folder.path, experiment)
+            except InUseError:  # by another process, in its first round
+                if not folder.settings.file.is_file():
+                    raise
         check_same(folder.path, folder.experiment, experiment)
         return folder
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from umbel.checks import UsageError, check_memory
 from umbel.data.files import check_file
-from umbel.runs.durable import replacing
+from umbel.runs.durable import PARTIAL, replacing
 from umbel.runs.seals import BLANK, KEY, check_seal, file_intact, seal_file
 
 HALF_WRITTEN = ".tmp??????"
@@ -49,7 +49,7 @@ def _save(file: Path, tensors: Mapping[str, Tensor], said: dict[str, str]) -> No
 
 def remove_half_written(folder: Path) -> None:
     """Remove what a process that was killed left in a folder that nobody else writes to now."""
-    for file in folder.glob(HALF_WRITTEN):
+    for file in [file for pattern in (HALF_WRITTEN, PARTIAL) for file in folder.glob(pattern)]:
         if not file.is_dir():
             file.unlink()
 
