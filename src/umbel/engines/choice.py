@@ -98,7 +98,7 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
     keep_freed_memory()
     with drawing_from(seed=0):  # what modules draw as they are tried is nobody's
         check_fit(net, federation)
-        inner = replace(settings, name="auto") if on_ray else settings
+        inner = replace(settings, name="auto", address="") if on_ray else settings
         engine = _in_process(net, federation, inner)
     if not on_ray:
         return _spread(engine, settings)
