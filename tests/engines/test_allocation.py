@@ -32,7 +32,7 @@ print(faults() - began)
 """
 
 PAGES = 4 * 20 * 2**20 // 4096
-"""Of a round."""
+"""Pages that a round fills."""
 
 pytestmark = pytest.mark.skipif(
     platform.libc_ver()[0] != "glibc", reason="the allocator is not that of the GNU C library"

@@ -65,7 +65,7 @@ def test_groups_along_a_line_are_told_apart() -> None:
 
 
 def test_groups_are_not_split_for_a_gap_that_is_hardly_wider() -> None:
-    """Of one more cluster than groups, the gap is the widest."""
+    """The gap of one more cluster than there are groups is the widest."""
     assert judge(grouped(4, size=20), 20, 0)[0] == 4
 
 

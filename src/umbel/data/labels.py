@@ -55,11 +55,11 @@ def _warn_without_zero(labels: Sequence[Tensor]) -> None:
     """Say it where labels seem to be counted from 1: a model would have an output too many."""
     smallest = min(int(y.min()) for y in labels)
     largest = max(int(y.max()) for y in labels)
-    if smallest > 0:
+    if smallest == 1:
         log.warning(
-            "no example has the label 0, and labels are numbered from it: these, from %d to %d, "
+            "no example has the label 0, and labels are numbered from it: these, from 1 to %d, "
             "are taken for %d classes; number them from 0, or say num_classes",
-            *(smallest, largest, largest + 1),
+            *(largest, largest + 1),
         )
 
 
