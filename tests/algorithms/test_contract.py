@@ -255,6 +255,11 @@ def test_a_run_without_test_examples_says_so(caplog: pytest.LogCaptureFixture) -
     ((_, record),) = Run(CASES["fedavg"], federation, mlp()).rounds(1)
     assert record.accuracy is None
     assert "no client has test examples" in caplog.text
+    caplog.clear()
+    run = Run(CASES["fedavg"], blobs(), mlp())
+    state = last_state(run, 1)
+    replace(run, federation=federation).assign(state)  # newcomers need none
+    assert "no client has test examples" not in caplog.text
 
 
 @pytest.mark.parametrize("name", ["cfl-gp", "pacfl", "lcfl"])

@@ -34,7 +34,7 @@ from umbel.runs.metrics import check_names
 from umbel.runs.personal import Personal
 from umbel.runs.records import Record, make_record
 from umbel.runs.scores import ClientScores, Judged, score
-from umbel.runs.starting import check_private, check_settings, engine_of, first_state
+from umbel.runs.starting import check_private, check_settings, engine_of, start_of
 from umbel.seeds import Stream, generator
 from umbel.server.ask import Context
 from umbel.settings import Settings, argument
@@ -125,14 +125,13 @@ class Run(Settings):
         check(num_rounds >= 1, "rounds", num_rounds, "1 or more")
         if self.personal is not None:
             self.personal.check_data(self.net, self.federation)
-        return first_state(
+        return start_of(
             self.algorithm,
             self.net,
-            self.federation.num_clients,
+            self.federation,
             num_rounds,
             self.participation,
             self.seed,
-            self.federation.groups,
         )
 
     def rounds(

@@ -66,8 +66,6 @@ def engine_of(
     than this process's engines is left to check its clients and to protect what they send. Raises
     `UsageError` where the network does not fit the federation.
     """
-    if not federation.test.sizes.any():
-        log.warning("no client has test examples: neither loss nor accuracy is measured")
     if isinstance(chosen, EngineSettings):
         engine = make_engine(net, federation, chosen)
     elif isinstance(chosen, Sequential | Vectorised | Workers):
@@ -102,3 +100,18 @@ def first_state(
     )
     state: State = as_state(algorithm.init(setup), setup)
     return state
+
+
+def start_of(
+    algorithm: Algorithm[Any],
+    net: Net,
+    federation: Federation,
+    num_rounds: int,
+    participation: float,
+    seed: int,
+) -> State:
+    """As `first_state`, for clients that are to be trained: says it where none can be judged."""
+    if not federation.test.sizes.any():
+        log.warning("no client has test examples: neither loss nor accuracy is measured")
+    size, groups = federation.num_clients, federation.groups
+    return first_state(algorithm, net, size, num_rounds, participation, seed, groups)
