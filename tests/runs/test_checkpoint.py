@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -147,7 +147,23 @@ def with_a_part_kept(state: State) -> State:
     return SharingState(state.models, state.labels, (state,), torch.ones(3, 2))
 
 
-@pytest.mark.parametrize("within", [lambda state: state, among_rivals, with_a_part_kept])
+@dataclass(frozen=True)
+class Around(State):
+    """The state of somebody's own method around others."""
+
+    states_in: ClassVar[str] = "halves"
+
+    halves: tuple[State, ...]
+    seen: tuple[int, ...]
+
+
+def in_own_halves(state: State) -> State:
+    return Around(state.models, state.labels, (state, state), (1, 2))
+
+
+@pytest.mark.parametrize(
+    "within", [lambda state: state, among_rivals, with_a_part_kept, in_own_halves]
+)
 @pytest.mark.parametrize(
     ("first", "later"),
     [

@@ -272,6 +272,12 @@ def test_former_names_are_read_as_the_present_ones(file: Path, tmp_path: Path) -
         structured({"name": "fedem", "num_components": 4, "num_clusters": 3}, Algorithm)
 
 
+def test_former_names_are_read_beside_restarts() -> None:
+    restarts = {"restarts": 2, "keep": "most-balanced"}
+    formerly = structured({"name": "fedem", "num_components": 4, **restarts}, Algorithm)
+    assert formerly == structured({"name": "fedem", "num_clusters": 4, **restarts}, Algorithm)
+
+
 @pytest.mark.parametrize(
     ("name", "former"), [("lcfl", "clusterer.num_clusters"), ("fedem", "num_components")]
 )

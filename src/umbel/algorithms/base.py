@@ -34,6 +34,9 @@ class State:
     tuple, a checkpoint writes again only those that are new.
     """
 
+    #: the field, if any, that holds a tuple of states, as of a method within this one
+    states_in: ClassVar[str] = ""
+
     models: Tensor  #: (K, P) float, a model a row
     labels: Tensor  #: (M,) int64, the cluster of each client
 

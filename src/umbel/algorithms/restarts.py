@@ -22,6 +22,8 @@ MOST = 1_000
 class RestartsState(State):
     """`models` holds those of all rivals, one after another; `labels` are the leader's."""
 
+    states_in: ClassVar[str] = "rivals"
+
     rivals: tuple[State, ...]
 
     @property
@@ -39,6 +41,7 @@ class Restarts(Algorithm[State]):
     """
 
     has_rivals: ClassVar[bool] = True
+    asked_by: ClassVar[tuple[str, ...]] = ("restarts",)
 
     of: Algorithm[Any]  #: the method
     restarts: int = 10  #: starts to begin with
@@ -52,6 +55,11 @@ class Restarts(Algorithm[State]):
         reports = type(method).fit is not Algorithm.fit
         expected = f'"most-balanced": {type(method).__name__} reports no loss to compare by'
         check(reports or self.keep == "most-balanced", "keep", self.keep, expected)
+
+    @property
+    def idle(self) -> bool:
+        """Whether this is the method alone."""
+        return self.restarts == 1
 
     def check(self, known: Known) -> None:
         self.of.check(known)

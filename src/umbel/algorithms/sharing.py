@@ -44,6 +44,8 @@ SHARED = "such as fedavg, fedprox, flacc, fl-hc and fixed-clusters"
 class SharingState(State):
     """`models` and `labels` are those of the method within."""
 
+    states_in: ClassVar[str] = "inner"
+
     inner: tuple[State, ...]  # one, of the method within
     kept: Tensor  # (M, Q) what stays with each client
 
@@ -61,6 +63,7 @@ class Sharing(Algorithm[SharingState]):
     part; a newcomer uses the initial values of that part.
     """
 
+    asked_by: ClassVar[tuple[str, ...]] = ("share", "kept")
     only_trains: ClassVar[None] = None  # what stays with clients is part of their replies, too
 
     of: Algorithm[Any]  #: the method
@@ -82,6 +85,11 @@ class Sharing(Algorithm[SharingState]):
     def stays(self) -> tuple[str, ...]:
         """Patterns of all that stays with a client."""
         return (*STAYS[self.share], *self.kept)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing stays with clients, so that this is the method alone."""
+        return not self.stays
 
     def check(self, known: Known) -> None:
         self.of.check(known)

@@ -18,8 +18,6 @@ import torch
 from torch import Tensor
 
 from umbel.algorithms.base import State
-from umbel.algorithms.restarts import RestartsState
-from umbel.algorithms.sharing import SharingState
 from umbel.checks import UsageError
 from umbel.runs import checkpoint_parts
 from umbel.runs.checkpoint_parts import NO_PARTS, Parts, is_entry
@@ -127,9 +125,7 @@ def _is_json(value: object) -> bool:
 
 def within(state: State) -> tuple[str, tuple[State, ...]]:
     """The states in a state, and the field that holds them."""
-    if isinstance(state, RestartsState):
-        return "rivals", state.rivals
-    return ("inner", state.inner) if isinstance(state, SharingState) else ("", ())
+    return state.states_in, getattr(state, state.states_in) if state.states_in else ()
 
 
 def _members(state: State, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -16,8 +16,6 @@ from cattrs.gen import make_dict_structure_fn
 
 from umbel.algorithms import ALGORITHMS
 from umbel.algorithms.base import Algorithm
-from umbel.algorithms.restarts import Restarts
-from umbel.algorithms.sharing import Sharing
 from umbel.checks import UsageError, check, nearest
 from umbel.client.imports import imported
 from umbel.client.optimizers import OPTIMIZERS, Optimizer
@@ -26,11 +24,11 @@ from umbel.data.scenarios import SCENARIOS
 from umbel.data.scenarios.base import Scenario
 from umbel.data.shifts import SHIFTS, Shift
 from umbel.networks import MODELS, Model
+from umbel.runs import wrapped
 from umbel.runs.config_errors import problems
 from umbel.runs.experiment import Experiment
 from umbel.runs.strangers import OURS, Stranger, stranger
 from umbel.runs.tables import load_table, merged, parse_setting
-from umbel.runs.wrapped import RESTARTS, SHARING
 from umbel.server.clusterers import CLUSTERERS, Clusterer
 from umbel.settings import SCALARS, UnfitError, bare, choice, is_choice, is_tuple, items_of, scalar
 
@@ -134,9 +132,8 @@ def plain(value: Any, declared: Any = None) -> Any:
         return [plain(item, next(iter(get_args(declared)), None)) for item in value]
     if not is_dataclass(value):
         return value
-    if isinstance(value, Restarts | Sharing):
-        about = RESTARTS if isinstance(value, Restarts) else SHARING
-        settings = {key: plain(getattr(value, key)) for key in about}
+    if isinstance(value, wrapped.WRAPPERS):
+        settings = {key: plain(getattr(value, key)) for key in wrapped.keys_of(type(value))}
         return {**plain(value.of, declared), **settings}
     hints = _hints(cast("type", type(value)))
     members = {f.name: plain(getattr(value, f.name), hints[f.name]) for f in fields(value)}
@@ -214,40 +211,19 @@ def _named(converter: Converter, table: Any, kind: type, looking: bool) -> Any:
         below = {key: value for key, value in plain(entry).items() if key != "name"}
         entry, settings = type(entry), merged(below, settings)
     own = {f.name for f in fields(entry)}
-    if kind is Algorithm and "restarts" in settings and "restarts" not in own:
-        return _restarted(converter, entry, settings)
-    if kind is Algorithm and {*SHARING} & settings.keys() and not {*SHARING} & own:
-        return _sharing(converter, entry, settings)
     for former, present in entry.former.items():
         if former in settings and present in own:
             twice = present in settings
             check(not twice, former, settings[former], f"said once: it is {present} now")
             settings[present] = settings.pop(former)
+    if kind is Algorithm:
+        return wrapped.structured(settings, entry, converter.structure)
     return converter.structure(settings, entry)
 
 
 def _is_stranger(name: Any, kind: type) -> bool:
     known = not isinstance(name, str) or name in REGISTRIES[kind] or name.startswith(OURS)
     return not known and ":" in name
-
-
-def _restarted(converter: Converter, entry: type, settings: dict[str, Any]) -> Any:
-    """A method whose table says how many starts it has; one is the method alone."""
-    about = {key: settings.pop(key) for key in RESTARTS if key in settings}
-    parted = {*SHARING} & settings.keys() and not {*SHARING} & {f.name for f in fields(entry)}
-    of: Any = (
-        _sharing(converter, entry, settings) if parted else converter.structure(settings, entry)
-    )
-    several: Restarts = converter.structure({**about, "of": of}, Restarts)
-    return of if several.restarts == 1 else several
-
-
-def _sharing(converter: Converter, entry: type, settings: dict[str, Any]) -> Any:
-    """A method whose table says what stays with clients; if that is nothing, the method alone."""
-    about = {key: settings.pop(key) for key in SHARING if key in settings}
-    of: Any = converter.structure(settings, entry)
-    part: Sharing = converter.structure({**about, "of": of}, Sharing)
-    return part if part.stays else of
 
 
 def _entry(name: Any, kind: type) -> Any:

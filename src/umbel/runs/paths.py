@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from dataclasses import fields
 from typing import Any
 
-from umbel.algorithms.restarts import Restarts
-from umbel.algorithms.sharing import Sharing
 from umbel.checks import UsageError
+from umbel.runs.wrapped import WRAPPERS
 
 FIELD = re.compile(r"(\w+)[\w.\[\]]*(?: = [^:]*)?: ")
 """What stands before what is wrong: a field, and what is meant within it."""
@@ -30,5 +29,5 @@ def under(path: str, settings: Any) -> Iterator[None]:
 
 def _names(settings: Any) -> set[str]:
     """The fields of settings; a wrapper and what it wraps share a table."""
-    inner = _names(settings.of) if isinstance(settings, Restarts | Sharing) else set()
+    inner = _names(settings.of) if isinstance(settings, WRAPPERS) else set()
     return inner | {f.name for f in fields(settings)}
