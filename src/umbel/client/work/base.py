@@ -92,19 +92,24 @@ class Work(Settings, ABC):
     """
 
     @property
+    def inner(self) -> Work | None:
+        """The work that this one does besides, if any: both are about the same mini-batches."""
+        return None
+
+    @property
     def split(self) -> SplitName:
         """Which examples this is about: a field or an attribute of another work may say others."""
-        return "train"
+        return "train" if self.inner is None else self.inner.split
 
     @property
     def alone(self) -> bool:
         """Whether clients do this one after another, as it looks at the values of tensors."""
-        return False
+        return self.inner is not None and self.inner.alone
 
     @property
     def batching(self) -> Batching:
         """The mini-batches; work on all examples at once plans none."""
-        return UNBATCHED
+        return UNBATCHED if self.inner is None else self.inner.batching
 
     @abstractmethod
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -118,6 +123,6 @@ class Work(Settings, ABC):
         """Return how many values each model that is sent may have, given the net's layout."""
         return (layout.num_values,)
 
-    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:  # noqa: ARG002
+    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         """Return the memory needed, given the shapes of what is sent."""
-        return Footprint()
+        return Footprint() if self.inner is None else self.inner.footprint(sent)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from umbel.client.batches import Batch, Shard
 from umbel.client.net import Net
-from umbel.client.work.base import Batching, Footprint, Promise, SplitName, Work
+from umbel.client.work.base import Footprint, Promise, Work
 from umbel.client.work.loss_bounds import promised
 from umbel.client.work.mean_loss import MeanLoss, mean_losses
 
@@ -32,16 +32,8 @@ class ChooseByLoss(Work):
     judge: Judge = "all"
 
     @property
-    def split(self) -> SplitName:
-        return self.then.split
-
-    @property
-    def alone(self) -> bool:
-        return self.then.alone
-
-    @property
-    def batching(self) -> Batching:
-        return self.then.batching
+    def inner(self) -> Work:
+        return self.then
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         models = sent["models"]

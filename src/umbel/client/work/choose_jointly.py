@@ -87,8 +87,8 @@ class ChooseJointly(Work):
     score: JointScore
 
     @property
-    def batching(self) -> Batching:
-        return self.score.local.batching
+    def inner(self) -> Work:
+        return self.score.local
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         scores = self.score.scores(net, next(iter(shard.batches())), sent)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from umbel.client.batches import Shard
 from umbel.client.net import Net
-from umbel.client.work.base import Batching, Footprint, Promise, SplitName, Work
+from umbel.client.work.base import Promise, Work
 
 
 @dataclass(frozen=True)
@@ -23,16 +23,8 @@ class Feature(Work):
     of: Work
 
     @property
-    def split(self) -> SplitName:
-        return self.of.split
-
-    @property
-    def alone(self) -> bool:
-        return self.of.alone
-
-    @property
-    def batching(self) -> Batching:
-        return self.of.batching
+    def inner(self) -> Work:
+        return self.of
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         reply = self.of(net, shard, sent)
@@ -43,6 +35,3 @@ class Feature(Work):
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return {"feature": Promise(tuple(sent.get("coordinates", sent["theta"])))}
-
-    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
-        return self.of.footprint(sent)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from umbel.client.batches import Shard
 from umbel.client.net import Net
-from umbel.client.work.base import COUNT, MEMORY, Batching, Footprint, Promise, Work
+from umbel.client.work.base import COUNT, MEMORY, Footprint, Promise, Work
 from umbel.client.work.local_training import LocalTraining
 from umbel.client.work.mixture_weights import MixtureWeights, mean_shares, shares
 
@@ -26,8 +26,8 @@ class MixtureTraining(Work):
     local: LocalTraining
 
     @property
-    def batching(self) -> Batching:
-        return self.local.batching
+    def inner(self) -> Work:
+        return self.local
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         received, weights, cut = sent["models"], sent[MEMORY], net.layout.num_weights

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from umbel.client.batches import Shard
 from umbel.client.net import Net
-from umbel.client.work.base import MEMORY, Batching, Footprint, Promise, Work
+from umbel.client.work.base import MEMORY, Footprint, Promise, Work
 from umbel.client.work.local_training import LocalTraining
 
 
@@ -27,8 +27,8 @@ class PersonalTraining(Work):
     parameters: tuple[str, ...] = ()  #: patterns of the parameters that are trained; (): all
 
     @property
-    def batching(self) -> Batching:
-        return self.local.batching
+    def inner(self) -> Work:
+        return self.local
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         kept = sent.get(MEMORY)

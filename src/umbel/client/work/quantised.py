@@ -11,7 +11,7 @@ from torch import Tensor
 from umbel.checks import check
 from umbel.client.batches import Shard
 from umbel.client.net import Net
-from umbel.client.work.base import Batching, Footprint, Promise, SplitName, Work
+from umbel.client.work.base import Promise, Work
 
 MOST = 30
 """Decimals that single precision can tell from none."""
@@ -31,16 +31,8 @@ class Quantised(Work):
         check(0 <= self.digits <= MOST, "digits", self.digits, f"in 0 to {MOST}")
 
     @property
-    def split(self) -> SplitName:
-        return self.of.split
-
-    @property
-    def alone(self) -> bool:
-        return self.of.alone
-
-    @property
-    def batching(self) -> Batching:
-        return self.of.batching
+    def inner(self) -> Work:
+        return self.of
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         scale = 10.0**self.digits
@@ -50,9 +42,6 @@ class Quantised(Work):
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return self.of.promises(sent)
-
-    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
-        return self.of.footprint(sent)
 
 
 def _cut(values: Tensor, scale: float) -> Tensor:

@@ -13,7 +13,7 @@ from umbel.client.batches import Shard
 from umbel.client.layout import Layout
 from umbel.client.net import Net
 from umbel.client.routing import Routing
-from umbel.client.work.base import Batching, Footprint, Promise, SplitName, Work
+from umbel.client.work.base import Footprint, Promise, Work
 
 MOST = 1000
 """No more experts than this are mixed."""
@@ -35,16 +35,8 @@ class Routed(Work):
         check(2 <= number <= MOST, "num_experts", number, f"in 2 to {MOST}")
 
     @property
-    def split(self) -> SplitName:
-        return self.of.split
-
-    @property
-    def alone(self) -> bool:
-        return self.of.alone
-
-    @property
-    def batching(self) -> Batching:
-        return self.of.batching
+    def inner(self) -> Work:
+        return self.of
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         theta, cut = sent["theta"], len(sent["theta"])

@@ -11,7 +11,7 @@ from torch import Tensor
 from umbel.client.batches import Shard
 from umbel.client.layout import Layout
 from umbel.client.net import Net
-from umbel.client.work.base import COUNT, MEMORY, Batching, Footprint, Promise, Work
+from umbel.client.work.base import COUNT, MEMORY, Footprint, Promise, Work
 from umbel.client.work.local_training import LocalTraining
 
 
@@ -26,8 +26,8 @@ class SharedTraining(Work):
     kept: tuple[str, ...]  #: patterns of the values that stay with the client
 
     @property
-    def batching(self) -> Batching:
-        return self.local.batching
+    def inner(self) -> Work:
+        return self.local
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         here = sent["theta"].device

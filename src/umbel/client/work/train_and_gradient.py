@@ -10,7 +10,7 @@ from torch import Tensor
 
 from umbel.client.batches import Shard
 from umbel.client.net import Net
-from umbel.client.work.base import Batching, Promise, Work
+from umbel.client.work.base import Footprint, Promise, Work
 from umbel.client.work.gradient import gradient_of_all
 from umbel.client.work.local_training import LocalTraining
 
@@ -22,8 +22,8 @@ class TrainAndGradient(Work):
     local: LocalTraining
 
     @property
-    def batching(self) -> Batching:
-        return self.local.batching
+    def inner(self) -> Work:
+        return self.local
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         gradient = gradient_of_all(net, shard, sent["theta"])
@@ -31,3 +31,6 @@ class TrainAndGradient(Work):
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         return {**self.local.promises(sent), "gradient": Promise(tuple(sent["theta"]))}
+
+    def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
+        return Footprint() | self.local.footprint(sent)
