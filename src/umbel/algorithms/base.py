@@ -175,6 +175,8 @@ class Algorithm(Settings, ABC, Generic[S]):
     #: the values of settings with which clients are asked for nothing but training, {} if that is
     #: so with all; None: they are always asked for more
     only_trains: ClassVar[Mapping[str, tuple[str, ...]] | None] = MappingProxyType({})
+    #: the values of settings with which all clients start from one model, likewise
+    one_start: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
 
     def check(self, known: Known) -> None:
         """Raise `UsageError` where the method can't work; called when a run is built."""

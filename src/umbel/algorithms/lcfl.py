@@ -85,6 +85,7 @@ class LCFL(Algorithm[LCFLState]):
     """
 
     only_trains: ClassVar[Mapping[str, tuple[str, ...]]] = {"metric": ("parameters", "update")}
+    one_start: ClassVar[Mapping[str, tuple[str, ...]]] = {"start": ("common",)}
     former: ClassVar[Mapping[str, str]] = {"clusterer.num_clusters": "num_clusters"}
 
     #: how clients train
@@ -106,8 +107,7 @@ class LCFL(Algorithm[LCFLState]):
         clusterer, number = parted(self.clusterer, self.num_clusters)
         object.__setattr__(self, "clusterer", clusterer)
         object.__setattr__(self, "num_clusters", number)
-        limit = self.max_examples
-        check(limit is None or limit >= 1, "max_examples", limit, "1 or more")
+        MeanLoss(self.max_examples)  # what this can't be is refused here, too
         common = self.start == "common" or self.warm_up == "local"
         check(common, "start", self.start, '"common": a federated warm-up has one model')
         alike = self.start == "common" or self.metric not in ("gradient", "update")
@@ -126,9 +126,9 @@ class LCFL(Algorithm[LCFLState]):
     def init(self, setup: Setup) -> LCFLState:
         check_num_clusters(self._fewest, setup)
         setup.warn_if_shorter(self._clustering_round + 1, "warm_up_rounds", "clusters its clients")
-        fits = self.compared is None or self._fewest <= self.compared <= setup.num_clients
-        expected = f"in {self._fewest} to {setup.num_clients}"
-        check(fits, "algorithm.compared", self.compared, expected)
+        least, most = self._fewest, setup.num_clients
+        fits = self.compared is None or least <= self.compared <= most
+        check(fits, "algorithm.compared", self.compared, f"in {least} to {most}")
         own, nobody = self.start == "own", torch.zeros(setup.num_clients, dtype=torch.long)
         models = setup.new_models(setup.num_clients if own else 1, self.averaging.shared)
         origin = models[:1].clone()

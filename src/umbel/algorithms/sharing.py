@@ -30,13 +30,6 @@ from umbel.server.ask import Context, Sample
 STAYS = {"A": ("*lora_B*",), "B": ("*lora_A*",), "both": ()}
 """What stays with a client, by what is shared."""
 
-ONE_START: Mapping[str, tuple[str, str]] = {"LCFL": ("start", "common")}
-"""Settings with which clients of a method start from one model, where with others each has its own.
-
-What stays starts as in the first model. With others, the parameters that LCFL compares
-would differ between clients by values that nobody trains.
-"""
-
 SHARED = "such as fedavg, fedprox, flacc, fl-hc and fixed-clusters"
 
 
@@ -174,11 +167,14 @@ class Sharing(Algorithm[SharingState]):
 
 
 def _check_one_start(method: Algorithm[Any]) -> None:
-    """Raise `UsageError` for a method that is known to start from a model for each client."""
-    setting, fine = ONE_START.get(type(method).__name__, (None, None))
-    if setting is not None:
+    """Raise `UsageError` for a method that is known to start from a model for each client.
+
+    What stays starts as in the first model: the parameters that LCFL compares would differ
+    between clients by values that nobody trains.
+    """
+    for setting, fine in method.one_start.items():
         value, why = getattr(method, setting), "what stays starts from the same values everywhere"
-        check(value == fine, setting, value, f'"{fine}": {why}')
+        check(value in fine, setting, value, f'"{" or ".join(fine)}": {why}')
 
 
 def _around(inner: State, kept: Tensor) -> SharingState:
