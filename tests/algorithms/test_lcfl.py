@@ -17,7 +17,7 @@ from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Faults
 from umbel.flow import Replies
 from umbel.runs.run import Run
-from umbel.server.clusterers import HDBSCAN, Agglomerative, Clusterer, KMedoids, joined
+from umbel.server.clusterers import DBSCAN, HDBSCAN, Agglomerative, Clusterer, KMedoids, joined
 from umbel.server.loss_distances import loss_distance
 
 CROSS = torch.tensor([[1.0, 2.0, 7.0], [3.0, 1.5, 6.0], [9.0, 8.0, 2.0]], dtype=torch.double)
@@ -225,9 +225,13 @@ def test_where_fewer_answer_than_there_are_clusters_the_next_round_tries_again(
     assert len(state.models) == 3
 
 
-@pytest.mark.parametrize("clusterer", [Agglomerative(num_clusters=2), HDBSCAN()])
-def test_any_clustering_of_distances_will_do(clusterer: Agglomerative | HDBSCAN) -> None:
-    method = LCFL(clusterer=clusterer, local=LocalTraining(batch_size=8))
+@pytest.mark.parametrize("metric", ["loss", "update"])
+@pytest.mark.parametrize("clusterer", [Agglomerative(num_clusters=2), DBSCAN(0.5), HDBSCAN()])
+def test_any_clustering_of_distances_will_do(
+    clusterer: Clusterer, metric: Literal["loss", "update"]
+) -> None:
+    local = LocalTraining(batch_size=8)
+    method = LCFL(clusterer=clusterer, metric=metric, local=local)
     *_, (_, record) = Run(method, blobs([40] * 10), mlp()).rounds(2)
     assert record.ari == 1.0
     assert record.num_clusters == 2

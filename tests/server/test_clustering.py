@@ -125,6 +125,17 @@ def test_small_distances_are_exact_and_zero_rows_are_far_from_everything() -> No
     assert distances(zero, torch.ones(1, 2), "cosine").tolist() == [[1.0]]
 
 
+@pytest.mark.parametrize("block", [100, 2**20])
+def test_cosine_distances_are_in_0_to_2_whatever_rounding_does(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("umbel.server.clustering.BLOCK_VALUES", block)
+    rows = random(20, 700)
+    apart = distances(torch.cat([rows, -rows]), rows, "cosine")
+    assert apart.min() >= 0
+    assert apart.max() <= 2
+
+
 @pytest.mark.parametrize("cut", [{"num_clusters": 4}, {"threshold": 3.0}], ids=str)
 def test_wards_linkage_is_that_of_the_points(cut: dict[str, float]) -> None:
     points = random(30, 3)

@@ -110,17 +110,20 @@ def distances(rows: Tensor, others: Tensor, metric: Metric) -> Tensor:
     The cosine distance is 1 minus the cosine, so 1 from a row that is zero.
     """
     argument("metric", metric, Metric)
-    if metric == "cosine" and len(rows) * rows.shape[1] <= BLOCK_VALUES:
-        return 1 - normalize(rows.double(), dim=1) @ normalize(others.double(), dim=1).T
     if metric == "cosine":
-        lengths, other_lengths = _lengths(rows), _lengths(others)
-        return 1 - inner_products(rows, others) / lengths[:, None] / other_lengths
+        return (1 - _cosines(rows, others)).clamp(0, 2)  # rounding goes a little beyond
     rows, others = rows.double(), others.double()
     # The faster way through inner products loses the small distances to rounding.
     exact = "donot_use_mm_for_euclid_dist"
     power = 1.0 if metric == "l1" else 2.0
     apart: Tensor = torch.cdist(rows, others, p=power, compute_mode=exact)
     return apart
+
+
+def _cosines(rows: Tensor, others: Tensor) -> Tensor:
+    if len(rows) * rows.shape[1] <= BLOCK_VALUES:
+        return normalize(rows.double(), dim=1) @ normalize(others.double(), dim=1).T
+    return inner_products(rows, others) / _lengths(rows)[:, None] / _lengths(others)
 
 
 def _lengths(rows: Tensor) -> Tensor:
