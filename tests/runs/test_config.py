@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tomli_w
@@ -253,6 +254,38 @@ def test_a_file_takes_from_the_one_it_extends_what_it_does_not_say(tmp_path: Pat
     over.write_text(f'extends = "{over.name}"\n')
     with pytest.raises(UsageError, match="extends itself"):
         read(over)
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "key", "value"),
+    [
+        ("lcfl", "local", "epochs", 3),
+        ("joint", "local", "lr", 0.3),
+        ("pfedme", "local", "epochs", 3),
+        ("per-fedavg", "local", "epochs", 3),
+        ("joint", "averaging", "shared", ("trunk.*",)),
+        ("cfl-gp", "averaging", "shared", ("trunk.*",)),
+        ("cfl-gp", "gradient", "batch_size", "all"),
+    ],
+)
+def test_a_table_within_a_method_leaves_what_it_does_not_say_as_the_method_has_it(
+    name: str, table: str, key: str, value: Any
+) -> None:
+    given = list(value) if isinstance(value, tuple) else value
+    method = structured({"name": name, table: {key: given}}, Algorithm)
+    default = structured({"name": name}, Algorithm)
+    assert getattr(method, table) == replace(getattr(default, table), **{key: value})
+
+
+def test_epochs_that_are_set_later_take_the_place_of_steps(file: Path) -> None:
+    by_epochs = structured({"name": "joint", "local": {"epochs": 3}}, Algorithm)
+    assert by_epochs.local == LocalTraining(epochs=3)
+    both = structured({"name": "joint", "local": {"epochs": 3, "steps": 7}}, Algorithm)
+    assert both.local == LocalTraining(epochs=3, steps=7)
+    by_steps = ["algorithm.local.steps=7"]
+    assert read(file, by_steps).algorithm.local.steps == 7  # type: ignore[attr-defined]
+    again = read(file, [*by_steps, "algorithm.local.epochs=3"]).algorithm.local  # type: ignore[attr-defined]
+    assert (again.epochs, again.steps) == (3, None)
 
 
 def test_former_names_are_read_as_the_present_ones(file: Path, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from datetime import date, time
 from functools import cache, partial, reduce
 from pathlib import Path
@@ -28,7 +28,7 @@ from umbel.runs import wrapped
 from umbel.runs.config_errors import problems
 from umbel.runs.experiment import Experiment
 from umbel.runs.strangers import OURS, Stranger, stranger
-from umbel.runs.tables import load_table, merged, parse_setting
+from umbel.runs.tables import load_table, merged, parse_setting, without_replaced
 from umbel.server.clusterers import CLUSTERERS, Clusterer
 from umbel.settings import SCALARS, UnfitError, bare, choice, is_choice, is_tuple, items_of, scalar
 
@@ -166,7 +166,11 @@ def _converter(looking: bool) -> Converter:
 
     def tables_only(kind: Any) -> Any:
         fill: Any = make_dict_structure_fn(kind, converter, _cattrs_forbid_extra_keys=True)
-        return lambda value, kind: value if isinstance(value, kind) else fill(_table(value), kind)
+
+        def filled(value: Any, kind: Any) -> Any:
+            return value if isinstance(value, kind) else fill(_over_defaults(kind, value), kind)
+
+        return filled
 
     converter.register_structure_hook_factory(is_dataclass, tables_only)
     for kind in SCALARS:
@@ -178,6 +182,22 @@ def _converter(looking: bool) -> Converter:
         lambda value, kind: _named(converter, value, bare(kind), looking),
     )
     return converter
+
+
+def _over_defaults(kind: type, value: Any) -> Mapping[str, Any]:
+    """The table of a dataclass, whose own tables are over what the dataclass has by default.
+
+    A method's training may have other defaults than training has by itself.
+    """
+    table = dict(_table(value))
+    for f in fields(kind):
+        given, default = table.get(f.name), f.default
+        default = default if f.default_factory is MISSING else f.default_factory()
+        named = bare(_hints(kind)[f.name]) in REGISTRIES
+        if isinstance(given, Mapping) and is_dataclass(default) and not named:
+            below = {each.name: getattr(default, each.name) for each in fields(default)}
+            table[f.name] = {**without_replaced(below, given), **given}
+    return table
 
 
 def _table(value: Any) -> Mapping[str, Any]:

@@ -38,9 +38,13 @@ def load_table(file: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]
     return merged(load_table(file.parent / base, (*extended_by, file.resolve())), table)
 
 
+INSTEAD = {"epochs": "steps"}
+"""Settings that count only without another: set over it, they take its place."""
+
+
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Merge tables; an upper one with another `name` replaces the lower one as a whole."""
-    result = dict(base)
+    result = without_replaced(base, over)
     for key, value in over.items():
         below = result.get(key)
         if isinstance(below, Mapping) and isinstance(value, Mapping) and _same_name(below, value):
@@ -48,6 +52,12 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         else:
             result[key] = value
     return result
+
+
+def without_replaced(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """The lower table without what counts only where the upper one does not say another."""
+    replaced = {other for key, other in INSTEAD.items() if key in over}
+    return {key: value for key, value in base.items() if key not in replaced}
 
 
 def _same_name(below: Mapping[str, Any], over: Mapping[str, Any]) -> bool:
