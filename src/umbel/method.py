@@ -16,6 +16,7 @@ from umbel.algorithms.base import (
     State,
     check_no_pull,
     check_num_clusters,
+    check_plain_steps,
     federate,
     one_model,
 )
@@ -124,6 +125,7 @@ __all__ = [
     "check",
     "check_no_pull",
     "check_num_clusters",
+    "check_plain_steps",
     "cluster_mean",
     "cosine_similarity",
     "distances",

@@ -169,12 +169,14 @@ def test_a_silent_client_keeps_its_cluster_and_joins_once_its_feature_is_complet
     after = answered(flow, [0, 1, 2], feature=[[1.0, 0.0], [1.0, 0.5], [-1.0, 0.0]])
     assert after.labels.tolist() == [0, 0, 1, 0]
     assert after.counts[:, 0].tolist() == [1, 1, 1, 0]
+    assert method.profile(after).isnan().any(1).tolist() == [False, False, False, True]
     # In the next round it answers, but not yet for the first model.
     likeness = torch.tensor([[1.0, 0.0], [1.0, 0.5], [-1.0, 0.0], [-1.0, 0.5]])
     after = query(method, after, 1, likeness)
     assert after.labels.tolist() == [0, 0, 1, 0]
     after = query(method, after, 2, likeness)
     assert after.labels.tolist() == [0, 0, 1, 1]
+    assert not method.profile(after).isnan().any()
 
 
 def test_a_silent_client_stays_where_it_is_though_its_whole_feature_is_like_anothers() -> None:

@@ -37,6 +37,7 @@ from umbel.algorithms.base import Algorithm, State
 from umbel.algorithms.restarts import RestartsState, method_of
 from umbel.checks import UsageError
 from umbel.client.net import Net
+from umbel.client.optimizers import SGD
 from umbel.client.work import Gradient, LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
@@ -269,3 +270,15 @@ def test_a_run_in_which_nobody_answered_assigns_nobody(name: str) -> None:
     state = last_state(run, 2)
     with pytest.raises(UsageError, match=r"run: '(not clustered|still warming up)' is not"):
         replace(run, faults=Faults()).assign(state, 2)
+
+
+@pytest.mark.parametrize("method", [CFLGP, IFCA, Sattler])
+@pytest.mark.parametrize("setting", [{"proximal": 0.1}, {"optimizer": SGD(momentum=0.9)}], ids=str)
+def test_how_clients_train_is_refused_where_they_send_gradients(
+    method: type[CFLGP | IFCA | Sattler], setting: dict[str, Any]
+) -> None:
+    local = LocalTraining(**setting)
+    with pytest.raises(UsageError, match=rf"local\.{next(iter(setting))}: .* is not .*plain steps"):
+        method(send="gradient", local=local)
+    assert method(send="update", local=local).local == local
+    assert method(send="gradient", local=LocalTraining(0.3, lr_decay=0.9)).local.lr == 0.3

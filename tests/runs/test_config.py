@@ -282,6 +282,7 @@ def test_epochs_that_are_set_later_take_the_place_of_steps(file: Path) -> None:
     assert by_epochs.local == LocalTraining(epochs=3)
     both = structured({"name": "joint", "local": {"epochs": 3, "steps": 7}}, Algorithm)
     assert both.local == LocalTraining(epochs=3, steps=7)
+    assert structured(plain(by_epochs), Algorithm) == by_epochs
     by_steps = ["algorithm.local.steps=7"]
     assert read(file, by_steps).algorithm.local.steps == 7  # type: ignore[attr-defined]
     again = read(file, [*by_steps, "algorithm.local.epochs=3"]).algorithm.local  # type: ignore[attr-defined]

@@ -105,6 +105,16 @@ def test_the_verdict_of_a_run_is_the_number_of_its_groups(
     assert judge(load(folder.path).profile, 20, 0)[0] == wanted
 
 
+def test_clients_without_a_vector_are_left_out() -> None:
+    rows = grouped(3)
+    silent = torch.full((9, rows.shape[1]), torch.nan)
+    count = count_clusters(torch.cat([silent, rows]))
+    assert count.summary() == count_clusters(rows).summary()
+    np.testing.assert_array_equal(singular_values(torch.cat([rows, silent])), count.singular_values)
+    with pytest.raises(UsageError, match="clients: 2 is not 3 or more"):
+        count_clusters(torch.cat([silent, rows[:2]]))
+
+
 def test_singular_values_are_those_of_a_dense_svd() -> None:
     rows = torch.randn(7, 30, generator=torch.manual_seed(0))
     found = count_clusters(rows).singular_values

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from umbel.checks import check, check_memory
 from umbel.client.layout import Layout
+from umbel.client.optimizers import SGD
 from umbel.client.work import LocalTraining, Routed, Work
 from umbel.flow import Flow, Rows
 from umbel.seeds import Stream, seed_of
@@ -215,7 +216,10 @@ class Algorithm(Settings, ABC, Generic[S]):
         return None
 
     def profile(self, state: S) -> Tensor | None:  # noqa: ARG002
-        """Return the vectors (M, D) that this method clusters the clients by, if it keeps any."""
+        """Return the vectors (M, D) that this method clusters the clients by, if it keeps any.
+
+        The row of a client that it can't cluster yet is NaN.
+        """
         return None
 
     def measure(self, state: S) -> Mapping[str, float]:  # noqa: ARG002
@@ -253,6 +257,15 @@ def federate(state: S, ctx: Context, local: LocalTraining, averaging: Averaging)
 def check_no_pull(local: LocalTraining) -> None:
     """Raise `UsageError` if `local.proximal` is set, for a method that has no such term."""
     check(local.proximal == 0, "local.proximal", local.proximal, "0: this method has no such term")
+
+
+def check_plain_steps(local: LocalTraining, send: str) -> None:
+    """Raise `UsageError` if clients that send gradients are told how to train by more than `lr`."""
+    if send != "gradient":
+        return
+    why = 'with send "gradient" the server takes plain steps'
+    check(local.proximal == 0, "local.proximal", local.proximal, f"0: {why}")
+    check(local.optimizer == SGD(), "local.optimizer", local.optimizer, f"SGD(): {why}")
 
 
 def check_only_trains(method: Algorithm[Any], field: str, value: object, expected: str) -> None:

@@ -19,6 +19,7 @@ from umbel.algorithms.base import (
     Setup,
     State,
     check_num_clusters,
+    check_plain_steps,
 )
 from umbel.checks import check
 from umbel.client.layout import Layout
@@ -68,7 +69,8 @@ class CFLGP(Algorithm[CFLGPState]):
     clustering until it has answered for every model that was sent. `reduction` is how gradients
     make a step: line 4 sums them, but the experiments' learning rate is meant for the mean.
     A newcomer answers for each model as it was on average when it was sent to all, which gives
-    its feature exactly if losses are quadratic; it joins the cluster of the nearest mean feature.
+    its feature exactly if losses are quadratic and learning rates do not decay; it joins the
+    cluster of the nearest mean feature.
     """
 
     only_trains: ClassVar[None] = None
@@ -94,6 +96,7 @@ class CFLGP(Algorithm[CFLGPState]):
         check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
         check(self.period >= 1, "period", self.period, "1 or more")
         check(self.patience is None or self.patience >= 1, "patience", self.patience, "1 or more")
+        check_plain_steps(self.local, self.send)
         check(self.compression >= 1, "compression", self.compression, "1 or more")
         summed = self.reduction == "sum" and self.send == "update"
         check(not summed, "reduction", self.reduction, '"mean": updates are averaged')
@@ -160,7 +163,8 @@ class CFLGP(Algorithm[CFLGPState]):
         return Assigned(torch.tensor(clients), distance, MEANING)
 
     def profile(self, state: CFLGPState) -> Tensor:
-        return torch.cat(state.features, dim=1)
+        features = torch.cat(state.features, dim=1)
+        return features.where(_complete(state)[:, None], torch.nan)
 
     def evidence(self, state: CFLGPState, sample: Sample) -> Mapping[str, Tensor]:
         """The clients' projections that Algorithm 3 runs k-means on, and more singular values."""

@@ -10,7 +10,15 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Known, Served, Setup, State, check_num_clusters
+from umbel.algorithms.base import (
+    Algorithm,
+    Known,
+    Served,
+    Setup,
+    State,
+    check_num_clusters,
+    check_plain_steps,
+)
 from umbel.checks import check
 from umbel.client.work import Gradient, Judge, LocalTraining
 from umbel.flow import Flow, Rows
@@ -55,6 +63,7 @@ class IFCA(Algorithm[IFCAState]):
     judge: Judge = "all"  #: choose by all training examples, or by the round's first mini-batch
 
     def __post_init__(self) -> None:
+        check_plain_steps(self.local, self.send)
         check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
 
     def check(self, known: Known) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from umbel.algorithms.base import Algorithm, Known, Setup, State, one_model
+from umbel.algorithms.base import Algorithm, Known, Setup, State, check_plain_steps, one_model
 from umbel.checks import check
 from umbel.client.work import Gradient, LocalTraining
 from umbel.flow import Flow, Rows
@@ -66,6 +66,7 @@ class Sattler(Algorithm[SattlerState]):
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def __post_init__(self) -> None:
+        check_plain_steps(self.local, self.send)
         check(self.eps_1 > 0, "eps_1", self.eps_1, "more than 0")
         check(self.eps_2 >= 0, "eps_2", self.eps_2, "0 or more")
         check(self.from_round >= 0, "from_round", self.from_round, "0 or more")

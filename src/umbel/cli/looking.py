@@ -180,19 +180,24 @@ def estimate_clusters(
     from umbel.report import terminal
     from umbel.report.plots import check_format, draw_singular_values
     from umbel.runs.execution import load
-    from umbel.server.cluster_count import count_clusters
+    from umbel.server.cluster_count import count_clusters, known
+    from umbel.summary import counted
 
     if plot is not None:
         check_format(plot)
         check_place(plot, "--plot")
     result = load(run)
     allow([result.experiment], no_import)
-    count = count_clusters(result.profile, result.experiment.seed)
+    profile = result.profile
+    count = count_clusters(profile, result.experiment.seed)
+    unknown = len(profile) - len(known(profile))
     if plot is not None:
         draw_singular_values(count, plot)
     if form is None:
         print_tables(terminal.cluster_count(count))
         say(count.verdict)
+        if unknown:
+            say(f"Without {counted(unknown, 'client')} whose answers are not complete.")
     else:
         print_rows(Table.of([{"folder": str(run), **count.summary()}]), form)
     if plot is not None:

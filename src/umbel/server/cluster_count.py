@@ -98,10 +98,11 @@ def count_clusters(profile: Tensor, seed: int = 0) -> ClusterCount:
     >>> umbel.count_clusters(middles + 0.3 * noise).clusters
     2
 
-    Of a finished run they are `umbel.load(folder).profile`. The verdict is a test against clients
-    without groups, as in SigClust (Liu et al. 2008). Raises `ValueError` for fewer than three
-    clients.
+    Of a finished run they are `umbel.load(folder).profile`. Clients whose vector is NaN are left
+    out. The verdict is a test against clients without groups, as in SigClust (Liu et al. 2008).
+    Raises `UsageError` for fewer than three clients.
     """
+    profile = known(profile)
     size = len(profile)
     check(size >= 3, "clients", size, "3 or more, to count clusters among them")
     projected = leading_projection(profile, LARGEST + 1, seed).numpy()
@@ -116,7 +117,12 @@ def count_clusters(profile: Tensor, seed: int = 0) -> ClusterCount:
 
 def singular_values(profile: Tensor, seed: int = 0) -> NDArray[np.float64]:
     """Return the largest singular values of clients' vectors (M, D), in falling order."""
-    return _lengths(leading_projection(profile, LARGEST + 1, seed).numpy())
+    return _lengths(leading_projection(known(profile), LARGEST + 1, seed).numpy())
+
+
+def known(profile: Tensor) -> Tensor:
+    """The vectors (N, D) of those clients that have one: others are NaN."""
+    return profile[~profile.isnan().any(1)]
 
 
 def largest_gap(values: NDArray[np.float64]) -> int:
