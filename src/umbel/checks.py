@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -121,6 +122,11 @@ def is_plain(text: str) -> bool:
     of what comes after them are not.
     """
     return text.isprintable() or not any(map(_acts, text))
+
+
+def command(*words: object) -> str:
+    """A command of umbel that a shell takes as it is, whatever is in the names of its files."""
+    return shlex.join(["umbel", *map(str, words)])
 
 
 def printable(text: str, but: str = "") -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -211,6 +212,21 @@ def test_the_command_prints_writes_and_names_the_run_to_make_next(tmp_path: Path
     page = CliRunner().invoke(app, ["report", str(out)])
     assert page.exit_code == 0, page.output
     assert "should I cluster?" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_what_was_found_is_printed_though_the_disk_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "advice.json")
+
+    monkeypatch.setattr("umbel.advice.saving.save", full)
+    tables(2).save(tmp_path / "sites")
+    asked = ["advise", str(tmp_path / "sites"), "--budget", "20", "--set", "model.hidden=[8]"]
+    said = CliRunner().invoke(app, [*asked, "--out", str(tmp_path / "advice")])
+    assert isinstance(said.exception, OSError)
+    assert "Train 2 models, one for each cluster of clients" in said.output
+    assert not (tmp_path / "advice").exists()
 
 
 def test_a_loss_that_is_the_same_for_all_is_not_called_lower(two: umbel.Advice) -> None:

@@ -251,6 +251,10 @@ def test_assign_refuses_what_does_not_fit(umbel: Shell, newcomers: Path) -> None
         )
     (umbel.folder / run / "clusters.csv").unlink()
     assert "not finished" in umbel.refused("assign", run, "newcomers")
+    # As the server of a Flower app leaves it.
+    (umbel.folder / run / "nodes.json").touch()
+    for words in (("assign", run, "newcomers"), ("resume", run), ("finish", run)):
+        assert "a run over Flower" in umbel.refused(*words)
 
 
 def test_clusters_are_counted_where_a_method_keeps_vectors(umbel: Shell) -> None:

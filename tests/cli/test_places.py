@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
+from io import BytesIO, TextIOWrapper
 from pathlib import Path
 
 import pytest
 
 from tests.shell import Shell
+from umbel.cli import main
 
 RUN = "runs/fedavg-seed0"
 
@@ -65,3 +68,27 @@ def test_a_folder_that_cannot_be_made_is_told_before_the_runs(option: str, umbel
     words = ("reproduce", "cflgp-fig1", "--size", "smoke", option, "/proc/none")
     assert f"{option}: '/proc/none" in umbel.refused(*words)
     assert not (umbel.folder / "runs").exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="needs a place for no folders")
+def test_a_folder_for_advice_that_cannot_be_made_is_told_before_the_work(umbel: Shell) -> None:
+    message = umbel.refused("advise", "rotated-digits", "--out", "/proc/none")
+    assert message.startswith("umbel: --out: '/proc/none' is not a folder to write in")
+
+
+def test_commands_to_go_on_with_are_quoted_where_paths_have_spaces(umbel: Shell) -> None:
+    again = ("run", "both/fedavg.toml", "--set", "rounds=1", "--runs-dir", "my runs")
+    umbel(*again)
+    assert "`umbel show 'my runs/fedavg-seed0'`" in umbel.refused(*again)
+
+
+def test_names_that_the_encoding_of_the_output_lacks_are_printed_by_their_numbers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raw = BytesIO()
+    monkeypatch.setattr("sys.stdout", TextIOWrapper(raw, encoding="latin-1", write_through=True))
+    monkeypatch.setattr("sys.argv", ["umbel", "list", "nothing-\u5317"])
+    monkeypatch.setattr("sys.stderr", sys.stdout)
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert b"nothing-\\u5317" in raw.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -88,6 +90,39 @@ def test_the_model_of_a_client_gives_the_same_outputs_elsewhere(
     with torch.no_grad():
         torch.testing.assert_close(other(x), personal.model_for("site-3")(x))
         assert not torch.allclose(other(x), personal.model_for("site-2")(x))
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_a_full_disk_leaves_what_was_exported_before(
+    to: Any, personal: umbel.Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if to == "onnx":
+        pytest.importorskip("onnxscript", reason="umbel[onnx] is not installed")
+    file = tmp_path / "model"
+    file.write_text("the one before")
+
+    def full(*_: Any, **__: Any) -> None:
+        if to == "safetensors":
+            raise SafetensorError("I/O error: No space left on device (os error 28)")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("umbel.runs.tensor_files.save_file", full)
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left on device") as error:
+        personal.export(to, client="site-3", out=file)
+    assert (error.value.errno, error.value.filename) == (errno.ENOSPC, str(file))
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [
+        ("model", "the one before")
+    ]
+
+
+def test_files_of_tensors_may_be_read_by_whom_other_files_may(
+    personal: umbel.Result, tmp_path: Path
+) -> None:
+    done = personal.export("safetensors", client="site-3", out=tmp_path / "model.safetensors")
+    model = personal.folder.path / "models" / "cluster-0.safetensors"
+    text = personal.folder.file("experiment.toml")
+    assert {file.stat().st_mode for file in (done.file, model)} == {text.stat().st_mode}
 
 
 @pytest.mark.parametrize("to", FORMATS)

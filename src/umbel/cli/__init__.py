@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from io import TextIOWrapper
 
 import click
 
@@ -67,6 +68,7 @@ class Plain(logging.Formatter):
 
 def main() -> None:
     """Run the command line: bad input is one line and exit status 2."""
+    _write_whatever_is_said()
     try:
         for argument in sys.argv[1:]:
             expected = lacking(argument)
@@ -90,6 +92,13 @@ def main() -> None:
         said = f": {error}" if str(error) else ""
         status = refused(f"umbel: there is not enough memory{said}", FAILED)
     sys.exit(status)
+
+
+def _write_whatever_is_said() -> None:
+    """Write signs that the encoding of the output lacks by their numbers: names may have any."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper) and stream.encoding.lower() != "utf-8":
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _said(error: click.ClickException) -> str:

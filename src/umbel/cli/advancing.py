@@ -17,6 +17,7 @@ from umbel.checks import (
     WorkersDiedError,
     naming,
 )
+from umbel.checks import command as to_paste
 from umbel.cli import FAILED, refused
 from umbel.cli.looking import how_far
 from umbel.cli.printing import say
@@ -46,7 +47,7 @@ def advance(
         return
     title = f"{experiment.name} seed {experiment.seed}"
     with (
-        resumable(command or f"umbel resume {path}", [folder]),
+        resumable(command or to_paste("resume", path), [folder]),
         screen.progress(title, experiment.rounds) as report,
     ):
         for record in execute(folder, sources, workers):
@@ -80,7 +81,8 @@ def resumable(command: str, folders: Sequence[RunFolder] = ()) -> Iterator[None]
         how = "run it again with another --set algorithm.local.lr=..."
         raise DivergedError(f"{error}; {how} and, if rounds were done, another name") from None
     except WorkersDiedError as error:
-        alone = f"umbel resume {folders[0].path} --workers 1" if len(folders) == 1 else command
+        one = len(folders) == 1
+        alone = to_paste("resume", folders[0].path, "--workers", 1) if one else command
         raise WorkersDiedError(f"{error}; go on with: {alone}") from None
     except QuorumError as error:
         kept = "limits and faults stay as they are: for others choose another --runs-dir or name"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, command
 from umbel.cli.options import data_dir_option, no_import_option, set_option
 from umbel.cli.printing import print_tables, say
 
@@ -60,8 +60,9 @@ def advise(
     from umbel.advice.adviser import advise as advise_
     from umbel.advice.asked import asked_about, local_training
     from umbel.advice.next_run import next_experiment
-    from umbel.advice.saving import check_free, save
+    from umbel.advice.saving import check_free, save, try_writing
     from umbel.advice.summary import summary
+    from umbel.cli.advancing import no_empty_folders, writing_to
     from umbel.cli.importing import allow
     from umbel.data.sources import Sources
     from umbel.runs.paths import under
@@ -74,19 +75,22 @@ def advise(
     with under("scenario", asked.scenario):
         federation = asked.scenario.build(asked.seed, Sources.default(data_dir))
     say(repr(federation))
-    found = advise_(
-        federation,
-        asked.net(federation),
-        local=local_training(asked, data, settings),
-        allowance=allowance,
-        seed=asked.seed,
-        progress=lambda line: say(f"  {line}", err=True),
-    )
-    told = summary(found)
-    files = save(out, told, next_experiment(found, asked))
-    print_advice(told)
+    with no_empty_folders([out]):
+        with writing_to(out, "--out"):
+            try_writing(out)
+        found = advise_(
+            federation,
+            asked.net(federation),
+            local=local_training(asked, data, settings),
+            allowance=allowance,
+            seed=asked.seed,
+            progress=lambda line: say(f"  {line}", err=True),
+        )
+        told = summary(found)
+        print_advice(told)
+        files = save(out, told, next_experiment(found, asked))
     say(f"written: {', '.join(str(file) for file in files)}")
-    say(f"to run it: umbel run {out / 'experiment.toml'}")
+    say(f"to run it: {command('run', out / 'experiment.toml')}")
 
 
 def print_advice(told: Summary) -> None:

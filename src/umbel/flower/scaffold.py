@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from umbel.checks import UsageError, check
+from umbel.runs.durable import write_text
 
 TEMPLATE = Path(__file__).parent / "template"
 FILES = ("pyproject.toml", "experiment.toml", "app/__init__.py", "app/server.py", "app/client.py")
@@ -24,15 +27,26 @@ def write_app(folder: Path, experiment: str | None = None) -> list[Path]:
         raise UsageError(f"{folder}: is there already, and not empty")
     package = name.replace("-", "_")
     runs = (folder.resolve() / "runs").as_posix()
-    written = []
+    written: list[Path] = []
+    try:
+        for file, text in _texts(name, package, runs, experiment):
+            written.append(folder / file)
+            written[-1].parent.mkdir(parents=True, exist_ok=True)
+            write_text(written[-1], text)
+    except OSError:
+        for place in (*written, folder / package, folder):  # so that the command can be repeated
+            with suppress(OSError):
+                place.rmdir() if place.is_dir() else place.unlink()
+        raise
+    return written
+
+
+def _texts(name: str, package: str, runs: str, experiment: str | None) -> Iterator[tuple[str, str]]:
+    """The files of the app and their texts."""
     for file in FILES:
         text = (TEMPLATE / file).read_text(encoding="utf-8")
         if file == "experiment.toml" and experiment is not None:
             text = experiment
         for key, value in {"name": name, "package": package, "runs_dir": runs}.items():
             text = text.replace("{" + key + "}", value)
-        place = folder / file.replace("app/", f"{package}/")
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text, encoding="utf-8")
-        written.append(place)
-    return written
+        yield file.replace("app/", f"{package}/"), text

@@ -10,7 +10,7 @@ from pathlib import Path
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, command
 from umbel.flower.configuration import number_in, truth_in
 from umbel.flower.discovery import Meeting
 from umbel.flower.engine import FlowerEngine
@@ -118,7 +118,7 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
             log.info(terminal.one_line(record, experiment.rounds))
     if to_describe:
         _describe(folder, run)
-    log.info("%s: finished; `umbel show %s` shows it", path, path)
+    log.info("%s: finished; `%s` shows it", path, command("show", path))
     return folder
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -11,6 +13,7 @@ from pathlib import Path
 from umbel.checks import UsageError
 from umbel.data.files import check_no_link
 from umbel.runs.config import plain
+from umbel.runs.durable import naming
 from umbel.runs.flat import flat, measures_of
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
@@ -36,7 +39,7 @@ def to_tensorboard(folder: RunFolder, out: Path | None = None) -> Path:
     records = folder.records()
     for old in where.glob("events.out.tfevents.*"):
         old.unlink()
-    with SummaryWriter(str(where)) as writer:
+    with naming(where), raising_of_threads(), SummaryWriter(str(where)) as writer:
         text = folder.toml
         indented = "".join(f"    {line}\n" for line in text.splitlines())
         writer.add_text("experiment", indented)
@@ -44,6 +47,22 @@ def to_tensorboard(folder: RunFolder, out: Path | None = None) -> Path:
             for measure, value in measures_of(record):
                 writer.add_scalar(measure, value, record.round + 1)
     return where
+
+
+@contextmanager
+def raising_of_threads() -> Iterator[None]:
+    """Raise what ends a thread in the block, such as that in which TensorBoard writes."""
+    ended: list[BaseException] = []
+    before = threading.excepthook
+    threading.excepthook = lambda about: ended.append(about.exc_value or SystemExit())
+    try:
+        yield
+    except OSError as error:
+        ended.append(error)
+    finally:
+        threading.excepthook = before
+    if ended:
+        raise ended[0] from None
 
 
 def to_mlflow(folder: RunFolder, out: str | None = None) -> str:

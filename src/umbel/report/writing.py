@@ -10,6 +10,7 @@ from umbel.data.files import check_no_link
 from umbel.report.comparison_page import comparison_page
 from umbel.report.plots import draw
 from umbel.report.run_page import run_page
+from umbel.runs.durable import write_text
 from umbel.runs.folder import RunFolder
 from umbel.runs.result import Result
 
@@ -34,7 +35,7 @@ def write_report(path: Path, out: Path | None = None, figures: Path | None = Non
     if out is None:
         check_no_link(page)
     page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(text, encoding="utf-8")
+    write_text(page.resolve(), text)  # of a link, what it leads to
     written = [page]
     if figures is not None:
         figures.mkdir(parents=True, exist_ok=True)

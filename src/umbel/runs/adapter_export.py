@@ -7,12 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from umbel.checks import UsageError
 from umbel.client.experts import Down
 from umbel.networks.packages import optional
+from umbel.runs.tensor_files import write_plain
 
 WEIGHTS = "adapter_model.safetensors"
 
@@ -41,7 +42,7 @@ def to_peft(module: nn.Module, x: Tensor, folder: Path) -> Callable[[Tensor], Te
             )
     folder.mkdir(parents=True, exist_ok=True)
     written = {name: tensor.detach().clone().contiguous() for name, tensor in adapters.items()}
-    save_file(written, folder / WEIGHTS, {"format": "pt"})
+    write_plain(folder / WEIGHTS, written, {"format": "pt"})
     settings = copy.deepcopy(network.peft_config[network.active_adapter])
     settings.inference_mode = True
     settings.save_pretrained(folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, command
 
 ADVICE = "advice.json"
 
@@ -19,5 +19,7 @@ def check_no_advice(folder: Path) -> None:
     if not holds_advice(folder):
         return
     next_ = folder / "experiment.toml"
-    also = f", and `umbel run {next_}` runs what it advises" if next_.is_file() else ""
-    raise UsageError(f"{folder}: holds advice and no run; `umbel report {folder}` shows it{also}")
+    also = f", and `{command('run', next_)}` runs what it advises" if next_.is_file() else ""
+    raise UsageError(
+        f"{folder}: holds advice and no run; `{command('report', folder)}` shows it{also}"
+    )

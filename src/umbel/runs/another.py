@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from umbel.checks import UsageError, shown
+from umbel.checks import UsageError, command, shown
 from umbel.runs import config
 from umbel.runs.experiment import Experiment
 from umbel.runs.flat import flat
@@ -29,9 +29,10 @@ def check_same(path: Path, there: Experiment, asked: Experiment) -> None:
         named.append(f"and {len(others) - MOST} more")
     how = "choose another --runs-dir"
     if others == [WORKERS]:
+        with_it = command("resume", path, "--workers", asked.engine.workers)
         how = (
-            f"results do not depend on it: `umbel resume {path} --workers {asked.engine.workers}` "
-            "goes on with it, and this command goes on without it"
+            f"results do not depend on it: `{with_it}` goes on with it, and this command goes on "
+            "without it"
         )
     raise UsageError(f"{path}: holds another experiment ({'; '.join(named)}); {how}")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from umbel.checks import command
 from umbel.data.tables.encoding import Encoding
 from umbel.runs.durable import write_text
 from umbel.runs.seals import json_text, json_value
@@ -19,5 +20,5 @@ def write(file: Path, encoding: Encoding | None) -> None:
 
 def read(folder: Path) -> Encoding | None:
     """What a run's folder holds, if it does. Raises `UsageError` for a file that is damaged."""
-    how = f"remove it and clusters.csv, and `umbel resume {folder}` writes them again"
+    how = f"remove it and clusters.csv, and `{command('resume', folder)}` writes them again"
     return json_value(folder / FILE, Encoding.from_plain, how)

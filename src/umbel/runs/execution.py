@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Literal
 
 from umbel.algorithms.base import State
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, command
 from umbel.client.net import Net
 from umbel.data.sources import Sources
 from umbel.flow import Engine
@@ -66,11 +66,16 @@ def advance_states(folder: RunFolder, run: Run) -> Iterator[tuple[State, Record]
             yield from _session(folder, run)
 
 
+OVER_FLOWER = "a run over Flower, with clients at their nodes: the same `flwr run` goes on with it"
+
+
 def opened(
     folder: RunFolder, sources: Sources, workers: int | Literal["auto"] | None = None
 ) -> Run:
     """The run of a folder. Raises `UsageError` for one of data that only Python knows."""
     experiment = folder.experiment
+    if _over_flower(folder):
+        raise UsageError(f"{folder.path}: {OVER_FLOWER}")
     if isinstance(experiment.scenario, OwnData) and folder.begun:
         raise UsageError(
             f"{folder.path}: made in Python, of data that no file holds: give the same run there, "
@@ -82,6 +87,11 @@ def opened(
     run = runnable.open(sources)
     folder.budget.check_for(run)
     return run
+
+
+def _over_flower(folder: RunFolder) -> bool:
+    """Whether the server of a Flower app has written this folder."""
+    return folder.file("nodes.json").is_file()
 
 
 def execute_together(
@@ -209,7 +219,9 @@ def load(path: Path | str, net: Net | None = None) -> Result:
     """
     folder = RunFolder.open(path)
     if not folder.finished:
-        how = f"go on with it by `umbel resume {path}`, or end it here by `umbel finish {path}`"
+        resume, finish = command("resume", path), command("finish", path)
+        how = f"go on with it by `{resume}`, or end it here by `{finish}`"
+        how = OVER_FLOWER if _over_flower(folder) else how
         raise UsageError(f"{path}: not finished; {how}")
     if net is not None:
         model = folder.experiment.model

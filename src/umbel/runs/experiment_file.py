@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, command
 from umbel.data.files import read_bytes
 from umbel.runs import checkpoint, config
 from umbel.runs.durable import write_text
@@ -49,7 +49,7 @@ class ExperimentFile:
 
     @property
     def _with_rounds(self) -> str:
-        return f"umbel resume {self.file.parent} --rounds N"
+        return command("resume", self.file.parent, "--rounds", "N")
 
     @property
     def text(self) -> str:

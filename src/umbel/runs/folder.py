@@ -10,7 +10,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from umbel.algorithms.base import State
-from umbel.checks import InUseError, UsageError, check
+from umbel.checks import InUseError, UsageError, check, command
 from umbel.data.files import check_no_link
 from umbel.runs import checkpoint, config, encoding_file
 from umbel.runs.advised import check_no_advice
@@ -50,12 +50,12 @@ class RunFolder:
         folder = cls(Path(path))
         if folder.finished:
             raise UsageError(
-                f"{path}: holds a finished run; see its results by `umbel show {path}`, "
+                f"{path}: holds a finished run; see its results by `{command('show', path)}`, "
                 "or choose another --runs-dir or name"
             )
         if folder.begun:
             raise UsageError(
-                f"{path}: holds a run already; go on with it by `umbel resume {path}`, "
+                f"{path}: holds a run already; go on with it by `{command('resume', path)}`, "
                 "or choose another --runs-dir or name"
             )
         check_no_advice(folder.path)

@@ -8,21 +8,23 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
-from io import StringIO
+from io import BytesIO, StringIO
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 from urllib.parse import quote
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from umbel.checks import UsageError, check, nearest
 from umbel.data.files import check_folder, check_no_link, check_place
 from umbel.runs import encoding_file
 from umbel.runs.adapter_export import to_peft
+from umbel.runs.durable import replacing
 from umbel.runs.models_folder import MadeFor
 from umbel.runs.result import Result
+from umbel.runs.tensor_files import write_plain
 
 Format = Literal["onnx", "torch", "safetensors", "peft"]
 
@@ -102,11 +104,12 @@ def _encoding_beside(result: Result, file: Path) -> Path | None:
 
 
 def _to_torch(module: nn.Module, x: Tensor, file: Path) -> Run:
-    program = _captured(module, x)
+    program, data = _captured(module, x), BytesIO()
     try:
-        torch.export.save(program, file)
+        torch.export.save(program, data)
     except Exception as error:  # what can be captured need not have a form on disk
         raise UsageError(f"to: 'torch' is not possible: {_first_line(error)}") from None
+    _write(file, data.getvalue())
     run: Run = torch.export.load(file).module()
     return run
 
@@ -119,25 +122,25 @@ def _to_onnx(module: nn.Module, x: Tensor, file: Path) -> Run:
         raise UsageError('to: "onnx" needs an extra: pip install "umbel[onnx]"') from None
     program = _captured(module, x)
     try:
-        torch.onnx.export(
+        exported: Any = torch.onnx.export(
             program,
             (),
-            file,
             dynamo=True,
             input_names=["x"],
             output_names=["y"],
-            external_data=False,
             verbose=False,
         )
-        session = onnxruntime.InferenceSession(file, providers=["CPUExecutionProvider"])
+        data: bytes = exported.model_proto.SerializeToString()
+        session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     except Exception as error:  # whatever ONNX lacks for this module
         raise UsageError(f"to: 'onnx' is not possible: {_first_line(error)}") from None
+    _write(file, data)
     return lambda x: torch.from_numpy(session.run(None, {"x": x.numpy()})[0])
 
 
 def _to_safetensors(module: nn.Module, x: Tensor, file: Path) -> Run:  # noqa: ARG001
     tensors = dict([*module.named_buffers(), *module.state_dict().items()])
-    save_file({name: t.detach().clone().contiguous() for name, t in tensors.items()}, file)
+    write_plain(file, {name: t.detach().clone().contiguous() for name, t in tensors.items()})
     again = copy.deepcopy(module)
     mine = dict([*again.named_buffers(), *again.state_dict().items()])
     for tensor in mine.values():
@@ -153,6 +156,12 @@ WRITERS: dict[Format, Callable[[nn.Module, Tensor, Path], Run]] = {
     "safetensors": _to_safetensors,
     "peft": to_peft,
 }
+
+
+def _write(file: Path, data: bytes) -> None:
+    """Replace a file, which nobody finds half written."""
+    with replacing(file) as beside:
+        beside.write_bytes(data)
 
 
 def _captured(module: nn.Module, x: Tensor) -> torch.export.ExportedProgram:

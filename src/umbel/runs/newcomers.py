@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, command
 from umbel.client.batches import Batch
 from umbel.data.federation import Federation
 from umbel.data.scenarios.folder import read_clients, read_inputs
@@ -55,7 +55,8 @@ def federation_of(result: Result, newcomers: Federation | Path | str, labelled: 
         classes = result.made_for[0].num_classes
         return read_clients(data, classes) if labelled else read_inputs(data, classes)
     if encoding is None:
-        how = f"give arrays in .npz files; or, if so, remove clusters.csv and `umbel resume {path}`"
+        again = command("resume", path)
+        how = f"give arrays in .npz files; or, if so, remove clusters.csv and `{again}`"
         raise UsageError(
             f"{path}: lacks {encoding_file.FILE}: not of a table, or of an older umbel; {how}"
         )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, command
 
 
 @contextmanager
@@ -15,5 +15,5 @@ def putting_right(run: Path) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        how = f"remove clusters.csv, and `umbel resume {run}` writes it and the models again"
+        how = f"remove clusters.csv, and `{command('resume', run)}` writes it and the models again"
         raise UsageError(f"{error}; {how}") from None

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from safetensors import SafetensorError, safe_open
@@ -21,6 +22,8 @@ from umbel.runs.seals import BLANK, KEY, check_seal, file_intact, seal_file
 HALF_WRITTEN = ".tmp??????"
 """Files that safetensors has not finished, and leaves where its process is killed."""
 
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
 Header = dict[str, Any]
 """What a file of tensors says beside them."""
 
@@ -32,15 +35,21 @@ def write(file: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) 
         seal_file(beside)
 
 
-def write_plain(file: Path, tensors: Mapping[str, Tensor]) -> None:
-    """As `write`, without a header or a seal."""
+def write_plain(
+    file: Path, tensors: Mapping[str, Tensor], said: Mapping[str, str] = NOTHING
+) -> None:
+    """As `write`, without a seal, and with a header only if something is said."""
     with replacing(file) as beside:
-        _save(beside, tensors, {})
+        _save(beside, tensors, dict(said))
 
 
 def _save(file: Path, tensors: Mapping[str, Tensor], said: dict[str, str]) -> None:
+    # What safetensors writes nobody else may read, whatever other files of the process are like.
+    file.touch()
+    mode = file.stat().st_mode
     try:
         save_file(dict(tensors), file, said)
+        file.chmod(mode)
     except SafetensorError as error:  # it says the number of what the system refused in words
         number = re.search(r"os error (\d+)", str(error))
         reason = str(error).split("I/O error: ")[-1].partition(" (os error")[0]

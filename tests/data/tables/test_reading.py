@@ -95,6 +95,17 @@ def test_a_byte_order_mark_quotes_and_another_separator_are_read(tmp_path: Path)
     assert len(rows) == 2
 
 
+@pytest.mark.parametrize(
+    "text", ["\n\na,b\n1,2\n", '"a\nz",b\r\n1,2\r\n', '"a""z", b\n1,2\n', "a\n1\n", "a,b\r1,2\r"]
+)
+def test_names_of_columns_are_those_that_arrow_finds(tmp_path: Path, text: str) -> None:
+    from pyarrow import csv
+
+    rows = read(tmp_path / "t.csv", text)
+    parse = csv.ParseOptions(newlines_in_values=True)
+    assert list(rows.columns) == csv.read_csv(tmp_path / "t.csv", None, parse).column_names
+
+
 def test_an_index_that_pandas_wrote_is_no_column(tmp_path: Path) -> None:
     assert list(read(tmp_path / "t.csv", ",a\n0,5\n1,6\n").columns) == ["a"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv as csv_
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -124,11 +125,7 @@ def _csv(file: Path, form: Form, wanted: Callable[..., Sequence[str]]) -> Any:
         delimiter=form.separator, newlines_in_values=True, invalid_row_handler=refuse
     )
     try:
-        with csv.open_csv(file, read, parse) as opened:
-            header = opened.schema.names
-        faults.clear()
-        places.clear()
-        names = _chosen(file, header, wanted)
+        names = _chosen(file, _header(file, form.separator), wanted)
         convert = csv.ConvertOptions(
             column_types=dict.fromkeys(names, pyarrow.string()),
             include_columns=names,
@@ -136,8 +133,10 @@ def _csv(file: Path, form: Form, wanted: Callable[..., Sequence[str]]) -> Any:
             null_values=list(form.missing),
         )
         table = csv.read_csv(file, read, parse, convert)
-    except UnicodeDecodeError:  # of the header; of values Arrow says so itself
+    except UnicodeDecodeError:  # near the header; of values Arrow says so itself
         raise UsageError(f"{file}: {NOT_UTF_8}") from None
+    except csv_.Error as error:
+        raise UsageError(f"{file}: not a CSV file: {error}") from None
     except pyarrow.ArrowException as error:
         coded = "invalid UTF8" not in str(error)
         said = f"not a CSV file: {_without_values(error)}" if coded else NOT_UTF_8
@@ -145,6 +144,16 @@ def _csv(file: Path, form: Form, wanted: Callable[..., Sequence[str]]) -> Any:
     if faults:
         raise UsageError(f"{file}: row {places[0]} has {faults[0]}")
     return table
+
+
+def _header(file: Path, separator: str) -> list[str]:
+    """The names in the first line that is not empty.
+
+    Arrow would tell them, too, but goes on reading in a thread that ends the process where it ends.
+    """
+    with file.open(encoding="utf-8-sig", newline="") as opened:
+        lines = csv_.reader(opened, delimiter=separator)
+        return next((line for line in lines if line), [])
 
 
 def _parquet(file: Path, form: Form, wanted: Callable[..., Sequence[str]]) -> Any:  # noqa: ARG001
