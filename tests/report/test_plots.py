@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,9 @@ from umbel.report.charts import (
     Strips,
     swarm,
 )
-from umbel.report.plot_room import log_ticks
-from umbel.report.plots import FORMATS, draw, drawn
+from umbel.report.plot_files import FORMATS
+from umbel.report.plot_room import log_ticks, short
+from umbel.report.plots import draw, draw_each, drawn
 
 pytest.importorskip("matplotlib", reason="the extra umbel[plot] is not installed")
 
@@ -135,6 +137,13 @@ CROWDED: dict[str, Figure] = {
     "a long title of an axis": chart(1),
     "many rows": strips(60),
     "sides": strips(14, sides=("loses", "gains")),
+    "long names of clients": Heatmap(
+        "Similarity",
+        "similarity",
+        np.eye(12),
+        tuple(f"{2 * LONG} {n}" for n in range(12)),
+        tuple(f"{2 * LONG} {n}" for n in range(12)),
+    ),
     "many groups": Scatter(
         "Map", "x", "y", tuple(Dot(n, n, 1, f"group {n}", "") for n in range(30)), "planted group"
     ),
@@ -171,6 +180,24 @@ def test_every_word_is_inside_the_picture_and_apart_from_others(name: str) -> No
     for number, box in enumerate(boxes):
         for text, other in zip(words, boxes[:number], strict=False):
             assert not box.padded(-0.5).overlaps(other), (words[number], text)
+
+
+def test_names_of_clients_are_cut_in_their_middle_and_stay_different() -> None:
+    names = {short(f"{'x' * 90} {n}", 28) for n in range(12)}
+    assert len(names) == 12
+    assert {len(name) for name in names} == {28}
+    assert short("Zürich-Süd", 28) == "Zürich-Süd"
+
+
+def test_letters_that_no_font_has_are_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+) -> None:
+    nobody_has = strips(2), replace(strips(1), title="\U000f0000 \U000f0001")
+    draw_each([(figure, tmp_path / f"{n}.png") for n, figure in enumerate(nobody_has * 2)])
+    assert [record.message for record in caplog.records] == [
+        "no font here has all letters of these names: boxes in figures stand for some"
+    ]
+    assert not recwarn.list
 
 
 def test_a_legend_lies_over_no_dots() -> None:

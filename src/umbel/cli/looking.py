@@ -178,7 +178,8 @@ def estimate_clusters(
     from umbel.cli.importing import allow
     from umbel.data.files import check_place
     from umbel.report import terminal
-    from umbel.report.plots import check_format, draw_singular_values
+    from umbel.report.plot_files import check_format
+    from umbel.report.plots import draw_singular_values
     from umbel.runs.execution import load
     from umbel.server.cluster_count import count_clusters, known
     from umbel.summary import counted

@@ -15,6 +15,12 @@ WIDTH, HEIGHT = 4.6, 3.4
 LETTER, ROW = 0.058, 0.15
 """Inches of a letter, and of a line, in the small font of legends and names of rows."""
 
+OF_A_COLUMN, OF_A_ROW = 28, 40
+"""Letters of a name below a column, or beside a row."""
+
+NAMED = 30
+"""Most rows or columns of a heat map that are named."""
+
 IN_A_COLUMN = 40
 """Most names in a column of a legend."""
 
@@ -44,8 +50,11 @@ def size(figure: Figure) -> tuple[float, float]:
         columns = legend_columns(names)
         width += columns * max(1.6, 0.4 + LETTER * max(map(len, names)))
         height = max(height, 0.6 + ROW * ceil(len(names) / columns))
+    if isinstance(figure, Heatmap) and len(figure.columns) <= NAMED:
+        below = (len(short(name, OF_A_COLUMN)) for name in figure.columns)
+        height += LETTER * max(below, default=0)
     if isinstance(figure, Strips):
-        longest = max((len(strip.name + strip.after) for strip in figure.strips), default=0)
+        longest = max((len(short(s.name, OF_A_ROW) + s.after) for s in figure.strips), default=0)
         width += LETTER * max(0, longest - 20)
         height = max(height, 0.9 + ROW * min(MOST_ROWS, len(figure.strips)))
     return width, height
@@ -68,6 +77,12 @@ def legend_columns(names: Sequence[str]) -> int:
 def named(line: Line) -> str:
     """What a legend calls it."""
     return f"{line.name}, published" if line.published else line.name
+
+
+def short(name: str, most: int) -> str:
+    """A name without its middle where all of it would leave no room for what is drawn."""
+    start, end = most * 3 // 5, most - 1 - most * 3 // 5
+    return name if len(name) <= most else f"{name[:start]}…{name[-end:]}"
 
 
 def wrapped(text: str, width: int = ACROSS) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from io import BytesIO
 from math import ceil
 from pathlib import Path
@@ -11,23 +11,26 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError
 from umbel.report.charts import COLOURS, Chart, Figure, Heatmap, Line, Scatter, Strips, turn
+from umbel.report.plot_files import any_script, check_format, save
 from umbel.report.plot_room import (
     FEW_TICKS,
     MOST_ROWS,
+    NAMED,
+    OF_A_COLUMN,
+    OF_A_ROW,
     UP,
     beside,
     legend_columns,
     log_ticks,
     named,
+    short,
     size,
     wrapped,
 )
 from umbel.report.words import in_figures
 from umbel.server.cluster_count import ClusterCount
-
-FORMATS = (".png", ".svg", ".pdf")
 
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")  # one fewer than colours: few looks are the same
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)))  # of the lines after the first few colours
@@ -37,18 +40,21 @@ ALL_MARKED = 25
 """Largest number of markers on a line."""
 
 
-def check_format(file: Path) -> None:
-    """Raise `UsageError` where figures can't be written to such a file."""
-    check(file.suffix in FORMATS, "--plot", str(file), f"a file that ends in {', '.join(FORMATS)}")
-
-
 def draw(charts: Sequence[Figure], file: Path, columns: int = 2) -> None:
     """Write the figures side by side, in columns, to a file of the kind that its suffix names.
 
     Raises `UsageError` without the plotting library, or for a file of another kind.
     """
     check_format(file)
-    _save(drawn(charts, columns), file)
+    with any_script():
+        save(drawn(charts, columns), file)
+
+
+def draw_each(figures: Iterable[tuple[Figure, Path]]) -> None:
+    """Write each of the figures to its file, as `draw` does."""
+    with any_script():
+        for figure, file in figures:
+            save(drawn([figure]), file)
 
 
 def drawn(charts: Sequence[Figure], columns: int = 2) -> Any:
@@ -102,7 +108,8 @@ def draw_singular_values(count: ClusterCount, file: Path) -> None:
     right.legend()
     for axes in (left, right):
         axes.xaxis.get_major_locator().set_params(integer=True)
-    _save(figure, file)
+    with any_script():
+        save(figure, file)
 
 
 def _blank() -> Any:
@@ -121,15 +128,6 @@ def _blank() -> Any:
             return file.getvalue()
 
     return Shown
-
-
-def _save(figure: Any, file: Path) -> None:
-    """Write the file, the same for the same figure."""
-    from matplotlib import rc_context
-
-    with rc_context({"svg.hashsalt": "umbel"}):
-        dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-        figure.savefig(file, dpi=150, metadata=dated.get(file.suffix))
 
 
 def _draw_chart(axes: Any, chart: Chart) -> None:
@@ -213,9 +211,9 @@ def _marked(y: NDArray[np.float64], look: int) -> list[int]:
 def _draw_heatmap(figure: Any, axes: Any, chart: Heatmap) -> None:
     image = axes.imshow(chart.values, cmap="cividis", aspect="auto")
     figure.colorbar(image, ax=axes, label=wrapped(chart.value_title, UP))
-    few = 30
     for names, put in ((chart.rows, axes.set_yticks), (chart.columns, axes.set_xticks)):
-        put(range(len(names)), names, fontsize=6) if len(names) <= few else put([])
+        cut = [short(name, OF_A_COLUMN) for name in names]
+        put(range(len(names)), cut, fontsize=6) if len(names) <= NAMED else put([])
     axes.tick_params("x", rotation=90)
     for place in chart.breaks:
         axes.axhline(place - 0.5, color="white", linewidth=0.8)
@@ -242,6 +240,7 @@ def _draw_scatter(axes: Any, chart: Scatter) -> None:
             edgecolors="white",
             linewidths=0.6,
             label=group,
+            clip_on=not chart.is_map,
         )
     for label in chart.labels:
         axes.text(label.x, label.y, label.text, ha="center", va="top", fontsize=7, color=GREY)
@@ -273,7 +272,7 @@ def _draw_strips(axes: Any, chart: Strips) -> None:
                 "capsize": 2.5,
             }
             axes.errorbar([middle.at], [row], xerr=reach, markersize=5, linewidth=1, **style)
-    names = [strip.name + strip.after for strip in chart.strips]
+    names = [short(strip.name, OF_A_ROW) + strip.after for strip in chart.strips]
     axes.set_yticks(range(len(names)), names, fontsize=min(7, 7 * MOST_ROWS / len(names)))
     axes.set_ylim(len(chart.strips) - 0.5, -0.5)
     if chart.sides is not None:

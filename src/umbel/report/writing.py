@@ -8,7 +8,7 @@ from pathlib import Path
 from umbel.checks import UsageError, check
 from umbel.data.files import check_no_link
 from umbel.report.comparison_page import comparison_page
-from umbel.report.plots import draw
+from umbel.report.plots import draw_each
 from umbel.report.run_page import run_page
 from umbel.runs.durable import write_text
 from umbel.runs.folder import RunFolder
@@ -39,11 +39,13 @@ def write_report(path: Path, out: Path | None = None, figures: Path | None = Non
     written = [page]
     if figures is not None:
         figures.mkdir(parents=True, exist_ok=True)
-        for panel in panels:
-            for suffix in (".png", ".svg"):
-                file = figures / f"{panel.file_name}{suffix}"
-                draw([panel.figure], file)
-                written.append(file)
+        files = [
+            (panel.figure, figures / f"{panel.file_name}{suffix}")
+            for panel in panels
+            for suffix in (".png", ".svg")
+        ]
+        draw_each(files)
+        written += [file for _, file in files]
     return written
 
 

@@ -1,0 +1,71 @@
+"""Figures in files: clients' names may be in any script."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from umbel.checks import check
+
+log = logging.getLogger(__name__)
+
+FORMATS = (".png", ".svg", ".pdf")
+
+BESIDE = (
+    *("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "WenQuanYi Micro Hei"),
+    *("Noto Sans Arabic", "Noto Sans Devanagari", "Noto Emoji", "Symbola"),
+    *("Arial Unicode MS", "PingFang SC", "Apple Color Emoji"),
+    *("Microsoft YaHei", "MS Gothic", "Malgun Gothic", "Segoe UI Emoji"),
+)
+"""Fonts for what matplotlib's own lacks, of which those are taken that are installed."""
+
+LACKING = "missing from font"
+"""What matplotlib's warning says."""
+
+
+def check_format(file: Path) -> None:
+    """Raise `UsageError` where figures can't be written to such a file."""
+    check(file.suffix in FORMATS, "--plot", str(file), f"a file that ends in {', '.join(FORMATS)}")
+
+
+@contextmanager
+def any_script() -> Iterator[None]:
+    """Draw and save figures with whatever fonts there are for other scripts.
+
+    A single warning says that letters are lacking; boxes are drawn for them.
+    """
+    from matplotlib import rc_context
+
+    with warnings.catch_warnings(record=True) as told, rc_context({"font.family": _families()}):
+        warnings.simplefilter("always")
+        yield
+    lacking = [warning for warning in told if LACKING in str(warning.message)]
+    if lacking:
+        log.warning("no font here has all letters of these names: boxes in figures stand for some")
+    for warning in told:
+        if warning not in lacking:
+            warnings.warn_explicit(
+                warning.message, warning.category, warning.filename, warning.lineno
+            )
+
+
+def save(figure: Any, file: Path) -> None:
+    """Write a figure of matplotlib's, the same file for the same figure."""
+    from matplotlib import rc_context
+
+    with rc_context({"svg.hashsalt": "umbel"}):
+        dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
+        figure.savefig(file, dpi=150, metadata=dated.get(file.suffix))
+
+
+@cache
+def _families() -> list[str]:
+    from matplotlib import font_manager
+
+    known = {font.name for font in font_manager.fontManager.ttflist}
+    return ["DejaVu Sans", *(name for name in BESIDE if name in known)]
