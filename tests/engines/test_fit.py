@@ -149,6 +149,13 @@ class Transposed(nn.Module):
         ),
         (chain(6, 1), CLASSIFICATION, numbers(12, 6), LABELS % 2, r"pass umbel\.BINARY to Net"),
         (
+            chain(6, 2),
+            CLASSIFICATION,
+            numbers(12, 6),
+            numbers(12, 3) > 0,
+            r"where the labels are 3 answers of yes or no, pass umbel\.BINARY to Net",
+        ),
+        (
             chain(6, 3),
             REGRESSION,
             numbers(12, 6),

@@ -137,7 +137,12 @@ def _check_logits(outputs: Tensor, y: Tensor) -> None:
             "yes or no pass umbel.BINARY to Net"
         )
     expected = ("B", "C", *map(str, y.shape[1:]))
-    raise UsageError(f"{shapes}: outputs must be ({', '.join(expected)}), C the number of classes")
+    several = outputs.dim() == y.dim() == 2
+    binary = 'pass umbel.BINARY to Net (in a file, objective = "binary")'
+    raise UsageError(
+        f"{shapes}: outputs must be ({', '.join(expected)}), C the number of classes"
+        + (f"; where the labels are {y.shape[1]} answers of yes or no, {binary}" if several else "")
+    )
 
 
 def _essential(values: Tensor) -> tuple[int, ...]:
