@@ -34,7 +34,7 @@ def settings(value: object) -> str:
 
 
 def few(names: Sequence[str]) -> str:
-    """The names in a row; of many the first, and how many there are besides."""
+    """The names in a row; if there are many, the first ones and how many more there are."""
     more = len(names) - FEW
     return ", ".join(map(printable, names[:FEW])) + (f" and {more:,} more" if more > 0 else "")
 

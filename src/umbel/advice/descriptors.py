@@ -20,7 +20,7 @@ ROWS_A_NUMBER = 25
 """Examples for each number in a descriptor: fewer do not tell how much it varies."""
 
 CLIP = 3.0
-"""Standard deviations at which a number is cut: means of what has long tails tell little."""
+"""Numbers are cut at this many standard deviations: means of long-tailed numbers tell little."""
 
 TREES = 100
 

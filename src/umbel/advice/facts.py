@@ -72,7 +72,7 @@ def facts(federation: Federation, seed: int) -> Facts:
 
 
 def _labels(split: Split, classes: int | None) -> NDArray[np.bool_]:
-    """(M, C) which labels each client has; of regressions none."""
+    """(M, C) which labels each client has; no columns for regressions."""
     found = np.zeros((len(split.sizes), classes or 0), dtype=bool)
     for client in range(len(found)):
         if classes is not None:

@@ -59,7 +59,7 @@ def fates(net: Net, trial: Federation, verdict: Verdict) -> tuple[Fate, ...]:
 def tested(
     net: Net, federation: Federation, verdict: Verdict
 ) -> dict[str, tuple[float, float | None]]:
-    """Mean loss and accuracy over clients on test examples: of the answer, and of the extremes."""
+    """Mean test loss and accuracy over clients: of one model, training alone, and the answer."""
     shown = {each.contender.name: each for each in (verdict.one, verdict.alone, verdict.chosen)}
     return {
         name: on_test(net, federation, each)
@@ -69,7 +69,7 @@ def tested(
 
 
 def on_test(net: Net, federation: Federation, standing: Standing) -> tuple[float, float | None]:
-    """Mean over clients of test loss and accuracy; of regressions the accuracy is None."""
+    """Mean over clients of test loss and accuracy; for regressions the accuracy is None."""
     losses, right = [], []
     for client, theta in _models(standing):
         x, y = federation.test.typed(client, net.dtype)

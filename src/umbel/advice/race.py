@@ -27,10 +27,10 @@ FIRST = 20
 """Rounds until contenders are compared first; then after twice as many, and so on."""
 
 MOST = 1_000_000
-"""Rounds that anybody may allow."""
+"""Largest number of rounds that a budget may allow."""
 
 LONG = 2_000
-"""Most rounds where time is what is limited."""
+"""Largest number of rounds where the budget is a time."""
 
 EPOCHS = 10
 """Most epochs of fine-tuning."""
@@ -113,7 +113,7 @@ def race(
 
 
 def _tuned(track: Track, bases: Sequence[Standing], local: LocalTraining) -> Iterator[Standing]:
-    """Each fine-tuned, with its rivals; the first base is one model."""
+    """Fine-tuned forms of the bases, each with its rivals; the first base is one model."""
     further: list[Standing] = []
     for base in bases:
         further.append(track.trained_on(base, local, EPOCHS))

@@ -62,7 +62,7 @@ class Summary:
     clients: tuple[ClientRow, ...]
     lr: float
     seed: int
-    interval_over: Literal["clients", "examples"] = "clients"  # examples: of too few clients
+    interval_over: Literal["clients", "examples"] = "clients"  # examples: where clients are too few
 
 
 def summary(advice: Advice) -> Summary:

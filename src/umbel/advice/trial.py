@@ -51,7 +51,7 @@ class Contender:
 
     @property
     def num_clusters(self) -> int:
-        """K of a clustered contender, of others 1."""
+        """K of a clustered contender; 1 for others."""
         clusters = getattr(self.algorithm, "clusters", ())
         return getattr(self.algorithm, "num_clusters", None) or max(clusters, default=0) + 1
 

@@ -128,7 +128,7 @@ def _best_clusters(standings: Sequence[Standing], structure: Structure) -> Stand
 
 
 def _in_field(standing: Standing, clustered: Standing | None) -> bool:
-    """Whether a way can be the answer: of all clusterings one can, with its fine-tuning."""
+    """Whether a way can be the answer. Only one clustering can, tuned or not."""
     if not standing.course:
         return False
     if standing.contender.kind != "clusters":

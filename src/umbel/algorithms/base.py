@@ -226,11 +226,11 @@ class Algorithm(Settings, ABC, Generic[S]):
         return {}
 
     def evidence(self, state: S, sample: Sample) -> Mapping[str, Tensor]:  # noqa: ARG002
-        """Return what the clusters rest on, for a run's folder and its report, if there is such.
+        """Return what the clusters rest on, if known, for a run's folder and its report.
 
-        `clients` (N,) are those it is about: of many clients, a sample, whose numbers `sample(M)`
-        gives. There may be `similarity` or `distance` (N, N), NaN where unknown; `losses`,
-        `scores` or `weights` (N, K), a column a model; `features` (N, D), whose nearness counts;
+        `clients` (N,) are those it is about; of many clients these are the sample that `sample(M)`
+        gives. There may be `similarity` or `distance` (N, N), NaN where unknown; `losses`, `scores`
+        or `weights` (N, K), a column a model; `features` (N, D), whose nearness counts;
         `singular_values` (R,).
         """
         return {}
@@ -271,7 +271,7 @@ def check_plain_steps(local: LocalTraining, send: str) -> None:
 def check_only_trains(method: Algorithm[Any], field: str, value: object, expected: str) -> None:
     """Raise `UsageError` for a method that is known to ask clients for more than training.
 
-    Others, such as a method of one's own, are found out in the round in which they ask.
+    Other methods, such as one's own, are refused in the round in which they ask for more.
     """
     check(method.only_trains is not None, field, value, expected)
     for setting, fine in (method.only_trains or {}).items():

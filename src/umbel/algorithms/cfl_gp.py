@@ -250,9 +250,9 @@ class CFLGP(Algorithm[CFLGPState]):
         return (yield from features(theta, state.coordinates, ctx, work, self.digits))
 
     def _decayed(self, turn: int, queries: int) -> list[float]:
-        """What is left of the learning rate whenever all clients were sent this model.
+        """Factors by which the learning rate had decayed each time this model was sent to all.
 
-        Gradients are sent without it.
+        Gradients do not depend on the learning rate, so their factors are 1.
         """
         decay = self.local.lr_decay if self.send == "update" else 1.0
         first = 1 % self.period
@@ -287,7 +287,7 @@ def _projection(state: CFLGPState, clients: Tensor, rank: int, seed: int) -> Ten
 
 
 def _moved(block: Tensor, answer: Features, rate: Tensor) -> Tensor:
-    """The features (M, J), those of who answered nearer to the answer by its rate (N,)."""
+    """The features (M, J), in which each answer (N, J) moved its client's row by a rate (N,)."""
     everyone = torch.equal(answer.clients, torch.arange(len(block)))
     old = block if everyone else block[answer.clients]
     near = torch.lerp(old, answer.feature, rate[:, None])

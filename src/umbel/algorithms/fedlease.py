@@ -58,8 +58,8 @@ class FedLEASE(Algorithm[FedLEASEState]):
     others once; the softmax of the M largest weighs the experts.
 
     The number of experts is that of the largest silhouette, as in the paper, where it is never 1.
-    Here it is 1 unless fewer than `level` of made-up clients without groups look as grouped as
-    these; `level = 1` is the paper's rule. With one expert this is FedAvg.
+    Here it is 1 unless a share below `level` of made-up sets of clients without groups looks as
+    grouped as these; `level = 1` is the paper's rule. With one expert this is FedAvg.
 
     A client that took no part in the warm-up is served the largest cluster's model. When it is next
     in a cohort, it trains an adapter from the common start, for as many epochs as the warm-up has,

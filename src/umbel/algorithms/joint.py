@@ -39,11 +39,11 @@ class Joint(Algorithm[JointState]):
     """Each client picks a model by its training loss and by agreement with the model's last move.
 
     Lin et al. 2024. A client picks the k that maximises lambda S_k - (1 - lambda) L_k (eq. 4), from
-    one mini-batch. In the first round identities are random, and such is the cluster of a client
-    never asked. After a round with an empty cluster, K random clients are given one to each (II-C).
-    Of a cohort that is not all clients, only the empty clusters are given to somebody, so that the
-    others decide. A cluster is empty if no client's last identity is it, or if as many clients
-    answered since one was in it as there are: the identities of those not asked grow old.
+    one mini-batch. The first identities are random; a client never asked keeps its first one. After
+    a round with an empty cluster, K random clients are given one cluster each (II-C). If the cohort
+    is not all clients, only empty clusters are given away, so that the other clients decide. A
+    cluster is empty if it is no client's last identity, or if, since a client was last in it, as
+    many clients have answered as there are: the identities of those not asked grow old.
 
     `sign` settles eq. 2, which calls a model's last change "the average gradient", although it is
     minus lr times that: "descent" compares it with the client's own step -lr g, "literal" with g,
@@ -144,6 +144,6 @@ class Joint(Algorithm[JointState]):
 
 
 def _empty(labels: Tensor, idle: Tensor) -> Tensor:
-    """The clusters that no client (M,) is in, or nobody but clients who did not answer for long."""
+    """The clusters without clients, or only with clients who have not answered for long."""
     nobody = torch.bincount(labels, minlength=len(idle)) == 0
     return torch.nonzero(nobody | (idle >= len(labels)))[:, 0]

@@ -48,9 +48,9 @@ class Sattler(Algorithm[SattlerState]):
 
     The cluster takes its step first, then both halves go on from its model. Only those who
     answered judge the split; the larger half keeps the cluster's number (on a tie, the half of the
-    first client). A member that did not answer stays with it until its next answer, which is in no
-    average: it goes to that one of all halves cut meanwhile, and halves of these, whose mean
-    direction when it was cut is most like its own.
+    first client). A member that did not answer stays there until its next answer. That answer
+    enters no average: among all halves cut meanwhile, and halves of these, the client joins the one
+    whose mean direction, when it was cut, is most like its own.
     """
 
     only_trains: ClassVar[Mapping[str, tuple[str, ...]]] = {"send": ("update",)}

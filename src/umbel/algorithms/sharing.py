@@ -51,8 +51,8 @@ class SharingState(State):
 class Sharing(Algorithm[SharingState]):
     """Any method that only has clients train, with a part of each model that stays with its client.
 
-    What stays is trained by each client from where it left it, is neither averaged nor sent, and is
-    0 in the updates that the method clusters by. A client uses its cluster's model with its own
+    Each client trains its part on from where it left it. The part is neither averaged nor sent, and
+    is 0 in the updates that the method clusters by. A client uses its cluster's model with its own
     part; a newcomer uses the initial values of that part.
     """
 
@@ -134,7 +134,7 @@ class Sharing(Algorithm[SharingState]):
         return self.of.evidence(state.inner[0], sample)
 
     def _parted(self, request: Request, kept: Tensor, layout: Layout) -> Request:
-        """The same request, by which clients are sent what is shared, and remember the rest."""
+        """The same request: clients are sent only what is shared, and remember the rest."""
         if not isinstance(request.work, LocalTraining) or request.each.keys() != {"theta"}:
             raise UsageError(
                 f"share: {type(self.of).__name__} asks clients for {type(request.work).__name__}, "

@@ -101,7 +101,7 @@ def titled(name: str, seeds: Sequence[int]) -> str:
 
 @contextmanager
 def naming_unfinished(folders: Sequence[RunFolder]) -> Iterator[None]:
-    """Say which of these runs can't go on: of several side by side, the others are finished."""
+    """Say which of these runs can't go on; where several go side by side, the others finish."""
     try:
         yield
     except QuorumError as error:
@@ -130,7 +130,7 @@ def interruptible(command: str) -> Iterator[None]:
 
 @contextmanager
 def nothing_left_of(folders: Sequence[RunFolder]) -> Iterator[None]:
-    """Where runs are refused before their first round, the disk is as it was."""
+    """Leave the disk as it was if runs are refused before their first round."""
     with no_empty_folders([folder.path for folder in folders]):
         try:
             yield
@@ -145,7 +145,7 @@ def nothing_left_of(folders: Sequence[RunFolder]) -> Iterator[None]:
 
 @contextmanager
 def no_empty_folders(paths: Sequence[Path]) -> Iterator[None]:
-    """Where something is refused, folders that were made for it, and hold nothing, are removed."""
+    """Remove the folders that were made for what is refused, if they are empty."""
     places = (place for path in paths for place in (path, *path.parents))
     new = {place for place in places if not place.exists()}
     try:

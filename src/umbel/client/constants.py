@@ -70,7 +70,7 @@ def twin(module: nn.Module, layout: Layout) -> nn.Module:
 
 
 def digest_of(tensors: dict[str, Tensor]) -> str:
-    """A name that tensors share if they have the same names, types, shapes and bits; "" of none."""
+    """A name shared by tensors of the same names, types, shapes and bits; "" for no tensors."""
     if not tensors:
         return ""
     total = hashlib.sha256()

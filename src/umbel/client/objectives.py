@@ -14,9 +14,9 @@ from umbel.checks import UsageError, check
 from umbel.client.batches import IGNORED
 
 FEW, MANY = 16, 128
-"""Classes below which, and examples from which on, a processor takes several times as long for a
-softmax where classes come last in memory as where examples do, copies included: its vectors are as
-long as that many numbers."""
+"""With fewer classes, and at least as many examples, a softmax takes a processor several times as
+long with classes last in memory as with examples last, copies included: its vectors hold about as
+many numbers as that."""
 
 
 def weighted_mean(outputs: Tensor, weights: Tensor) -> Tensor:

@@ -36,7 +36,7 @@ class Way:
 
 
 def kernel_of(modules: Modules, objective: Objective, way: Way) -> Kernel:
-    """What computes so."""
+    """The kernel that computes in this way."""
     whole = _whole(modules, objective, way)
     return whole if way.micro_batch is None else Accumulating(whole, way.micro_batch)
 

@@ -74,7 +74,7 @@ def _response(offset: NDArray[np.float64], size: int) -> NDArray[np.complex128]:
 
 
 def normalised(channels: NDArray[np.floating]) -> Channels:
-    """With a mean square of 1 each: the mean squared error of one is its normalised error."""
+    """The matrices with a mean square of 1, so that mean squared error is normalised error."""
     power = (channels**2).mean(axis=(1, 2, 3), keepdims=True)
     result: Channels = (channels / np.sqrt(np.maximum(power, 1e-30))).astype(np.float32)
     return result

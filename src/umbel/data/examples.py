@@ -38,7 +38,7 @@ def with_all_splits(
 ) -> dict[str, list[Pair]]:
     """The same, with a test and a validation split set apart from training, as far as needed.
 
-    Of what is left for training, a fraction of 0 gives no validation split.
+    Validation takes a fraction of what is left for training; with 0 there is no validation split.
     """
     made = dict(splits)
     for what, stream in (("test", Stream.DATA), ("validation", Stream.VALIDATION)):

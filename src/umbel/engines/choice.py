@@ -140,7 +140,7 @@ def _in_process(
 def _kernel(net: Net, device: torch.device, precision: Precision, batched: bool) -> KernelName:
     """The rule of "auto"."""
     half = precision == "bf16"
-    # In bf16 it is on a processor that the dense kernel gains, and there for a single model, too.
+    # In bf16 the dense kernel gains on a processor, even for a single model.
     if net.is_dense and (device.type == "cpu" if half else batched):
         return "dense"
     return "general" if batched else "in-place"
@@ -165,8 +165,9 @@ def _part(net: Net, federation: Federation, settings: EngineSettings, batched: b
 def _spread(engine: Sequential | Vectorised, settings: EngineSettings) -> Engine:
     """The engine, with its chunks computed by as many processes as the settings ask for.
 
-    The rule of "auto": one a core, of a thread each, as small products do not feed many threads;
-    but the threads of this process for batched chains of linear layers, which are over in no time.
+    The rule of "auto": one process for each core, with one thread each, as small products can't
+    keep many threads busy; but one process with threads for batched chains of linear layers, which
+    are over in no time.
     """
     wanted, cpu = settings.workers, engine.device.type == "cpu"
     if wanted != "auto":

@@ -24,8 +24,8 @@ APART = 0.05
 def mixes(net: Net, federation: Federation) -> bool:
     """Whether what the network makes of an example depends on the others of its batch.
 
-    Of a module that draws as it trains, such as one with dropout, only evaluation is looked at, and
-    whether there is batch normalisation in it. One that fails on a single example mixes them, too.
+    If a module draws as it trains, such as one with dropout, only its evaluation is tried, and
+    whether it has batch normalisation. One that fails on a single example mixes them, too.
     """
     x, models = sample(net, federation, 3).x, net.new(0)[None]
     training = twin(net.modules.training, net.layout)

@@ -91,8 +91,8 @@ class Expectation:
     def _net(self, form: SiteForm) -> Net:
         """The network for this form, without memory for its values where the module allows it.
 
-        Of a module that must have its values, only a small one, or what the settings ask for, is
-        built.
+        A module that must have its values is built only if it is small, or is what the settings ask
+        for.
         """
         try:
             with without_values():

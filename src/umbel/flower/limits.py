@@ -72,8 +72,8 @@ class NodeLimits(Settings):
     def in_time(self) -> Iterator[None]:
         """Raise `RefusedError` inside when the time is over.
 
-        Only the main thread, where Flower runs apps on real nodes, of a system that has alarms can
-        be interrupted; elsewhere the time is not bounded.
+        Only a main thread, in which Flower runs apps on real nodes, can be interrupted, and only on
+        a system that has alarms; elsewhere the time is not bounded.
         """
         main = threading.current_thread() is threading.main_thread()
         if not main or not hasattr(signal, "setitimer") or self.max_seconds == inf:

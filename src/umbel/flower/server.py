@@ -34,13 +34,13 @@ log = logging.getLogger(__name__)
 class Settings:
     """How the server deals with nodes: the run configuration of the app."""
 
-    clients: int = 0  # to begin with; 0: those that are there after `patience`
+    clients: int = 0  # to wait for; 0: begin with those there after `patience`
     patience: float = 120.0  # seconds to wait for clients before the first round
     time_limit: float = 600.0  # seconds that a node has for a request
     runs_dir: str = "runs"
     release_after: float = 60.0  # seconds that a node must be gone to lose its clients to another
     input_shape: str = ""  # of an example, as in "1 28 28"; empty: that of most nodes
-    outputs: int = 0  # of a model; 0: those for most nodes
+    outputs: int = 0  # of a model; 0: as most nodes need
     describe: bool = False  # keep what clients' inputs are like, for newcomers without labels
 
     def __post_init__(self) -> None:
@@ -162,7 +162,7 @@ def _folder(experiment: Experiment, settings: Settings) -> RunFolder:
 def _gather(
     grid: Grid, folder: RunFolder, experiment: Experiment, settings: Settings
 ) -> tuple[FlowerEngine, Roll]:
-    """The clients: of a run that was begun, those it was begun with."""
+    """The clients; if the run was begun, those that it was begun with."""
     file = folder.file("clients.json")
     known = Roll.read(file) if folder.begun and file.is_file() else None
     expect = settings.expectation(experiment, begun=known is not None)

@@ -78,7 +78,7 @@ class Reproduction:
     plots: tuple[Plot, ...]
     seeds: Mapping[Size, int] = field(default_factory=_usual_seeds)
     baseline: str = ""  # the row that measures such as "saved_pure_round" compare with
-    lockstep: bool = False  # whether its models are so small that seeds go faster side by side
+    lockstep: bool = False  # whether small models make seeds faster side by side
     needs: tuple[str, ...] = ()  # data sets, by their name in the data directory
 
     @property

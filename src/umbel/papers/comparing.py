@@ -87,8 +87,8 @@ def _saved(
 ) -> Compared:
     """How many percent fewer rounds than the baseline a row took, on average.
 
-    A baseline that never got there would have taken longer than it was given; of a row that never
-    did there is nothing to say.
+    A baseline that never got there would have taken longer than it was given; a row that never did
+    has no number.
     """
     kind = measure.removeprefix(SAVED)
     spent, most = ours.mean(kind), baseline.mean(kind) or float(baseline.rounds)
@@ -98,7 +98,7 @@ def _saved(
 
 
 def reversals(wanted: Reproduction, results: SavedResults, measure: str) -> Iterator[str]:
-    """Where the paper puts one row clearly above another, and ours are clearly the other way.
+    """Pairs of rows that the paper puts clearly in one order, and ours clearly in the other.
 
     Clearly: the difference is more than both spreads together.
     """

@@ -31,7 +31,7 @@ class Measure:
 
 
 def measured(name: str, folder: RunFolder, records: Rounds) -> Value:
-    """The measure of this name, of a finished run; `name@5` is after 5 rounds. None: there is none.
+    """The measure of this name for a finished run; `name@5` is after 5 rounds. None: not measured.
 
     Raises `KeyError` for a name that is not known.
     """

@@ -44,7 +44,7 @@ class CellResult:
     spectra: tuple[tuple[float, ...], ...] = ()  # singular values, of each seed
 
     def mean(self, measure: str) -> float | None:
-        """Over seeds; where some never got there, they count with the number of rounds."""
+        """Over seeds; a seed that never got there counts with the number of rounds."""
         return _over_seeds(self.values[measure], self.rounds, np.mean)
 
     def std(self, measure: str) -> float | None:

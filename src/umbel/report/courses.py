@@ -30,7 +30,7 @@ class Recorded(Protocol):
 
 Of: TypeAlias = Course | Recorded
 Courses: TypeAlias = Of | Mapping[str, Of | Sequence[Of]]
-"""A run; or runs by name, of one seed or several each."""
+"""A run; or runs by name, each name with one seed or several."""
 
 MOST_ROUNDS = 12
 """The table of a run has no more rows than this: rounds at equal distances, and the last."""
@@ -145,7 +145,7 @@ def _line(name: str, courses: Sequence[Course], measure: Measure) -> Line:
 
 
 def _by_name(runs: Courses) -> dict[str, list[Course]]:
-    """The runs of each name, of a single run without one."""
+    """The runs of each name; a single run has no name."""
     if isinstance(runs, Mapping):
         named = {str(name): _courses(course, str(name)) for name, course in runs.items()}
     else:

@@ -93,8 +93,8 @@ def wrapped(text: str, width: int = ACROSS) -> str:
 def log_ticks(values: Sequence[float]) -> list[float]:
     """What is named on a logarithmic axis.
 
-    That are these values, if they are few, round and far apart; else powers of ten, or where there
-    are fewer than three, 1, 2 and 5 of each, or all of their multiples.
+    These are the values themselves, if they are few, round and far apart; else powers of ten, or if
+    there are fewer than three, 1, 2 and 5 times each, or all multiples of each.
     """
     places = sorted(set(values))
     reach = log10(places[-1] / places[0])

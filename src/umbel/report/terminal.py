@@ -34,8 +34,8 @@ def comparison(runs: Sequence[Result]) -> Table:
     """A row a method, averaged over its seeds, the best last; fits 80 columns.
 
     Where methods have different numbers of seeds, a column says how many. Agreement
-    with planted groups is left out where nobody knows them; of other metrics than loss and
-    accuracy, `metrics` tells.
+    with planted groups is left out where nobody knows them; for metrics other than loss and
+    accuracy, see `metrics`.
 
     Best is the highest accuracy, or for regression, which has none, the lowest loss.
     """
@@ -87,7 +87,7 @@ def _caption(methods: Methods, by_loss: bool) -> str:
 
 
 def _set_aside(methods: Methods) -> str:
-    """How many clients each method's last accuracy is without, because their answer was refused."""
+    """How many clients each method's last accuracy leaves out, as their answer was refused."""
     counts = {name: max(_num_set_aside(run.last) for run in runs) for name, runs in methods}
     return ", ".join(f"{name} {count}" for name, count in counts.items() if count)
 

@@ -1,4 +1,4 @@
-"""Words of others, such as clients' names, in figures: nothing of them is a formula, or hidden."""
+"""Other people's words in figures, such as clients' names: no part is a formula, or hidden."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def _client(number: int, row: Mapping[str, str]) -> Client:
 
 
 def _finite(value: float | None) -> float | None:
-    """Evaluations that are not finite are never taken, and so never written."""
+    """Evaluations that are not finite are never accepted, and so never written."""
     if value is not None and not np.isfinite(value):
         raise ValueError("not finite")
     return value

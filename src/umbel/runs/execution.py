@@ -186,7 +186,7 @@ def _rounds(
 
 
 def _stopped_already(folder: RunFolder, budget: Budget) -> Stop | None:
-    """Where the last round reached a goal, but was killed before it could be noted."""
+    """Where the run stopped, if its last round reached a goal but a kill came before the note."""
     records = folder.records()
     why = budget.reached(records[-1]) if records else None
     stop = Stop(len(records), why) if why and len(records) < folder.experiment.rounds else None

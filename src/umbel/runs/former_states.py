@@ -1,4 +1,4 @@
-"""States as earlier versions wrote them, as they are now."""
+"""States that earlier versions wrote, turned into the present form."""
 
 from __future__ import annotations
 

@@ -222,8 +222,8 @@ def merged(requests: Sequence[Request], first_clients: Sequence[int]) -> Request
 def _kind(number: int, request: Request) -> object:
     """What the requests of several runs that become one have in common.
 
-    What a request sends to all its clients alike is computed otherwise than what each has of its
-    own: such a request stays by itself.
+    What all clients are sent alike is computed differently from what each client has of its own: a
+    request that sends such stays by itself.
     """
     if request.shared:
         return number

@@ -99,7 +99,7 @@ class Record:
         return len({*self.missing, *self.refused})
 
     def judged(self, measure: str) -> float | None:
-        """The `accuracy` or `loss` that the round is judged by; of other measures the value.
+        """The `accuracy` or `loss` that the round is judged by; for other measures the value.
 
         It is that on validation examples, where it was measured on such, and else on the test's.
         """

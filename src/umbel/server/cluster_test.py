@@ -2,8 +2,8 @@
 
 The clients' vectors are held against made-up ones without groups: normally distributed, as many,
 and with the same variance along each principal axis, as in Liu et al. 2008 (SigClust). Both are
-clustered by Ward's method along the leading axes, and how much the sum of squares within k
-clusters falls short of the made-up ones' is the gap of Tibshirani et al. 2001.
+clustered by Ward's method along the leading axes. The gap of Tibshirani et al. 2001 is how much
+smaller the sum of squares within k clusters is than in the made-up sets.
 """
 
 from __future__ import annotations
@@ -44,8 +44,9 @@ def judge(profile: Tensor, largest: int, seed: int) -> tuple[int, float]:
     """How many clusters the clients with these vectors (M, D) form, 1 to `largest`, and the chance.
 
     The chance is the share of sets without groups that look as grouped; below `LEVEL` there are
-    several clusters. No more are considered than half as many as clients: those of single clients
-    can't be told from chance. Gaps are measured in standard deviations of the made-up ones'.
+    several clusters. At most half as many clusters as clients are considered: clusters of single
+    clients can't be told from chance. Gaps are measured in standard deviations over the made-up
+    sets.
     """
     rng = np.random.default_rng(seed)
     if len(profile) > MOST_CLIENTS:

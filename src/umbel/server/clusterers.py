@@ -106,7 +106,7 @@ class HDBSCAN(Clusterer):
 
 
 def parted(clusterer: Clusterer, num_clusters: int | None) -> tuple[Clusterer, int | None]:
-    """A clusterer without its number of clusters, and the number that it or the caller says.
+    """The clusterer without its number of clusters, and that number, from it or the caller.
 
     Raises `UsageError` where both say one and they differ, where the clusterer finds the number by
     itself, or where it needs one.

@@ -16,7 +16,7 @@ They take a quarter of the features' memory at most, and spare going through all
 """
 
 KEPT_FROM = 2**20
-"""Values of the features for a model from which on that saves more than it costs."""
+"""Keeping products saves more than it costs from this many feature values for a model on."""
 
 
 def products_of(features: Sequence[Tensor]) -> Tensor:

@@ -29,8 +29,8 @@ STEP = 10
 """Going through weights beyond that cache costs as much as this many examples of a mini-batch."""
 
 WORTHWHILE = {False: 0.75, True: 1.3}
-"""Largest number of operations, in units of those that steps on such weights take, by whether
-products are in bfloat16: these products are larger ones, which a processor is better at."""
+"""Largest number of operations, relative to steps on such weights, by whether products are in
+bfloat16. It may exceed 1: these products are larger, which a processor is better at."""
 
 NEARLY_SURE = 0.6
 """The same for smaller weights."""

@@ -159,7 +159,7 @@ class Dense:
     def _one_step(
         self, descent: Descent, x: Tensor, y: Tensor, theta: Tensor, schedule: Schedule
     ) -> Tensor:
-        """As `descend`, where the first step is the last: a multiple of the gradient."""
+        """As `descend`, if the first step is the only one: a multiple of the gradient."""
         (batch,) = schedule.batches(theta.dtype)
         received = theta if len(theta) == 1 else schedule.arranged(theta)
         given = batch.inputs(x), batch.labels(y)

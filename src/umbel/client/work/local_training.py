@@ -21,7 +21,7 @@ from umbel.client.work.base import COUNT, Batching, Footprint, Promise, Work
 Everything = Literal["all"]
 
 BYTES_OF_A_PLACE, BYTES_OF_A_STEP = 24, 1_000
-"""What a plan of mini-batches takes: each example in it, on the way to its rows; each step."""
+"""Bytes that a plan of mini-batches takes while it is made: for each example, and for each step."""
 
 
 @dataclass(frozen=True)

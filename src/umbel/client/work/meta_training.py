@@ -27,8 +27,8 @@ class MetaTraining(Work):
     f(w)). Each of the three factors comes from a mini-batch of its own, drawn as `local` says: the
     inner gradient, the outer one v, and the Hessian H. "first-order" leaves H out, "hessian-free"
     takes (grad f(w + delta v) - grad f(w - delta v)) / 2 delta for H v, "exact" differentiates
-    twice. Where a ReLU bends between the two, "hessian-free" has the whole jump of the gradient
-    over 2 delta, and whether one bends there may hang on the last bit.
+    twice. If a ReLU switches between the two points, "hessian-free" has the gradient's whole jump
+    over 2 delta; whether one does may depend on the last bit.
     """
 
     local: LocalTraining  #: mini-batches, learning rate and optimizer

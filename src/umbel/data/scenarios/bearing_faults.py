@@ -35,7 +35,7 @@ class BearingFaults(Scenario):
     window: int = 256  # samples, of 12,000 a second
     examples: tuple[int, ...] = (100, 300)  # a client's: (n,), or uniform in (low, high)
     test_fraction: float = 0.15  # of each client's examples
-    validation_fraction: float | None = None  # of what is left for training, to choose by
+    validation_fraction: float | None = None  # of what is left for training, for validation
 
     def __post_init__(self) -> None:
         expected = f"at least one for each of {len(PAIRS)} groups"

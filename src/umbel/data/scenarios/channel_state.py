@@ -38,7 +38,7 @@ class ChannelState(Scenario):
     clients: int = 16  # C, divided equally among the environments
     examples: int = 1000  # a client's
     test_fraction: float = 0.15  # of each client's examples
-    validation_fraction: float | None = None  # of what is left for training, to choose by
+    validation_fraction: float | None = None  # of what is left for training, for validation
 
     def __post_init__(self) -> None:
         names = self.environments

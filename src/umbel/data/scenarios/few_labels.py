@@ -28,7 +28,7 @@ class FewLabels(Scenario):
     labels_per_client: int = 3
     examples: tuple[int, ...] = ()  # a client's: (n,), or uniform in (low, high); (): all there are
     test_fraction: float = 0.15  # of each client's examples
-    validation_fraction: float | None = None  # of what is left for training, to choose by
+    validation_fraction: float | None = None  # of what is left for training, for validation
 
     def __post_init__(self) -> None:
         check(self.clients >= 1, "clients", self.clients, "1 or more")

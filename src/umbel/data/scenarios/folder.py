@@ -42,7 +42,7 @@ class Folder(Scenario):
     path: str = "clients"
     test_fraction: float = 0.15
     num_classes: int | None = None  # default: the largest label plus one
-    validation_fraction: float | None = None  # of what is left for training, to choose by
+    validation_fraction: float | None = None  # of what is left for training, for validation
 
     def __post_init__(self) -> None:
         check(0 <= self.test_fraction < 1, "test_fraction", self.test_fraction, "in [0, 1)")

@@ -32,7 +32,7 @@ class LinearRegressions(Scenario):
     clients: int = 12  # C, divided equally among the groups
     examples: int = 2000  # a client's, for training
     test_examples: int = 500  # a client's
-    validation_fraction: float | None = None  # of the training examples, to choose by
+    validation_fraction: float | None = None  # of the training examples, for validation
 
     def __post_init__(self) -> None:
         fine = bool(self.angles) and all(-90 < angle < 90 for angle in self.angles)

@@ -15,7 +15,7 @@ from umbel.seeds import Stream, generator
 
 @dataclass(frozen=True)
 class Natural(Scenario):
-    """A client is one whom the source's examples are of, such as a writer; no groups are planted.
+    """A client owns examples of the source, as a writer does; no groups are planted.
 
     The defaults are the FEMNIST of Mehta & Shao 2023, V-A: 195 random writers of those with 40 to
     525 characters. Clients are named after their owners in the source.
@@ -26,7 +26,7 @@ class Natural(Scenario):
     clients: int = 195  # M, drawn at random
     examples: tuple[int, ...] = (40, 525)  # least and most that a client has; (): any number
     test_fraction: float = 0.15  # of each client's examples
-    validation_fraction: float | None = None  # of what is left for training, to choose by
+    validation_fraction: float | None = None  # of what is left for training, for validation
 
     def __post_init__(self) -> None:
         check(self.clients >= 1, "clients", self.clients, "1 or more")

@@ -45,7 +45,7 @@ class OverlappingLabels(Scenario):
     images_per_label: int | Literal["all"] = 144  # for training, in all groups together
     test_fraction: float = 0.15  # of each label; where there are "all" images and no test_split
     local_labels: bool = True  # False: labels have one meaning in all groups
-    validation_fraction: float | None = None  # of what is left for training, to choose by
+    validation_fraction: float | None = None  # of what is left for training, for validation
 
     def __post_init__(self) -> None:
         check_splits(self.split, self.test_split)

@@ -46,7 +46,7 @@ class Shifted(Scenario):
     standardise: bool = False  # pixels with mean 0, standard deviation 1 over `split`; not 0 to 1
     normalise: tuple[float, ...] = ()  # (mean, std): pixels of 0 to 1 minus mean, divided by std
     shift: Shift = field(default_factory=Rotate)
-    validation_fraction: float | None = None  # of what is left for training, to choose by
+    validation_fraction: float | None = None  # of what is left for training, for validation
 
     def __post_init__(self) -> None:
         check_splits(self.split, self.test_split)

@@ -55,7 +55,7 @@ class Table(Scenario):
     task: Task = "auto"  # auto: words, bools and whole numbers are classes
     columns: tuple[str, ...] = ()  # what to predict from; (): all that have no other use
     leave_out: tuple[str, ...] = ()  # columns that are not used
-    numbers: tuple[str, ...] = ()  # columns whose kind is not to be found by what is in them,
+    numbers: tuple[str, ...] = ()  # columns that are read as this kind, whatever is in them
     categories: tuple[str, ...] = ()  # likewise
     dates: tuple[str, ...] = ()  # likewise
     texts: tuple[str, ...] = ()  # columns whose words are counted
@@ -70,13 +70,13 @@ class Table(Scenario):
     test_rows: int = 0  # likewise
     least_rows: int = 0  # clients with fewer training rows are left out; 0: they are an error
     drop_unlabelled: bool = False  # leave rows out that have no target
-    statistics: Source = "pooled"  # federated: only of clients' counts, sums and lists
+    statistics: Source = "pooled"  # federated: from clients' counts, sums and lists alone
     least_clients: int = 1  # how many must know a category for it to have a feature of its own
     scale: bool = True  # whether numbers are scaled
     scale_target: bool = False  # whether the targets of a regression are, too
-    most_categories: int = 100  # of a column: one with more is rather a text or a name
+    most_categories: int = 100  # a column with more is refused: it is a text or a name
     text_features: int = 256  # buckets that the words of a text column are counted in
-    tokenizer: str | None = None  # an encoder's, by which the one column of texts becomes token ids
+    tokenizer: str | None = None  # of an encoder: turns the one column of texts into token ids
     text_tokens: int | None = None  # ids of a text, cut or padded; None: as the longest
     separator: str = ","  # of a CSV file
     missing: tuple[str, ...] = MISSING  # what stands for nothing in a CSV file

@@ -57,7 +57,7 @@ class Together(Scenario):
 
 
 def _validation(parts: Sequence[Federation]) -> list[Pair] | None:
-    """The validation examples of all clients, of some none; None where nobody has any."""
+    """The validation examples of all clients; some may have none. None where nobody has any."""
     if all(part.validation is None for part in parts):
         return None
     pairs = []

@@ -47,8 +47,8 @@ class Target:
     name: str
     kind: Kind
     classes: tuple[str, ...] | None = None  # what labels stand for; None: regression
-    mean: float = 0.0  # of a regression, whose targets it is taken off
-    deviation: float = 1.0  # likewise, by which they are divided then
+    mean: float = 0.0  # of a regression: subtracted from its targets
+    deviation: float = 1.0  # likewise: they are then divided by it
     may_be_missing: bool = False  # whether rows without it are left out
 
 
@@ -61,7 +61,7 @@ class Encoding:
     columns: tuple[Column, ...]  # numbers and dates first, then categories, then texts
     scaled: bool = True  # whether numbers are scaled
     buckets: int = 0  # features of a text
-    tokenizer: str | None = None  # by which the one column of texts becomes token ids
+    tokenizer: str | None = None  # turns the one column of texts into token ids
     tokens: int = 0  # ids of a text
     form: Form  # of CSV files
 

@@ -30,7 +30,7 @@ def baseline_of(experiment: Experiment) -> str:
 
 @dataclass(frozen=True)
 class Baselines:
-    """The finished runs of baselines, by seed; of several in one comparison the best."""
+    """The finished runs of baselines, by seed; if one comparison has several, the best."""
 
     runs: Mapping[tuple[str, int], tuple[Result, ...]]
 

@@ -69,12 +69,12 @@ def worst_tenth(values: Sequence[float], by_loss: bool) -> float:
 def worse_off(
     clients: Sequence[Client], before: Sequence[Client], by_loss: bool
 ) -> WorseOff | None:
-    """The share of clients that fare worse than they did before; None of no common client.
+    """The share of clients that fare worse than before; None without a common client.
 
-    One fares worse by more than chance where its accuracy is lower by more than 1.645 standard
-    errors of a difference of two shares (Agresti & Caffo 2000), which its number of test examples
-    gives. That is careful: both models are judged on the same examples, and mostly err on the same.
-    Of losses no standard error is known.
+    A client fares worse by more than chance if its accuracy is lower by more than 1.645 standard
+    errors of a difference of two shares (Agresti & Caffo 2000), on as many test examples as it has.
+    That is cautious: both models are judged on the same examples, and mostly err on the same ones.
+    For losses no standard error is known.
     """
     earlier = {client.name: client for client in before}
     at_all, surely = [], []

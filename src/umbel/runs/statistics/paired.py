@@ -1,10 +1,10 @@
 """How much better one method is than another, on the same clients under the same seeds.
 
 The 95% interval takes seeds and clients as drawn by chance, and is the wider of two on each side:
-that of a paired bootstrap over both, and a t interval. Of two or three seeds a bootstrap alone is
-too narrow, as these are too few to be drawn anew; of few clients, some of which gain much, the t
-interval alone is. `python -m benchmarks.coverage` measures
-how often each excludes zero where there is no difference.
+that of a paired bootstrap over both, and a t interval. With two or three seeds, which are too few
+to be drawn anew, a bootstrap alone is too narrow. With few clients, of whom some gain much, the t
+interval alone is too narrow. `python -m benchmarks.coverage` measures how often each excludes zero
+where there is no difference.
 """
 
 from __future__ import annotations

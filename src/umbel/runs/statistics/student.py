@@ -1,8 +1,8 @@
 """The t interval of a mean over seeds and clients.
 
-Each part of the variance has its own degrees of freedom, and reaches as far as it would by itself;
-parts add up as standard errors do (Howe 1974). Joint degrees of freedom (Satterthwaite 1946) make
-it too narrow where there are two seeds and many clients.
+Each part of the variance has its own degrees of freedom and the width that it would have by itself;
+these widths add up as standard errors do (Howe 1974). Joint degrees of freedom (Satterthwaite 1946)
+make it too narrow where there are two seeds and many clients.
 """
 
 from __future__ import annotations
