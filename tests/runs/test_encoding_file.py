@@ -81,7 +81,7 @@ def test_a_newcomer_alone_in_a_file_joins_the_sites_that_are_like_it(
     unlabelled = table.drop(columns="out")
     unlabelled.to_csv(file, index=False) if ending == "csv" else unlabelled.to_parquet(file)
     assert json.loads(call("assign", run, file, "--json", "--unlabelled"))[0]["cluster"] == 1
-    with pytest.raises(UsageError, match="lacks 'out', columns of the run's"):
+    with pytest.raises(UsageError, match="lacks the column 'out', which the run's own table has"):
         umbel.load(run).assign(file)
 
 

@@ -133,7 +133,7 @@ def test_tables_that_do_not_fit_are_refused_by_column_and_row(tmp_path: Path) ->
         return str(refusal.value).removeprefix(f"{file}: ")
 
     lacking = refused(frame().drop(columns=["age", "note", "site"]))
-    assert lacking == "lacks 'age', 'note', 'site', columns of the run's"
+    assert lacking == "lacks the columns 'age', 'note', 'site', which the run's own table has"
     strange = frame()
     strange.loc[7, "outcome"] = "secret"
     message = "row 8, column 'outcome': is none of the 2 classes of the run"

@@ -38,7 +38,8 @@ def read_newcomers(path: Path, encoding: Encoding, labelled: bool) -> Federation
         needed += [] if encoding.client is None else [encoding.client]
         lacking = [name for name in needed if name not in header]
         if lacking:
-            raise UsageError(f"{file}: lacks {', '.join(map(repr, lacking))}, columns of the run's")
+            which = f"the column{'' if len(lacking) == 1 else 's'} {', '.join(map(repr, lacking))}"
+            raise UsageError(f"{file}: lacks {which}, which the run's own table has")
         return needed
 
     rows = read_rows(path, encoding.form, wanted)
