@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.shell import Shell
+from umbel.report.exporting import raising_of_threads
+from umbel.report.writing import write_report
 from umbel.runs.flat import flat, measures_of
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
@@ -90,3 +94,34 @@ def test_what_is_not_known_is_left_out() -> None:
     assert (found["loss"], found["merges"], found["missing"]) == (0.5, 1.0, 2.0)
     assert not {"accuracy", "best_cross", "round"} & set(found)
     assert dict(flat({"a": 1, "b": {"c": {"d": 2}}})) == {"a": 1, "b.c.d": 2}
+
+
+def full(*_: Any, **__: Any) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_what_ends_a_thread_of_tensorboard_is_raised(capfd: pytest.CaptureFixture[str]) -> None:
+    before = threading.excepthook
+    writer = threading.Thread(target=full)
+
+    def write() -> None:
+        with raising_of_threads():
+            writer.start()
+            writer.join()
+
+    with pytest.raises(OSError, match="No space left"):
+        write()
+    assert threading.excepthook is before
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_full_disk_leaves_the_page_that_was_there(
+    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (page,) = write_report(run.path)
+    before = page.read_bytes()
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="No space left") as error:
+        write_report(run.path)
+    assert error.value.filename == str(page.resolve())
+    assert page.read_bytes() == before
