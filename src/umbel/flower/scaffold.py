@@ -36,7 +36,8 @@ def write_app(folder: Path, experiment: str | None = None) -> list[Path]:
     except OSError:
         for place in (*written, folder / package, folder):  # so that the command can be repeated
             with suppress(OSError):
-                place.rmdir() if place.is_dir() else place.unlink()
+                remove = place.rmdir if place.is_dir() else place.unlink
+                remove()
         raise
     return written
 
