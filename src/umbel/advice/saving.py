@@ -14,7 +14,7 @@ from umbel.checks import UsageError, check
 from umbel.data.files import check_no_link, read_text
 from umbel.runs import config
 from umbel.runs.advised import ADVICE, holds_advice
-from umbel.runs.durable import replacing, write_text
+from umbel.runs.durable import write_text
 from umbel.runs.experiment import Experiment
 
 FOUND, NEXT, PAGE = ADVICE, "experiment.toml", "report.html"
@@ -29,18 +29,6 @@ def check_free(folder: Path) -> None:
         folder.is_dir() and (not any(folder.iterdir()) or holds_advice(folder))
     )
     check(free, "--out", str(folder), "a new folder, or one with advice in it")
-
-
-def try_writing(folder: Path) -> None:
-    """Make the folder and a file in it, before work is done whose results are to go there.
-
-    Raises `OSError` where that is not possible.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / FOUND
-    with replacing(file.with_suffix(".tried")) as beside:
-        beside.touch()
-    file.with_suffix(".tried").unlink()
 
 
 def save(folder: Path, told: Summary, next_: Experiment | None) -> list[Path]:

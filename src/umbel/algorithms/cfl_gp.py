@@ -164,7 +164,8 @@ class CFLGP(Algorithm[CFLGPState]):
 
     def profile(self, state: CFLGPState) -> Tensor:
         features = torch.cat(state.features, dim=1)
-        return features.where(_complete(state)[:, None], torch.nan)
+        features[~_complete(state)] = torch.nan
+        return features
 
     def evidence(self, state: CFLGPState, sample: Sample) -> Mapping[str, Tensor]:
         """The clients' projections that Algorithm 3 runs k-means on, and more singular values."""

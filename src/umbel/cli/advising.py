@@ -60,10 +60,11 @@ def advise(
     from umbel.advice.adviser import advise as advise_
     from umbel.advice.asked import asked_about, local_training
     from umbel.advice.next_run import next_experiment
-    from umbel.advice.saving import check_free, save, try_writing
+    from umbel.advice.saving import FOUND, check_free, save
     from umbel.advice.summary import summary
     from umbel.cli.advancing import no_empty_folders, writing_to
     from umbel.cli.importing import allow
+    from umbel.data.files import check_place
     from umbel.data.sources import Sources
     from umbel.runs.paths import under
 
@@ -77,7 +78,8 @@ def advise(
     say(repr(federation))
     with no_empty_folders([out]):
         with writing_to(out, "--out"):
-            try_writing(out)
+            out.mkdir(parents=True, exist_ok=True)
+        check_place(out / FOUND, "--out")
         found = advise_(
             federation,
             asked.net(federation),

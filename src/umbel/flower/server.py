@@ -20,7 +20,7 @@ from umbel.flower.registry import Roll
 from umbel.report import terminal
 from umbel.runs import descriptions
 from umbel.runs.config import read
-from umbel.runs.execution import advance
+from umbel.runs.execution import NODES, advance
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.run import Run
@@ -171,7 +171,7 @@ def _gather(
         max(settings.time_limit, settings.patience),  # with a greeting a node installs the app
         None if known is None else expect.compared(known.form),
         expect,
-        Owners.read(folder.file("nodes.json"), settings.release_after),
+        Owners.read(folder.file(NODES), settings.release_after),
     )
     wanted = settings.clients if known is None else len(known.names)
     whom = f"{wanted} clients" if wanted else "clients"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from umbel.checks import command
 from umbel.report import comparing
 from umbel.report.comparing import Sheet
 from umbel.report.fates import fates
@@ -124,10 +125,10 @@ def _pair(pair: Pair) -> list[str]:
 
 def _again(name: str, runs: Sequence[Result]) -> Iterator[Part]:
     seeds = sorted({run.experiment.seed for run in runs})
-    first = f" --first-seed {seeds[0]}" if seeds[0] else ""
-    command = f"umbel compare {name} --seeds {len(seeds)}{first}"
+    first = ("--first-seed", seeds[0]) if seeds[0] else ()
+    again = command("compare", name, "--seeds", len(seeds), *first)
     yield element("p", "If umbel compare made these runs, this makes them again, with its --set:")
-    yield element("pre", command, id="command")
+    yield element("pre", again, id="command")
     yield element("button", "copy the command", type="button", class_="copy", data_copy="command")
     for session in runs[0].folder.sessions.read()[:1]:
         yield element("p", f"Begun: {made_with(session)}", class_="quiet")

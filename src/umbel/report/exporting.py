@@ -52,17 +52,15 @@ def to_tensorboard(folder: RunFolder, out: Path | None = None) -> Path:
 @contextmanager
 def raising_of_threads() -> Iterator[None]:
     """Raise what ends a thread in the block, such as that in which TensorBoard writes."""
-    ended: list[BaseException] = []
+    ended: list[BaseException | None] = []
     before = threading.excepthook
-    threading.excepthook = lambda about: ended.append(about.exc_value or SystemExit())
+    threading.excepthook = lambda about: ended.append(about.exc_value)
     try:
         yield
-    except OSError as error:
-        ended.append(error)
     finally:
         threading.excepthook = before
-    if ended:
-        raise ended[0] from None
+    for error in filter(None, ended):
+        raise error
 
 
 def to_mlflow(folder: RunFolder, out: str | None = None) -> str:

@@ -17,7 +17,7 @@ from umbel.data.federation import Federation
 from umbel.data.files import read_bytes
 from umbel.runs.client_rows import Client
 from umbel.runs.digests import digest
-from umbel.runs.durable import replacing, write_text
+from umbel.runs.durable import write_bytes, write_text
 from umbel.runs.rows import formula_again, no_formula
 from umbel.runs.scores import ClientScores
 
@@ -44,8 +44,7 @@ def write_facts(file: Path, federation: Federation, scores: ClientScores) -> Non
         writer.writerow([no_formula(name), scores.num_examples[client], *values])
     raw = text.getvalue().encode()
     write_text(file.with_suffix(".seal"), digest([raw]) + "\n")
-    with replacing(file) as beside:
-        beside.write_bytes(raw)
+    write_bytes(file, raw)
 
 
 def with_facts(file: Path, clients: Sequence[Client]) -> list[Client]:

@@ -14,7 +14,7 @@ from umbel.checks import UsageError
 from umbel.data.federation import Federation
 from umbel.data.files import read_bytes
 from umbel.runs.digests import digest
-from umbel.runs.durable import replacing, write_text
+from umbel.runs.durable import write_bytes, write_text
 from umbel.runs.rows import formula_again, no_formula
 from umbel.runs.scores import ClientScores, Tuning
 
@@ -54,8 +54,7 @@ def write_rows(file: Path, federation: Federation, scores: ClientScores) -> None
     writer.writerows(_rows(federation, scores))
     raw = text.getvalue().encode()
     write_text(file.with_suffix(".seal"), digest([raw]) + "\n")
-    with replacing(file) as beside:
-        beside.write_bytes(raw)
+    write_bytes(file, raw)
 
 
 def read_rows(file: Path) -> list[Client]:

@@ -28,7 +28,7 @@ from umbel.runs import wrapped
 from umbel.runs.config_errors import problems
 from umbel.runs.experiment import Experiment
 from umbel.runs.strangers import OURS, Stranger, stranger
-from umbel.runs.tables import load_table, merged, parse_setting, without_replaced
+from umbel.runs.tables import load_table, merged, parse_setting
 from umbel.server.clusterers import CLUSTERERS, Clusterer
 from umbel.settings import SCALARS, UnfitError, bare, choice, is_choice, is_tuple, items_of, scalar
 
@@ -196,7 +196,7 @@ def _over_defaults(kind: type, value: Any) -> Mapping[str, Any]:
         named = bare(_hints(kind)[f.name]) in REGISTRIES
         if isinstance(given, Mapping) and is_dataclass(default) and not named:
             below = {each.name: getattr(default, each.name) for each in fields(default)}
-            table[f.name] = {**without_replaced(below, given), **given}
+            table[f.name] = merged(below, given)
     return table
 
 

@@ -50,6 +50,12 @@ def write_text(file: Path, text: str) -> None:
         beside.write_text(text, encoding="utf-8")
 
 
+def write_bytes(file: Path, data: bytes) -> None:
+    """Replace a file by these bytes."""
+    with replacing(file) as beside:
+        beside.write_bytes(data)
+
+
 def append_text(file: Path, text: str) -> None:
     """Add to a file, on disk when this returns."""
     with naming(file), file.open("a", encoding="utf-8") as opened:

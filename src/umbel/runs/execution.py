@@ -66,6 +66,9 @@ def advance_states(folder: RunFolder, run: Run) -> Iterator[tuple[State, Record]
             yield from _session(folder, run)
 
 
+NODES = "nodes.json"
+"""Where the server of a Flower app keeps which node has which clients."""
+
 OVER_FLOWER = "a run over Flower, with clients at their nodes: the same `flwr run` goes on with it"
 
 
@@ -91,7 +94,7 @@ def opened(
 
 def _over_flower(folder: RunFolder) -> bool:
     """Whether the server of a Flower app has written this folder."""
-    return folder.file("nodes.json").is_file()
+    return folder.file(NODES).is_file()
 
 
 def execute_together(
@@ -220,8 +223,8 @@ def load(path: Path | str, net: Net | None = None) -> Result:
     folder = RunFolder.open(path)
     if not folder.finished:
         resume, finish = command("resume", path), command("finish", path)
-        how = f"go on with it by `{resume}`, or end it here by `{finish}`"
-        how = OVER_FLOWER if _over_flower(folder) else how
+        here = f"go on with it by `{resume}`, or end it here by `{finish}`"
+        how = OVER_FLOWER if _over_flower(folder) else here
         raise UsageError(f"{path}: not finished; {how}")
     if net is not None:
         model = folder.experiment.model

@@ -21,7 +21,7 @@ from umbel.checks import UsageError, check, nearest
 from umbel.data.files import check_folder, check_no_link, check_place
 from umbel.runs import encoding_file
 from umbel.runs.adapter_export import to_peft
-from umbel.runs.durable import replacing
+from umbel.runs.durable import write_bytes
 from umbel.runs.models_folder import MadeFor
 from umbel.runs.result import Result
 from umbel.runs.tensor_files import write_plain
@@ -109,7 +109,7 @@ def _to_torch(module: nn.Module, x: Tensor, file: Path) -> Run:
         torch.export.save(program, data)
     except Exception as error:  # what can be captured need not have a form on disk
         raise UsageError(f"to: 'torch' is not possible: {_first_line(error)}") from None
-    _write(file, data.getvalue())
+    write_bytes(file, data.getvalue())
     run: Run = torch.export.load(file).module()
     return run
 
@@ -134,7 +134,7 @@ def _to_onnx(module: nn.Module, x: Tensor, file: Path) -> Run:
         session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     except Exception as error:  # whatever ONNX lacks for this module
         raise UsageError(f"to: 'onnx' is not possible: {_first_line(error)}") from None
-    _write(file, data)
+    write_bytes(file, data)
     return lambda x: torch.from_numpy(session.run(None, {"x": x.numpy()})[0])
 
 
@@ -156,12 +156,6 @@ WRITERS: dict[Format, Callable[[nn.Module, Tensor, Path], Run]] = {
     "safetensors": _to_safetensors,
     "peft": to_peft,
 }
-
-
-def _write(file: Path, data: bytes) -> None:
-    """Replace a file, which nobody finds half written."""
-    with replacing(file) as beside:
-        beside.write_bytes(data)
 
 
 def _captured(module: nn.Module, x: Tensor) -> torch.export.ExportedProgram:

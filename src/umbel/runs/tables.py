@@ -44,7 +44,8 @@ INSTEAD = {"epochs": "steps"}
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Merge tables; an upper one with another `name` replaces the lower one as a whole."""
-    result = without_replaced(base, over)
+    replaced = {other for key, other in INSTEAD.items() if key in over}
+    result = {key: value for key, value in base.items() if key not in replaced}
     for key, value in over.items():
         below = result.get(key)
         if isinstance(below, Mapping) and isinstance(value, Mapping) and _same_name(below, value):
@@ -52,12 +53,6 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         else:
             result[key] = value
     return result
-
-
-def without_replaced(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """The lower table without what counts only where the upper one does not say another."""
-    replaced = {other for key, other in INSTEAD.items() if key in over}
-    return {key: value for key, value in base.items() if key not in replaced}
 
 
 def _same_name(below: Mapping[str, Any], over: Mapping[str, Any]) -> bool:

@@ -122,7 +122,8 @@ def singular_values(profile: Tensor, seed: int = 0) -> NDArray[np.float64]:
 
 def known(profile: Tensor) -> Tensor:
     """The vectors (N, D) of those clients that have one: others are NaN."""
-    return profile[~profile.isnan().any(1)]
+    silent = profile.isnan().any(1)
+    return profile[~silent] if silent.any() else profile
 
 
 def largest_gap(values: NDArray[np.float64]) -> int:
