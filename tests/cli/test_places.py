@@ -52,6 +52,10 @@ def test_pages_and_figures_go_where_they_can_be_written(made: Shell) -> None:
 def test_a_reproduction_asks_for_its_folder_before_it_begins(made: Shell) -> None:
     keep = ("reproduce", "cflgp-fig1", "--size", "smoke", "--keep", "file")
     assert "--keep: 'file' is not a folder" in made.refused(*keep)
+    kept = made.folder / "kept" / "cflgp-fig1-smoke.json"
+    kept.mkdir(parents=True)
+    message = made.refused(*keep[:-1], "kept")
+    assert "--keep: 'kept/cflgp-fig1-smoke.json' is not a file that can be written" in message
     assert not (made.folder / "runs" / "reproduce-smoke").exists()
 
 

@@ -109,7 +109,8 @@ class CFLGP(Algorithm[CFLGPState]):
         super().check(known)
         check_num_clusters(self.num_clusters, known)
         if known.layout is not None:
-            self._allowed(known.layout)
+            ratio, most = self.compression, len(self._allowed(known.layout))
+            check(ratio <= most, "compression", ratio, f"{most} or less: so many values are trained")
 
     def init(self, setup: Setup) -> CFLGPState:
         check_num_clusters(self.num_clusters, setup)

@@ -63,7 +63,7 @@ def reproduce(
     """
     from umbel.cli.advancing import end_if, interruptible, no_empty_folders, writing_to
     from umbel.cli.reproducing import make_all
-    from umbel.data.files import check_folder
+    from umbel.data.files import check_folder, check_place
     from umbel.data.sources import Sources
     from umbel.papers.runner import results
 
@@ -74,16 +74,18 @@ def reproduce(
     made_so = size + half * f"-{precision}"
     place = runs_dir / f"reproduce-{made_so}"
     folder, option = (keep, "--keep") if keep else (place, "--runs-dir")
+    file = folder / f"{name}-{made_so}.json"
     check_folder(folder, option)
     with interruptible("the same command"), no_empty_folders([folder]):
         with writing_to(folder, option):
             folder.mkdir(parents=True, exist_ok=True)
+        check_place(file, option)
         failed = make_all(part, size, range(count), place, Sources.default(data_dir), jobs)
     command = f"umbel reproduce {name} --size {size}" + half * f" --precision {precision}"
     command += f" --seeds {seeds}" if seeds else ""
     saved = results(wanted, size, range(count), place, command)
     if saved.cells:
-        _show_and_keep(wanted, saved, folder / f"{name}-{made_so}.json")
+        _show_and_keep(wanted, saved, file)
     end_if(failed)
 
 
