@@ -109,8 +109,8 @@ class CFLGP(Algorithm[CFLGPState]):
         super().check(known)
         check_num_clusters(self.num_clusters, known)
         if known.layout is not None:
-            ratio, most = self.compression, len(self._allowed(known.layout))
-            check(ratio <= most, "compression", ratio, f"{most} or less: so many values are trained")
+            ratio, values = self.compression, len(self._allowed(known.layout))
+            check(ratio <= values, "compression", ratio, f"{values} or less, the number of values")
 
     def init(self, setup: Setup) -> CFLGPState:
         check_num_clusters(self.num_clusters, setup)
