@@ -1,8 +1,9 @@
-"""Memory that is freed stays with the process: taking it from the system again is slow.
+"""Memory that rounds free stays with the process: taking it from the system again is slow.
 
 Steps and rounds free large tensors and ask for as many again. The allocator of the GNU C library
 gives what is freed back to the system, from 128 KiB on at first, so that the same pages are cleared
-anew in every round.
+anew in every round. What was freed before the rounds, such as copies of the examples that a
+federation was put together from, none of them needs again.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+from collections.abc import Callable
 from functools import cache
 
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
@@ -31,9 +33,21 @@ def keep_freed_memory() -> bool:
 
     It can't where the allocator is another, and is not where the user has set it otherwise.
     """
-    if not sys.platform.startswith("linux") or any(name in os.environ for name in ON_THEIR_OWN):
-        return False
-    set_to = getattr(ctypes.CDLL(None), "mallopt", None)
+    set_to = None if any(name in os.environ for name in ON_THEIR_OWN) else _of_malloc("mallopt")
     if set_to is None:
         return False
     return bool(set_to(MMAP_THRESHOLD, LARGEST) and set_to(TRIM_THRESHOLD, KEPT))
+
+
+def give_back_freed_memory() -> None:
+    """Give back to the system what is free now, where the allocator can."""
+    trim = _of_malloc("malloc_trim")
+    if trim is not None:
+        trim(0)
+
+
+def _of_malloc(name: str) -> Callable[..., int] | None:
+    """A function of the GNU C library's allocator, where that is the one."""
+    if not sys.platform.startswith("linux"):
+        return None
+    return getattr(ctypes.CDLL(None), name, None)

@@ -14,7 +14,7 @@ from umbel.client.drawing import drawing_from
 from umbel.client.net import Net
 from umbel.client.ways import KernelName, Precision
 from umbel.data.federation import Federation
-from umbel.engines.allocation import keep_freed_memory
+from umbel.engines.allocation import give_back_freed_memory, keep_freed_memory
 from umbel.engines.batchable import why_not_batchable, why_not_in
 from umbel.engines.fit import check_fit, sample
 from umbel.engines.precision import settled
@@ -95,6 +95,7 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
     """
     settings = settings or EngineSettings()
     on_ray = settings.name == "ray"
+    give_back_freed_memory()
     keep_freed_memory()
     with drawing_from(seed=0):  # what modules draw as they are tried is nobody's
         check_fit(net, federation)
