@@ -11,7 +11,12 @@ from umbel.checks import UsageError, check
 from umbel.runs.durable import write_text
 
 TEMPLATE = Path(__file__).parent / "template"
-FILES = ("pyproject.toml", "experiment.toml", "app/__init__.py", "app/server.py", "app/client.py")
+FILES = (
+    *("pyproject.toml", "experiment.toml", "gitignore"),
+    *("app/__init__.py", "app/server.py", "app/client.py"),
+)
+RUNS = "runs"
+"""The folder in an app where its runs are: what is in it is the server's alone."""
 
 
 def write_app(folder: Path, experiment: str | None = None) -> list[Path]:
@@ -26,7 +31,7 @@ def write_app(folder: Path, experiment: str | None = None) -> list[Path]:
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder}: is there already, and not empty")
     package = name.replace("-", "_")
-    runs = (folder.resolve() / "runs").as_posix()
+    runs = (folder.resolve() / RUNS).as_posix()
     written: list[Path] = []
     try:
         for file, text in _texts(name, package, runs, experiment):
@@ -50,4 +55,19 @@ def _texts(name: str, package: str, runs: str, experiment: str | None) -> Iterat
             text = experiment
         for key, value in {"name": name, "package": package, "runs_dir": runs}.items():
             text = text.replace("{" + key + "}", value)
-        yield file.replace("app/", f"{package}/"), text
+        yield file.replace("app/", f"{package}/").replace("gitignore", ".gitignore"), text
+
+
+def sent_with(runs: Path) -> Path | None:
+    """The folder of an app with which Flower sends these runs to every node, if there is one.
+
+    Apps of earlier versions have no `.gitignore`, which keeps them out.
+    """
+    for folder in runs.resolve().parents:
+        app = folder / "pyproject.toml"
+        if app.is_file() and "[tool.flwr.app]" in app.read_text(encoding="utf-8", errors="ignore"):
+            ignored = folder / ".gitignore"
+            lines = ignored.read_text(encoding="utf-8").split() if ignored.is_file() else []
+            inside = runs.resolve().relative_to(folder).parts[0]
+            return None if inside in {line.strip("/") for line in lines} else folder
+    return None

@@ -17,6 +17,7 @@ from umbel.flower.engine import FlowerEngine
 from umbel.flower.expectation import Expectation
 from umbel.flower.owners import Owners
 from umbel.flower.registry import Roll
+from umbel.flower.scaffold import sent_with
 from umbel.report import terminal
 from umbel.runs import descriptions
 from umbel.runs.config import read
@@ -98,6 +99,12 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
     _check_describes(settings, experiment)
     folder = _folder(experiment, settings)
     path = folder.path.resolve()
+    if app := sent_with(Path(settings.runs_dir)):
+        log.warning(
+            "%s: is in the folder of an app, which Flower sends to every node, with the names of "
+            "all clients: write %s into %s, or give another runs-dir",
+            *(path, f"/{path.relative_to(app).parts[0]}/", app / ".gitignore"),
+        )
     to_describe = settings.describe and descriptions.load(folder.path) is None
     if folder.finished and not to_describe:
         log.warning(
