@@ -124,6 +124,12 @@ def test_networks_with_running_statistics_are_refused() -> None:
         Run(FedAvg(), blobs(), net, privacy=PRIVACY)
 
 
+def test_updates_with_unlike_noise_cost_what_one_gaussian_of_all_would() -> None:
+    # 1 / sigma^2 adds up: two with noise 8 and one with noise 4 are as six with noise 8.
+    mixed = Privacy(clip=1.0, noise_multiplier=8.0).epsilon(2, {4.0: 1})
+    assert mixed == pytest.approx(Privacy(clip=1.0, noise_multiplier=8.0).epsilon(6), rel=1e-3)
+
+
 def test_nothing_released_is_nothing_spent() -> None:
     assert PRIVACY.epsilon(0) == 0
 

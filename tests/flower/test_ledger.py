@@ -21,7 +21,7 @@ from umbel.data.federation import Federation
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines.privacy import Privacy
-from umbel.engines.private import released
+from umbel.engines.private import Private, released
 from umbel.engines.wrappers import QuorumError
 from umbel.flow import Request
 from umbel.flower import Settings, client_app, serve
@@ -34,6 +34,7 @@ from umbel.flower.messages import Asked
 from umbel.flower.owners import Owners
 from umbel.flower.refusals import RefusedError
 from umbel.flower.registry import Roll
+from umbel.networks import MLP
 from umbel.runs.config import write
 from umbel.runs.experiment import Experiment
 from umbel.runs.seals import json_text
@@ -160,6 +161,68 @@ def test_a_ledger_of_an_earlier_version_is_gone_on_with(tmp_path: Path) -> None:
     (tmp_path / "released.json").write_text(json.dumps(read_entries(tmp_path)))
     assert ledger.grant(question()) == first
     assert {client: len(asked) for client, asked in read_entries(tmp_path).items()} == {"a": 1}
+
+
+def test_another_network_or_objective_has_noise_of_its_own(tmp_path: Path) -> None:
+    experiment = private(rounds=1)
+    keys = set()
+    for one in (experiment, replace(experiment, objective="regression")):
+        x, y = blobs().train.of(0)
+        federation = Federation.from_arrays([(x, y.float())] if one != experiment else [(x, y)])
+        node = Node.of(one, federation, tmp_path / "run.safetensors")
+        assert isinstance(node.engine, Private)
+        keys |= set(node.engine.grant(question()).keys.values())
+    hidden = replace(experiment, model=MLP((7,)))
+    node = Node.of(hidden, blobs(), tmp_path / "run.safetensors")
+    assert isinstance(node.engine, Private)
+    keys |= set(node.engine.grant(question()).keys.values())
+    assert len(keys) == 3
+
+
+def test_the_same_network_has_the_same_noise_in_another_process(tmp_path: Path) -> None:
+    nodes = [Node.of(private(rounds=1), blobs(), tmp_path / "run.safetensors") for _ in range(2)]
+    first, second = (node.engine.grant(question()) for node in nodes)  # type: ignore[attr-defined]
+    assert first == second
+
+
+def test_runs_of_a_node_draw_on_one_budget(tmp_path: Path) -> None:
+    budget = replace(PRIVACY, max_epsilon=PRIVACY.epsilon(2) * 1.05)
+    louder = replace(budget, noise_multiplier=80.0)
+    first, second = (Ledger(tmp_path / f"seed{n}-node", ("a",), budget) for n in range(2))
+    assert first.grant(question(1)).keys
+    assert second.grant(question(1)).keys
+    assert second.grant(question(2)).refused
+    assert first.grant(question(2)).refused
+    assert second.grant(question(1)).keys  # it was released before
+    # Little of the budget is left, and this noise needs little.
+    assert not Ledger(tmp_path / "more-node", ("a",), louder).grant(question(1)).refused
+    assert Ledger(tmp_path / "other" / "x-node", ("a",), budget).grant(question(1)).keys
+
+
+def test_simulated_nodes_share_a_folder_and_no_budget(tmp_path: Path) -> None:
+    budget = replace(PRIVACY, max_epsilon=PRIVACY.epsilon(1) * 1.001)
+    for part in "012":
+        assert Ledger(tmp_path / f"run-seed0-{part}", ("a",), budget).grant(question(1)).keys
+
+
+def test_what_was_spent_is_computed_from_the_noise_that_was_released(
+    tmp_path: Path, umbel: Shell
+) -> None:
+    released_with = replace(PRIVACY, noise_multiplier=1.0)
+    for run, count in (("one", 2), ("two", 1)):
+        ledger = Ledger(tmp_path / f"{run}-node", ("a",), released_with)
+        for seed in range(count):
+            ledger.grant(question(seed))
+    file = tmp_path / "experiment.toml"
+    file.write_text(write(private(rounds=1)))
+    printed, _ = umbel("flower", "spent", str(file), str(tmp_path / "one-node"))
+    assert f"{released_with.epsilon(2):.4g}" in printed
+    assert f"{released_with.epsilon(3):.4g}" in printed  # of all runs
+    assert "noise_multiplier of 1, which counts" in printed
+    file.write_text(write(SMALL))
+    assert "privacy.clip: None is not set" in umbel.refused(
+        "flower", "spent", str(file), str(tmp_path / "one-node")
+    )
 
 
 def private(rounds: int, max_epsilon: float | None = None) -> Experiment:

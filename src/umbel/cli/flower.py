@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -13,6 +14,7 @@ from rich.table import Table
 
 from umbel.checks import UsageError, check
 from umbel.cli.printing import say
+from umbel.engines.privacy import NONE
 from umbel.report.frameless import row
 from umbel.runs.config import read, write
 from umbel.runs.library import find_experiment
@@ -29,14 +31,27 @@ def flower() -> None:
 def spent(experiment: Path, folder: Path) -> None:
     """Show what each client of a node has spent of its privacy, by the ledger in FOLDER."""
     with _needing_flower():
-        from umbel.flower.ledger import read_entries
-    privacy, entries = read(experiment, looking=True).privacy, read_entries(folder)
-    check(bool(entries), "folder", str(folder), "a folder where a node has noted what it released")
+        from umbel.flower.ledger import read_ledger, spent_elsewhere
+    asked, kept = read(experiment, looking=True).privacy, read_ledger(folder)
+    expected = "a folder where a node has noted what it released"
+    check(bool(kept.entries), "folder", str(folder), expected)
+    check(asked.clip is not None, "privacy.clip", asked.clip, "set, as in the node's experiment")
+    privacy = replace(asked, noise_multiplier=kept.multiplier(asked.noise_multiplier))
+    elsewhere = spent_elsewhere(folder, privacy.noise_multiplier)
     table = Table("client", "updates", "epsilon", box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    if elsewhere:
+        table.add_column("of all runs")
     table.caption = f"at delta {privacy.delta:g}, for any other examples of the client"
-    for client, questions in sorted(entries.items()):
-        row(table, client, str(len(questions)), f"{privacy.epsilon(len(questions)):.4g}")
+    for client, questions in sorted(kept.entries.items()):
+        count, more = len(questions), elsewhere.get(client, NONE)
+        in_all = [f"{privacy.epsilon(count, more):.4g}"] if elsewhere else []
+        row(table, client, str(count), f"{privacy.epsilon(count):.4g}", *in_all)
     Console().print(table)
+    if asked != privacy:
+        say(
+            f"These updates had a noise_multiplier of {privacy.noise_multiplier:g}, which counts; "
+            f"{experiment} says {asked.noise_multiplier:g}."
+        )
 
 
 @flower.command()

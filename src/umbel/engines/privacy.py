@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from types import MappingProxyType
 
 from umbel.checks import UsageError, check
 from umbel.settings import Settings
+
+NONE: Mapping[float, int] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -57,22 +62,26 @@ class Privacy(Settings):
             "take a model with fewer values, less noise, or a clip as short as the updates"
         )
 
-    def epsilon(self, releases: int) -> float:
+    def epsilon(self, releases: int, others: Mapping[float, int] = NONE) -> float:
         """Return the epsilon at `delta` of a client that released this many updates.
 
-        By the privacy loss distribution of composed Gaussian mechanisms, from dp-accounting.
-        Raises `UsageError` where that package is missing.
+        `others` are numbers of its updates with other noise, by the multiplier of that. By the
+        privacy loss distribution of composed Gaussian mechanisms, from dp-accounting. Raises
+        `UsageError` where that package is missing.
         """
-        return _epsilon(self.noise_multiplier / 2, self.delta, releases) if releases else 0.0
+        counts = Counter({self.noise_multiplier: releases}) + Counter(others)
+        return _epsilon(tuple(sorted(counts.items())), self.delta) if counts else 0.0
 
 
 @cache
-def _epsilon(noise_multiplier: float, delta: float, releases: int) -> float:
+def _epsilon(releases: tuple[tuple[float, int], ...], delta: float) -> float:
+    """Of numbers of releases by the multiplier of their noise."""
     try:
         from dp_accounting import GaussianDpEvent
         from dp_accounting.pld import PLDAccountant
     except ModuleNotFoundError as error:
         raise UsageError(f'{error}: pip install "umbel[privacy]" brings it') from None
     accountant = PLDAccountant()
-    accountant.compose(GaussianDpEvent(noise_multiplier), releases)
+    for noise_multiplier, count in releases:
+        accountant.compose(GaussianDpEvent(noise_multiplier / 2), count)
     return float(accountant.get_epsilon(delta))

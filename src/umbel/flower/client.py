@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
@@ -25,11 +27,11 @@ from umbel.flower import messages
 from umbel.flower.configuration import number_in
 from umbel.flower.expectation import check_frozen, model_name
 from umbel.flower.greeting import Site, SiteForm, check_greeting, introduce
-from umbel.flower.ledger import Ledger
+from umbel.flower.ledger import OF_A_SITE, Ledger
 from umbel.flower.limits import NodeLimits
 from umbel.flower.memory import memorise, recall
 from umbel.flower.refusals import ForgottenError, RefusedError, reason, refusing
-from umbel.runs.config import read
+from umbel.runs.config import plain, read
 from umbel.runs.experiment import Experiment
 
 log = logging.getLogger(__name__)
@@ -61,7 +63,8 @@ class Node:
         engine: Engine = make_engine(net, federation, experiment.engine)
         if experiment.privacy.clip is not None:
             place, names = memory.with_suffix(""), federation.names
-            ledger = Ledger(place, names, experiment.privacy, federation.train)
+            trained = _name_of_training(experiment, net)
+            ledger = Ledger(place, names, experiment.privacy, federation.train, trained)
             engine = Private(engine, experiment.privacy, ledger.grant)
         return cls(experiment, federation, net, engine, memory)
 
@@ -197,6 +200,13 @@ def slice_of(context: Context, federation: Federation) -> Federation:
     return federation.pick(list(range(part, federation.num_clients, of)))
 
 
+def _name_of_training(experiment: Experiment, net: Net) -> str:
+    """A name that changes with the network, its frozen values, its objective and its precision."""
+    said = {name: plain(experiment)[name] for name in ("model", "objective")}
+    what = [said, experiment.engine.precision, model_name(net), net.frozen_digest]
+    return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+
+
 def _memory(context: Context, experiment: Experiment) -> Path:
     config = context.node_config
     given, part = config.get("memory-dir"), config.get("partition-id")
@@ -206,5 +216,5 @@ def _memory(context: Context, experiment: Experiment) -> Path:
     check(known, "memory-dir", given, expected)
     default = platformdirs.user_state_path("umbel") / "flower"
     folder = Path(str(default if given is None else given))
-    name = "node" if part is None else str(part)
-    return folder / f"{experiment.name}-seed{experiment.seed}-{name}.safetensors"
+    end = OF_A_SITE if part is None else f"-{part}"
+    return folder / f"{experiment.name}-seed{experiment.seed}{end}.safetensors"

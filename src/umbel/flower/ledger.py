@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ from typing import Any
 from umbel.checks import UsageError, check
 from umbel.client.constants import digest_of
 from umbel.data.splits import Split
-from umbel.engines.privacy import Privacy
+from umbel.engines.privacy import NONE, Privacy
 from umbel.engines.private import Granted
 from umbel.flow import Request
 from umbel.flower.memory import digest
@@ -32,26 +34,54 @@ ADVICE = "nothing more is released: bring back a copy of both, or begin in an em
 """What to do where the ledger or the secret is damaged or lost, said after what is wrong."""
 
 
+OF_A_SITE = "-node"
+"""How the ledgers of a site's node end, which has a folder of its own; simulated ones share one."""
+
+
 def read_entries(folder: Path) -> Entries:
     """The questions that each client has answered. Raises `UsageError` for a damaged file."""
-    return _read(folder).entries
+    return read_ledger(folder).entries
 
 
 @dataclass(frozen=True)
-class _Kept:
+class Kept:
     """What the file of a ledger holds; None is what an earlier version did not write."""
 
     entries: Entries
     secret: str | None = None  # its digest
     noise: dict[str, float] | None = None  # the settings of all releases
 
+    def multiplier(self, otherwise: float) -> float:
+        """That of the noise, in units of `clip`."""
+        return (self.noise or {}).get("noise_multiplier", otherwise)
 
-def _read(folder: Path) -> _Kept:
+
+def read_ledger(folder: Path) -> Kept:
+    """What a ledger holds, nothing where there is none. Raises `UsageError` for a damaged file."""
     known = json_value(folder / RELEASED, _from_plain, ADVICE)
-    return _Kept({}) if known is None else known
+    return Kept({}) if known is None else known
 
 
-def _from_plain(table: dict[str, Any]) -> _Kept:
+def spent_elsewhere(folder: Path, otherwise: float) -> dict[str, Counter[float]]:
+    """How many updates each client released in other runs of the node, by their noise.
+
+    The noise is its multiplier, or `otherwise` in ledgers that do not say. Raises `UsageError` for
+    a damaged file.
+    """
+    spent: dict[str, Counter[float]] = {}
+    others = folder.parent.glob(f"*{OF_A_SITE}/{RELEASED}") if _of_a_site(folder) else ()
+    for place in sorted({file.parent for file in others} - {folder}):
+        kept = read_ledger(place)
+        for client, questions in kept.entries.items():
+            spent.setdefault(client, Counter())[kept.multiplier(otherwise)] += len(questions)
+    return spent
+
+
+def _of_a_site(folder: Path) -> bool:
+    return folder.name.endswith(OF_A_SITE)
+
+
+def _from_plain(table: dict[str, Any]) -> Kept:
     """Raise `ValueError` for anything else. An earlier version wrote the questions alone."""
     secret = table.get("secret")
     entries: Entries = table["clients"] if isinstance(secret, str) else table
@@ -59,41 +89,48 @@ def _from_plain(table: dict[str, Any]) -> _Kept:
         if not isinstance(questions, list) or {*map(type, questions)} - {str}:
             raise ValueError(f"{client!r} has no list of questions")
     if not isinstance(secret, str):
-        return _Kept(entries)
+        return Kept(entries)
     noise = table.get("noise")
-    return _Kept(entries, secret, noise if isinstance(noise, dict) else None)
+    return Kept(entries, secret, noise if isinstance(noise, dict) else None)
 
 
 @dataclass(frozen=True)
 class Ledger:
     """The noise of a node.
 
-    It is a function of the node's secret, of what is asked and of the client's training examples:
-    asked the same again, as a server does that goes on from a checkpoint, a client gives the same
-    answer, and releases nothing new. With other examples it is another answer, with noise of its
-    own: the difference of two with the same noise would show what has changed.
+    It is a function of the node's secret, of what is asked, of what is trained and of the client's
+    training examples: asked the same again, as a server does that goes on from a checkpoint, a
+    client gives the same answer, and releases nothing new. With other examples or another network
+    or objective it is another answer, with noise of its own: the difference of two with the same
+    noise would have none.
+
+    What a client has released in the node's other runs counts towards `max_epsilon`, too.
     """
 
     folder: Path
     clients: tuple[str, ...]  # of the node, by number
     privacy: Privacy
     train: Split | None = None  # their training examples; None: they never change
+    trained: str = ""  # names the network and what it is trained for; "": they never change
 
     def grant(self, request: Request) -> Granted:
         """Enter the next release of each client; those beyond `max_epsilon` are refused it."""
-        with alone(self.folder / LOCK):
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # All runs of a site's node draw on one budget.
+        with alone((self.folder.parent if _of_a_site(self.folder) else self.folder) / LOCK):
             return self._granted(request)
 
     def _granted(self, request: Request) -> Granted:
         secret, entries = self._secret()
         keys: dict[int, bytes] = {}
         refused: dict[int, str] = {}
+        elsewhere = self._elsewhere()
         for position, number in enumerate(request.clients.tolist()):
             client = self.clients[number]
             question = self._question(request, position, number)
             asked = entries.get(client, [])
             if question not in asked:
-                if self._exceeds(len(asked) + 1):
+                if self._exceeds(len(asked) + 1, elsewhere.get(client, NONE)):
                     refused[number] = f"{EXCEEDED} {self.privacy.max_epsilon:g}"
                     continue
                 entries[client] = [*asked, question]
@@ -118,13 +155,13 @@ class Ledger:
         if self.train is None:
             return ()
         x, y = self.train.of(number)
-        return (digest_of({"x": x, "y": y}),)
+        return (digest_of({"x": x, "y": y}), *([self.trained] if self.trained else []))
 
     @property
     def _noise(self) -> dict[str, float | None]:
         return {"clip": self.privacy.clip, "noise_multiplier": self.privacy.noise_multiplier}
 
-    def _check_noise(self, kept: _Kept) -> None:
+    def _check_noise(self, kept: Kept) -> None:
         """Raise `UsageError` where what was released had other noise.
 
         The same noise times another number gives away both, and is not what epsilon is counted for.
@@ -137,16 +174,21 @@ class Ledger:
             f"{before}, as in what was released before: choose another name or seed",
         )
 
-    def _exceeds(self, releases: int) -> bool:
+    def _elsewhere(self) -> dict[str, Counter[float]]:
+        """As `spent_elsewhere`, where there is a budget."""
+        limited = self.privacy.max_epsilon is not None
+        return spent_elsewhere(self.folder, self.privacy.noise_multiplier) if limited else {}
+
+    def _exceeds(self, releases: int, elsewhere: Mapping[float, int]) -> bool:
         most = self.privacy.max_epsilon
-        return most is not None and self.privacy.epsilon(releases) > most
+        return most is not None and self.privacy.epsilon(releases, elsewhere) > most
 
     def _secret(self) -> tuple[bytes, Entries]:
         """The secret and the questions so far. Raises `UsageError` where one is not the other's.
 
         Another secret would add other noise to answers that were given, which gives them away.
         """
-        file, kept = self.folder / SECRET, _read(self.folder)
+        file, kept = self.folder / SECRET, read_ledger(self.folder)
         entries = kept.entries
         if not file.is_file() and not any(entries.values()):
             secret = secrets.token_bytes(32)
