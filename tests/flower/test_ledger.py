@@ -347,3 +347,20 @@ def test_with_other_training_examples_the_same_question_is_a_new_one(tmp_path: P
     other = replace(train, x=train.x + 1)
     assert Ledger(tmp_path, ("a", "b"), PRIVACY, other).grant(question()) != first
     assert {client: len(asked) for client, asked in read_entries(tmp_path).items()} == {"a": 2}
+
+
+@pytest.mark.parametrize("private_node", [False, True])
+def test_what_examples_say_stays_at_the_node_that_can_t_read_them(
+    private_node: bool, tmp_path: Path
+) -> None:
+    experiment = private(rounds=1) if private_node else SMALL
+    grid = grid_of(experiment, tmp_path, nodes=2)
+
+    def load(context: Context, settings: Experiment) -> Federation:  # noqa: ARG001
+        raise ValueError("could not convert string to float: 'Anna Mueller'")
+
+    grid.apps = dict.fromkeys(grid.apps, client_app(tmp_path / "experiment.toml", load))
+    owners = Owners()
+    assert Meeting(grid, 5.0, owners=owners).gather(8, 0.3) == {}
+    (why,) = set(owners.refused.values())
+    assert "its examples can't be read: ValueError, of which this node's log says more" in why

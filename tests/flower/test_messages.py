@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tests.engines.test_equality import WORKS
 from tests.flower.attacks import ARRAYS, with_array
+from umbel.checks import UsageError
 from umbel.client.work import LocalTraining, Work
 from umbel.flower import greeting, messages
 from umbel.flower.arrays import DTYPES, arrays, tensors
@@ -141,8 +142,13 @@ def test_tensors_of_too_many_bytes_are_refused_altogether() -> None:
 def test_a_refusal_is_raised_on_the_other_side() -> None:
     with pytest.raises(RefusedError, match=r"^theta: wrong$"):
         messages.answer_in(messages.refusal(RefusedError("theta: wrong")), [], MAX_BYTES)
-    with pytest.raises(RefusedError, match=r"^ZeroDivisionError: by 0$"):
-        greeting.site_in(messages.refusal(ZeroDivisionError("by 0")))
+    with pytest.raises(RefusedError, match=r"^ZeroDivisionError, of which this node's log says"):
+        greeting.site_in(messages.refusal(ZeroDivisionError("by Anna Mueller")))
+    wrong = UsageError("label: 16 is not in 0 to 9")
+    with pytest.raises(RefusedError, match=r"^UsageError: label: 16 is not in 0 to 9$"):
+        greeting.site_in(messages.refusal(wrong, private=False))
+    with pytest.raises(RefusedError, match=r"^UsageError, of which this node's log says more$"):
+        greeting.site_in(messages.refusal(wrong))
     with pytest.raises(ForgottenError):
         messages.answer_in(messages.refusal(ForgottenError("a")), [], MAX_BYTES)
 

@@ -15,7 +15,7 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from torch import Tensor
 
-from umbel.checks import check
+from umbel.checks import UsageError, check
 from umbel.client.net import Net
 from umbel.client.work import MEMORY, Work
 from umbel.data.federation import Federation
@@ -30,7 +30,7 @@ from umbel.flower.greeting import Site, SiteForm, check_greeting, introduce
 from umbel.flower.ledger import OF_A_SITE, Ledger
 from umbel.flower.limits import NodeLimits
 from umbel.flower.memory import memorise, recall
-from umbel.flower.refusals import ForgottenError, RefusedError, reason, refusing
+from umbel.flower.refusals import IN_THE_LOG, ForgottenError, RefusedError, reason, told
 from umbel.runs.config import plain, read
 from umbel.runs.experiment import Experiment
 
@@ -96,9 +96,17 @@ class Node:
             told(validation) if validation is not None and len(validation.x) else None,
         )
 
-    @refusing
     def work(self, asked: messages.Asked, limits: NodeLimits) -> RecordDict:
         """Do it. Raises `RefusedError` where it can't be done, or would take too much."""
+        try:
+            return self._done(asked, limits)
+        except RefusedError:
+            raise
+        except Exception as error:
+            log.exception("this node did not do what it was asked")
+            raise RefusedError(told(error, self.private)) from error
+
+    def _done(self, asked: messages.Asked, limits: NodeLimits) -> RecordDict:
         check_frozen(asked.frozen, self.net.frozen_digest, "this node's")
         number = {name: n for n, name in enumerate(self.federation.names)}
         strangers = [name for name in asked.clients if name not in number]
@@ -150,7 +158,7 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
         # A deployed node has a process a message, a simulated one shares its process.
         if context.node_id not in nodes:
             settings = read(Path(experiment))
-            federation = load(context, settings)
+            federation = _loaded(load, context, settings)
             nodes[context.node_id] = Node.of(settings, federation, _memory(context, settings))
         return nodes[context.node_id]
 
@@ -162,7 +170,7 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
             found = messages.refusal(error)
         except Exception as error:  # a fault of the site; the server is to know
             log.exception("this node does not work")
-            found = messages.refusal(error)
+            found = messages.refusal(error, _is_private(Path(experiment)))
         return Message(found, reply_to=message)
 
     @app.query("hello")
@@ -185,6 +193,24 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
         return answered(message, done)
 
     return app
+
+
+def _loaded(load: Load, context: Context, experiment: Experiment) -> Federation:
+    """The examples of a site's clients. Raises `RefusedError` with nothing of what is in them."""
+    try:
+        return load(context, experiment)
+    except Exception as error:
+        log.exception("the examples of this node's clients can't be read")
+        kind = type(error).__name__
+        raise RefusedError(f"its examples can't be read: {kind}{IN_THE_LOG}") from error
+
+
+def _is_private(experiment: Path) -> bool:
+    """Whether the file asks for privacy, or can't be read."""
+    try:
+        return read(experiment).privacy.clip is not None
+    except (UsageError, OSError):
+        return True
 
 
 def slice_of(context: Context, federation: Federation) -> Federation:
@@ -212,8 +238,9 @@ def _memory(context: Context, experiment: Experiment) -> Path:
     given, part = config.get("memory-dir"), config.get("partition-id")
     # The number of a node is another after each start, which would begin another ledger.
     known = given is not None or part is not None or experiment.privacy.clip is None
-    expected = "a folder of this node's own, where [privacy] keeps its ledger and its secret"
-    check(known, "memory-dir", given, expected)
+    if not known:
+        expected = "a folder of this node's own, where [privacy] keeps its ledger and its secret"
+        raise RefusedError(f"memory-dir: None is not {expected}")
     default = platformdirs.user_state_path("umbel") / "flower"
     folder = Path(str(default if given is None else given))
     end = OF_A_SITE if part is None else f"-{part}"

@@ -21,9 +21,9 @@ from umbel.flower.refusals import (
     ForgottenError,
     RefusedError,
     printable,
-    reason,
     refusing,
     shown,
+    told,
 )
 from umbel.runs.config import plain, structured
 from umbel.summary import in_short
@@ -130,10 +130,10 @@ def answer(
     return RecordDict({"answer": ConfigRecord(config), "columns": arrays(columns)})
 
 
-def refusal(error: Exception) -> RecordDict:
-    """Write why a node can't do what it was asked."""
-    forgotten = isinstance(error, ForgottenError)
-    config: dict[str, Any] = {"version": VERSION, "forgotten": forgotten, "refused": reason(error)}
+def refusal(error: Exception, private: bool = True) -> RecordDict:
+    """Write why a node can't do what it was asked, without what is nobody else's."""
+    forgotten, why = isinstance(error, ForgottenError), told(error, private)
+    config: dict[str, Any] = {"version": VERSION, "forgotten": forgotten, "refused": why}
     return RecordDict({"answer": ConfigRecord(config)})
 
 

@@ -7,12 +7,14 @@ from functools import wraps
 from reprlib import Repr
 from typing import ParamSpec, TypeVar
 
-from umbel.checks import is_plain
+from umbel.checks import UsageError, is_plain
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 LONGEST_REASON = 500
+
+IN_THE_LOG = ", of which this node's log says more"
 
 
 class RefusedError(ValueError):
@@ -42,6 +44,12 @@ def reason(error: Exception) -> str:
     """Why something is refused, in a line that can be sent, logged and kept."""
     expected = isinstance(error, RefusedError)
     return printable(str(error) if expected else f"{type(error).__name__}: {error}")
+
+
+def told(error: Exception, private: bool) -> str:
+    """As `reason`, for the other side: what may speak of examples stays in this node's log."""
+    spoken = RefusedError if private else RefusedError | UsageError
+    return reason(error) if isinstance(error, spoken) else f"{type(error).__name__}{IN_THE_LOG}"
 
 
 def printable(text: str) -> str:
