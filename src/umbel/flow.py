@@ -46,6 +46,25 @@ class Rows:
         """The rows of the clients at these positions of the request: (len(positions), ...)."""
         return self.table.index_select(0, self.index[positions])
 
+    def check(self, name: str, count: int) -> None:
+        """Raise `UsageError` unless they say a row of the table for each of `count` clients."""
+        shape = tuple(self.index.shape) if isinstance(self.index, Tensor) else (count,)
+        expected = f"({count},), for each client asked, as in labels[ctx.cohort]"
+        check(shape == (count,), f"{name}.index: shape", shape, expected)
+        check_numbers(self.index, f"{name}.index", len(self.table), "rows of its table")
+
+
+def check_numbers(values: object, name: str, end: int, of: str) -> None:
+    """Raise `UsageError` for anything but whole numbers of what there are `end` of."""
+    kind = str(values.dtype) if isinstance(values, Tensor) else type(values).__name__
+    check(kind == "torch.int64", name, kind, "a tensor of type torch.int64")
+    assert isinstance(values, Tensor)
+    if not len(values):
+        return
+    lowest, highest = (int(edge) for edge in values.aminmax())
+    outside = lowest if lowest < 0 else highest
+    check(0 <= outside < end, name, outside, f"in 0 to {end - 1}, the numbers of {of}")
+
 
 @dataclass(frozen=True)
 class Request:
@@ -141,10 +160,17 @@ def drive(flow: Flow[T], engine: Engine) -> T:
     """
     as_flow(flow, "round")
     try:
-        request = next(flow)
+        request = _asked(next(flow))
         while True:
             replies = engine.send(request)
-            request = flow.send(replies.in_order())
+            request = _asked(flow.send(replies.in_order()))
     except StopIteration as stop:
         result: T = stop.value
         return result
+
+
+def _asked(request: Request) -> Request:
+    """What a round has yielded. Raises `UsageError` for anything but a request."""
+    expected = "a request: write `yield from` before train(...) and its like"
+    check(isinstance(request, Request), "what round yields", type(request).__name__, expected)
+    return request

@@ -109,8 +109,7 @@ class CFLGP(Algorithm[CFLGPState]):
         super().check(known)
         check_num_clusters(self.num_clusters, known)
         if known.layout is not None:
-            ratio, values = self.compression, len(self._allowed(known.layout))
-            check(ratio <= values, "compression", ratio, f"{values} or less, the number of values")
+            self._allowed(known.layout)
 
     def init(self, setup: Setup) -> CFLGPState:
         check_num_clusters(self.num_clusters, setup)

@@ -12,7 +12,7 @@ from torch import Tensor
 from umbel.algorithms.base import Assigned, Served, Setup, State
 from umbel.checks import check
 from umbel.engines.validation import ROUNDING
-from umbel.flow import Rows
+from umbel.flow import Rows, check_numbers
 from umbel.runs.checkpoint import can_hold, within
 from umbel.server.ask import Context
 
@@ -34,6 +34,7 @@ def as_state(state: Any, known: Setup | Context) -> Any:
     fits = models.dim() == 2 and len(models) > 0 and models.shape[1] == width
     expected = f"(K, {width}), a row for each model"
     check(fits, f"{name}: shape", tuple(models.shape), expected)
+    _check_finite(models, name)
     name = f"labels of the state that {function} returns"
     _check_numbers(labels, name, known.num_clients, state.labels_end, "clusters")
     _check_can_be_held(state, function)
@@ -76,6 +77,16 @@ def as_assigned(assigned: Any, ctx: Context) -> Assigned:
     return checked
 
 
+def _check_finite(models: Tensor, name: str) -> None:
+    """Refuse what would take the place of the last models that can be used, in a checkpoint."""
+    edges = models.aminmax()
+    for row in (edges.min, edges.max):
+        if not row.isfinite():
+            number = int((~models.isfinite()).any(1).nonzero()[0, 0])
+            expected = "finite numbers, as a mean over no client is not"
+            check(False, f"{name}: model {number}", float(row), expected)
+
+
 def _check_can_be_held(state: State, function: str) -> None:
     """Raise `UsageError` for a field that would not read back from a checkpoint as it is."""
     place, others = within(state)
@@ -99,13 +110,9 @@ def _check_type(value: object, expected: type, name: str) -> None:
 
 def _check_numbers(values: Any, name: str, count: int, end: int, of: str) -> None:
     """Check (count,) whole numbers that count something of which there are `end`."""
-    whole = isinstance(values, Tensor) and values.dtype == torch.int64
-    check(whole, name, _kind(values), "a tensor of type torch.int64")
-    expected = f"({count},), one for each client"
-    check(tuple(values.shape) == (count,), f"{name}: shape", tuple(values.shape), expected)
-    outside = values[(values < 0) | (values >= end)]
-    if len(outside):
-        check(False, name, int(outside[0]), f"in 0 to {end - 1}, the numbers of {of}")
+    shape = tuple(values.shape) if isinstance(values, Tensor) else (count,)
+    check(shape == (count,), f"{name}: shape", shape, f"({count},), one for each client")
+    check_numbers(values, name, end, of)
 
 
 def _check_weights(weights: Any, shape: tuple[int, int]) -> None:

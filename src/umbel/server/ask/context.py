@@ -12,7 +12,7 @@ from torch import Tensor
 from umbel.checks import check
 from umbel.client.layout import Layout
 from umbel.client.work import Work
-from umbel.flow import Request, Rows
+from umbel.flow import Request, Rows, check_numbers
 from umbel.reduction import Reduction
 from umbel.seeds import Stream, client_seeds, seed_of
 from umbel.summary import in_short
@@ -57,8 +57,15 @@ class Context:
         return self.asking(torch.arange(self.num_clients))
 
     def asking(self, clients: Tensor, optional: bool = False) -> Context:
-        """The same round with these clients asked."""
-        return replace(self, cohort=clients.sort().values, optional=optional)
+        """The same round with these clients asked.
+
+        Raises `UsageError` for what are no clients, or names one twice.
+        """
+        check_numbers(clients, "clients", self.num_clients, "clients")
+        cohort = clients.sort().values
+        twice = cohort[1:][cohort.diff() == 0]
+        check(not len(twice), "clients", f"{twice[:1].tolist()} twice", "clients named once each")
+        return replace(self, cohort=cohort, optional=optional)
 
     @property
     def clustering_seed(self) -> int:
@@ -76,10 +83,11 @@ class Context:
 
         All clients get `shared`, and each client its row of what else is given by name.
 
-        Raises `UsageError` where what each client gets is not `Rows`.
+        Raises `UsageError` where what each client gets is not `Rows` with a row for each.
         """
         for name, rows in each.items():
             expected = "Rows(table, index), which say the row of each client"
             check(isinstance(rows, Rows), name, type(rows).__name__, expected)
+            rows.check(name, len(self.cohort))
         seeds = client_seeds(self.seed, Stream.CLIENT, self.round, self.cohort.numpy())
         return Request(work, self.cohort, seeds, shared or {}, each, self.optional, reduction)
