@@ -188,7 +188,7 @@ def silenced(step: Callable[[nn.Linear], object]) -> Callable[[], nn.Module]:
     "step",
     [
         lambda layer: layer.register_full_backward_pre_hook(lambda _, slopes: (slopes[0] * 0,)),
-        lambda layer: setattr(layer, "forward", lambda x: x.detach()[:, :3].requires_grad_() * 1),
+        lambda layer: setattr(layer, "forward", lambda x: x[:, :3] * 0),
     ],
     ids=["hook", "forward"],
 )

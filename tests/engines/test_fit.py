@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, normalize
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import umbel
@@ -424,6 +425,7 @@ def hooked_parameter() -> nn.Module:
 
 
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
 @pytest.mark.parametrize(
     ("build", "message"),
     [
@@ -432,6 +434,12 @@ def hooked_parameter() -> nn.Module:
         (lambda: nn.utils.weight_norm(nn.Linear(6, 3)), r"use nn\.utils\.parametrizations"),
         (Locked, r"keep files and locks out of it \(cannot pickle"),
         (hooked_parameter, "weight has a hook on its gradient"),
+        (lambda: nn.Linear(6, 3, device="meta"), r"Net: weight has a shape and no values.*CPU"),
+        (
+            lambda: nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3, device="meta")),
+            r"Net: 1\.weight has a shape and no values",
+        ),
+        (lambda: torch.jit.script(nn.Linear(6, 3)), r"without torch\.jit\.script"),
     ],
 )
 def test_modules_that_no_model_can_be_built_of_are_refused(
@@ -632,3 +640,277 @@ def test_an_accuracy_outside_0_and_1_is_refused_before_the_first_round() -> None
         make_engine(umbel.Net(lambda: nn.Linear(3, 1), Objective(_distance, _score)), federation)
     clipped = Objective(_distance, lambda o, y: _score(o, y).clamp(0, 1))
     make_engine(umbel.Net(lambda: nn.Linear(3, 1), clipped), federation)
+
+
+def _right(outputs: Tensor, y: Tensor) -> Tensor:
+    return outputs.argmax(1) == y
+
+
+def _each(outputs: Tensor, y: Tensor) -> Tensor:
+    return cross_entropy(outputs, y, reduction="none")
+
+
+def _hardest(outputs: Tensor, y: Tensor) -> Tensor:
+    losses = _each(outputs, y)
+    return losses * (losses >= losses.median())
+
+
+def _contrastive(outputs: Tensor, y: Tensor) -> Tensor:
+    near = normalize(outputs) @ normalize(outputs).t()
+    return -(near.log_softmax(1) * (y[:, None] == y)).sum(1)
+
+
+def _own(losses: Callable[[Tensor, Tensor], Tensor]) -> Objective:
+    return Objective(losses, _right)
+
+
+AMONG_OTHERS = {
+    "the hardest half": _hardest,
+    "contrasts": _contrastive,
+    "sorted": lambda o, y: _each(o, y).sort().values,
+    "a part of the sum": lambda o, y: _each(o, y) / len(y),
+    "normalised by the batch": lambda o, y: _each(
+        (o - o.mean(0)) / (1 + o.std(0, correction=0)), y
+    ),
+    "drawn": lambda o, y: _each(o + torch.rand_like(o), y),
+}
+
+
+@pytest.mark.parametrize("losses", AMONG_OTHERS.values(), ids=AMONG_OTHERS)
+def test_a_loss_that_compares_examples_divides_or_draws_is_told_so(
+    losses: Callable[[Tensor, Tensor], Tensor],
+) -> None:
+    net = umbel.Net(chain(6, 3), _own(losses))
+    said = (
+        r"objective\.losses: the value of an example depends on the others, or on chance: a loss "
+        "that compares the examples of a batch, divides by their number or draws at random can't"
+    )
+    with pytest.raises(umbel.UsageError, match=said):
+        make_engine(net, clients(numbers(60, 6), np.arange(60) % 3))
+
+
+def test_an_objective_of_ones_own_is_tried_on_few_examples_that_repeat_and_in_half_precision() -> (
+    None
+):
+    few = Federation.from_arrays([(numbers(3, 6), np.arange(3))] * 2)
+    make_engine(umbel.Net(chain(6, 3), _own(_each)), few)
+    half = umbel.Net(lambda: nn.Linear(6, 3).bfloat16(), _own(_each))
+    make_engine(half, clients(numbers(60, 6), np.arange(60) % 3))
+
+
+def test_only_shapes_that_are_compared_each_with_each_are_called_so() -> None:
+    column, row = (numbers(12), numbers(12, 1))
+    error = Objective(lambda o, y: ((o - y) ** 2).flatten(1).mean(1), lambda o, y: o[:, 0] > y)
+    said = r"outputs of shape \(2, 1\) and y of shape \(2,\) are compared each with each; give"
+    with pytest.raises(umbel.UsageError, match=said):
+        make_engine(umbel.Net(lambda: nn.Linear(4, 1), error), clients(numbers(12, 4), column))
+    flat = Objective(lambda o, y: ((o[:, None] - y[:, 0]) ** 2).mean(1), lambda o, y: o > y[:, 0])
+    net = umbel.Net(lambda: nn.Sequential(nn.Linear(4, 1), nn.Flatten(0)), flat)
+    with pytest.raises(umbel.UsageError, match=r"\(2,\) and y of shape \(2, 1\) are compared each"):
+        make_engine(net, clients(numbers(12, 4), row))
+
+
+class Listed(nn.Module):
+    """Has layers in a list, of which it may know some."""
+
+    def __init__(self, known: bool = False, head: bool = True) -> None:
+        super().__init__()
+        self.blocks = [nn.Linear(4, 8), nn.Linear(8, 8)]
+        self.head, self.used = nn.Linear(8, 3), head
+        if known:
+            self.first, self.second = self.blocks
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x).relu()
+        out: Tensor = self.head(x) if self.used else x
+        return out
+
+
+UNKNOWN = (
+    r"Net: forward or the objective uses a tensor of shape \({}\) that requires gradients and is "
+    r"no parameter of the module, .* put layers in nn\.ModuleList, .* nn\.ParameterList"
+)
+
+
+@pytest.mark.parametrize("head", [True, False])
+def test_layers_in_a_list_which_would_never_be_trained_are_refused(head: bool) -> None:
+    federation = clients(numbers(12, 4), LABELS)
+    with pytest.raises(umbel.UsageError, match=UNKNOWN.format(r"8,|\d, \d")):
+        make_engine(umbel.Net(partial(Listed, head=head)), federation)
+    make_engine(umbel.Net(partial(Listed, known=True)), federation)
+
+
+def test_what_an_objective_would_learn_is_refused_and_what_stays_is_taken() -> None:
+    federation, weights = clients(numbers(12, 4), LABELS), nn.Parameter(torch.ones(3))
+    net = umbel.Net(chain(4, 3), _own(lambda o, y: _each(o * weights, y)))
+    with pytest.raises(umbel.UsageError, match=UNKNOWN.format("3,")):
+        make_engine(net, federation)
+    weights.requires_grad_(False)
+    make_engine(net, federation)
+
+
+class Clinging(nn.Module):
+    """Scales its outputs by a function that holds on to the module that it was made in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.scale = nn.Linear(4, 3), nn.Parameter(torch.ones(3))
+        self.scaled: Callable[[Tensor], Tensor] = lambda x: x * self.scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scaled(self.layer(x))
+
+
+def test_a_function_that_holds_on_to_the_first_module_is_refused() -> None:
+    said = "Net: forward uses scale of the module that was built.* make it a method"
+    with pytest.raises(umbel.UsageError, match=said):
+        make_engine(umbel.Net(Clinging), clients(numbers(12, 4), LABELS))
+
+
+class Field(nn.Module):
+    """The slope of a learnt potential: forward differentiates by its inputs."""
+
+    def __init__(self, inputs: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.potential = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+        self.inputs = inputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            x = self.inputs(x)
+            return torch.autograd.grad(self.potential(x).sum(), x, create_graph=True)[0]
+
+
+@pytest.mark.parametrize(
+    "inputs", [Tensor.requires_grad_, lambda x: x.detach().clone().requires_grad_()]
+)
+def test_a_network_that_differentiates_by_its_inputs_is_taken(
+    inputs: Callable[[Tensor], Tensor],
+) -> None:
+    net = umbel.Net(partial(Field, inputs), REGRESSION)
+    make_engine(net, clients(numbers(12, 4), -numbers(12, 4)))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+def test_a_layer_that_torch_jit_made_is_taken() -> None:
+    net = umbel.Net(lambda: nn.Sequential(nn.Linear(4, 4), torch.jit.script(nn.Linear(4, 3))))
+    make_engine(net, clients(numbers(12, 4), LABELS))
+
+
+class Doing(nn.Module):
+    """A linear layer, and something that is done with what it gives."""
+
+    def __init__(self, then: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.layer, self.then = nn.Linear(4, 3), then
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.then(self.layer(x))
+
+
+class Stopped(torch.autograd.Function):
+    """Lets no gradient through, though it says that it has one."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:  # noqa: ARG004
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> None:  # noqa: ARG004
+        return None
+
+
+@pytest.mark.parametrize(
+    ("then", "what"), [(Tensor.detach, "outputs depend"), (Stopped.apply, "loss depends")]
+)
+def test_a_network_whose_outputs_or_loss_no_parameter_moves_is_refused(
+    then: Callable[[Tensor], Tensor], what: str
+) -> None:
+    said = f"Net: the {what} on none of the 2 trained parameters, so that nothing would be trained"
+    with pytest.raises(umbel.UsageError, match=said):
+        make_engine(umbel.Net(partial(Doing, then)), clients(numbers(12, 4), LABELS))
+
+
+def _missing(outputs: Tensor, y: Tensor) -> Tensor:  # noqa: ARG001
+    return {"one": outputs}["weights"]
+
+
+@pytest.mark.parametrize(
+    ("objective", "said"),
+    [
+        (Objective(_missing, _right), r"objective\.losses raised KeyError: 'weights' for"),
+        (Objective(_each, _missing), r"objective\.correct raised KeyError: 'weights' for"),
+        (
+            Objective(lambda o, y: _each(o @ o, y), _right),
+            r"objective\.losses raised RuntimeError: mat1 and mat2 .* for",
+        ),
+        (
+            Objective(lambda o, y: _each(o, y) / (1 // 0), _right),
+            r"objective\.losses raised ZeroDivisionError: .* for",
+        ),
+    ],
+)
+def test_what_an_objective_raises_is_told_as_the_objectives(
+    objective: Objective, said: str
+) -> None:
+    shapes = r" outputs of shape \(2, 3\) and y of shape \(2,\)$"
+    with pytest.raises(umbel.UsageError, match=f"^{said}{shapes}"):
+        make_engine(umbel.Net(chain(4, 3), objective), clients(numbers(12, 4), LABELS))
+
+
+def test_a_loss_without_a_dimension_for_a_single_example_is_refused_by_its_shape() -> None:
+    squeezed = Objective(lambda o, y: ((o - y) ** 2).squeeze(), lambda o, y: (o > y)[:, 0])
+    said = r"objective\.losses: \(\) is not one value an example: \(1,\) for 1 example"
+    with pytest.raises(umbel.UsageError, match=said):
+        make_engine(umbel.Net(chain(4, 1), squeezed), clients(numbers(12, 4), numbers(12, 1)))
+
+
+def _absent(x: Tensor) -> Tensor:  # noqa: ARG001
+    raise AssertionError("Torch not compiled with CUDA enabled")
+
+
+def _attribute(x: Tensor) -> Tensor:  # noqa: ARG001
+    raise AttributeError("'Doing' object has no attribute 'last'")
+
+
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [
+        (_absent, r"CUDA enabled\): leave \.cuda\(\) and \.to\(\.\.\.\) out of it"),
+        (_attribute, "'Doing' object has no attribute 'last'"),
+    ],
+)
+def test_what_fails_in_forward_is_not_called_the_inputs(
+    then: Callable[[Tensor], Tensor], said: str
+) -> None:
+    with pytest.raises(umbel.UsageError, match=f"^Net: forward failed.*{said}"):
+        make_engine(umbel.Net(partial(Doing, then)), clients(numbers(12, 4), LABELS))
+
+
+@pytest.mark.parametrize("objective", [CLASSIFICATION, _own(_each)])
+def test_outputs_that_are_nan_from_the_start_are_refused_and_infinite_ones_are_not(
+    objective: Objective,
+) -> None:
+    small, large = (clients(numbers(60, 4) * size, np.arange(60) % 3) for size in (1, 1e4))
+    roots = umbel.Net(partial(Doing, lambda x: (x - 5).sqrt()), objective)
+    said = (
+        "the network's outputs: nan before any training: look for a division by 0 or the logarithm "
+        "of a negative number in forward$"
+    )
+    with pytest.raises(umbel.UsageError, match=said):
+        make_engine(roots, small)
+    overflown = umbel.Net(partial(Doing, lambda x: x.exp() / x.exp()), objective)
+    with pytest.raises(umbel.UsageError, match=r"forward; and scale the inputs, which .*e\+04"):
+        make_engine(overflown, large)
+    first = torch.tensor([0.0, 0.0, -torch.inf])
+    masked = umbel.Net(partial(Doing, lambda x: x + first), objective)
+    make_engine(masked, clients(numbers(60, 4), np.arange(60) % 2))
+
+
+def test_a_loss_that_is_nan_before_any_training_is_refused() -> None:
+    net = umbel.Net(chain(4, 3), _own(lambda o, y: (o.gather(1, y[:, None])[:, 0] - 9).log()))
+    said = r"^objective\.losses: nan for outputs of shape \(2, 3\) and y .* look for a division by"
+    with pytest.raises(umbel.UsageError, match=said):
+        make_engine(net, clients(numbers(12, 4), LABELS))

@@ -139,6 +139,17 @@ def layout_of(module: nn.Module, moving: Sequence[str] = ()) -> tuple[Layout, to
 
 
 def _check_layers(module: nn.Module) -> None:
+    if isinstance(module, torch.jit.ScriptModule):
+        raise UsageError(
+            "Net: build returned what torch.jit made, which can't be taken apart into its layers: "
+            "return the module as it is, without torch.jit.script or torch.jit.trace"
+        )
+    for name, tensor in tensors_of(module).items():
+        if tensor.is_meta:
+            raise UsageError(
+                f'Net: {name} has a shape and no values, as device="meta" leaves it: build the '
+                "module on the CPU; engine.device says where it is computed"
+            )
     for name, part in module.named_modules():
         if isinstance(part, _NormBase) and part.track_running_stats and part.momentum is None:
             raise UsageError(

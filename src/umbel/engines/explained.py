@@ -16,6 +16,10 @@ FAILURES = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, As
 """What modules and objectives raise of what they do not take."""
 
 
+OF_CODE = (KeyError, AttributeError, AssertionError)
+"""What Python raises, which says nothing of the shape of inputs."""
+
+
 @contextmanager
 def explained(x: Tensor, whose: str = "") -> Iterator[None]:
     """Turn what torch says of a network and its inputs x into a sentence that says what to do."""
@@ -24,13 +28,18 @@ def explained(x: Tensor, whose: str = "") -> Iterator[None]:
     except UsageError as error:
         raise UsageError(f"{whose}{error}") from error
     except FAILURES as error:
-        lines = str(error).strip().splitlines()
-        bare = isinstance(error, KeyError | AssertionError) or not lines
-        said = ": ".join(([type(error).__name__] if bare else []) + lines[:1])
-        raise UsageError(f"{whose}{_sentence(said, x)}") from error
+        bare = isinstance(error, KeyError | AssertionError)
+        said = in_a_line(error, named=bare)
+        raise UsageError(f"{whose}{_sentence(said, x, isinstance(error, OF_CODE))}") from error
 
 
-def _sentence(said: str, x: Tensor) -> str:
+def in_a_line(error: Exception, *, named: bool) -> str:
+    """The first line of what an error says; its type before it if asked, or where it is silent."""
+    lines = str(error).strip().splitlines()[:1]
+    return ": ".join(([type(error).__name__] if named or not lines else []) + lines)
+
+
+def _sentence(said: str, x: Tensor, of_code: bool) -> str:
     shape, whole = tuple(x.shape[1:]), not x.is_floating_point()
     if ALONE in said:
         return (
@@ -52,5 +61,12 @@ def _sentence(said: str, x: Tensor) -> str:
             "x: inputs are whole numbers, and the network takes floating-point ones: give x as "
             f"floats, for example x.astype('float32') ({said})"
         )
+    if "CUDA" in said or "same device" in said:
+        return (
+            f"Net: forward failed ({said}): leave .cuda() and .to(...) out of it, as "
+            "engine.device says where everything is computed; make new tensors on x.device"
+        )
+    if of_code:  # which may as well be a slip in forward
+        return f"Net: forward failed for inputs of shape {shape} ({said})"
     flat = "; begin it with nn.Flatten()" if "mat1 and mat2" in said and x.dim() > 2 else ""
     return f"the network does not take inputs of shape {shape}{flat} ({said})"

@@ -13,16 +13,15 @@ from torch import Tensor
 
 from umbel.checks import UsageError, check
 from umbel.client.batches import SLICE, Batch
-from umbel.client.constants import twin
-from umbel.client.drawing import drawing_from
-from umbel.client.kernels.general import one_tensor
 from umbel.client.net import Net
-from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective
+from umbel.client.objectives import BINARY, CLASSIFICATION, OBJECTIVES, REGRESSION, Objective
 from umbel.client.work import Gradient, Work
 from umbel.data.federation import Federation
 from umbel.data.labels import are_indicators
 from umbel.data.splits import Split, typed
 from umbel.engines.explained import ALONE, explained
+from umbel.engines.fit_gradient import check_gradient
+from umbel.engines.fit_objective import check_accuracy, check_objective
 
 log = logging.getLogger(__name__)
 
@@ -49,16 +48,18 @@ def check_fit(net: Net, federation: Federation) -> None:
         expected = f"a value or more for each of {len(batch.x)} examples"
         fits = outputs.dim() > 0 and len(outputs) == len(batch.x)
         check(fits, "the network's outputs", tuple(outputs.shape), expected)
+        _check_outputs(outputs, federation)
         _check_no_indicators(net.objective, outputs, federation)
         if net.objective == CLASSIFICATION and not batch.y.is_floating_point():
             _check_classes(outputs, batch.y, federation)
         if net.objective == BINARY:
             _check_answers(federation)
-        _check_objective(net.objective, outputs, batch.y)
-        _check_correct(net, theta, sample(net, federation, SOME))
+        check_objective(net.objective, outputs, batch.y, _or_scale(federation))
+        if net.objective not in OBJECTIVES.values():
+            _check_own_objective(net, theta, federation)
         _check_constants(net, *net.modules.after_training(batch.x))
         _check_parameters(net.modules.overwritten(batch.x))
-        _check_gradient(net, batch)
+        check_gradient(net, batch)
     _check_extremes(net, theta, federation)
 
 
@@ -125,14 +126,24 @@ def works_in(settings: Any) -> Iterator[Work]:
 
 def advice(federation: Federation) -> str:
     """Return what to change if training diverges."""
-    x = federation.train.x
-    largest = max(abs(float(x.min())), abs(float(x.max()))) if x.is_floating_point() else 0.0
-    scale = f"scale the inputs, which reach {largest:.3g}, to about 1" if largest > 10 else ""
     y = federation.train.y
     wide = float(y.abs().max()) if y.is_floating_point() else 0.0
     targets = f"scale y, which reaches {wide:.3g}, to about 1" if wide > 100 else ""
     lower = "lower the learning rate (algorithm.local.lr)"
-    return " and ".join(filter(None, (scale, targets, lower)))
+    return " and ".join(filter(None, (_scale(federation), targets, lower)))
+
+
+def _scale(federation: Federation) -> str:
+    """What to do with inputs that are large; empty if they are not."""
+    x = federation.train.x
+    largest = max(abs(float(x.min())), abs(float(x.max()))) if x.is_floating_point() else 0.0
+    return f"scale the inputs, which reach {largest:.3g}, to about 1" if largest > 10 else ""
+
+
+def _or_scale(federation: Federation) -> str:
+    """The same, as the end of a sentence that says what else to look for."""
+    scale = _scale(federation)
+    return f"; and {scale}" if scale else ""
 
 
 def sample(net: Net, federation: Federation, count: int = 2) -> Batch:
@@ -140,6 +151,24 @@ def sample(net: Net, federation: Federation, count: int = 2) -> Batch:
     split = federation.train
     rows = torch.linspace(0, len(split.x) - 1, count, dtype=torch.double).round().long()
     return Batch(typed(split.x[rows], net.dtype), typed(split.y[rows], net.dtype))
+
+
+def _check_outputs(outputs: Tensor, federation: Federation) -> None:
+    """Infinite ones may be meant, as where logits are masked; nan spoils every model."""
+    if outputs.isnan().any():
+        raise UsageError(
+            "the network's outputs: nan before any training: look for a division by 0 or the "
+            f"logarithm of a negative number in forward{_or_scale(federation)}"
+        )
+
+
+def _check_own_objective(net: Net, theta: Tensor, federation: Federation) -> None:
+    """Two examples may agree by chance: an objective that nobody knows is tried on more."""
+    some = sample(net, federation, SOME)
+    outputs = net.outputs(theta, some.x)
+    _check_outputs(outputs, federation)
+    check_objective(net.objective, outputs, some.y, _or_scale(federation))
+    check_accuracy(net.objective, outputs, some.y)
 
 
 def _check_classes(outputs: Tensor, y: Tensor, federation: Federation) -> None:
@@ -229,55 +258,10 @@ def _check_parameters(overwritten: str | None) -> None:
         )
 
 
-def _check_objective(objective: Objective, outputs: Tensor, y: Tensor) -> None:
-    """One value an example, which depends on that example alone."""
-    for name, function in (("losses", objective.losses), ("correct", objective.correct)):
-        values = function(outputs, y)
-        shape = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
-        expected = f"one value an example: {(len(y),)} for these {len(y)}"
-        check(shape == (len(y),), f"objective.{name}", shape, expected)
-        alone = torch.cat([function(outputs[n : n + 1], y[n : n + 1]) for n in range(len(y))])
-        if not torch.allclose(values, alone, rtol=1e-3, atol=1e-6, equal_nan=True):
-            raise UsageError(
-                f"objective.{name}: the value of an example depends on the others: outputs of "
-                f"shape {tuple(outputs.shape)} and y of shape {tuple(y.shape)} are compared each "
-                "with each; give them one shape"
-            )
-
-
-def _check_correct(net: Net, theta: Tensor, batch: Batch) -> None:
-    """An objective of the user's own gives an accuracy that the server will take.
-
-    The outputs are the untrained network's: others may be no outputs of it, as where it ends in a
-    sigmoid.
-    """
-    if net.objective in (CLASSIFICATION, BINARY, REGRESSION):
-        return
-    values = net.objective.correct(net.outputs(theta, batch.x), batch.y).double()
-    outside = values[(values < -1e-6) | (values > 1 + 1e-6)]
-    if len(outside):
-        expected = "a number in [0, 1], as accuracy is: clip or rescale it"
-        check(False, "objective.correct", round(float(outside[0]), 4), expected)
-
-
-def _check_gradient(net: Net, batch: Batch) -> None:
-    """A step of plain PyTorch; most kernels take it by other ways."""
-    module = twin(net.modules.training, net.layout)
-    with drawing_from(seed=0):
-        loss = batch.mean(net.objective.losses(one_tensor(module(batch.x)), batch.y))
-    if not loss.requires_grad:
-        raise UsageError(
-            "objective.losses: the loss has no gradient, so that nothing would be trained: it "
-            "must follow from the outputs by operations that can be differentiated"
-        )
-    weights = [p for p in module.parameters() if p.requires_grad]
-    torch.autograd.grad(loss, weights, allow_unused=True)
-
-
 def _needs_company(net: Net, federation: Federation) -> bool:
     """Whether training on a single example fails, as batch normalisation does."""
     try:
-        _check_gradient(net, sample(net, federation, 1))
+        check_gradient(net, sample(net, federation, 1))
     except ValueError as error:
         return ALONE in str(error)
     return False

@@ -1,0 +1,93 @@
+"""Whether an objective takes the outputs of a network, and gives each example a value of its own.
+
+What an objective of the user's own raises is told as the objective's, and not as the network's.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from umbel.checks import UsageError, check
+from umbel.client.objectives import Objective
+from umbel.engines.explained import in_a_line
+from umbel.summary import counted
+
+KINDS = {"losses": "a loss", "correct": "a metric"}
+"""The functions of an objective that are tried, and what each of them is."""
+
+
+def check_objective(objective: Objective, outputs: Tensor, y: Tensor, scaling: str = "") -> None:
+    """One value an example, which depends on that example alone; a loss is no nan.
+
+    `scaling` says which inputs are to be scaled, if they are large.
+    """
+    for name in KINDS:
+        values = values_of(objective, name, outputs, y)
+        pairs = zip(torch.split(outputs, 1), torch.split(y, 1), strict=True)
+        alone = torch.cat([values_of(objective, name, *pair) for pair in pairs])
+        _check_numbers(name, values, outputs, y, scaling)
+        kind = values.dtype if values.is_floating_point() else torch.float64
+        rtol = max(1e-3, 8 * torch.finfo(kind).eps)  # half precision rounds more than 1e-3
+        same = torch.allclose(values.double(), alone.double(), rtol, atol=1e-6, equal_nan=True)
+        if not same:
+            raise UsageError(
+                f"objective.{name}: the value of an example depends on the others"
+                + _why(name, outputs, y)
+            )
+
+
+def check_accuracy(objective: Objective, outputs: Tensor, y: Tensor) -> None:
+    """An objective of the user's own gives an accuracy that the server will take.
+
+    The outputs are the untrained network's: others may be no outputs of it, as where it ends in a
+    sigmoid.
+    """
+    values = values_of(objective, "correct", outputs, y).double()
+    outside = values[(values < -1e-6) | (values > 1 + 1e-6)]
+    if len(outside):
+        expected = "a number in [0, 1], as accuracy is: clip or rescale it"
+        check(False, "objective.correct", round(float(outside[0]), 4), expected)
+
+
+def values_of(objective: Objective, name: str, outputs: Tensor, y: Tensor) -> Tensor:
+    """What `losses` or `correct` gives: (B,). Raises `UsageError` that names it where it fails."""
+    try:
+        values = getattr(objective, name)(outputs, y)
+    except UsageError:
+        raise
+    except Exception as error:
+        said = in_a_line(error, named=True)
+        raise UsageError(f"objective.{name} raised {said} for {_shapes(outputs, y)}") from error
+    shape = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
+    expected = f"one value an example: {(len(y),)} for {counted(len(y), 'example')}"
+    check(shape == (len(y),), f"objective.{name}", shape, expected)
+    found: Tensor = values
+    return found
+
+
+def _check_numbers(name: str, values: Tensor, outputs: Tensor, y: Tensor, scaling: str) -> None:
+    """Of a metric, nan says that it is not known; and of outputs that are infinite, it may be."""
+    if name == "losses" and values.isnan().any() and outputs.isfinite().all():
+        raise UsageError(
+            f"objective.losses: nan for {_shapes(outputs, y)}, before any training: look for a "
+            f"division by 0, or the logarithm or root of a negative number, in it{scaling}"
+        )
+
+
+def _why(name: str, outputs: Tensor, y: Tensor) -> str:
+    """Shapes that differ by a 1 are compared by accident; all else is meant."""
+    if outputs.shape != y.shape and _without_ones(outputs) == _without_ones(y):
+        return f": {_shapes(outputs, y)} are compared each with each; give them one shape"
+    return (
+        f", or on chance: {KINDS[name]} that compares the examples of a batch, divides by their "
+        "number or draws at random can't be used"
+    )
+
+
+def _without_ones(values: Tensor) -> list[int]:
+    return [size for size in values.shape[1:] if size != 1]
+
+
+def _shapes(outputs: Tensor, y: Tensor) -> str:
+    return f"outputs of shape {tuple(outputs.shape)} and y of shape {tuple(y.shape)}"
