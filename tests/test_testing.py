@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -237,7 +238,10 @@ class ForgetsWhoHasAModel(umbel.PFedMe):
 PERSONAL = ForgetsWhoHasAModel(local=replace(LOCAL, lr=0.01), personal_lr=0.05)
 
 MISTAKES: list[tuple[Algorithm[Any], str]] = [
-    (DropsWhoDidNotAnswer(), "labels of the state that round returns: shape: (7,) is not (8,)"),
+    (
+        DropsWhoDidNotAnswer(),
+        "where one client is lost in each request: labels of the state that round returns: shape",
+    ),
     (LabelsTooFew(), "labels of the state that init returns: shape: (7,) is not (8,)"),
     (LabelsFloat(), "labels of the state that init returns: 'torch.float32' is not a tensor of"),
     (LabelsNegative(), "labels of the state that init returns: -1 is not in 0 to 0"),
@@ -246,7 +250,10 @@ MISTAKES: list[tuple[Algorithm[Any], str]] = [
     (Random(), "the same run twice gives other records of round 0"),
     (ChangesInPlace(), "the state after round 0 was changed in place later: models differs"),
     (CountsByNumber(), "asked of the state that round returns: 'dict' is not what a checkpoint"),
-    (DividesByNobody(), "model 0 is not finite after a round whose request 1 nobody answered"),
+    (
+        DividesByNobody(),
+        "where nobody answers request 1 of a round: models of the state that round",
+    ),
     (ServesNothing(), "serve: 'NoneType' is not a Served"),
     (ServesClusterFive(), "labels that serve returns: 5 is not in 0 to 0"),
     (WeighsTwice(), "weights that serve returns: sum for a client: 2.0 is not 1"),
@@ -321,3 +328,73 @@ def test_serve_has_to_be_a_generator() -> None:
 
     with pytest.raises(UsageError, match="serve: 'Served' is not a generator: ask by `yield from`"):
         next(umbel.Run(ServesAtOnce(), blobs(), mlp()).rounds(1))
+
+
+class ForgetsTheCohort(umbel.FedAvg):
+    """Rows by the number of the client, where they are by its place in the cohort."""
+
+    def round(self, state: State, ctx: Context) -> Flow[State]:
+        trained = yield from train(Rows(state.models, state.labels), ctx, self.local)
+        return replace(state, models=state.models + trained.update.mean(0))
+
+
+class CountsFromTheEnd(umbel.FedAvg):
+    def round(self, state: State, ctx: Context) -> Flow[State]:
+        trained = yield from train(
+            Rows(state.models, state.labels[ctx.cohort] - 1), ctx, self.local
+        )
+        return replace(state, models=state.models + trained.update.mean(0))
+
+
+class YieldsAGenerator(umbel.FedAvg):
+    def round(self, state: State, ctx: Context) -> Flow[State]:
+        theta = Rows(state.models, state.labels[ctx.cohort])
+        yield train(theta, ctx, self.local)  # type: ignore[misc]
+        return state
+
+
+class AsksStrangers(umbel.FedAvg):
+    def round(self, state: State, ctx: Context) -> Flow[State]:
+        theta = Rows(state.models, state.labels[ctx.cohort])
+        yield from train(theta, ctx.asking(ctx.cohort + 100), self.local)
+        return state
+
+
+class AsksOneTwice(umbel.FedAvg):
+    def round(self, state: State, ctx: Context) -> Flow[State]:
+        theta = Rows(state.models, state.labels[ctx.cohort])
+        yield from train(theta, ctx.asking(torch.zeros_like(ctx.cohort)), self.local)
+        return state
+
+
+class MeansNobody(umbel.FedAvg):
+    def round(self, state: State, ctx: Context) -> Flow[State]:
+        theta = Rows(state.models, state.labels[ctx.cohort])
+        trained = yield from train(theta, ctx, self.local)
+        return replace(state, models=state.models + trained.update[:0].mean(0))
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        (
+            ForgetsTheCohort(),
+            r"theta.index: shape: \(8,\) is not \(4,\), for each client asked, as in",
+        ),
+        (CountsFromTheEnd(), "theta.index: -1 is not in 0 to 0, the numbers of rows of its table"),
+        (YieldsAGenerator(), "what round yields: 'generator' is not a request: write `yield from`"),
+        (AsksStrangers(), "clients: 10[0-9] is not in 0 to 7, the numbers of clients"),
+        (AsksOneTwice(), r"clients: '\[0\] twice' is not clients named once each"),
+        (
+            MeansNobody(),
+            "models of the state that round returns: model 0: nan is not a finite number",
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_a_round_asks_and_returns_is_looked_at_before_it_is_used(
+    method: Algorithm[Any], said: str, tmp_path: Path
+) -> None:
+    run = umbel.Run(method, blobs((8,) * 8), mlp(), participation=0.5)
+    with pytest.raises(UsageError, match=said):
+        run.save(tmp_path / "run", 2)

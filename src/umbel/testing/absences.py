@@ -17,8 +17,7 @@ from umbel.engines.wrappers import Faults
 from umbel.testing.engines import Listening, Losing
 from umbel.testing.federations import SIZES, blobs
 from umbel.testing.runs import ROUNDS, last_state, run_of
-from umbel.testing.sentences import told
-from umbel.testing.states import assert_finite
+from umbel.testing.sentences import saying, told
 
 
 @told
@@ -27,12 +26,11 @@ def faults_are_survived_and_named(algorithm: Algorithm[Any]) -> None:
     faults = Faults(drop=0.1, late=0.05, not_finite=0.1, wrong_shape=0.05, huge=0.1)
     absent = 0
     run = run_of(algorithm, faults=faults, limits=Limits(quorum=0.0))
-    for number, (state, record) in enumerate(run.rounds(ROUNDS)):
-        when = f"after round {number}, in which clients failed"
-        assert_finite(state, when)
-        largest = float(state.models.abs().max())
-        assert largest < 100, f"models reach {largest:.3g} {when}"
-        absent += len(record.missing) + len(record.refused)
+    with saying("where clients fail"):
+        for number, (state, record) in enumerate(run.rounds(ROUNDS)):
+            largest = float(state.models.abs().max())
+            assert largest < 100, f"models reach {largest:.3g} after round {number}"
+            absent += len(record.missing) + len(record.refused)
     assert absent > 3, f"records name {absent} clients that failed, and many more did"
 
 
@@ -43,9 +41,9 @@ def requests_that_nobody_answers_are_survived(algorithm: Algorithm[Any]) -> None
     run = run_of(algorithm, federation=blobs(SIZES[:6]), **lossy)
     for silent in count():
         engine, most = Listening(run.clients, silent), 0
-        for state, _ in replace(run, engine=engine).rounds(ROUNDS):
-            assert_finite(state, f"after a round whose request {silent + 1} nobody answered")
-            most, engine.asked = max(most, engine.asked), 0
+        with saying(f"where nobody answers request {silent + 1} of a round"):
+            for _ in replace(run, engine=engine).rounds(ROUNDS):
+                most, engine.asked = max(most, engine.asked), 0
         if most <= silent:
             return
 
@@ -56,8 +54,8 @@ def one_client_may_be_lost_in_any_request(algorithm: Algorithm[Any]) -> None:
     for first in (0, 3):
         run = run_of(algorithm, limits=Limits(quorum=0.0))
         run = replace(run, engine=Losing(run.clients, first))
-        for number, (state, _) in enumerate(run.rounds(ROUNDS)):
-            assert_finite(state, f"after round {number}, in whose requests one client was lost")
+        with saying("where one client is lost in each request"):
+            last_state(run)
 
 
 @told
@@ -83,7 +81,8 @@ def everyone_may_take_part_and_so_may_one(algorithm: Algorithm[Any]) -> None:
     """Any share of the clients can be asked, unless the method refuses a share below 1."""
     for participation in (1.0, 1e-9):
         run = run_of(algorithm, participation=participation)
-        assert_finite(last_state(run), f"where {run.cohort_size} clients took part in each round")
+        with saying(f"where {run.cohort_size} clients take part in each round"):
+            last_state(run)
 
 
 @told
@@ -94,8 +93,9 @@ def a_federation_of_one_client_is_fine_or_refused(algorithm: Algorithm[Any]) -> 
         rounds = run.rounds(ROUNDS)
     except UsageError:
         return
-    *_, (state, _) = rounds
-    assert_finite(state, "in a federation of one client")
+    with saying("in a federation of one client"):
+        for _ in rounds:
+            pass
 
 
 def _assert_something(served: Served) -> None:

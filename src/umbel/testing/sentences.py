@@ -16,10 +16,10 @@ Check: TypeAlias = Callable[[Algorithm[Any]], None]
 
 @contextmanager
 def saying(sentence: str) -> Iterator[None]:
-    """Begin the message of what does not hold inside by a sentence that says what it means."""
+    """Begin the message of what does not hold inside by what it means, or when it was."""
     try:
         yield
-    except AssertionError as error:
+    except (AssertionError, UsageError) as error:
         raise AssertionError(f"{sentence}: {error}") from None
 
 

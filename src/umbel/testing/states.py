@@ -1,4 +1,4 @@
-"""Whether states are the same, and their models finite."""
+"""Whether states are the same."""
 
 from __future__ import annotations
 
@@ -22,12 +22,6 @@ def assert_same_state(found: Any, expected: Any, tolerance: float = 0.0) -> None
         assert alike, f"{member.name} differs: {_extent(a)} instead of {_extent(b)}"
         for one, other in zip(a, b, strict=True) if several else [(a, b)]:
             _assert_same(one, other, tolerance, member.name)
-
-
-def assert_finite(state: State, when: str) -> None:
-    """Raise `AssertionError` unless all models are finite."""
-    finite = state.models.isfinite().all(1)
-    assert finite.all(), f"model {int((~finite).int().argmax())} is not finite {when}"
 
 
 def _extent(value: Any) -> str:
