@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import InitVar, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -185,6 +185,64 @@ def test_names_that_are_not_known_are_refused_with_the_nearest() -> None:
     with pytest.raises(UsageError, match=r"^Plain: modes: unknown; did you mean mode"):
         Plain(modes="a")  # type: ignore[call-arg]
     assert copy.deepcopy(IFCA(3)) == copy.copy(IFCA(3)) == IFCA(3)
+
+
+def test_a_subclass_that_is_no_dataclass_loses_no_field_without_a_word() -> None:
+    class MyAvg(FedAvg):
+        scale: float = 1.0
+        told: ClassVar[str] = "yes"
+
+    said = r"^MyAvg: scale: is no field: write @dataclass\(frozen=True\) above class MyAvg$"
+    for _ in range(2):  # what is cached refuses again
+        with pytest.raises(UsageError, match=said):
+            MyAvg()
+
+    @dataclass(frozen=True)
+    class Child(MyAvg):
+        more: float = 1.0
+
+    with pytest.raises(UsageError, match=r"^MyAvg: scale: is no field"):
+        Child(more=2.0)
+
+    class Eager(FedAvg):
+        local: LocalTraining = LocalTraining(epochs=5)
+
+    with pytest.raises(UsageError, match=r"^Eager: local: this default counts for nothing: write"):
+        Eager()
+
+
+def test_a_subclass_without_fields_of_its_own_needs_no_decorator() -> None:
+    class Quiet(FedAvg):
+        rate = 2.0
+        told: ClassVar[str] = "yes"
+        local: LocalTraining
+
+    class Typed:
+        said: str
+
+    class Mixed(Typed, FedAvg):
+        pass
+
+    Quiet.__annotations__["also"] = ClassVar[int]  # as without annotations from the future
+    Quiet.__annotations__["given"] = InitVar[int]
+    assert Quiet(LocalTraining(epochs=3)).local.epochs == 3
+    assert Mixed().local == LocalTraining()
+
+
+def top2(targets: Any, predictions: Any) -> float:  # noqa: ARG001
+    return 0.0
+
+
+def test_functions_are_named_where_a_text_is_needed() -> None:
+    given: Any = top2
+    named = r'write "tests\.test_settings:top2"$'
+    with pytest.raises(UsageError, match=rf"^Run: metrics\[0\]: <.*> is not a string; {named}"):
+        Run(FedAvg(), blobs(), net(), metrics=(given,))
+    with pytest.raises(UsageError, match=rf"^Run: metrics: <.*> is not a list; {named}"):
+        Run(FedAvg(), blobs(), net(), metrics=given)
+    nowhere: Any = lambda targets, predictions: 0.0  # noqa: ARG005, E731
+    with pytest.raises(UsageError, match=r'a file, such as mymetrics.py, and name it: "mymetrics:'):
+        Run(FedAvg(), blobs(), net(), metrics=(nowhere,))
 
 
 def test_functions_refuse_choices_that_they_do_not_know() -> None:

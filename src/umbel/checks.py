@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import inspect
+import re
 import shlex
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import InitVar
 from math import isfinite
 from pathlib import Path
+from typing import Any, ClassVar, get_origin
 
 LONGEST = 160
 """Characters of a value that a message shows."""
@@ -16,6 +20,8 @@ LONGEST = 160
 LARGEST = 2**63 - 1
 """The largest whole number that a setting may be."""
 
+NO_FIELD = re.compile(r"\s*(\w+\s*\.\s*)*(ClassVar|InitVar)\b")
+"""What an annotation begins with that makes no field of a dataclass, where it is a text."""
 
 SMALL = 2**26
 """Bytes that are there without being asked for."""
@@ -156,6 +162,41 @@ def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
     if close:
         return f"did you mean {folded[close[0]]}?"
     return otherwise or f"known: {', '.join(names)}"
+
+
+def check_decorated(kind: type, base: type) -> None:
+    """Raise `UsageError` where a subclass of `base` has annotations, and is not made a dataclass.
+
+    What they say would be lost without a word: fields are those of a class above it.
+    """
+    for each in kind.__mro__:
+        if not issubclass(each, base) or "__dataclass_fields__" in vars(each):
+            continue
+        known: Any = getattr(each, "__dataclass_fields__", {})
+        for name, annotation in inspect.get_annotations(each).items():
+            narrowed = name in known and name not in vars(each)
+            if _is_field(annotation) and not narrowed:
+                said = "this default counts for nothing" if name in known else "is no field"
+                hint = f"write @dataclass(frozen=True) above class {each.__name__}"
+                raise UsageError(f"{each.__name__}: {name}: {said}: {hint}")
+
+
+def _is_field(annotation: object) -> bool:
+    """Whether a dataclass would make a field of this annotation."""
+    if isinstance(annotation, str):
+        return NO_FIELD.match(annotation) is None
+    outer = get_origin(annotation) or annotation
+    return not (outer is ClassVar or outer is InitVar or isinstance(outer, InitVar))
+
+
+def by_name(value: object, kind: object) -> str:
+    """What to write for a function where a text is needed, as a hint; nothing for other values."""
+    if kind is not str or not callable(value) or isinstance(value, type):
+        return ""
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "<")
+    if module in (None, "__main__") or "<" in name:
+        return '; write it in a file, such as mymetrics.py, and name it: "mymetrics:top2"'
+    return f'; write "{module}:{name}"'
 
 
 def check_memory(needed: int, what: str) -> None:

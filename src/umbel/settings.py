@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, ge
 
 import torch
 
-from umbel.checks import UsageError, kind_of, lacking, nearest, shown
+from umbel.checks import UsageError, by_name, check_decorated, kind_of, lacking, nearest, shown
 
 SCALARS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 """The types of single values, in words. Numbers are finite, and of 64 bits if whole."""
@@ -63,11 +63,11 @@ class Settings:
 
 @cache
 def _parameters(kind: Any) -> tuple[str, ...] | None:
-    """The names that a constructor takes; None if any."""
+    """The names that a constructor takes; None if any. Raises `UsageError` for lost fields."""
+    check_decorated(kind, Settings)
     _, *own = inspect.signature(kind.__init__).parameters.values()
-    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in own):
-        return None
-    return tuple(parameter.name for parameter in own)
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in own)
+    return None if takes_any else tuple(parameter.name for parameter in own)
 
 
 def _after_fitting(own: Callable[..., None]) -> Callable[..., None]:
@@ -89,8 +89,7 @@ def fit_fields(settings: Any) -> None:
         try:
             fit = fitted(value, field.kind)
         except UnfitError as error:
-            message = f"{kind.__name__}: {field.name}{error.place}: {error}"
-            raise UsageError(message) from None
+            raise UsageError(f"{kind.__name__}: {field.name}{error.place}: {error}") from None
         if fit is not value and type(value) is not int:
             object.__setattr__(settings, field.name, fit)  # it may be frozen
 
@@ -182,7 +181,7 @@ def _scalar(value: Any, kind: type) -> Any:
     if (number or isinstance(plain, kind)) and (kind is bool or not isinstance(plain, bool)):
         with suppress(OverflowError):  # a float has room for 308 digits
             return str.__str__(plain) if kind is str else kind(plain)
-    raise UnfitError(f"{shown(value)} is not {in_words(kind)}")
+    raise UnfitError(f"{shown(value)} is not {in_words(kind)}{by_name(value, kind)}")
 
 
 def is_choice(kind: Any) -> bool:
@@ -232,7 +231,8 @@ def items_of(value: Any, kind: Any) -> list[tuple[Any, Any]]:
         value = value.tolist()
     members = get_args(kind)
     if isinstance(value, str | bytes) or not isinstance(value, Sequence):
-        hint = f"; write [{shown(value)}]" if type(value) is members[0] else ""
+        named = by_name(value, members[0])
+        hint = f"; write [{shown(value)}]" if type(value) is members[0] else named
         raise UnfitError(f"{shown(value)} is not {in_words(kind)}{hint}")
     if len(value) > MOST_ITEMS:
         raise UnfitError(f"a list of {len(value):,} is not one of {MOST_ITEMS:,} at most")

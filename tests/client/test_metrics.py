@@ -156,6 +156,12 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "    raise KeyError('secret')\n"
         "def words(targets, predictions):\n"
         "    return 'secret'\n"
+        "def nothing(targets, predictions):\n"
+        "    pass\n"
+        "def deep(targets, predictions):\n"
+        "    return fails(targets, predictions) if len(targets) else np.ones('secret')\n"
+        "def within(targets, predictions):\n"
+        "    return np.loadtxt(['secret'])\n"
         "number = 3\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
@@ -176,10 +182,18 @@ def test_ones_own_gets_targets_and_probabilities(own: str) -> None:
 
 def test_ones_own_that_fails_is_named_without_what_it_says(own: str) -> None:
     outputs, y = torch.zeros(2, 2), torch.tensor([0, 1])
-    for name, fault in (("fails", "KeyError"), ("words", "ValueError")):
-        with pytest.raises(UsageError, match=f"'{own}:{name}' raised {fault}") as refused:
+    for name, fault in (
+        ("fails", "raised KeyError at own_metrics.py:7"),
+        ("deep", "raised KeyError at own_metrics.py:7"),
+        ("within", "raised ValueError at own_metrics.py:15"),  # not where NumPy raised it
+        ("words", "gave a str, which is no number"),
+        ("nothing", "gave None, which is no number"),
+    ):
+        with pytest.raises(UsageError) as refused:
             found(CLASSIFICATION, outputs, y, f"{own}:{name}")
-        assert "secret" not in str(refused.value)
+        assert str(refused.value) == f"metrics: '{own}:{name}' {fault}"
+    with pytest.raises(UsageError, match=r"metrics: 'math:sqrt' raised TypeError$"):
+        found(CLASSIFICATION, outputs, y, "math:sqrt")
 
 
 def test_metrics_must_fit_what_models_are_trained_for(own: str) -> None:

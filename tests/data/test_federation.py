@@ -15,6 +15,7 @@ from umbel.client.objectives import CLASSIFICATION, REGRESSION
 from umbel.data.federation import Federation
 from umbel.data.scenarios.folder import read_clients
 
+FROM_SIGNS = "number the classes from 0, as by (y > 0).astype(int)"
 X, Y = np.arange(12, dtype=np.float32).reshape(6, 2), np.array([0, 1, 2, 0, 1, 2])
 
 
@@ -29,12 +30,35 @@ def test_a_saved_federation_is_read_back_the_same(tmp_path: Path) -> None:
     assert again.groups is not None
     assert federation.groups is not None
     assert again.groups.tolist() == federation.groups.tolist()
-    with pytest.raises(umbel.UsageError, match="not a folder without"):
-        federation.save(tmp_path / "sites")
     odd = replace(federation, names=("a", "b/c", "d", "e"))
     with pytest.raises(umbel.UsageError, match="client: 'b/c' is not a name for a file"):
         odd.save(tmp_path / "others")
     assert not (tmp_path / "others").exists()
+
+
+def test_a_federation_is_saved_again_where_it_is_already_and_no_other(tmp_path: Path) -> None:
+    federation = umbel.scenario("rotated-digits", clients=4, seed=1)
+    federation = replace(federation, attributes={"wrist": ("left", "right") * 2})
+    federation.save(tmp_path)
+    written = {file: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
+    federation.save(tmp_path)
+    assert written == {file: file.stat().st_mtime_ns for file in tmp_path.iterdir()}
+    train = federation.train
+    others = [
+        umbel.scenario("rotated-digits", clients=4, seed=2),
+        federation.pick([0, 1, 2]),
+        replace(federation, groups=None),
+        replace(federation, attributes={}),
+        replace(federation, names=("a", "b", "c", "d")),
+        replace(federation, train=replace(train, x=train.x.double())),
+        umbel.scenario("rotated-digits", clients=4, seed=1, validation_fraction=0.2),
+    ]
+    for other in others:
+        with pytest.raises(umbel.UsageError, match="not a folder without"):
+            other.save(tmp_path)
+    (tmp_path / "0.npz").write_bytes(b"damaged")
+    with pytest.raises(umbel.UsageError, match="not a folder without"):
+        federation.save(tmp_path)
 
 
 @pytest.mark.parametrize("name", ["Eve" * 100, "é" * 130])
@@ -126,7 +150,9 @@ def test_clients_are_compared_with_one_that_has_examples(none: object) -> None:
         ([(X, Y), (X[:0], Y[:0])], {}, "client 1: 0 is not a positive number of training examples"),
         ([(X, Y[:2])], {}, "client 0: '(6, 2) inputs and (2,) targets' is not as many inputs"),
         ([(X, Y)], {"num_classes": 2}, "client 0: label: 2 is not in 0 to 1"),
-        ([(X, Y), (X, Y - 1)], {}, "client 1: label: -1 is not in 0 to 2"),
+        ([(X, Y), (X, Y - 1)], {}, "client 1: label: -1 is not in 0 to 2; number the classes"),
+        ([(X, 2 * (Y > 1) - 1)], {}, f"client 0: label: -1 is not in 0 to 1; {FROM_SIGNS}"),
+        ([(X, Y), (X, Y - 100)], {}, "client 1: label: -100 is not in 0 to 2; leave examples"),
         ([(X, Y), (X[:, :1], Y)], {}, "client 1: 'inputs of shape (1,) with labels"),
         ([(X, Y), (X, X)], {}, "client 1: 'inputs of shape (2,) with numbers of shape (2,)'"),
         ([(X * np.nan, Y)], {}, "client 0: x, column 0: row 0 is NaN; fill it in, or"),

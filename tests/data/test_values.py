@@ -271,6 +271,11 @@ def test_targets_whose_index_has_nothing_of_that_of_x_are_taken_row_by_row() -> 
         ([TABLE], {}, "client 0: 'DataFrame' is not a pair (x, y)"),
         ([(X, Y, X)], {}, "client 0: 'tuple of 3' is not a pair (x, y)"),
         ((X, Y), {}, "client 0: 'ndarray' is not a pair (x, y)"),
+        (
+            [torch.utils.data.TensorDataset(torch.tensor(X), torch.tensor(Y))],
+            {},
+            "client 0: 'TensorDataset' is not a pair (x, y); for datasets write umbel.Federation.",
+        ),
         ({"Ava": (X, Y)}, {"test": {"Ben": (X, Y)}}, "test: 'a mapping without Ava' is not one of"),
         ({"Ava": (X, Y)}, {"test": {}}, "test: 0 is not as many clients as 1"),
     ],

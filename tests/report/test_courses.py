@@ -12,6 +12,7 @@ import torch
 
 import umbel
 from tests.federations import blobs
+from umbel.report.charts import POSITIVE, SHARE, band
 from umbel.runs.records import Record
 
 
@@ -64,6 +65,20 @@ def test_seeds_of_a_method_are_one_line_in_a_band(tmp_path: Path) -> None:
     assert len(figure.axes[0].collections) == 1
     figure.savefig(tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 5000
+
+
+def test_bands_end_where_the_measure_does() -> None:
+    low, high = band((0.9, 0.5), (0.2, 0.1), SHARE)
+    assert low == pytest.approx((0.7, 0.4))
+    assert high == pytest.approx((1.0, 0.6))
+    assert band((0.1,), (0.2,), POSITIVE)[0] == (0.0,)
+    # An objective of one's own may give losses below zero.
+    assert band((-0.1, 0.1), (0.2, 0.2), POSITIVE)[0] == pytest.approx((-0.3, -0.1))
+    pytest.importorskip("matplotlib")
+    figure = umbel.plot({"flacc": [course(lift=0.8), course(), course(lift=0.8)]})
+    (shade,) = figure.axes[0].collections
+    heights = shade.get_paths()[0].vertices[:, 1]
+    assert (heights.min(), heights.max()) == pytest.approx(((1.6 - 0.8 * 2**0.5) / 3, 1.0))
 
 
 def test_without_accuracy_and_groups_there_are_losses_and_clusters() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,13 @@ from umbel.algorithms.base import Algorithm
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.report import course_tables, standing_tables, terminal
-from umbel.report.comparing import sheet
+from umbel.report.charts import Chart
+from umbel.report.comparing import courses, sheet
 from umbel.report.evenness import evenness
 from umbel.report.writing import write_report
 from umbel.runs.folder import RunFolder
 from umbel.runs.outcomes import by_method
+from umbel.runs.records import Record
 from umbel.runs.result import Result
 from umbel.runs.run import Run
 from umbel.runs.run_tables import results
@@ -83,6 +85,26 @@ def test_the_table_says_whose_evaluation_its_means_are_without(
     console.print(terminal.comparison(of(tmp_path)))
     said = console.file.getvalue()  # type: ignore[attr-defined]
     assert "without clients whose evaluation was set aside: fedavg 1" in " ".join(said.split())
+
+
+@dataclass(frozen=True)
+class Told(Result):
+    """A run that is said to have had this accuracy in each round."""
+
+    accuracy: float = 0.0
+
+    @property
+    def records(self) -> list[Record]:
+        return [replace(record, accuracy=self.accuracy) for record in super().records]
+
+
+def test_bands_over_seeds_end_where_the_measure_does(natural: Path) -> None:
+    runs = [Told(of(natural)[0].folder, accuracy=accuracy) for accuracy in (0.4, 1.0, 1.0)]
+    (chart,) = (p.figure for p in courses([("a", runs)]) if p.figure.title == "Accuracy")
+    assert isinstance(chart, Chart)
+    (line,) = chart.lines
+    assert line.high == (1.0,) * 3
+    assert line.low == pytest.approx((0.8 - 0.08**0.5,) * 3)
 
 
 def test_the_means_over_seeds_are_those_of_the_tables_of_runs(natural: Path) -> None:

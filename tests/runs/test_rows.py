@@ -30,6 +30,16 @@ def test_all_rows_have_all_columns_those_asked_for_first() -> None:
         AWKWARD.column("nam")
 
 
+def test_a_number_gives_a_row_and_a_slice_a_table() -> None:
+    table = Table.of([{"value": value} for value in (1, 2, 3)])
+    assert table[0] == {"value": 1}
+    assert table[-1] == {"value": 3}
+    assert table[1:] == Table.of([{"value": 2}, {"value": 3}])
+    assert table[:0].columns == ("value",)
+    with pytest.raises(IndexError):
+        table[3]
+
+
 def test_json_has_neither_nan_nor_infinity() -> None:
     infinite = Table.of([{"value": float("inf")}])
     assert json.loads(infinite.to_json(), parse_constant=pytest.fail) == [{"value": None}]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, inf, nan
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from umbel.checks import UsageError, check, nearest
+from umbel.checks import UsageError, check, kind_of, nearest
 from umbel.client.batches import IGNORED
 from umbel.client.imports import imported
 from umbel.client.objectives import BINARY, CLASSIFICATION, REGRESSION, Objective, alike
@@ -130,13 +132,25 @@ def _value(name: str, found: Predictions) -> float:
 
 def _own(name: str, found: Predictions) -> float:
     """Raises `UsageError` for a function that fails; its words may be about examples."""
+    function = imported("metrics", name)
     try:
-        return float(imported("metrics", name)(found.targets, found.values))
-    except UsageError:
-        raise
+        value = function(found.targets, found.values)
     except Exception as error:
-        what = f"{name!r} raised {type(error).__name__}, or gave no number"
+        what = f"{name!r} raised {type(error).__name__}{_place(error, function)}"
         raise UsageError(f"metrics: {what}") from error
+    try:
+        return float(value)
+    except Exception as error:
+        given = "None" if value is None else kind_of(value)
+        raise UsageError(f"metrics: {name!r} gave {given}, which is no number") from error
+
+
+def _place(error: Exception, function: Callable[..., Any]) -> str:
+    """The line that raised it: the last one in the function's file, or else the last of all."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]  # the first one is the call here
+    file = getattr(getattr(function, "__code__", None), "co_filename", None)
+    own = [frame for frame in frames if frame.filename == file] or frames
+    return f" at {Path(own[-1].filename).name}:{own[-1].lineno}" if own else ""
 
 
 def _unknown(targets: NDArray[Any], values: NDArray[Any]) -> float:  # noqa: ARG001

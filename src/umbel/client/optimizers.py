@@ -30,7 +30,11 @@ class Optimizer(Settings, ABC):
 
 @dataclass(frozen=True)
 class SGD(Optimizer):
-    """Stochastic gradient descent at a client; the same numbers as `torch.optim.SGD`."""
+    """Stochastic gradient descent at a client; the same numbers as `torch.optim.SGD`.
+
+    Weight decay alone differs for values that the forward pass does not use: here they decay, while
+    `torch.optim.SGD` leaves parameters without a gradient alone.
+    """
 
     momentum: float = 0.0  #: in [0, 1)
     weight_decay: float = 0.0  #: L2 penalty, added to the gradient
@@ -55,7 +59,8 @@ class SGD(Optimizer):
 class Adam(Optimizer):
     """Adam at a client; the same numbers as `torch.optim.Adam`.
 
-    Kingma & Ba 2015. Its means are fresh at the start of each request.
+    Kingma & Ba 2015. Its means are fresh at the start of each request. Weight decay also acts on
+    values that the forward pass does not use, as in `SGD`.
     """
 
     beta1: float = 0.9  #: decay of the mean gradient

@@ -50,15 +50,15 @@ def picked(attributes: Attributes, clients: Iterable[int]) -> dict[str, tuple[st
     return {name: tuple(values[c] for c in chosen) for name, values in attributes.items()}
 
 
-def write_attributes(folder: Path, names: Sequence[str], attributes: Attributes) -> None:
-    """Write `attributes.csv` with a line for each client, where anything is known."""
+def attributes_text(names: Sequence[str], attributes: Attributes) -> str:
+    """What `attributes.csv` says: a line for each client; empty where nothing is known."""
     if not attributes:
-        return
+        return ""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([OWNER, *attributes])
     writer.writerows(zip(names, *attributes.values(), strict=True))
-    (folder / FILE).write_text(text.getvalue(), encoding="utf-8")
+    return text.getvalue()
 
 
 def read_attributes(folder: Path, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:

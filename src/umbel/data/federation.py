@@ -161,7 +161,7 @@ class Federation:
         """Write each client's examples to a file `NAME.npz` of a folder, as the command line takes.
 
         The scenario `folder` reads them back. Raises `UsageError` for a client whose name can't be
-        that of a file, and for a folder that holds clients already.
+        that of a file, and for a folder that holds other clients already.
         """
         from umbel.data.scenarios.folder import write_clients
 

@@ -65,5 +65,7 @@ def pair(entry: Any, name: str) -> tuple[Any, Any]:
     fine = isinstance(entry, tuple | list) and len(entry) == 2
     kind = type(entry).__name__
     said = f"{kind} of {len(entry)}" if isinstance(entry, tuple | list) else kind
-    check(fine, f"client {name}", said, "a pair (x, y)")
+    is_dataset = any(kind.__name__ == "Dataset" for kind in type(entry).__mro__)
+    hint = "; for datasets write umbel.Federation.from_datasets(...)" if is_dataset else ""
+    check(fine, f"client {name}", said, f"a pair (x, y){hint}")
     return entry[0], entry[1]

@@ -43,12 +43,19 @@ def check_labels(
         _warn_without_zero(filled)
     classes = max(int(y.max()) for y in filled) + 1 if num_classes is None else num_classes
     for y, name in zip(counted, names, strict=True):
-        expected = f"in 0 to {classes - 1}"
-        if y.dim() == 1 and len(y) and int(y.min()) == IGNORED:
-            expected += "; leave examples without a label out"
         for label in (int(y.min()), int(y.max())) if len(y) else ():
-            check(0 <= label < classes, f"client {name}: label", label, expected)
+            if not 0 <= label < classes:
+                expected = f"in 0 to {classes - 1}; {_advice(y, filled)}"
+                check(False, f"client {name}: label", label, expected)
     return classes
+
+
+def _advice(y: Tensor, everyones: Sequence[Tensor]) -> str:
+    """What to do with a client's labels y, some of which are out of range."""
+    if y.dim() == 1 and int(y.min()) == IGNORED:
+        return "leave examples without a label out"
+    signs = set().union(*(labels.flatten().tolist() for labels in everyones)) == {-1, 1}
+    return "number the classes from 0" + (", as by (y > 0).astype(int)" if signs else "")
 
 
 def _warn_without_zero(labels: Sequence[Tensor]) -> None:

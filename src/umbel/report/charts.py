@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TypeVar
+from math import inf
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,12 @@ COLOURS = (
 """Told apart by colour-blind readers too (Okabe & Ito 2008)."""
 
 T = TypeVar("T")
+
+Bounds: TypeAlias = tuple[float, float]
+"""The least and the largest that a measure can be."""
+
+SHARE, INDEX, POSITIVE, COUNT = (0.0, 1.0), (-0.5, 1.0), (0.0, inf), (1.0, inf)
+"""The bounds of an accuracy, of the adjusted Rand index, of a loss and of a number of clusters."""
 
 
 @dataclass(frozen=True)
@@ -172,6 +179,20 @@ class Strips:
 
 
 Figure = Chart | Heatmap | Scatter | Strips
+
+
+def band(
+    mean: Sequence[float], deviation: Sequence[float], bounds: Bounds
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """From a deviation below each mean to one above, as far as the measure can go.
+
+    Losses of one's own objective may be below zero: a line beyond the bounds has none.
+    """
+    low, high = bounds
+    if any(m < low or m > high for m in mean):
+        low, high = -inf, inf
+    pairs = list(zip(mean, deviation, strict=True))
+    return tuple(max(m - d, low) for m, d in pairs), tuple(min(m + d, high) for m, d in pairs)
 
 
 def turn(cycle: Sequence[T], number: int) -> T:

@@ -7,10 +7,25 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 
 import numpy as np
 
-from umbel.report.charts import Chart, Dot, Line, Strip, Strips, swarm
+from umbel.client.metrics import METRICS
+from umbel.report.charts import (
+    COUNT,
+    INDEX,
+    POSITIVE,
+    SHARE,
+    Bounds,
+    Chart,
+    Dot,
+    Line,
+    Strip,
+    Strips,
+    band,
+    swarm,
+)
 from umbel.report.courses import split_of
 from umbel.report.evenness import evenly
 from umbel.report.panels import Panel
@@ -110,6 +125,12 @@ def _metrics(methods: Methods) -> list[str]:
     return list(dict.fromkeys(name for run in every for name in names_of(run.experiment)))
 
 
+def _bounds(name: str) -> Bounds:
+    """Those of a metric; one's own has none."""
+    known = METRICS.get(name)
+    return (-inf, inf) if known is None else (known.low, known.high)
+
+
 def _judged(name: str, record: Record) -> float | None:
     return judged(record.measures, name)
 
@@ -123,17 +144,19 @@ def courses(methods: Methods) -> Iterator[Panel]:
     kinds = {run.validated for _, runs in methods for run in runs}
     validated = True in kinds
     split = split_of(kinds)
-    measures: list[tuple[str, str, Measure]] = [
-        ("Accuracy", f"{split} accuracy, mean over clients", lambda r: r.judged("accuracy")),
-        *([] if validated else [("Worst client", "test accuracy", lambda r: r.worst)]),
-        ("Loss", f"{split} loss, mean over clients", lambda r: r.judged("loss")),
-        *((n, f"{split} {n}, mean over clients", partial(_judged, n)) for n in _metrics(methods)),
-        ("Agreement with the planted groups", "ARI", lambda r: r.ari),
-        ("Clusters", "clusters", lambda r: r.num_clusters),
+    on = f"{split} {{}}, mean over clients".format
+    worst = [("Worst client", "test accuracy", lambda r: r.worst, SHARE)]
+    measures: list[tuple[str, str, Measure, Bounds]] = [
+        ("Accuracy", on("accuracy"), lambda r: r.judged("accuracy"), SHARE),
+        *([] if validated else worst),
+        ("Loss", on("loss"), lambda r: r.judged("loss"), POSITIVE),
+        *((name, on(name), partial(_judged, name), _bounds(name)) for name in _metrics(methods)),
+        ("Agreement with the planted groups", "ARI", lambda r: r.ari, INDEX),
+        ("Clusters", "clusters", lambda r: r.num_clusters, COUNT),
     ]
     seeds = max(len(runs) for _, runs in methods)
-    for title, what, measure in measures:
-        lines = [_course(name, runs, measure) for name, runs in methods]
+    for title, what, measure, bounds in measures:
+        lines = [_course(name, runs, measure, bounds) for name, runs in methods]
         known = tuple(line for line in lines if line.x)
         if known:
             note = (
@@ -191,7 +214,7 @@ def _dots(name: str, places: Sequence[tuple[float, float]]) -> Line:
     return Line(name, tuple(x for x, _ in places), tuple(y for _, y in places), points=True)
 
 
-def _course(name: str, runs: Sequence[Result], measure: Measure) -> Line:
+def _course(name: str, runs: Sequence[Result], measure: Measure, bounds: Bounds) -> Line:
     """Mean and deviation over the seeds that measured it, after each round."""
     rounds: list[float] = []
     table: list[list[float]] = []
@@ -205,9 +228,7 @@ def _course(name: str, runs: Sequence[Result], measure: Measure) -> Line:
     if len(runs) < 2:
         return Line(name, tuple(rounds), mean)
     deviation = [float(np.std(values)) for values in table]
-    low = tuple(m - d for m, d in zip(mean, deviation, strict=True))
-    high = tuple(m + d for m, d in zip(mean, deviation, strict=True))
-    return Line(name, tuple(rounds), mean, low, high)
+    return Line(name, tuple(rounds), mean, *band(mean, deviation, bounds))
 
 
 def _known(cell: str) -> str:

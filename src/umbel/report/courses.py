@@ -10,7 +10,7 @@ import numpy as np
 
 from umbel.checks import UsageError
 from umbel.notebooks import Table
-from umbel.report.charts import Chart, Figure, Line
+from umbel.report.charts import COUNT, INDEX, POSITIVE, SHARE, Bounds, Chart, Figure, Line, band
 from umbel.report.plots import drawn
 from umbel.runs.outcomes import average, spread
 from umbel.runs.records import MEGABYTE, Record
@@ -55,13 +55,14 @@ def plot(runs: Courses) -> Any:
     split = split_of(kinds)
     if any(record.judged("accuracy") is not None for record in records):
         axis = f"{split} accuracy"
-        charts.append(_chart("Accuracy", axis, by_name, lambda r: r.judged("accuracy")))
+        charts.append(_chart("Accuracy", axis, by_name, lambda r: r.judged("accuracy"), SHARE))
     else:
-        charts.append(_chart("Loss", f"{split} loss", by_name, lambda r: r.judged("loss")))
+        axis = f"{split} loss"
+        charts.append(_chart("Loss", axis, by_name, lambda r: r.judged("loss"), POSITIVE))
     if any(record.ari is not None for record in records):
         title = "Agreement with the planted groups"
-        charts.append(_chart(title, "ARI", by_name, lambda r: r.ari))
-    clusters = _chart("Clusters", "clusters found", by_name, lambda r: r.num_clusters)
+        charts.append(_chart(title, "ARI", by_name, lambda r: r.ari, INDEX))
+    clusters = _chart("Clusters", "clusters found", by_name, lambda r: r.num_clusters, COUNT)
     return drawn([*charts, replace(clusters, from_zero=True, counts=True)], columns=3)
 
 
@@ -124,24 +125,24 @@ def _chart(
     axis: str,
     by_name: Mapping[str, Sequence[Course]],
     measure: Measure,
+    bounds: Bounds,
 ) -> Chart:
-    lines = [_line(name, courses, measure) for name, courses in by_name.items()]
+    lines = [_line(name, courses, measure, bounds) for name, courses in by_name.items()]
     return Chart(title, "round", axis, tuple(lines))
 
 
-def _line(name: str, courses: Sequence[Course], measure: Measure) -> Line:
+def _line(name: str, courses: Sequence[Course], measure: Measure, bounds: Bounds) -> Line:
     """The mean over the runs, in the rounds in which all of them were measured."""
     taken = [
         {r.round: value for r in course if (value := measure(r)) is not None} for course in courses
     ]
     rounds = sorted(set.intersection(*map(set, taken)))
     values = np.array([[values[number] for number in rounds] for values in taken])
-    mean, wide = values.mean(0), values.std(0)
+    mean, wide = tuple(values.mean(0).tolist()), tuple(values.std(0).tolist())
     x = tuple(float(number + 1) for number in rounds)
     if len(courses) == 1:
-        return Line(name, x, tuple(mean.tolist()))
-    low, high = tuple((mean - wide).tolist()), tuple((mean + wide).tolist())
-    return Line(name, x, tuple(mean.tolist()), low, high)
+        return Line(name, x, mean)
+    return Line(name, x, mean, *band(mean, wide, bounds))
 
 
 def _by_name(runs: Courses) -> dict[str, list[Course]]:

@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, SupportsIndex, overload
 
 from umbel.checks import UsageError, printable
 
@@ -43,6 +43,18 @@ class Table:
 
     def __iter__(self) -> Iterator[dict[str, Value]]:
         return iter(self.rows)
+
+    @overload
+    def __getitem__(self, key: SupportsIndex, /) -> dict[str, Value]: ...
+
+    @overload
+    def __getitem__(self, key: slice, /) -> Table: ...
+
+    def __getitem__(self, key: SupportsIndex | slice, /) -> dict[str, Value] | Table:
+        """The row of a number, or a table of the rows of a slice."""
+        if isinstance(key, slice):
+            return Table(self.columns, self.rows[key])
+        return self.rows[key]
 
     def column(self, name: str) -> list[Value]:
         """The values of one column, row by row. Raises `UsageError` for a name that is none."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from umbel.checks import UsageError, check
-from umbel.data.attributes import OWNER, check_owner, read_attributes, write_attributes
+from umbel.data.attributes import FILE, OWNER, attributes_text, check_owner, read_attributes
 from umbel.data.federation import Federation
 from umbel.data.files import check_length, read_text
 from umbel.data.npz import read_arrays
@@ -24,8 +24,13 @@ from umbel.summary import counted, few
 LARGEST = 2**24
 """Bytes of a file of groups."""
 
+GROUPS = "groups.csv"
+
 HEADER = [OWNER, "group"]
 """What the first line of a file of groups may be."""
+
+ARRAYS = tuple(f"{name}{split}" for split in ("", "_test", "_validation") for name in "xy")
+"""What the file of a client may hold: x and y of each split."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,7 @@ def read_clients(
         _pairs(path, names, loaded, "test"),
         validation=_pairs(path, names, loaded, "validation"),
         names=names,
-        groups=None if path.is_file() else _groups(path / "groups.csv", names),
+        groups=None if path.is_file() else _groups(path / GROUPS, names),
         attributes={} if path.is_file() else read_attributes(path, tuple(names)),
         num_classes=num_classes,
         test_fraction=test_fraction,
@@ -96,26 +101,63 @@ def read_inputs(path: Path, num_classes: int | None) -> Federation:
 
 
 def write_clients(federation: Federation, path: Path) -> None:
-    """Write the folder that `read_clients` reads. Raises `UsageError` as `Federation.save`."""
+    """Write the folder that `read_clients` reads. Raises `UsageError` as `Federation.save`.
+
+    A folder that holds all this already is left as it is.
+    """
     for name in federation.names:
         fine = bool(name) and not set(name) & set('/\\\0,"\r\n') and name[0] != "."
         check(fine, "client", name, "a name for a file")
         check_length(Path(f"{name}.npz"), f"client {name[:20]}...")
     check_length(path, "folder")
     free = not path.exists() or (path.is_dir() and not any(path.glob("*.npz")))
+    if not free and _is_written(federation, path):
+        return
     check(free, "folder", str(path), "a folder without .npz files")
     path.mkdir(parents=True, exist_ok=True)
     for client, name in enumerate(federation.names):
-        arrays: dict[str, Any] = {}
-        for split, of in zip(("", "_test", "_validation"), federation.splits, strict=False):
-            x, y = of.of(client)
-            arrays |= {f"x{split}": _array(x), f"y{split}": _array(y)}
-        np.savez(path / f"{name}.npz", **arrays)
-    write_attributes(path, federation.names, federation.attributes)
-    if federation.groups is not None:
-        rows = zip(federation.names, federation.groups.tolist(), strict=True)
-        text = "".join(f"{name},{group}\n" for name, group in rows)
-        (path / "groups.csv").write_text(text, encoding="utf-8")
+        np.savez(path / f"{name}.npz", **_arrays(federation, client))
+    for file, text in _texts(federation).items():
+        if text:
+            (path / file).write_text(text, encoding="utf-8")
+
+
+def _arrays(federation: Federation, client: int) -> dict[str, Any]:
+    """What the file of a client holds."""
+    values = [each for split in federation.splits for each in split.of(client)]
+    return {name: _array(each) for name, each in zip(ARRAYS, values, strict=False)}
+
+
+def _texts(federation: Federation) -> dict[str, str]:
+    """What the other files say, by their names; empty for one that is not written."""
+    groups = [] if federation.groups is None else federation.groups.tolist()
+    lines = [f"{name},{group}\n" for name, group in zip(federation.names, groups, strict=False)]
+    known = attributes_text(federation.names, federation.attributes)
+    return {FILE: known, GROUPS: "".join(lines)}
+
+
+def _is_written(federation: Federation, path: Path) -> bool:
+    """Whether a folder holds just what would be written to it."""
+    if not path.is_dir() or {file.stem for file in path.glob("*.npz")} != set(federation.names):
+        return False
+    try:
+        for name, text in _texts(federation).items():
+            said = read_text(path / name, LARGEST) if (path / name).exists() else ""
+            if said.splitlines() != text.splitlines():
+                return False
+        return all(
+            _are_equal(read_arrays(path / f"{name}.npz", ARRAYS), _arrays(federation, client))
+            for client, name in enumerate(federation.names)
+        )
+    except UsageError:  # a file that can't be read is none of these
+        return False
+
+
+def _are_equal(some: Mapping[str, NDArray[Any]], others: Mapping[str, NDArray[Any]]) -> bool:
+    return some.keys() == others.keys() and all(
+        some[name].dtype == others[name].dtype and np.array_equal(some[name], others[name])
+        for name in others
+    )
 
 
 def _array(values: Tensor) -> NDArray[Any]:
@@ -136,8 +178,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _load(file: Path, needed: Sequence[str] = ("x", "y")) -> dict[str, NDArray[Any]]:
-    splits = ("", "_test", "_validation")
-    found = read_arrays(file, [f"{name}{split}" for split in splits for name in ("x", "y")])
+    found = read_arrays(file, ARRAYS)
     lacking = " and ".join(name for name in needed if name not in found)
     if lacking:
         wanted = "arrays x and y are" if len(needed) > 1 else "an array x is"
