@@ -33,3 +33,10 @@ def test_a_cluster_for_each_client_is_needed() -> None:
         models(umbel.FixedClusters(clusters=(0, 1)))
     with pytest.raises(umbel.UsageError, match="0 or more"):
         umbel.FixedClusters(clusters=(0, -1))
+
+
+def test_clusters_are_numbers_of_0_or_more() -> None:
+    with pytest.raises(
+        umbel.UsageError, match=r"^clusters: \(0, -1, 0\) is not numbers of 0 or more"
+    ):
+        umbel.FixedClusters(clusters=(0, -1, 0))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.processes import ended, start_umbel, wait_for_lines
-from tests.shell import Shell
+from tests.shell import SMALL, Shell
 from umbel.runs.folder import RunFolder
 
 
@@ -134,6 +134,24 @@ def test_of_several_runs_the_one_that_can_not_go_on_is_named(seeds: str, umbel: 
     _, errors = umbel(*words, status=1)
     assert "umbel: fedavg seed" in errors
     assert ": training diverged for " in errors
+
+
+@pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.long)])
+def test_what_can_not_start_is_named_before_another_is_trained(jobs: str, umbel: Shell) -> None:
+    for name, method in (("flacc", "oracle"), ("fedavg", "fedavg")):
+        text = SMALL.format(name=method).replace("rotated-digits", "few-labels")
+        (umbel.folder / "both" / f"{name}.toml").write_text(text)
+    message = umbel.refused("compare", "both", "--seeds", "2", "--jobs", jobs)
+    assert message.startswith("umbel: flacc seed 0: scenario: ")
+    assert not (umbel.folder / "runs").exists()
+
+
+@pytest.mark.parametrize("seeds", ["1", "2"])
+def test_of_several_runs_the_one_that_is_refused_is_named(seeds: str, umbel: Shell) -> None:
+    (umbel.folder / "both" / "fedavg.toml").unlink()
+    words = ("compare", "both", "--seeds", seeds, "--set", "scenario.examples=[4000]")
+    which = "seed 0" if seeds == "1" else "seeds 0, 1"
+    assert umbel.refused(*words).startswith(f"umbel: flacc {which}: scenario.examples: ")
 
 
 def test_of_one_pair_of_methods_there_is_nothing_to_correct(umbel: Shell) -> None:

@@ -9,7 +9,7 @@ import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
 
-from umbel.algorithms import ALGORITHMS, FLACC, IFCA, LCFL, FedAvg, FedEM
+from umbel.algorithms import ALGORITHMS, FLACC, IFCA, LCFL, FedAvg, FedEM, Restarts, Sharing
 from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError
 from umbel.client.optimizers import Adam
@@ -92,6 +92,24 @@ def test_what_is_written_reads_back_the_same(file: Path, tmp_path: Path) -> None
         model=CNN(channels=(4,)),
         engine=EngineSettings("vectorised", "cpu", 12.5),
     )
+    copy = tmp_path / "copy.toml"
+    copy.write_text(write(experiment))
+    assert read(copy) == experiment
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        Restarts(IFCA(), restarts=1),
+        Sharing(FedAvg()),
+        Restarts(Sharing(FedAvg()), restarts=2, keep="most-balanced"),
+        Restarts(Sharing(FedAvg(), kept=("*bias",)), restarts=1, keep="most-balanced"),
+    ],
+)
+def test_an_experiment_with_wrappers_that_change_nothing_reads_back_the_same(
+    method: Algorithm[Any], file: Path, tmp_path: Path
+) -> None:
+    experiment = replace(read(file), algorithm=method)
     copy = tmp_path / "copy.toml"
     copy.write_text(write(experiment))
     assert read(copy) == experiment

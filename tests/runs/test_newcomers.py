@@ -206,3 +206,46 @@ def test_a_newcomer_with_one_label_an_example_joins_clients_who_have_several(
     pairs: Any = {"new": own[0]}
     with pytest.raises(umbel.UsageError, match=r"^newcomers: a dict is not a Federation; write"):
         result.assign(pairs)
+
+
+class _EachStep(torch.nn.Module):
+    """Two classes for every step of a sequence: (B, L) to (B, 2, L)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Embedding(6, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        steps: torch.Tensor = self.table(x)
+        return steps.transpose(1, 2)
+
+
+@pytest.mark.parametrize("kind", ["two targets", "two answers", "sequences"])
+def test_newcomers_without_labels_join_those_who_have_several_an_example(
+    kind: str, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+
+    def client(group: int) -> tuple[Any, Any]:
+        if kind == "sequences":
+            x = rng.integers(3 * group, 3 * group + 3, (40, 7))
+            return x, x % 2
+        x = rng.normal(4.0 * group, 1.0, (40, 3)).astype("float32")
+        return x, x[:, :2] if kind == "two targets" else (x[:, :2] > 0).astype("int64")
+
+    net = {
+        "two targets": umbel.Net(_two, umbel.REGRESSION),
+        "two answers": umbel.Net(_two, umbel.BINARY),
+        "sequences": umbel.Net(_EachStep),
+    }[kind]
+    clients = {f"c{n}": client(n % 2) for n in range(12)}
+    federation = umbel.Federation.from_arrays(clients, groups=[n % 2 for n in range(12)])
+    run = umbel.Run(umbel.Oracle(LOCAL), federation, net)
+    result = run.save(tmp_path / "run", 1)
+    np.savez(tmp_path / "eve.npz", x=client(1)[0])
+    found = result.assign(tmp_path / "eve.npz", labelled=False, clients=federation)
+    assert found.clusters == {"eve": result.clusters["c1"]}
+
+
+def _two() -> torch.nn.Module:
+    return torch.nn.Linear(3, 2)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from html import unescape
 from itertools import islice
@@ -11,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import tomli_w
 import torch
 from torch import Tensor, nn
 
@@ -21,6 +24,10 @@ from tests.processes import ended, start, wait_for_lines
 from tests.runs.test_execution import assert_same_end, untimed
 from tests.shell import Shell
 from umbel import FLACC, FedAvg, FedEM, LocalTraining, PFedMe, Run, RunFolder, UsageError
+from umbel.algorithms import Restarts, Sharing
+from umbel.algorithms.base import Algorithm, State
+from umbel.algorithms.restarts import RestartsState
+from umbel.algorithms.sharing import SharingState
 from umbel.engines import EngineSettings, Sequential
 from umbel.runs.own import OwnModule, described, differences
 
@@ -50,6 +57,11 @@ def make_run(**changes: Any) -> Run:
 @dataclass(frozen=True)
 class Elsewhere(FedAvg):
     """A method that stands in for one of a notebook."""
+
+
+@dataclass(frozen=True)
+class Mine(FLACC):
+    """A method of a module of one's own."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +110,52 @@ def test_a_stopped_loop_goes_on_to_the_same_end(
     result = make_run().save(path, 6) if after == 0 else umbel.resume(path, make_run())
     assert_same_end(result.folder, whole.folder)
     assert list(make_run().rounds(6, folder=path)) == []
+
+
+IDLE = [
+    Restarts(FLACC(LOCAL, n_sep=2), restarts=1, keep="most-balanced"),
+    Sharing(FLACC(LOCAL, n_sep=2)),
+    Restarts(Sharing(FLACC(LOCAL, n_sep=2)), restarts=1, keep="most-balanced"),
+]
+
+
+@pytest.mark.parametrize("method", IDLE, ids=lambda each: type(each).__name__)
+def test_a_run_of_a_wrapper_that_changes_nothing_is_one_of_the_method(
+    method: Algorithm[Any], tmp_path: Path, whole: umbel.Result
+) -> None:
+    path, run = tmp_path / "mine", make_run(algorithm=method)
+    assert run.algorithm == make_run().algorithm
+    for _ in islice(run.rounds(6, folder=path), 2):
+        pass
+    result = run.save(path, 6)
+    assert_same_end(result.folder, whole.folder)
+    assert untimed(run.save(path, 6).folder) == untimed(whole.folder)
+
+
+def as_formerly(folder: RunFolder, wrapped: Mapping[str, Any], state: State) -> None:
+    """Make it that of an earlier version, in which such a wrapper ran, and its table said so."""
+    table = tomllib.loads(folder.toml)
+    table["algorithm"] |= wrapped
+    folder.file("experiment.toml").write_text(tomli_w.dumps(table))
+    folder.save(state, 2, {})
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_a_run_of_an_idle_wrapper_of_an_earlier_version_goes_on(own: bool, tmp_path: Path) -> None:
+    run = make_run(algorithm=Mine(LOCAL, n_sep=2) if own else FLACC(LOCAL, n_sep=2))
+    whole = run.save(tmp_path / "mine", 4)
+    restarts = {"restarts": 1, "trial_rounds": 10, "keep": "most-balanced"}
+    sharing: dict[str, Any] = {"share": "both", "kept": []}
+    for number, wrapped in enumerate((restarts, sharing, restarts | sharing)):
+        folder = RunFolder(tmp_path / f"{number}" / "mine")
+        state: State = list(islice(run.rounds(4, folder=folder.path), 2))[-1][0]
+        if "share" in wrapped:
+            kept = state.models.new_zeros(len(state.labels), 0)
+            state = SharingState(state.models, state.labels, (state,), kept)
+        if "keep" in wrapped:
+            state = RestartsState(state.models, state.labels, (state,))
+        as_formerly(folder, wrapped, state)
+        assert untimed(run.save(folder.path, 4).folder) == untimed(whole.folder)
 
 
 def test_loaded_models_give_what_the_records_say(whole: umbel.Result) -> None:

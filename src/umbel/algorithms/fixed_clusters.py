@@ -30,8 +30,8 @@ class FixedClusters(Algorithm[State]):
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def __post_init__(self) -> None:
-        lowest = min(self.clusters, default=0)
-        check(lowest >= 0, "algorithm.clusters", lowest, "numbers of clusters, 0 or more")
+        fine = min(self.clusters, default=0) >= 0
+        check(fine, "clusters", self.clusters, "numbers of 0 or more")
 
     def check(self, known: Known) -> None:
         super().check(known)

@@ -25,7 +25,8 @@ class Oracle(Algorithm[State]):
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def init(self, setup: Setup) -> State:
-        check(setup.groups is not None, "scenario", "no planted groups", "one that plants them")
+        planted = setup.groups is not None
+        check(planted, "scenario", "no planted groups", "one that plants them, as the oracle needs")
         assert setup.groups is not None
         labels = torch.unique(setup.groups, return_inverse=True)[1]
         return State(setup.new_models(1).repeat(int(labels.max()) + 1, 1), labels)

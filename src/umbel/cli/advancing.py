@@ -100,6 +100,17 @@ def titled(name: str, seeds: Sequence[int]) -> str:
 
 
 @contextmanager
+def naming_refused(title: str) -> Iterator[None]:
+    """Say which of several runs is refused."""
+    try:
+        yield
+    except InUseError:
+        raise
+    except UsageError as error:
+        raise UsageError(f"{title}: {error}") from None
+
+
+@contextmanager
 def naming_unfinished(folders: Sequence[RunFolder]) -> Iterator[None]:
     """Say which of these runs can't go on; where several go side by side, the others finish."""
     try:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from umbel.cli.advancing import (
     advance,
     advance_together,
     interruptible,
+    naming_refused,
     nothing_left_of,
     resumable,
     titled,
@@ -80,6 +82,37 @@ def strangers_named(source: Path, settings: Sequence[str]) -> Iterator[str]:
         yield from strangers_in(parse_setting(value))
 
 
+def check_start(groups: Sequence[Sequence[Experiment]], runs_dir: Path, sources: Sources) -> None:
+    """Start what is not begun, under its first seed, so that no other is trained in vain.
+
+    Raises `UsageError` that names what can't start.
+    """
+    firsts = [group[0] for group in groups]
+    new = [first for first in firsts if not RunFolder.of(runs_dir, first).begun]
+    scenario, federation = None, None
+    for first in new if len(groups) > 1 else ():
+        with interruptible("the same command"), unsaid(), naming_refused(_titled(first)):
+            if federation is None or first.scenario != scenario:
+                scenario, federation = first.scenario, first.federation(sources)
+            first.opened(federation).start(first.rounds)
+
+
+def _titled(experiment: Experiment) -> str:
+    return titled(experiment.name, [experiment.seed])
+
+
+@contextmanager
+def unsaid() -> Iterator[None]:
+    """Log nothing: what is tried is logged when it is done."""
+    log = logging.getLogger("umbel")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
 def make_all(
     groups: Sequence[Sequence[Experiment]],
     runs_dir: Path,
@@ -89,8 +122,10 @@ def make_all(
 ) -> tuple[list[RunFolder], list[str]]:
     """The runs of experiments, grouped by all but the seed; and why some can't go on.
 
-    A run that another process is making is left to it, and looked at again at the end.
+    A run that another process is making is left to it, and looked at again at the end. Raises
+    `UsageError` where one can't start, before any is trained.
     """
+    check_start(groups, runs_dir, sources)
     make = partial(_make, jobs=jobs, screen=OwnScreen(LINES, quiet))
     busy, failed = make([Seeds.of(group, runs_dir, sources) for group in groups])
     while busy:
@@ -152,14 +187,17 @@ class Seeds:
                 taken.append(seeded.seed)
         made, failed = False, list[str]()
         left = [folder for folder in folders if not folder.finished]
-        with suppress(InUseError), noting(failed):  # taken just now: the others are made
+        title = titled(self.table["name"], [folder.experiment.seed for folder in left])
+        # Where one is taken just now, the others are made.
+        with suppress(InUseError), noting(failed), naming_refused(title):
             made = advance_together(left, self.sources, screen)
         if not made and not failed and len(folders) > 1:
             parts = [replace(self, seeds=(folder.experiment.seed,)) for folder in folders]
             return Made(parts, self._busy(taken))
         for folder in () if made or failed else folders:
+            title = _titled(folder.experiment)
             try:
-                with noting(failed), naming(f"{self.table['name']} seed {folder.experiment.seed}"):
+                with noting(failed), naming(title), naming_refused(title):
                     advance(folder, self.sources, screen, command="the same command")
             except InUseError:
                 taken.append(folder.experiment.seed)

@@ -9,6 +9,7 @@ from umbel.checks import UsageError, command, shown
 from umbel.runs import config
 from umbel.runs.experiment import Experiment
 from umbel.runs.flat import flat
+from umbel.runs.wrapped import said_idly
 
 MOST = 3
 """Settings that a message names."""
@@ -19,7 +20,7 @@ WORKERS = "engine.workers"
 
 def check_same(path: Path, there: Experiment, asked: Experiment) -> None:
     """Raise `UsageError` where the folder's experiment is another, however they are described."""
-    old, new = (dict(flat(config.plain(one))) for one in (there, asked))
+    old, new = settings_of(there, asked)
     others = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     others = [name for name in others if name != "description"]
     if not others:
@@ -35,6 +36,15 @@ def check_same(path: Path, there: Experiment, asked: Experiment) -> None:
             "without it"
         )
     raise UsageError(f"{path}: holds another experiment ({'; '.join(named)}); {how}")
+
+
+def settings_of(
+    there: Experiment, asked: Experiment
+) -> tuple[Mapping[str, object], Mapping[str, object]]:
+    """The settings of a folder's experiment and of another by name, to be compared."""
+    old, new = (dict(flat(config.plain(one))) for one in (there, asked))
+    idly = {f"algorithm.{key}" for key in said_idly(config.plain(there.algorithm))}
+    return {name: old[name] for name in old if name in new or name not in idly}, new
 
 
 def _told(values: Mapping[str, object], name: str) -> str:

@@ -21,7 +21,7 @@ from umbel.algorithms.base import State
 from umbel.checks import UsageError
 from umbel.runs import checkpoint_parts
 from umbel.runs.checkpoint_parts import NO_PARTS, Parts, is_entry
-from umbel.runs.former_states import as_now
+from umbel.runs.former_states import as_now, is_idle, without_idle
 from umbel.runs.tensor_files import reading, tensors_in, write
 
 FORMAT, BEFORE_PARTS, BEFORE_SEALS = 4, 3, 2
@@ -82,7 +82,8 @@ def load(file: Path, template: Any) -> tuple[Any, int]:
         tensors = tensors_in(opened)
     kinds = {type(state).__name__: state for state in (template, *within(template)[1])}
     known = header.get("format") in (FORMAT, BEFORE_PARTS, BEFORE_SEALS)
-    if not known or header.get("kind") not in kinds:
+    idle = header.get("kind") not in kinds and is_idle(str(header.get("kind")), tensors)
+    if not known or (header.get("kind") not in kinds and not idle):
         there = f"format {header.get('format')} of {header.get('kind')}"
         wanted = f"format {FORMAT} of {' or '.join(kinds)}"
         raise UsageError(f"{file}: a checkpoint in {there}, and {wanted} is needed")
@@ -92,7 +93,8 @@ def load(file: Path, template: Any) -> tuple[Any, int]:
     tensors |= checkpoint_parts.read(beside, parts, UNREADABLE)
     try:
         kind, tensors = as_now(header["kind"], tensors)
-        values = {**tensors, **header["numbers"]}
+        values: Mapping[str, Any] = {**tensors, **header["numbers"]}
+        values = without_idle(values, template) if idle else values
         return _filled(kinds.get(kind, template), values), int(header["next_round"])
     except (LookupError, TypeError, ValueError) as error:
         raise UsageError(f"{file}: {UNREADABLE}: {error}") from None

@@ -25,6 +25,7 @@ from umbel.runs.paths import under
 from umbel.runs.personal import Personal
 from umbel.runs.run import Run
 from umbel.runs.starting import check_private, check_settings
+from umbel.runs.wrapped import unwrapped
 from umbel.settings import Settings
 
 LONGEST_NAME = 230
@@ -64,6 +65,7 @@ class Experiment(Settings):
         fine = fine and is_plain(self.name) and len(self.name.encode()) <= LONGEST_NAME
         check(fine, "name", self.name, "a name for a folder")
         check_settings(self.seed, self.participation, self.evaluate_every)
+        object.__setattr__(self, "algorithm", unwrapped(self.algorithm))
         check_private(self.algorithm, self.privacy)
         check(self.rounds >= 1, "rounds", self.rounds, "1 or more")
         check(self.checkpoint_every >= 1, "checkpoint_every", self.checkpoint_every, "1 or more")
@@ -80,8 +82,15 @@ class Experiment(Settings):
 
     def open(self, sources: Sources) -> Run:
         """Build the federation and the network, and return the run, before its first round."""
+        return self.opened(self.federation(sources))
+
+    def federation(self, sources: Sources) -> Federation:
+        """Build the federation, of which nothing is set apart yet."""
         with under("scenario", self.scenario):
-            federation = self.scenario.build(self.seed, sources)
+            return self.scenario.build(self.seed, sources)
+
+    def opened(self, federation: Federation) -> Run:
+        """The run of this experiment, given what `federation` has built."""
         return self.run(self.with_validation(federation), self.engine)
 
     def with_validation(self, federation: Federation) -> Federation:

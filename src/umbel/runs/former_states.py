@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from torch import Tensor
 
+from umbel.algorithms.base import State
 from umbel.server.kept_products import products_of
 
 
@@ -16,6 +18,23 @@ def as_now(kind: str, tensors: Mapping[str, Tensor]) -> tuple[str, dict[str, Ten
     if kind in ("CFLGPState", "RestartsState"):
         return kind, _with_blocks(tensors)
     return kind, dict(tensors)
+
+
+def is_idle(kind: str, tensors: Mapping[str, Tensor]) -> bool:
+    """Whether this is the state of a wrapper that changes nothing, which is not run any more."""
+    if kind == "SharingState":
+        return not tensors["kept"].numel()
+    return kind == "RestartsState" and "rivals.1.models" not in tensors
+
+
+def without_idle(values: Mapping[str, Any], template: State) -> Mapping[str, Any]:
+    """What a state holds that is the only one within states of other kinds than the template's."""
+    for place in ("rivals", "inner"):
+        start = f"{place}.0."
+        inside = {n.removeprefix(start): v for n, v in values.items() if n.startswith(start)}
+        if inside and not hasattr(template, place):
+            values = inside
+    return values
 
 
 def _with_blocks(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

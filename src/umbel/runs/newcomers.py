@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,10 @@ import torch
 
 from umbel.checks import UsageError, check, command
 from umbel.client.batches import Batch
+from umbel.client.objectives import CLASSIFICATION
 from umbel.data.federation import Federation
 from umbel.data.scenarios.folder import read_clients, read_inputs
+from umbel.data.splits import typed
 from umbel.data.tables.newcomers import read_newcomers
 from umbel.data.tables.reading import holds_tables
 from umbel.runs import descriptions, encoding_file
@@ -53,7 +56,9 @@ def federation_of(result: Result, newcomers: Federation | Path | str, labelled: 
     data = Path(newcomers)
     if not holds_tables(data):
         classes = result.made_for[0].num_classes
-        return read_clients(data, classes) if labelled else read_inputs(data, classes)
+        if labelled:
+            return read_clients(data, classes)
+        return _with_targets_that_fit(read_inputs(data, classes), result)
     if encoding is None:
         again = command("resume", path)
         how = f"give arrays in .npz files; or, if so, remove clusters.csv and `{again}`"
@@ -61,6 +66,21 @@ def federation_of(result: Result, newcomers: Federation | Path | str, labelled: 
             f"{path}: lacks {encoding_file.FILE}: not of a table, or of an older umbel; {how}"
         )
     return read_newcomers(data, encoding, labelled)
+
+
+def _with_targets_that_fit(federation: Federation, result: Result) -> Federation:
+    """The same, with zeros of the form of the run's own targets: one each, or many."""
+    made_for, net = result.made_for[0], result.net
+    if federation.input_shape != made_for.input_shape:
+        return federation  # it is refused where all newcomers are looked at
+    answered = net.objective == CLASSIFICATION and made_for.num_classes is not None
+    first = typed(federation.train.x[:1], net.dtype)
+    shape = net.outputs(net.new(seed=0), first).shape[2 if answered else 1 :]
+    train, test = (
+        replace(split, y=split.y.new_zeros(len(split.x), *shape))
+        for split in (federation.train, federation.test)
+    )
+    return replace(federation, train=train, test=test)
 
 
 def assign(result: Result, newcomers: Federation) -> Assignment:

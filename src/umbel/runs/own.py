@@ -22,10 +22,9 @@ from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings
 from umbel.networks.base import Model
-from umbel.runs.config import plain
+from umbel.runs.another import settings_of
 from umbel.runs.digests import digest, fingerprint, near, split_digest
 from umbel.runs.experiment import Experiment
-from umbel.runs.flat import flat
 from umbel.runs.origins import FROZEN_WITHIN
 from umbel.runs.own_objective import NOTHING, Prints, objective_prints, other_functions
 from umbel.runs.run import Run
@@ -228,7 +227,7 @@ def differences(there: Experiment, here: Experiment, net: Net) -> Iterator[str]:
     if said := others_frozen(there.model, here.model, net):
         yield said
         return
-    old, new = dict(flat(plain(there))), dict(flat(plain(here)))
+    old, new = settings_of(there, here)
     without_effect = {"description", "name", "engine.workers", "engine.address"}
     left_out = {"model.initial", "model.constants", "model.gives", "model.source"}
     left_out |= without_effect

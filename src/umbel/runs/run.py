@@ -35,6 +35,7 @@ from umbel.runs.personal import Personal
 from umbel.runs.records import Record, make_record
 from umbel.runs.scores import ClientScores, Judged, score
 from umbel.runs.starting import check_private, check_settings, engine_of, start_of
+from umbel.runs.wrapped import unwrapped
 from umbel.seeds import Stream, generator
 from umbel.server.ask import Context
 from umbel.settings import Settings, argument
@@ -85,6 +86,7 @@ class Run(Settings):
         check_settings(self.seed, self.participation, self.evaluate_every)
         expected = "a Net; write Net(lambda: MyModule(...))"
         check(isinstance(self.net, Net), "net", self.net, expected)
+        object.__setattr__(self, "algorithm", unwrapped(self.algorithm))
         check_private(self.algorithm, self.privacy, self.net)
         check_names(self.metrics)
         check_metrics(self.metrics, self.net.objective)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from umbel.algorithms.base import Algorithm, Setup, State, check_only_trains
 from umbel.algorithms.restarts import method_of
+from umbel.algorithms.sharing import Sharing
 from umbel.checks import check
 from umbel.client.drawing import drawing_from
 from umbel.client.net import Net
@@ -42,6 +43,8 @@ def check_private(algorithm: Algorithm[Any], privacy: Privacy, net: Net | None =
     if privacy.clip is None:
         return
     method, moved = method_of(algorithm), [] if net is None else net.layout.rest
+    together = "possible together with algorithm.share or algorithm.kept"
+    check(not isinstance(method, Sharing), "privacy.clip", privacy.clip, together)
     expected = f"for {type(method).__name__}: its clients send in evaluations what adapting changes"
     check(not method.adapts, "privacy.clip", privacy.clip, expected)
     expected = f"for {type(method).__name__}: its clients send more than updates, unprotected"

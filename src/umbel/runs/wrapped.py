@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import fields, replace
 from typing import Any, TypeAlias
 
 from umbel.algorithms import Restarts, Sharing
@@ -41,7 +41,32 @@ def structured(
     alone = {key: value for key, value in settings.items() if key not in about}
     of = structured(alone, method, structure, rest)
     whole = structure({**about, "of": of}, outer)
-    return of if whole.idle else whole
+    return unwrapped(whole)
+
+
+def unwrapped(algorithm: Algorithm[Any]) -> Algorithm[Any]:
+    """The same method without the wrappers that change nothing, such as `Restarts` with one start.
+
+    Every run and experiment drops them, so that its states and its file are those of the method.
+    """
+    if not isinstance(algorithm, WRAPPERS):
+        return algorithm
+    of = unwrapped(algorithm.of)
+    if algorithm.idle:
+        return of
+    return algorithm if of is algorithm.of else replace(algorithm, of=of)
+
+
+def said_idly(table: Mapping[str, Any]) -> Iterator[str]:
+    """The keys with which a method's table asks for wrappers that change nothing.
+
+    Earlier versions wrote such tables. Whoever looks at one of a method that is no part of umbel
+    does not know whether the keys are the method's own.
+    """
+    if table.get("restarts") == 1:
+        yield from keys_of(Restarts)
+    if table.get("share") == "both" and not table.get("kept"):
+        yield from keys_of(Sharing)
 
 
 def hint(key: str, kind: type) -> str:
