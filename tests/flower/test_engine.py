@@ -453,7 +453,7 @@ def test_a_site_of_another_form_is_left_out(
     meeting = Meeting(site(tmp_path, other, clients(["a"]), clients(["b"])), 5.0)
     assert set(meeting.gather(3, 0.6)) == {"a", "b"}
     assert meeting.left_out == {1}
-    assert "node 1 is left out" in caplog.text
+    assert "node 1 is left out: input_shape is (32,), and at the other sites (64,)" in caplog.text
 
 
 def test_a_node_that_comes_late_is_told_of_and_takes_no_part(
@@ -499,7 +499,28 @@ def test_a_node_whose_app_does_not_load_is_left_out(
     grid.fate[2] = "not loaded"
     meeting = Meeting(grid, 5.0)
     assert meeting.gather(2, 0.6) == {"a": 1}
-    assert caplog.messages == [f"node 2 is left out: error {ERRORS['not loaded']}: not loaded"]
+    said = f"node 2 is left out: error {ERRORS['not loaded']}: not loaded; it is asked again"
+    assert caplog.messages == [said]
+
+
+def test_a_node_that_could_not_read_its_data_at_first_takes_part_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid = site(tmp_path, clients(["a"]), clients(["b"]))
+    tries = []
+
+    def load(context: Context, settings: Experiment) -> Federation:  # noqa: ARG001
+        tries.append(context.node_id)
+        if len(tries) == 1:
+            raise OSError("the share is not mounted")
+        return clients(["b"])
+
+    grid.apps = {**grid.apps, 2: client_app(tmp_path / "experiment.toml", load)}
+    meeting = Meeting(grid, 5.0)
+    assert meeting.gather(2, 60) == {"a": 1, "b": 2}
+    assert meeting.left_out == set()
+    assert not meeting.owners.refused
+    assert caplog.messages[-1] == "node 2 can work now"
 
 
 def test_without_enough_clients_nothing_begins(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -41,6 +41,7 @@ class Meeting:
     owners: Owners = field(default_factory=Owners)
     sites: dict[int, Site] = field(default_factory=dict)  # by node, in the order they were met
     left_out: set[int] = field(default_factory=set)  # nodes that are not asked anything
+    failing: set[int] = field(default_factory=set)  # of these, those whose own fault may pass
     taken: dict[str, int] = field(default_factory=dict)  # clients of others, and who claims them
     greeted: dict[str, tuple[int, float]] = field(default_factory=dict)  # message: node, until when
     greetings: dict[int, tuple[int, float]] = field(default_factory=dict)  # how many; next when
@@ -88,13 +89,15 @@ class Meeting:
         return {*connected(self.grid)} - self.sites.keys() - self.left_out
 
     def _greet(self, online: Collection[int]) -> None:
-        """Greet new nodes, and again those that gave no answer: after a second, two, four ...
+        """Greet new nodes, and again those that gave no answer, or said that they can't work: after
+        a second, two, four ...
 
         In the end a node is greeted once in `time_limit` seconds.
         """
         now = time.monotonic()
         self.greeted = {name: sent for name, sent in self.greeted.items() if sent[1] > now}
-        known = {node for node, _ in self.greeted.values()} | self.sites.keys() | self.left_out
+        asked = {node for node, _ in self.greeted.values()}
+        known = asked | self.sites.keys() | (self.left_out - self.failing)
         count = {node: self.greetings.get(node, (0, now)) for node in sorted({*online} - known)}
         due = [node for node, (_, when) in count.items() if when <= now]
         messages = [Message(greet(), node, HELLO, ttl=self.time_limit) for node in due]
@@ -117,8 +120,11 @@ class Meeting:
             site = replace(site, form=self.expect(site.form))
             self._check_alike(site.form)
         except RefusedError as error:
+            by_itself = reply.content is None or "answer" in reply.content
+            (self.failing.add if by_itself else self.failing.discard)(node)
             self._leave_out(node, online, reason(error))
             return
+        self._take_in(node, online)
         self.sites[node] = site
         late = [] if roll is None else [name for name in site.clients if name not in roll]
         if late:
@@ -129,14 +135,30 @@ class Meeting:
             )
 
     def _leave_out(self, node: int, online: Mapping[int, str], why: str) -> None:
-        log.warning("node %d is left out: %s", node, why)
-        self.left_out.add(node)
+        again = "; it is asked again" if node in self.failing else ""
         if self.owners.refuse(online.get(node, f"node {node}"), f"left out: {why}"):
+            log.warning("node %d is left out: %s%s", node, why, again)
             self.owners.write()
+        self.left_out.add(node)
+
+    def _take_in(self, node: int, online: Mapping[int, str]) -> None:
+        """A node that was left out, perhaps: it can work now."""
+        if node in self.left_out:
+            log.warning("node %d can work now", node)
+            self.left_out.discard(node)
+            self.owners.refused.pop(online.get(node, f"node {node}"), None)
 
     def _check_alike(self, form: SiteForm) -> None:
-        if self.form is not None and form != self.form:
-            raise RefusedError(f"{form} is not {self.form}, as at the other sites")
+        if self.form is None or form == self.form:
+            return
+        named = [
+            f.name for f in fields(form) if getattr(form, f.name) != getattr(self.form, f.name)
+        ]
+        # The network follows from the rest, where that differs.
+        shown = [name for name in named if name not in ("model", "frozen")] or named
+        found = ", ".join(f"{name} is {getattr(form, name)}" for name in shown)
+        others = ", ".join(str(getattr(self.form, name)) for name in shown)
+        raise RefusedError(f"{found}, and at the other sites {others}")
 
     def _leading(self, online: Collection[int]) -> SiteForm | None:
         """The form of more connected nodes than have any other."""

@@ -30,7 +30,7 @@ from umbel.runs.record_lines import RecordLines
 from umbel.runs.records import Record
 from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
-from umbel.runs.seals import json_text, json_value
+from umbel.runs.seals import AGAIN, json_text, json_value
 from umbel.runs.sessions import SessionsFile
 from umbel.runs.tensor_files import remove_half_written
 
@@ -245,7 +245,7 @@ class RunFolder:
             check_sizes(file, state, template, made)
         there = len(self.records())
         if there < next_round:
-            said = f"{there} whole records, and the checkpoint comes after {next_round}"
+            said = f"{there} whole records, and the checkpoint comes after {next_round}; {AGAIN}"
             raise UsageError(f"{self.file('records.jsonl')}: damaged: {said}")
         return state, next_round
 
