@@ -6,7 +6,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -151,14 +151,13 @@ class Meeting:
     def _check_alike(self, form: SiteForm) -> None:
         if self.form is None or form == self.form:
             return
-        named = [
-            f.name for f in fields(form) if getattr(form, f.name) != getattr(self.form, f.name)
-        ]
+        found, others = vars(form), vars(self.form)
+        unlike = [name for name in found if found[name] != others[name]]
         # The network follows from the rest, where that differs.
-        shown = [name for name in named if name not in ("model", "frozen")] or named
-        found = ", ".join(f"{name} is {getattr(form, name)}" for name in shown)
-        others = ", ".join(str(getattr(self.form, name)) for name in shown)
-        raise RefusedError(f"{found}, and at the other sites {others}")
+        told = [name for name in unlike if name not in ("model", "frozen")] or unlike
+        said = ", ".join(f"{name} is {found[name]}" for name in told)
+        wanted = ", ".join(str(others[name]) for name in told)
+        raise RefusedError(f"{said}, and at the other sites {wanted}")
 
     def _leading(self, online: Collection[int]) -> SiteForm | None:
         """The form of more connected nodes than have any other."""
