@@ -103,7 +103,7 @@ class Node:
         except RefusedError:
             raise
         except Exception as error:
-            log.exception("this node did not do what it was asked")
+            log.warning("this node did not do what it was asked: %s", reason(error))
             raise RefusedError(told(error, self.private)) from error
 
     def _done(self, asked: messages.Asked, limits: NodeLimits) -> RecordDict:
