@@ -231,6 +231,20 @@ def test_assign_gives_newcomers_a_cluster_with_the_score_of_each(umbel: Shell) -
     assert "north" not in alone
 
 
+def test_assign_names_newcomers_that_fit_no_cluster(umbel: Shell, newcomers: Path) -> None:
+    umbel("run", "both/fedavg.toml")
+    rng = np.random.default_rng(0)
+    for name, scale in (("zeros", 0.0), ("strange", 50.0)):
+        x, y = rng.normal(size=(20, 1, 8, 8)) * scale, np.arange(20) % 10
+        np.savez(newcomers / f"{name}.npz", x=x.astype(np.float32), y=y)
+    printed, _ = umbel("assign", "runs/fedavg-seed0", "newcomers")
+    assert "less well than it does any client of the run: strange (" in " ".join(printed.split())
+    rows = json.loads(umbel("assign", "runs/fedavg-seed0", "newcomers", "--json")[0])
+    unlike = {row["client"]: row["unlike_the_run"] for row in rows}
+    assert unlike["strange"]
+    assert not unlike["north"]
+
+
 def test_assign_refuses_what_does_not_fit(umbel: Shell, newcomers: Path) -> None:
     umbel("run", "both/flacc.toml")
     run = "runs/flacc-seed0"

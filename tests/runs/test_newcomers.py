@@ -132,6 +132,28 @@ def test_by_labels_a_clear_case_is_sure_and_a_single_example_is_not(tmp_path: Pa
     assert float(unsure) == 0.25
 
 
+def test_newcomers_of_a_kind_that_the_run_has_not_seen_are_named(tmp_path: Path) -> None:
+    federation = newcomers(ROTATED_DIGITS, slice(0, 20))
+    result = run_of(federation).save(tmp_path / "run", rounds=10)
+    like = newcomers(ROTATED_DIGITS, slice(0, 1))
+    x, y = like.train.of(0)
+    clients = {"like": (x, y), "other": (x, (y + 1) % 10)}
+    both = umbel.Federation.from_arrays(clients, test_fraction=0.0, num_classes=10)
+    assigned = result.assign(both)
+    assert [*assigned.unlike] == ["other"]
+    assert "unlike the run's clients: other" in repr(assigned)
+    losses = [client.loss for client in result.clients if client.loss is not None]
+    assert assigned.run_losses == (min(losses), max(losses))
+
+
+def test_newcomers_are_not_compared_with_what_personal_models_lose(tmp_path: Path) -> None:
+    federation = newcomers(ROTATED_DIGITS, slice(0, 6))
+    method = umbel.PerFedAvg(local=LOCAL)
+    result = umbel.Run(method, federation, umbel.Net(_linear)).save(tmp_path / "run", rounds=1)
+    assigned = result.assign(federation)
+    assert (assigned.run_losses, assigned.unlike) == (None, {})
+
+
 def test_newcomers_may_be_of_double_precision(tmp_path: Path) -> None:
     result = finished(ROTATED_DIGITS, tmp_path / "run")
     clients = newcomers(ROTATED_DIGITS, slice(0, 2))

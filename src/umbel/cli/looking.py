@@ -152,11 +152,14 @@ def assign(
     assigned = result.assign(data, labelled=not unlabelled, data_dir=data_dir)
     if form is None:
         print_tables(terminal.assignment(assigned))
+        if assigned.unlike:
+            say(terminal.unlike(assigned))
         return
     sure = None if assigned.confidence is None else assigned.confidence.tolist()
     rows = [
         {"client": name, "cluster": cluster}
         | ({} if sure is None else {"confidence": sure[n]})
+        | ({} if assigned.run_losses is None else {"unlike_the_run": name in assigned.unlike})
         | {f"score_{k}": score for k, score in enumerate(assigned.scores[n].tolist())}
         for n, (name, cluster) in enumerate(assigned.clusters.items())
     ]

@@ -18,6 +18,7 @@ from umbel.runs.outcomes import Methods, average, by_method, megabytes, over_see
 from umbel.runs.records import EVALUATION, NONE, Record
 from umbel.runs.result import Result
 from umbel.server.cluster_count import ClusterCount
+from umbel.summary import few
 
 NO_ANSWER = "no answer"
 
@@ -133,6 +134,17 @@ def assignment(assigned: Assignment, most: int = 6) -> Table:
         told = [] if likely is None else [f"{float(likely):.0%}"]
         row(table, name, str(order[0]), *told, *cells)
     return table
+
+
+def unlike(assigned: Assignment) -> str:
+    """The newcomers that fit no cluster as well as any client of the run fits its own."""
+    told = few([f"{name} ({loss:.3g})" for name, loss in assigned.unlike.items()])
+    least, most = assigned.run_losses or (0.0, 0.0)
+    return (
+        f"Their cluster's model fits these less well than it does any client of the run: {told}; "
+        f"losses of the run's own clients are {least:.3g} to {most:.3g}. They may be of a kind "
+        "that the run has not seen."
+    )
 
 
 def cluster_count(count: ClusterCount, width: int = 40) -> Table:

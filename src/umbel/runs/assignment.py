@@ -24,10 +24,14 @@ class Assignment:
     confidence: Tensor | None = None
     #: what the confidence is of, which need not be the rule that placed newcomers
     sure_of: str = ""
+    losses: Tensor | None = None  #: (N,) of their cluster's model on their examples; None: unknown
+    #: the lowest and the highest loss of the run's own clients, on test examples; None: unknown
+    run_losses: tuple[float, float] | None = None
 
     def __repr__(self) -> str:
         placed = [f"{name}: {cluster}" for name, cluster in self.clusters.items()]
-        return f"Assignment: {counted(len(placed), 'newcomer')}, their clusters: {few(placed)}"
+        odd = f"; unlike the run's clients: {few([*self.unlike])}" if self.unlike else ""
+        return f"Assignment: {counted(len(placed), 'newcomer')}, their clusters: {few(placed)}{odd}"
 
     def _repr_html_(self) -> str:
         best = self.scores.min(1).values.tolist()
@@ -39,3 +43,15 @@ class Assignment:
     def clusters(self) -> dict[str, int]:
         """The cluster of each client, by name."""
         return dict(zip(self.clients, self.scores.argmin(1).tolist(), strict=True))
+
+    @property
+    def unlike(self) -> dict[str, float]:
+        """The newcomers whose loss is higher than that of any client of the run, with their loss.
+
+        They were given the best of the clusters, which may not be a good one. Where newcomers are
+        like the N clients of the run, one of N + 1 is among these by chance.
+        """
+        if self.losses is None or self.run_losses is None:
+            return {}
+        most, pairs = self.run_losses[1], zip(self.clients, self.losses.tolist(), strict=True)
+        return {name: loss for name, loss in pairs if not loss <= most}

@@ -88,13 +88,32 @@ def assign(result: Result, newcomers: Federation) -> Assignment:
     run = _run_of(result, newcomers)
     assigned = run.assign(result.state, len(result.records))
     labels = torch.tensor([entry.label for entry in result.made_for])
-    scores, by_loss = assigned.scores[:, labels], "loss" in assigned.meaning
-    clients = assigned.clients.tolist()
+    scores, clients = assigned.scores[:, labels], assigned.clients.tolist()
     names = tuple(newcomers.names[client] for client in clients)
-    if not by_loss:
-        return Assignment(names, scores, assigned.meaning)
-    sure = confidences(_losses(result, newcomers, clients), scores.argmin(1).tolist())
-    return Assignment(names, scores, assigned.meaning, torch.tensor(sure), BY_LOSS)
+    losses, chosen = _losses(result, newcomers, clients), scores.argmin(1).tolist()
+    means = [float(mine[:, best].mean()) for mine, best in zip(losses, chosen, strict=True)]
+    placed = Assignment(
+        names,
+        scores,
+        assigned.meaning,
+        losses=torch.tensor(means, dtype=torch.float64),
+        run_losses=_losses_of_the_run(result),
+    )
+    if "loss" not in assigned.meaning:
+        return placed
+    sure = torch.tensor(confidences(losses, chosen))
+    return replace(placed, confidence=sure, sure_of=BY_LOSS)
+
+
+def _losses_of_the_run(result: Result) -> tuple[float, float] | None:
+    """The lowest and the highest test loss of a client with its cluster's model.
+
+    None where clients use others, or none was judged.
+    """
+    if result.made_for[0].clients_use != "cluster":
+        return None
+    known = [client.loss for client in result.clients if client.loss is not None]
+    return (min(known), max(known)) if known else None
 
 
 def assign_unlabelled(
