@@ -9,6 +9,8 @@ import logging
 
 import pytest
 
+import umbel as library
+from tests.federations import blobs, mlp
 from tests.shell import Shell
 from umbel.runs.config import read
 
@@ -194,3 +196,17 @@ def test_divergence_says_how_to_run_it_otherwise(umbel: Shell) -> None:
     _, errors = umbel("run", "both/fedavg.toml", "--set", "algorithm.local.lr=1e9", status=1)
     assert "run it again with another --set algorithm.local.lr=" in errors
     assert "umbel resume" not in errors
+
+
+def test_show_says_over_how_many_clients_means_are(umbel: Shell) -> None:
+    federation = blobs()
+    pairs = [federation.test.of(client) for client in range(federation.num_clients)]
+    test = [(x[:0], y[:0]) if client < 2 else (x, y) for client, (x, y) in enumerate(pairs)]
+    train = [federation.train.of(client) for client in range(federation.num_clients)]
+    some = library.Federation.from_arrays(train, test, num_classes=federation.num_classes)
+    for name, data in (("all", federation), ("some", some)):
+        library.Run(library.FedAvg(), data, mlp()).save(umbel.folder / name, rounds=1)
+    whole = federation.num_clients
+    printed = umbel("show", "some")[0].replace("│", " ")
+    assert f"clients judged {whole - 2} of {whole}" in " ".join(printed.split())
+    assert "clients judged" not in umbel("show", "all")[0]

@@ -30,6 +30,7 @@ def test_a_control_differs_from_the_run_in_who_is_in_which_cluster_alone(tmp_pat
     sizes = sorted(np.bincount([client.cluster for client in run.clients()]), reverse=True)
     assert isinstance(found.algorithm, RandomClusters)
     assert list(found.algorithm.sizes) == sizes
+    assert found.algorithm.num_clusters == len(sizes)
     experiment = run.experiment
     for name in ("scenario", "model", "seed", "rounds", "participation"):
         assert getattr(found, name) == getattr(experiment, name)

@@ -221,7 +221,7 @@ def print_run(folder: RunFolder) -> None:
     say(f"{folder.path}{stopped}" + ("" if clients else " (not finished)"))
     if records:
         even = of_clients(run)
-        print_tables(terminal.last_round(records[-1], names_of(run.experiment), even))
+        print_tables(terminal.last_round(records[-1], names_of(run.experiment), even, clients))
     if clients:
         print_tables(terminal.clusters(clients))
     absences = terminal.absences(records, [client.name for client in clients])

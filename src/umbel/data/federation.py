@@ -137,7 +137,8 @@ class Federation:
         numbers = [crc32(name.encode()) for name in self.names]
         rngs = [generator(seed, Stream.VALIDATION, number) for number in numbers]
         left, apart = set_apart(train, self.names, fraction, "validation_fraction", rngs)
-        return replace(self, train=joined(left), validation=_validation(apart, self.names))
+        validation = _validation(apart, self.names, fraction)
+        return replace(self, train=joined(left), validation=validation)
 
     def pick(self, clients: Sequence[int]) -> Federation:
         """Make a federation of these clients only, in this order, under their names.
@@ -227,7 +228,7 @@ class Federation:
         return cls(
             joined(shards),
             joined(splits["test"]),
-            validation=_validation(splits.get("validation"), names),
+            validation=_validation(splits.get("validation"), names, validation_fraction),
             groups=None if groups is None else numbers_of(in_order(groups, "groups", names), names),
             num_classes=num_classes,
             names=names,
@@ -283,10 +284,15 @@ def _check_seed(seed: int) -> None:
     check(argument("seed", seed, int) >= 0, "seed", seed, "0 or more")
 
 
-def _validation(shards: Sequence[Pair] | None, names: Sequence[str]) -> Split | None:
-    """The validation examples. Raises `UsageError` where there are to be some, and are none."""
+def _validation(
+    shards: Sequence[Pair] | None, names: Sequence[str], fraction: float
+) -> Split | None:
+    """The validation examples: given, or a fraction. Raises `UsageError` where there are none."""
     if shards is None:
         return None
+    some = any(len(x) for x, _ in shards)
+    expected = "0, or enough for one example of one client at least"
+    check(some or not fraction, "validation_fraction", fraction, expected)
     expected = f"some for one of {counted(len(names), 'client')} at least; give more, or none"
-    check(any(len(x) for x, _ in shards), "validation", "no example", expected)
+    check(some, "validation", "no example", expected)
     return joined(shards)

@@ -163,12 +163,19 @@ def cluster_count(count: ClusterCount, width: int = 40) -> Table:
 
 
 def last_round(
-    record: Record, metrics: Sequence[str] = (), more: Mapping[str, float] = NONE
+    record: Record,
+    metrics: Sequence[str] = (),
+    more: Mapping[str, float] = NONE,
+    clients: Sequence[Client] = (),
 ) -> Table:
-    """The results of a run, a line for each that is known; its `metrics`, and more by name."""
-    table = Table(show_header=False)
+    """The results of a run, a line for each that is known; its `metrics`, and more by name.
+
+    Of its `clients`, means are over those that were judged: it is said where these are not all.
+    """
+    table, judged = Table(show_header=False), sum(client.loss is not None for client in clients)
     values: Mapping[str, object] = {
         "rounds": record.round + 1,
+        "clients judged": f"{judged} of {len(clients)}" if judged < len(clients) else None,
         "accuracy, mean over clients": _value(record.accuracy, 4),
         "accuracy, worst client": _value(record.worst, 4),
         "accuracy, std over clients": _value(record.accuracy_std, 4),

@@ -43,8 +43,10 @@ def control(folder: RunFolder) -> Experiment:
     experiment = folder.runnable
     around, method = method_of(experiment.algorithm), innermost(experiment.algorithm)
     averaging = getattr(method, "averaging", None)
+    sizes = _sizes(folder)
     algorithm: Algorithm[Any] = RandomClusters(
-        sizes=_sizes(folder),
+        num_clusters=len(sizes),
+        sizes=sizes,
         local=_training(method) or LocalTraining(),
         averaging=averaging if isinstance(averaging, Averaging) else Averaging(),
     )
