@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from click.testing import CliRunner
 from flwr.app import Context, RecordDict
 
 from tests.algorithms.test_contract import CASES, LOCAL, by_name
@@ -17,6 +18,7 @@ from tests.flower.grid import ERRORS, MemoryGrid
 from umbel.algorithms import FLACC, FedAvg, FedEM, PFedMe, Sattler
 from umbel.algorithms.base import Algorithm, State
 from umbel.checks import UsageError
+from umbel.cli import app
 from umbel.data.federation import Federation
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
@@ -35,6 +37,8 @@ from umbel.runs.execution import execute
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.personal import Personal
+from umbel.runs.result import Result
+from umbel.runs.seals import json_text
 from umbel.testing import assert_same_state
 
 SMALL = Experiment(
@@ -572,3 +576,15 @@ def test_clients_tune_their_models_at_their_nodes_as_in_one_process(tmp_path: Pa
         assert found.tuned_epochs == wanted.tuned_epochs
         assert found.accuracy == wanted.accuracy
     assert any(client.tuned_epochs for client in served.clients())
+
+
+def test_clients_of_a_run_that_is_not_finished_are_known_by_name(tmp_path: Path) -> None:
+    served = serve(grid_of(SMALL, tmp_path / "site"), SMALL, Settings(8, runs_dir=str(tmp_path)))
+    roll = Roll.read(served.file("clients.json"))
+    names = [f"site {name}" for name in roll.names]
+    served.file("clients.json").write_text(json_text({**roll.plain, "names": names}))
+    served.file("clusters.csv").unlink()
+    served.lines.write([replace(record, missing=(0,)) for record in served.records()])
+    assert [client.name for client in Result(served).clients] == names
+    printed = CliRunner().invoke(app, ["show", str(served.path)]).output.replace("│", " ")
+    assert f"site 0 {SMALL.rounds} 0 no answer" in " ".join(printed.split())

@@ -212,6 +212,7 @@ def print_run(folder: RunFolder) -> None:
     """The last round of a run, and its clusters if it is finished."""
     from umbel.report import terminal
     from umbel.report.evenness import of_clients
+    from umbel.runs.deployed import names_on_the_roll
     from umbel.runs.metrics import names_of
     from umbel.runs.result import Result
 
@@ -224,7 +225,8 @@ def print_run(folder: RunFolder) -> None:
         print_tables(terminal.last_round(records[-1], names_of(run.experiment), even, clients))
     if clients:
         print_tables(terminal.clusters(clients))
-    absences = terminal.absences(records, [client.name for client in clients])
+    names = [client.name for client in clients] or names_on_the_roll(folder.path)
+    absences = terminal.absences(records, names)
     if absences is not None:
         print_tables(absences)
 

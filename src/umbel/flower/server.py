@@ -21,7 +21,8 @@ from umbel.flower.scaffold import sent_with
 from umbel.report import terminal
 from umbel.runs import descriptions
 from umbel.runs.config import read
-from umbel.runs.execution import NODES, advance
+from umbel.runs.deployed import NODES, ROLL
+from umbel.runs.execution import advance
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.run import Run
@@ -170,7 +171,7 @@ def _gather(
     grid: Grid, folder: RunFolder, experiment: Experiment, settings: Settings
 ) -> tuple[FlowerEngine, Roll]:
     """The clients; if the run was begun, those that it was begun with."""
-    file = folder.file("clients.json")
+    file = folder.file(ROLL)
     known = Roll.read(file) if folder.begun and file.is_file() else None
     expect = settings.expectation(experiment, begun=known is not None)
     meeting = Meeting(
@@ -192,5 +193,5 @@ def _gather(
     check(len(nodes) >= needed, "clients", len(nodes), after)
     roll = known or Roll.call(nodes, meeting.sites)
     if known is None:
-        folder.write("clients.json", json_text(roll.plain))
+        folder.write(ROLL, json_text(roll.plain))
     return FlowerEngine(meeting, roll.names, nodes, settings.time_limit), roll

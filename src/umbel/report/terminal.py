@@ -229,7 +229,7 @@ def clusters(clients: Sequence[Client], limit: int = 20) -> Table:
 def absences(records: Sequence[Record], names: Sequence[str] = (), limit: int = 10) -> Table | None:
     """Who was missing or refused in how many rounds, the most often first; None if nobody was.
 
-    Without their names, as before a run is finished, clients are known by their numbers.
+    Without their names, as before most runs are finished, clients are known by their numbers.
     """
     reasons: dict[int, Counter[str]] = {}
     for record in records:

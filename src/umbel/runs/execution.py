@@ -19,6 +19,7 @@ from umbel.flow import Engine
 from umbel.runs.budget import Budget, Stop
 from umbel.runs.checkpoint_parts import NO_PARTS, Parts
 from umbel.runs.client_rows import write_rows
+from umbel.runs.deployed import OVER_FLOWER, over_flower
 from umbel.runs.environment import now
 from umbel.runs.folder import RunFolder
 from umbel.runs.lockstep import pays, seats
@@ -66,18 +67,12 @@ def advance_states(folder: RunFolder, run: Run) -> Iterator[tuple[State, Record]
             yield from _session(folder, run)
 
 
-NODES = "nodes.json"
-"""Where the server of a Flower app keeps which node has which clients."""
-
-OVER_FLOWER = "a run over Flower, with clients at their nodes: the same `flwr run` goes on with it"
-
-
 def opened(
     folder: RunFolder, sources: Sources, workers: int | Literal["auto"] | None = None
 ) -> Run:
     """The run of a folder. Raises `UsageError` for one of data that only Python knows."""
     experiment = folder.experiment
-    if _over_flower(folder):
+    if over_flower(folder.path):
         raise UsageError(f"{folder.path}: {OVER_FLOWER}")
     if isinstance(experiment.scenario, OwnData) and folder.begun:
         raise UsageError(
@@ -90,11 +85,6 @@ def opened(
     run = runnable.open(sources)
     folder.budget.check_for(run)
     return run
-
-
-def _over_flower(folder: RunFolder) -> bool:
-    """Whether the server of a Flower app has written this folder."""
-    return folder.file(NODES).is_file()
 
 
 def execute_together(
@@ -224,7 +214,7 @@ def load(path: Path | str, net: Net | None = None) -> Result:
     if not folder.finished:
         resume, finish = command("resume", path), command("finish", path)
         here = f"go on with it by `{resume}`, or end it here by `{finish}`"
-        how = OVER_FLOWER if _over_flower(folder) else here
+        how = OVER_FLOWER if over_flower(folder.path) else here
         raise UsageError(f"{path}: not finished; {how}")
     if net is not None:
         model = folder.experiment.model

@@ -20,6 +20,7 @@ from umbel.notebooks import cut
 from umbel.runs import checkpoint
 from umbel.runs.assignment import Assignment
 from umbel.runs.client_rows import Client
+from umbel.runs.deployed import names_on_the_roll
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.models_folder import MadeFor
@@ -281,10 +282,13 @@ class Result:
 
 
 def _clients_so_far(folder: RunFolder) -> list[Client]:
-    """The clusters after the last checkpoint, of clients whose names are not known yet."""
+    """The clusters after the last checkpoint; but over Flower, names are not known yet."""
     try:
         labels = checkpoint.labels(folder.file("checkpoint.safetensors")).numpy()
     except UsageError:
         return []
-    clusters = in_order_of_appearance(labels)
-    return [Client(str(number), number, int(k)) for number, k in enumerate(clusters)]
+    clusters = in_order_of_appearance(labels).tolist()
+    roll = names_on_the_roll(folder.path)
+    names = roll if len(roll) == len(clusters) else [*map(str, range(len(clusters)))]
+    pairs = zip(names, clusters, strict=True)
+    return [Client(name, number, cluster) for number, (name, cluster) in enumerate(pairs)]

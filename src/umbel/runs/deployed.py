@@ -1,0 +1,25 @@
+"""What the server of a Flower app leaves in the folder of its run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from umbel.runs.seals import json_value
+
+NODES = "nodes.json"
+"""Which node has which clients."""
+
+ROLL = "clients.json"
+"""Who the clients are, by number, and what the server knows of their examples."""
+
+OVER_FLOWER = "a run over Flower, with clients at their nodes: the same `flwr run` goes on with it"
+
+
+def over_flower(folder: Path) -> bool:
+    """Whether the server of a Flower app has written this folder."""
+    return (folder / NODES).is_file()
+
+
+def names_on_the_roll(folder: Path) -> list[str]:
+    """The name of each client; none for another run. Raises `UsageError` for a damaged file."""
+    return json_value(folder / ROLL, lambda roll: list(map(str, roll["names"]))) or []
