@@ -14,7 +14,7 @@ from torch import nn
 
 from tests.algorithms.test_contract import CASES, last_state, make_run
 from tests.federations import SIZES, blobs, mlp
-from umbel.algorithms import FedAvg, PerFedAvg, Restarts
+from umbel.algorithms import FedAvg, PerFedAvg, Restarts, Sharing
 from umbel.checks import UsageError
 from umbel.client.net import Net
 from umbel.client.work import LocalTraining
@@ -176,6 +176,13 @@ def test_methods_that_adapt_models_for_evaluation_are_refused_before_the_run(
         make_run(wrapped, privacy=PRIVACY)
     with pytest.raises(UsageError, match=expected):
         Experiment(ROTATED_DIGITS, Linear(), wrapped, privacy=PRIVACY)
+
+
+@pytest.mark.parametrize("settings", [{"share": "B"}, {"kept": ("*.bias",)}])
+def test_a_part_that_stays_with_clients_is_refused_before_the_run(settings: dict[str, Any]) -> None:
+    expected = r"privacy\.clip: 1\.0 is not possible together with algorithm\.share or .*kept"
+    with pytest.raises(UsageError, match=expected):
+        Experiment(ROTATED_DIGITS, Linear(), Sharing(FedAvg(), **settings), privacy=PRIVACY)
 
 
 def test_noise_that_drowns_the_updates_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
