@@ -8,8 +8,9 @@ then clients within each, whose percentiles many papers report.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Literal
 
 import numpy as np
@@ -138,14 +139,20 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=999, help="of each bootstrap")
     given = parser.parse_args()
     table = Table("world", "seeds", "clients", "umbel", "t", "bootstrap-t", "percentiles")
-    worst: dict[str, float] = {}
-    for rate in rates(WORLDS, given.seeds, given.clients, given.comparisons, given.samples):
-        cells = [f"{share:.1%}" for share in rate.shares.values()]
-        table.add_row(rate.world.name, str(rate.seeds), str(rate.clients), *cells)
-        worst = {kind: max(share, worst.get(kind, 0)) for kind, share in rate.shares.items()}
+    found = [*rates(WORLDS, given.seeds, given.clients, given.comparisons, given.samples)]
+    for rate in found:
+        table.add_row(rate.world.name, str(rate.seeds), str(rate.clients), *_cells([rate], max))
     table.add_section()
-    table.add_row("the worst", "", "", *(f"{share:.1%}" for share in worst.values()))
+    for seeds in given.seeds:
+        some = [rate for rate in found if rate.seeds == seeds]
+        table.add_row("the worst", str(seeds), "", *(_cells(some, max) if some else ()))
+    table.add_row("mean of all settings", "", "", *_cells(found, fmean))
     Console().print(table)
+
+
+def _cells(found: Sequence[Rate], of: Callable[[list[float]], float]) -> list[str]:
+    """A cell for each kind of interval."""
+    return [f"{of([rate.shares[kind] for rate in found]):.1%}" for kind in found[0].shares]
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from sphinx.util.docutils import SphinxDirective
 
 import umbel
 
-MODULES = ("umbel", "umbel.method", "umbel.testing")
+MODULES = ("umbel", "umbel.method", "umbel.networks", "umbel.testing")
 
 
 @cache

@@ -14,20 +14,19 @@ from click.testing import CliRunner
 from sklearn.metrics import adjusted_rand_score
 
 import umbel
-from umbel.advice import Allowance
 from umbel.advice import fates as fate
 from umbel.advice.adviser import for_selection
 from umbel.advice.fates import fates
 from umbel.advice.gains import Gain, ahead, gain
 from umbel.advice.next_run import next_experiment
+from umbel.advice.race import Allowance
 from umbel.advice.saving import read_summary
 from umbel.advice.summary import summary
 from umbel.advice.words import sentences
 from umbel.cli import app
-from umbel.cli.advising import allowance_of
 from umbel.testing import blobs, mlp
 
-SHORT = Allowance(rounds=20)
+SHORT = 20
 LOCAL = umbel.LocalTraining(lr=0.3, epochs=2)
 SPLITS = ("train", "test")
 
@@ -52,7 +51,7 @@ def net() -> umbel.Net:
 @pytest.fixture(scope="module")
 def two() -> umbel.Advice:
     """Advice for two planted groups."""
-    return umbel.advise(tables(2), net(), local=LOCAL, allowance=SHORT)
+    return umbel.advise(tables(2), net(), local=LOCAL, budget=SHORT)
 
 
 def test_groups_that_contradict_each_other_get_a_model_each(two: umbel.Advice) -> None:
@@ -81,7 +80,7 @@ def test_numbers_of_double_precision_are_judged_as_networks_take_them(two: umbel
 
 
 def test_alike_clients_get_one_model() -> None:
-    advice = umbel.advise(tables(1), net(), local=LOCAL, allowance=SHORT)
+    advice = umbel.advise(tables(1), net(), local=LOCAL, budget=SHORT)
     assert advice.verdict.answer == "one model"
     assert set(advice.clusters.values()) == {0}
     assert not advice.structure.found
@@ -103,7 +102,7 @@ def test_fine_tuning_is_advised_for_clients_that_differ_and_not_for_a_short_budg
 ) -> None:
     binary = umbel.Net(lambda: torch.nn.Linear(4, 3), umbel.BINARY)
     slow = replace(LOCAL, lr=0.1)
-    advice = umbel.advise(several_labels(deviation), binary, local=slow, allowance=SHORT)
+    advice = umbel.advise(several_labels(deviation), binary, local=slow, budget=SHORT)
     one, tuned = (
         next(each for each in advice.standings if each.contender.name == name)
         for name in ("one model", "one model, fine-tuned")
@@ -133,7 +132,7 @@ def test_given_validation_examples_are_what_ways_are_compared_by() -> None:
 
 
 def test_the_same_question_has_the_same_answer(two: umbel.Advice) -> None:
-    again = umbel.advise(tables(2), net(), local=LOCAL, allowance=SHORT)
+    again = umbel.advise(tables(2), net(), local=LOCAL, budget=SHORT)
     assert summary(again) == summary(two)
 
 
@@ -146,7 +145,7 @@ def test_regressions_and_clients_with_few_examples_are_advised_on() -> None:
     federation = umbel.Federation.from_arrays(pairs)
     regression = umbel.Net(lambda: torch.nn.Linear(4, 1), umbel.REGRESSION)
     local = umbel.LocalTraining(lr=0.03, epochs=2)
-    advice = umbel.advise(federation, regression, local=local, allowance=SHORT)
+    advice = umbel.advise(federation, regression, local=local, budget=SHORT)
     assert advice.verdict.answer == "clusters"
     assert [advice.clusters[str(client)] % 2 for client in range(1, 12)] == [0, 1] * 5 + [0]
 
@@ -167,7 +166,7 @@ def test_inputs_that_are_all_equal_say_nothing_and_warn_of_nothing() -> None:
 def test_clients_of_one_label_each_get_as_many_groups_as_there_are_labels() -> None:
     rng = np.random.default_rng(0)
     pairs = [(rng.normal(size=(20, 4)), np.full(20, client % 2)) for client in range(12)]
-    advice = umbel.advise(umbel.Federation.from_arrays(pairs), net(), local=LOCAL, allowance=SHORT)
+    advice = umbel.advise(umbel.Federation.from_arrays(pairs), net(), local=LOCAL, budget=SHORT)
     assert advice.structure.num_groups == 2
     assert [advice.clusters[str(client)] for client in range(12)] == [0, 1] * 6
 
@@ -175,7 +174,7 @@ def test_clients_of_one_label_each_get_as_many_groups_as_there_are_labels() -> N
 @pytest.mark.parametrize("clients", [2, 3])
 def test_few_clients_that_contradict_each_other_do_not_get_one_model(clients: int) -> None:
     few = tables(2, clients=clients, examples=200)
-    advice = umbel.advise(few, net(), local=LOCAL, allowance=SHORT)
+    advice = umbel.advise(few, net(), local=LOCAL, budget=SHORT)
     assert advice.verdict.answer in ("clusters", "train alone")
     assert advice.verdict.over_one.low > 0
     assert "says nothing of others" in str(advice)
@@ -185,7 +184,7 @@ def test_few_clients_that_contradict_each_other_do_not_get_one_model(clients: in
 
 
 def test_two_clients_that_are_alike_get_one_model() -> None:
-    advice = umbel.advise(tables(1, clients=2, examples=200), net(), local=LOCAL, allowance=SHORT)
+    advice = umbel.advise(tables(1, clients=2, examples=200), net(), local=LOCAL, budget=SHORT)
     assert advice.verdict.answer == "one model"
 
 
@@ -298,8 +297,9 @@ def test_damaged_advice_is_one_line(tmp_path: Path) -> None:
 
 
 def test_budgets_are_rounds_or_time() -> None:
-    assert allowance_of("40") == Allowance(rounds=40)
-    assert allowance_of("5m").seconds == 300
-    for wrong in ("0", "five", "-1", "9999999999"):
-        with pytest.raises(umbel.UsageError):
-            allowance_of(wrong)
+    assert Allowance.of("40") == Allowance(rounds=40)
+    assert Allowance.of("5m").seconds == 300
+    assert Allowance.of(40) == Allowance.of("40")
+    for wrong in ("0", "five", "-1", "9999999999", 0, -1):
+        with pytest.raises(umbel.UsageError, match=f"budget: {wrong!r} is not rounds, 1 or more"):
+            umbel.advise(tables(1), net(), budget=wrong)

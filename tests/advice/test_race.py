@@ -11,14 +11,13 @@ import torch
 from rich.console import Console
 
 import umbel
-from umbel.advice import Allowance
 from umbel.advice.fates import fates
 from umbel.advice.summary import ContenderRow, Summary, summary
 from umbel.advice.trial import DIVERGED, waiting
 from umbel.advice.words import sentences
 from umbel.cli.advising import LEAST, contenders_table
 
-SHORT = Allowance(rounds=5)
+SHORT = 5
 LOCAL = umbel.LocalTraining(lr=0.03)
 
 
@@ -34,7 +33,7 @@ def regressions(*scales: float) -> umbel.Federation:
 
 def advised(*scales: float, local: umbel.LocalTraining | None = None) -> umbel.Advice:
     net = umbel.Net(lambda: torch.nn.Linear(4, 1), umbel.REGRESSION)
-    return umbel.advise(regressions(*scales), net, local=local, allowance=SHORT)
+    return umbel.advise(regressions(*scales), net, local=local, budget=SHORT)
 
 
 @pytest.mark.parametrize("local", [None, LOCAL])

@@ -271,7 +271,7 @@ def test_newcomers_to_a_run_without_clusters_have_one_or_are_refused() -> None:
     one, several = (Run(CFLGP(k, period=2), blobs([20] * 4), mlp()) for k in (1, 2))
     ((state_of_one, _),), ((state_of_several, _),) = one.rounds(1), several.rounds(1)
     assert one.assign(state_of_one).scores.tolist() == [[0.0]] * 4
-    with pytest.raises(UsageError, match="not clustered"):
+    with pytest.raises(UsageError, match="stopped before its clients were clustered"):
         several.assign(state_of_several)
 
 

@@ -96,3 +96,9 @@ def test_test_examples_are_found_by_the_name_of_the_client() -> None:
     assert Federation.from_datasets(train, test).test.sizes.tolist() == [3, 1]
     with pytest.raises(UsageError, match="test: 1 is not as many clients as 2"):
         Federation.from_datasets(train, [TensorDataset(X, Y)])
+
+
+def test_attributes_of_clients_are_taken() -> None:
+    dataset = TensorDataset(torch.ones(4, 2), torch.tensor([0, 1, 0, 1]))
+    found = Federation.from_datasets([dataset, dataset], attributes={"ward": ["north", "south"]})
+    assert dict(found.attributes) == {"ward": ("north", "south")}

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import errno
+import runpy
 import zipfile
 from io import BytesIO
 from pathlib import Path
 
+import numpy as np
 import pytest
+from flwr.app import Context, RecordDict
 from flwr.cli.build import build_fab_from_disk
 
+from tests.flower.test_engine import SMALL
 from umbel.flower.scaffold import FILES, sent_with, write_app
 from umbel.runs import durable
 
@@ -54,6 +58,24 @@ def test_what_nodes_get_has_nothing_of_the_runs(tmp_path: Path) -> None:
     with zipfile.ZipFile(BytesIO(build_fab_from_disk(app))) as sent:
         assert "experiment.toml" in sent.namelist()
         assert not [name for name in sent.namelist() if "runs" in name]
+
+
+@pytest.mark.parametrize(
+    ("targets", "settings", "classes"),
+    [
+        ([0.5, 1.5, 2.5, 0.0], {}, None),
+        ([0, 1, 2, 0], {}, 3),
+        ([0, 1, 2, 0], {"classes": 5}, 5),
+    ],
+)
+def test_a_new_app_reads_numbers_and_labels_of_any_number_of_classes(
+    targets: list[float], settings: dict[str, int], classes: int | None, tmp_path: Path
+) -> None:
+    np.savez(tmp_path / "a.npz", x=np.ones((4, 3), dtype=np.float32), y=np.array(targets))
+    (app,) = (file for file in write_app(tmp_path / "my-sites") if file.name == "client.py")
+    context = Context(1, 1, {"data": str(tmp_path), **settings}, RecordDict(), {})
+    federation = runpy.run_path(str(app))["load"](context, SMALL)
+    assert (federation.names, federation.num_classes) == (("a",), classes)
 
 
 def test_an_app_of_an_earlier_version_is_told_that_it_sends_its_runs(tmp_path: Path) -> None:

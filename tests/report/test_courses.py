@@ -128,7 +128,7 @@ def test_clients_stand_above_their_clusters_in_the_colours_of_their_groups() -> 
     places = [sorted(map(tuple, dots.get_offsets().tolist())) for dots in axes.collections]
     assert places == [[(0, 1), (0, 2), (0, 3)], [(1, 1), (1, 2), (1, 3)]]
     assert {text.get_text() for text in axes.texts} == set(federation.names)
-    with pytest.raises(umbel.UsageError, match="'one of 6 clients' is not one of the federation's"):
+    with pytest.raises(umbel.UsageError, match="state: of 6 clients, where the federation has"):
         umbel.plot_clusters(state, blobs((5, 6)))
 
 

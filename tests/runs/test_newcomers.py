@@ -75,7 +75,7 @@ def test_the_runs_own_data_are_needed_once(tmp_path: Path) -> None:
 def test_others_than_the_runs_clients_are_refused(tmp_path: Path) -> None:
     result = finished(ROTATED_DIGITS, tmp_path / "run", slice(0, 10))
     new = newcomers(ROTATED_DIGITS, slice(0, 2))
-    with pytest.raises(umbel.UsageError, match="those of the run"):
+    with pytest.raises(umbel.UsageError, match="where the run's own are needed"):
         result.assign(new, labelled=False, clients=newcomers(ROTATED_DIGITS, slice(2, 12)))
 
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import umbel
 from tests.engines.modules import OwnStatistics
-from tests.federations import blobs
+from tests.federations import blobs, mlp
 from tests.processes import ended, start, wait_for_lines
 from tests.runs.test_execution import assert_same_end, untimed
 from tests.shell import Shell
@@ -383,7 +383,7 @@ def test_what_no_folder_can_hold_is_refused_before_the_first_round(tmp_path: Pat
             make_run(algorithm=algorithm).rounds(3, folder=tmp_path / "mine")
         assert not (tmp_path / "mine").exists()
     assert make_run(algorithm=Elsewhere(LOCAL)).save(tmp_path / "mine", 1).num_clusters == 1
-    with pytest.raises(UsageError, match=r"folder: .* is not what tells where to go on, too"):
+    with pytest.raises(UsageError, match="state, first: leave them out with a folder"):
         make_run().rounds(3, first=1, folder=tmp_path / "mine")
     with pytest.raises(UsageError, match=r"rounds: 9 is not 1, as planned in .*resume"):
         make_run(algorithm=Elsewhere(LOCAL)).save(tmp_path / "mine", 9)
@@ -441,6 +441,19 @@ def test_clients_get_their_personal_model_or_mixture(tmp_path: Path) -> None:
         assert not torch.allclose(models[0](x), models[1](x))
         with pytest.raises(UsageError, match=r"client: 'site-3' is not known; known: 0, 1, 2, 3"):
             result.model_for("site-3")
+
+
+def test_clients_with_names_are_known_by_their_numbers_too(tmp_path: Path) -> None:
+    data = blobs()
+    clients = range(data.num_clients)
+    pairs = {f"site-{n}": data.train.of(n) for n in clients}
+    named = umbel.Federation.from_arrays(pairs, num_classes=data.num_classes, test_fraction=0.2)
+    result = umbel.Run(umbel.LocalOnly(LOCAL), named, mlp()).save(tmp_path / "run", 1)
+    x = data.train.of(0)[0]
+    assert torch.equal(result.model_for(3)(x), result.model_for("site-3")(x))
+    for client in (-1, data.num_clients):
+        with pytest.raises(UsageError, match=f"client: '{client}' is not known"):
+            result.model_for(client)
 
 
 def test_models_that_clients_share_are_saved_once(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """Advice: whether to train one model, several, or one each, for whom, and how sure that is."""
 
 from umbel.advice.adviser import Advice, advise
-from umbel.advice.race import Allowance
 
-__all__ = ["Advice", "Allowance", "advise"]
+__all__ = ["Advice", "advise"]

@@ -58,7 +58,7 @@ def advise(
     net: Net,
     *,
     local: LocalTraining | None = None,
-    allowance: Allowance | None = None,
+    budget: int | str = 80,
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Advice:
@@ -66,15 +66,17 @@ def advise(
 
     Before training, clients are compared by the halves of their examples; then ways to serve them
     race on validation examples (a fifth of the training examples, where there are no others) with
-    `local` training, by default two epochs at the learning rate that suits one model best. Test
-    examples are used once, for what is said of the answer at the end. `progress` is called with a
-    line for each step. Raises `UsageError` for fewer than two clients.
+    `local` training, by default two epochs at the learning rate that suits one model best. The
+    `budget` is how many rounds each may train for, or a time for all, such as "5m"; the result then
+    depends on how fast the machine is. Test examples are used once, for what is said of the answer
+    at the end. `progress` is called with a line for each step. Raises `UsageError` for fewer than
+    two clients, and for what is no budget.
     """
     federation = argument("federation", federation, Federation)
     check(isinstance(net, Net), "net", net, "a Net; write Net(lambda: MyModule(...))")
     count = federation.num_clients
     check(count >= 2, "federation", count, "two clients or more")
-    allowance = Allowance() if allowance is None else allowance
+    allowance = Allowance.of(budget)
     progress("comparing clients")
     trial = for_selection(federation, seed)
     found = structure(pooled(trial, seed, net.objective), count, seed)

@@ -17,6 +17,7 @@ from umbel.algorithms import IFCA, FedAvg, FixedClusters, LocalOnly
 from umbel.checks import UsageError, check
 from umbel.client.work import LocalTraining
 from umbel.engines.fit import advice as to_change
+from umbel.runs.budget import seconds
 
 RATES = (0.3, 0.1, 0.03, 0.01)
 """Learning rates that are tried, where none is given."""
@@ -46,6 +47,18 @@ class Allowance:
     def __post_init__(self) -> None:
         check(1 <= self.rounds <= MOST, "rounds", self.rounds, f"1 to {MOST:,}")
         check(self.seconds > 0, "budget", self.seconds, "more than 0 seconds")
+
+    @classmethod
+    def of(cls, budget: int | str) -> Allowance:
+        """Rounds, or a time that ends in s, m, h or d. Raises `UsageError` for anything else."""
+        text = str(budget)
+        try:
+            if text.isdecimal():
+                return cls(rounds=int(text[:10]))
+            return cls(rounds=LONG, seconds=seconds(text))
+        except UsageError:
+            expected = "rounds, 1 or more, or a time such as 90s, 5m, 1.5h"
+            raise UsageError(f"budget: {budget!r} is not {expected}") from None
 
     def clock(self) -> Callable[[], bool]:
         """Return a function that tells whether the time, which begins now, is up."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from umbel.checks import check, check_memory
+from umbel.checks import UsageError, check, check_memory
 from umbel.client.layout import Layout
 from umbel.client.work import LocalTraining, Routed, Work
 from umbel.flow import Flow, Rows
@@ -251,6 +251,13 @@ def federate(state: S, ctx: Context, local: LocalTraining, averaging: Averaging)
     theta = Rows(state.models, state.labels[ctx.cohort])
     trained = yield from train_summed(theta, ctx, local, reduction)
     return replace(state, models=state.models + averaging.step_of(trained.sums, ctx.layout))
+
+
+def check_clustered(clustered: bool, sooner: str = "") -> None:
+    """Raise `UsageError` where newcomers are to join clusters that a run has not found yet."""
+    if not clustered:
+        why = "run: stopped before its clients were clustered, so that there is no cluster to join"
+        raise UsageError(f"{why}; give it more rounds{sooner}")
 
 
 def check_no_pull(local: LocalTraining) -> None:

@@ -18,6 +18,7 @@ from umbel.algorithms.base import (
     Known,
     Setup,
     State,
+    check_clustered,
     check_num_clusters,
     check_plain_steps,
 )
@@ -142,7 +143,7 @@ class CFLGP(Algorithm[CFLGPState]):
         sent = min(state.queries, self.num_clusters)
         known = torch.nonzero(_complete(state))[:, 0]
         if not sent or not len(known):
-            check(self.num_clusters == 1, "run", "not clustered", "one that clustered its clients")
+            check_clustered(self.num_clusters == 1, ", or a smaller period")
             return Assigned(ctx.cohort, torch.zeros(len(ctx.cohort), 1), MEANING)
         rows = []
         for turn, anchor in enumerate(state.anchors[:sent]):

@@ -17,6 +17,7 @@ from umbel.algorithms.base import (
     Served,
     Setup,
     State,
+    check_clustered,
     check_num_clusters,
     federate,
 )
@@ -131,8 +132,7 @@ class FedLEASE(Algorithm[FedLEASEState]):
         return Served(Rows(whole, labels), labels, adapted_from=plain, experts=len(whole))
 
     def assign(self, state: FedLEASEState, ctx: Context) -> Flow[Assigned]:
-        count = len(state.directions)
-        check(count > 0, "run", "in its warm-up", "one that went on until clients were clustered")
+        check_clustered(len(state.directions) > 0, ", or a smaller warm_up")
         clients, apart, _ = yield from self._newcomers(state, ctx)
         return Assigned(clients, apart, "cosine distance of B to the cluster's")
 

@@ -16,6 +16,7 @@ from umbel.algorithms.base import (
     Known,
     Setup,
     State,
+    check_clustered,
     check_num_clusters,
     federate,
     one_model,
@@ -99,7 +100,7 @@ class FLHC(Algorithm[FLHCState]):
         return (yield from federate(state, replace(ctx, cohort=cohort), self.local, self.averaging))
 
     def assign(self, state: FLHCState, ctx: Context) -> Flow[Assigned]:
-        check(len(state.joint) > 0, "run", "not clustered", "one that went on until clients were")
+        check_clustered(len(state.joint) > 0, ", or a smaller cluster_round")
         clients, apart = yield from self._to_means(state, ctx)
         return Assigned(clients, apart, f"{self.metric} distance to the mean update")
 

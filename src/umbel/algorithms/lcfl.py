@@ -16,6 +16,7 @@ from umbel.algorithms.base import (
     Known,
     Setup,
     State,
+    check_clustered,
     check_num_clusters,
     federate,
 )
@@ -76,8 +77,7 @@ class LCFL(Algorithm[LCFLState]):
     clients, whatever the participation; the next is one, too, if fewer answer than there are to be
     clusters. A client that misses it counts in the largest cluster; when it is first asked later,
     it warms up too and joins the nearest medoid. A newcomer does the same, with `start` "own" from
-    the first model of the seed, as it has none; as medoids are not asked then, its distances are
-    its own half of eq. 2 or eq. 6.
+    the first model of the seed; medoids are not asked, so distances are its half of eq. 2 or 6.
 
     Every client gets the models of all others, which is M x M models. With `compared`, only
     that many clients, drawn at random, are clustered by each other's models; the rest join the
@@ -157,7 +157,7 @@ class LCFL(Algorithm[LCFLState]):
         return (yield from federate(state, ctx, self.local, self.averaging))
 
     def assign(self, state: LCFLState, ctx: Context) -> Flow[Assigned]:
-        check(state.clustered, "run", "still warming up", "a run that has clustered its clients")
+        check_clustered(state.clustered, ", or a smaller warm_up_rounds")
         start = Rows(state.origin, torch.zeros_like(ctx.cohort))
         clients, distance = yield from self._to_medoids(state, start, ctx, ask_medoids=False)
         half = "half of the " if self._by_loss else ""

@@ -17,6 +17,7 @@ from umbel.algorithms.base import (
     Known,
     Setup,
     State,
+    check_clustered,
     check_num_clusters,
     federate,
     one_model,
@@ -90,8 +91,7 @@ class PACFL(Algorithm[PACFLState]):
         return (yield from federate(state, replace(ctx, cohort=cohort), self.local, self.averaging))
 
     def assign(self, state: PACFLState, ctx: Context) -> Flow[Assigned]:
-        clustered = bool(state.placed.any())
-        check(clustered, "run", "not clustered", "one that clustered its clients")
+        check_clustered(bool(state.placed.any()))
         sent = yield from principal_vectors(ctx, self.num_vectors, self.per_class)
         angles = self._to_clusters(state, orthonormal_bases(sent.vectors))
         return Assigned(sent.clients, angles, "mean angle to members in degrees")

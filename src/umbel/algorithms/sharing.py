@@ -66,10 +66,10 @@ class Sharing(Algorithm[SharingState]):
     def __post_init__(self) -> None:
         name, expected = type(self.of).__name__, "a method whose clients use one model each"
         check(not (self.of.mixes or self.of.mixes_experts), "share", name, expected)
-        expected = f"a method: all starts would train one part; write {name}(Sharing(...))"
-        check(not self.of.has_rivals, "share", name, expected)
-        expected = "a method: say all that stays with a client at once"
-        check(not isinstance(self.of, Sharing), "share", name, expected)
+        if self.of.has_rivals:
+            raise UsageError(f"share: all starts would train one part; write {name}(Sharing(...))")
+        if isinstance(self.of, Sharing):
+            raise UsageError("share: Sharing in Sharing; say all that stays with a client at once")
         only = f"a method that only has clients train, {SHARED}"
         check_only_trains(self.of, "share", name, only)
         _check_one_start(self.of)

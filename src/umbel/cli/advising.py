@@ -14,7 +14,6 @@ from umbel.cli.printing import print_tables, say
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from umbel.advice.race import Allowance
     from umbel.advice.summary import ContenderRow, Summary
 
 LEAST = 16
@@ -68,7 +67,7 @@ def advise(
     from umbel.data.sources import Sources
     from umbel.runs.paths import under
 
-    allowance = allowance_of(budget)
+    check_budget(budget)
     check_free(out)
     asked = asked_about(data, settings, seed, looking=True)
     if allow([asked], no_import):
@@ -84,7 +83,7 @@ def advise(
             federation,
             asked.net(federation),
             local=local_training(asked, data, settings),
-            allowance=allowance,
+            budget=budget,
             seed=asked.seed,
             progress=lambda line: say(f"  {line}", err=True),
         )
@@ -102,18 +101,14 @@ def print_advice(told: Summary) -> None:
         say(sentence)
 
 
-def allowance_of(text: str) -> Allowance:
-    """Rounds, or a time that ends in s, m, h or d."""
-    from umbel.advice.race import LONG, Allowance
-    from umbel.runs.budget import seconds
+def check_budget(budget: str) -> None:
+    """Raise `UsageError` before data are read for what is neither rounds nor a time."""
+    from umbel.advice.race import Allowance
 
     try:
-        if text.isdecimal():
-            return Allowance(rounds=int(text[:10]))
-        return Allowance(rounds=LONG, seconds=seconds(text))
-    except UsageError:
-        expected = "rounds, 1 or more, or a time such as 90s, 5m, 1.5h"
-        raise UsageError(f"--budget: {text!r} is not {expected}") from None
+        Allowance.of(budget)
+    except UsageError as error:
+        raise UsageError(f"--{error}") from None
 
 
 def contenders_table(told: Summary) -> Table:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from umbel.checks import check
+from umbel.checks import UsageError, check
 from umbel.client.objectives import BINARY, Objective
 from umbel.data.attributes import Attributes, Given, attributes_of, picked
 from umbel.data.datasets import Dataset, arrays_of
@@ -132,10 +132,10 @@ class Federation:
         """
         fraction = argument("fraction", fraction, float)
         _check_seed(seed)
-        check(self.validation is None, "federation", "one with validation examples", "without such")
+        if self.validation is not None:
+            raise UsageError("federation: has validation examples already")
         train = [self.train.of(client) for client in range(self.num_clients)]
-        numbers = [crc32(name.encode()) for name in self.names]
-        rngs = [generator(seed, Stream.VALIDATION, number) for number in numbers]
+        rngs = [generator(seed, Stream.VALIDATION, crc32(name.encode())) for name in self.names]
         left, apart = set_apart(train, self.names, fraction, "validation_fraction", rngs)
         validation = _validation(apart, self.names, fraction)
         return replace(self, train=joined(left), validation=validation)
@@ -244,6 +244,7 @@ class Federation:
         validation: Sequence[Dataset] | Mapping[str, Dataset] | None = None,
         columns: tuple[str, str] = ("x", "y"),
         groups: Sequence[int | str] | Mapping[str, int | str] | None = None,
+        attributes: Given | None = None,
         names: Sequence[str] | None = None,
         num_classes: int | None = None,
         test_fraction: float = 0.15,
@@ -268,6 +269,7 @@ class Federation:
             read.get("test"),
             validation=read.get("validation"),
             groups=groups,
+            attributes=attributes,
             names=names,
             num_classes=num_classes,
             test_fraction=test_fraction,

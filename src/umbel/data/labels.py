@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from umbel.checks import check
+from umbel.checks import UsageError, check
 from umbel.client.batches import IGNORED
 from umbel.settings import argument
 
@@ -37,7 +37,8 @@ def check_labels(
     """The number of classes. Labels of `IGNORED` may stand where an example has many."""
     counted = [y[y != IGNORED] if y.dim() > 1 else y for _, y in shards]
     filled = [y for y in counted if len(y)]
-    check(bool(filled), "y", IGNORED, "all there is: no label counts")
+    if not filled:
+        raise UsageError(f"y: every label is {IGNORED}, so that none counts")
     if num_classes is None:
         _check_not_numbers(filled)
         _warn_without_zero(filled)

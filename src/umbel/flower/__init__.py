@@ -1,7 +1,15 @@
 """Federations whose clients are on other machines, through Flower (`pip install umbel[flower]`)."""
 
-from umbel.flower.client import client_app, slice_of
+from umbel.flower.client import client_app, site_clients, slice_of
 from umbel.flower.engine import FlowerEngine
 from umbel.flower.server import Settings, serve, server_app
 
-__all__ = ["FlowerEngine", "Settings", "client_app", "serve", "server_app", "slice_of"]
+__all__ = [
+    "FlowerEngine",
+    "Settings",
+    "client_app",
+    "serve",
+    "server_app",
+    "site_clients",
+    "slice_of",
+]

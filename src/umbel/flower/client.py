@@ -19,6 +19,7 @@ from umbel.checks import UsageError, check
 from umbel.client.net import Net
 from umbel.client.work import MEMORY, Work
 from umbel.data.federation import Federation
+from umbel.data.scenarios.folder import read_clients
 from umbel.data.splits import Split
 from umbel.engines import make_engine
 from umbel.engines.private import Private
@@ -211,6 +212,18 @@ def _is_private(experiment: Path) -> bool:
         return read(experiment).privacy.clip is not None
     except (UsageError, OSError):
         return True
+
+
+def site_clients(context: Context, test_fraction: float = 0.2) -> Federation:
+    """The clients of the folder that the node's setting `data` names: a `.npz` file for each.
+
+    Where a file has no test examples, a random `test_fraction` is set apart. Labels are of as many
+    classes as the setting `classes` says; without it, of one more than the largest label there.
+    Raises `UsageError` for files that hold something else.
+    """
+    config = context.node_config
+    classes = number_in(config, "classes", int) if "classes" in config else None
+    return read_clients(Path(str(config["data"])), classes, test_fraction)
 
 
 def slice_of(context: Context, federation: Federation) -> Federation:

@@ -145,4 +145,5 @@ def _try(build: Callable[[], nn.Module], name: str, own: nn.Module) -> None:
             said = (str(error).strip().splitlines() or [type(error).__name__])[0]
             raise UsageError(f"model: {name} does not take token ids and a mask: {said}") from None
     trained = any(tensor.requires_grad for tensor in module.parameters())
-    check(trained, "config", "this", f"one that trains any of {name}'s values")
+    if not trained:
+        raise UsageError(f"config: trains none of {name}'s values; name other target_modules")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from umbel.algorithms.base import State
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError
 from umbel.data.federation import Federation
 from umbel.report.charts import Dot, Label, Scatter
 from umbel.report.plots import drawn
@@ -31,7 +31,8 @@ def plot_clusters(what: State | Result, federation: Federation | None = None) ->
     if federation is None:
         raise UsageError("federation: missing; write plot_clusters(state, federation)")
     here, size = len(state.labels), federation.num_clients
-    check(here == size, "state", f"one of {here} clients", f"one of the federation's {size}")
+    if here != size:
+        raise UsageError(f"state: of {here} clients, where the federation has {size}")
     clusters = in_order_of_appearance(state.labels.numpy()).tolist()
     groups = [""] * size if federation.groups is None else map(str, federation.groups.tolist())
     sizes = federation.train.sizes.tolist()

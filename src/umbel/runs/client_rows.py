@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, nearest
 from umbel.data.federation import Federation
 from umbel.data.files import read_bytes
 from umbel.runs.digests import digest
@@ -78,6 +78,18 @@ def by_cluster(clients: Sequence[Client]) -> list[list[Client]]:
     for client in clients:
         clusters.setdefault(client.cluster, []).append(client)
     return sorted(clusters.values(), key=lambda each: (-len(each), each[0].cluster))
+
+
+def number_of(client: str | int, names: list[str]) -> int:
+    """The number of a client, by its name or by that number. Raises `UsageError` for no client."""
+    name = str(client)
+    if name in names:
+        return names.index(name)
+    number = isinstance(client, int) and not any(each.isdecimal() for each in names)
+    if number and 0 <= int(client) < len(names):
+        return int(client)
+    few = "" if len(names) <= 10 else f"known: {', '.join(names[:3])} and others"
+    raise UsageError(f"client: {name!r} is not known; {nearest(name, names, few)}")
 
 
 def _rows(federation: Federation, scores: ClientScores) -> Iterator[list[object]]:

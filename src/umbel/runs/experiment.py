@@ -31,6 +31,8 @@ from umbel.settings import Settings
 LONGEST_NAME = 230
 """Bytes of a name: that of a folder has 255, with the seed."""
 
+FOLDER_NAME = f"a name for a folder: 1 to {LONGEST_NAME} bytes, no / or \\, no dot in front"
+
 
 @dataclass(frozen=True)
 class Experiment(Settings):
@@ -63,7 +65,7 @@ class Experiment(Settings):
     def __post_init__(self) -> None:
         fine = bool(self.name) and not set(self.name) & set("/\\") and self.name[0] != "."
         fine = fine and is_plain(self.name) and len(self.name.encode()) <= LONGEST_NAME
-        check(fine, "name", self.name, "a name for a folder")
+        check(fine, "name", self.name, FOLDER_NAME)
         check_settings(self.seed, self.participation, self.evaluate_every)
         object.__setattr__(self, "algorithm", unwrapped(self.algorithm))
         check_private(self.algorithm, self.privacy)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from umbel.checks import check
+from umbel.checks import UsageError, check
 from umbel.client.metrics import metric, short
 from umbel.runs.scores import ClientScores
 
@@ -41,7 +41,8 @@ def check_names(names: Sequence[str]) -> None:
         check(free and bool(short(name)), "metrics", name, "a name that is free: call it otherwise")
     called = [short(name) for name in names]
     twice = sorted({name for name in called if called.count(name) > 1})
-    check(not twice, "metrics", twice, "named once each")
+    if twice:
+        raise UsageError(f"metrics: {', '.join(twice)}: named twice")
 
 
 def means(scores: ClientScores, prefix: str = "") -> Mapping[str, float | None]:

@@ -25,6 +25,7 @@ from umbel.runs.descriptions import Descriptions
 from umbel.runs.run import Run
 from umbel.runs.saving import reopened
 from umbel.settings import argument
+from umbel.summary import few
 
 if TYPE_CHECKING:
     from umbel.runs.result import Result
@@ -155,8 +156,9 @@ def _of_the_run(
             how = "give the run's federation: result.assign(..., labelled=False, clients=...)"
             raise UsageError(f"the run's own inputs are needed once: {error}; or {how}") from None
     names = list(result.clusters)
-    same = list(clients.names) == names
-    check(same, "clients", f"{clients.num_clients} clients", "those of the run, by their names")
+    if list(clients.names) != names:
+        given, needed = few(clients.names), few(names)
+        raise UsageError(f"clients: {given}, where the run's own are needed: {needed}")
     found = _described(result, _run_of(result, clients))
     descriptions.save(folder, found)
     return found

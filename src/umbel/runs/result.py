@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from umbel.algorithms import FLACC, IFCA
 from umbel.algorithms.base import Algorithm, State
 from umbel.algorithms.restarts import method_of
-from umbel.checks import UsageError, check, nearest
+from umbel.checks import UsageError, check
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.notebooks import cut
 from umbel.runs import checkpoint
 from umbel.runs.assignment import Assignment
-from umbel.runs.client_rows import Client
+from umbel.runs.client_rows import Client, number_of
 from umbel.runs.deployed import names_on_the_roll
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
@@ -205,18 +205,15 @@ class Result:
         return self.net.module(self.folder.models.theta(cluster, self.net))
 
     def model_for(self, client: str | int) -> nn.Module:
-        """Build the module that this client, a name or a number, is served, in evaluation mode.
+        """Build the module that this client is served, in evaluation mode.
 
-        It is the model of its cluster; or, where the method serves such, its personal model, its
-        mixture of several models, or one whose adapters mix experts. Raises `UsageError` for a name
-        that is not known.
+        Clients are known by name; where no name is a number, by their numbers, from 0, as well.
+        It is the model of the client's cluster; or, where the method serves such, its personal
+        model, its mixture of several models, or one whose adapters mix experts. Raises `UsageError`
+        for a client that is not known.
         """
         clusters = list(self.clusters.items())
-        names, name = [known for known, _ in clusters], str(client)
-        if name not in names:
-            few = "" if len(names) <= 10 else f"known: {', '.join(names[:3])} and others"
-            raise UsageError(f"client: {name!r} is not known; {nearest(name, names, few)}")
-        number = names.index(name)
+        number = number_of(client, [known for known, _ in clusters])
         used = self._made_for(clusters[number][1]).clients_use
         if used is None and type(method_of(self.runnable.algorithm)).serve in CLUSTER_MODELS:
             used = "cluster"

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from umbel.algorithms.base import Algorithm, Assigned, Known, State
-from umbel.checks import check, naming
+from umbel.checks import UsageError, check, naming
 from umbel.client.metrics import check_metrics
 from umbel.client.net import Net
 from umbel.data.federation import Federation
@@ -127,14 +127,8 @@ class Run(Settings):
         check(num_rounds >= 1, "rounds", num_rounds, "1 or more")
         if self.personal is not None:
             self.personal.check_data(self.net, self.federation)
-        return start_of(
-            self.algorithm,
-            self.net,
-            self.federation,
-            num_rounds,
-            self.participation,
-            self.seed,
-        )
+        share = self.participation
+        return start_of(self.algorithm, self.net, self.federation, num_rounds, share, self.seed)
 
     def rounds(
         self,
@@ -158,7 +152,10 @@ class Run(Settings):
             return Counted(((after, record) for after, record, _ in scored), num_rounds - first)
         from umbel.runs.saving import rounds_in
 
-        check(state is None and first == 0, "folder", str(folder), "what tells where to go on, too")
+        if state is not None or first != 0:
+            raise UsageError(
+                "state, first: leave them out with a folder, which says where to go on"
+            )
         return rounds_in(self, folder, num_rounds, Budget())
 
     def save(

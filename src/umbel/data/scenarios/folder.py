@@ -24,6 +24,8 @@ from umbel.summary import counted, few
 LARGEST = 2**24
 """Bytes of a file of groups."""
 
+FILE_NAME = 'a name for a file: no / \\ , " or line break, no dot in front'
+
 GROUPS = "groups.csv"
 
 HEADER = [OWNER, "group"]
@@ -107,7 +109,7 @@ def write_clients(federation: Federation, path: Path) -> None:
     """
     for name in federation.names:
         fine = bool(name) and not set(name) & set('/\\\0,"\r\n') and name[0] != "."
-        check(fine, "client", name, "a name for a file")
+        check(fine, "client", name, FILE_NAME)
         check_length(Path(f"{name}.npz"), f"client {name[:20]}...")
     check_length(path, "folder")
     free = not path.exists() or (path.is_dir() and not any(path.glob("*.npz")))
