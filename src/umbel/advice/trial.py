@@ -121,7 +121,7 @@ class Track:
     __repr__ = in_short
 
     def advance(self, standing: Standing, rounds: int) -> Standing:
-        """Train until so many rounds are done, or the time is up."""
+        """Train until `rounds` rounds are done, or the time is up."""
         if standing.stopped or standing.rounds >= rounds:
             return standing
         step = max(1, (rounds - standing.rounds) // EVALUATIONS)

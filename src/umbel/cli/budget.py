@@ -21,7 +21,7 @@ max_time_option = click.option(
     help="Stop after the round in which this is over: 90s, 10m, 2h; a number is seconds.",
 )
 rounds_option = click.option(
-    "--rounds", metavar="N", help="Rounds altogether, such as 80; +20: so many more."
+    "--rounds", metavar="N", help="Rounds altogether, such as 80; or further ones, as +20."
 )
 
 

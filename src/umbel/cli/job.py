@@ -150,7 +150,7 @@ class Line:
 
 
 def work(pipe: Connection, threads: int, level: int) -> None:
-    """Make unit after unit, each with so many threads, until the pipe is closed."""
+    """Make unit after unit, each with `threads` threads, until the pipe is closed."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         signal.signal(signal.SIGTERM, _stop)

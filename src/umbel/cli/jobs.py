@@ -125,7 +125,7 @@ class Desk(Generic[U]):
         self.left: Made[U] = Made()
 
     def start(self, count: int) -> None:
-        """Start so many more jobs."""
+        """Start `count` more jobs."""
         for _ in range(count):
             self.idle.append(Job(self.threads))
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     type=click.Choice(["full", "bf16"]),
     default="full",
     show_default=True,
-    help="In which clients compute.",
+    help="Precision in which clients compute.",
 )
 @click.option("--seeds", type=SEEDS, help="How many; default: as listed.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Folder for the results and figure.")

@@ -179,7 +179,7 @@ class Net:
         return self._like(self.modules, way)
 
     def in_parts(self, size: int) -> Net:
-        """The same net, which takes mini-batches in parts of so many examples.
+        """The same net, which takes mini-batches in parts of `size` examples.
 
         Raises `UsageError` where training moves statistics of what a batch holds.
         """

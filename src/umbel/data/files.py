@@ -52,7 +52,7 @@ def read_bytes(file: Path) -> bytes:
 
 
 def read_text(file: Path, most: int) -> str:
-    """The text of a file of at most so many bytes. Raises `UsageError` for any other.
+    """The text of a file of at most `most` bytes. Raises `UsageError` for any other.
 
     Spreadsheets and some editors begin UTF-8 with a byte-order mark, which is no part of the text.
     """

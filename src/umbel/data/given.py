@@ -51,7 +51,7 @@ def in_order(
 
 
 def check_picked(clients: Sequence[int], count: int) -> None:
-    """Raise `UsageError` unless these are some of so many clients, none of them twice."""
+    """Raise `UsageError` unless these are some of `count` clients, none of them twice."""
     check(len(clients) > 0, "clients", list(clients), "filled: it needs at least one client")
     for client in clients:
         fine = hasattr(client, "__index__") and -count <= client < count

@@ -130,7 +130,7 @@ class Crew:
         return None
 
     def _fill(self, wanted: int) -> None:
-        """Fork workers until there are so many, or as many as the system allows."""
+        """Fork workers until there are `wanted` of them, or as many as the system allows."""
         while len(self.workers) < wanted:
             try:
                 self._fork()

@@ -67,7 +67,7 @@ def values_of(objective: Objective, name: str, outputs: Tensor, y: Tensor) -> Te
 
 
 def _check_numbers(name: str, values: Tensor, outputs: Tensor, y: Tensor, scaling: str) -> None:
-    """Of a metric, nan says that it is not known; and of outputs that are infinite, it may be."""
+    """Refuse losses that are nan for finite outputs; a metric may be nan where it is not known."""
     if name == "losses" and values.isnan().any() and outputs.isfinite().all():
         raise UsageError(
             f"objective.losses: nan for {_shapes(outputs, y)}, before any training: look for a "

@@ -75,7 +75,7 @@ class Privacy(Settings):
 
 @cache
 def _epsilon(releases: tuple[tuple[float, int], ...], delta: float) -> float:
-    """Of numbers of releases by the multiplier of their noise."""
+    """The epsilon of releases, each given as the multiplier of its noise and their number."""
     try:
         from dp_accounting import GaussianDpEvent
         from dp_accounting.pld import PLDAccountant

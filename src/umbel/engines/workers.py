@@ -101,7 +101,7 @@ def _kind(work: object) -> str:
 
 
 def _dealt(chunks: list[Tensor]) -> Iterator[list[Tensor]]:
-    """The chunks, or so many at a time that a pipe has room for all."""
+    """The chunks, all at once or in parts that a pipe has room for."""
     size = -(-len(chunks) // MOST)
     for first in range(0, len(chunks), size):
         yield chunks[first : first + size]

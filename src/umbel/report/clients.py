@@ -9,6 +9,7 @@ from umbel.report.charts import Dot, Label, Scatter, Strip, Strips
 from umbel.report.panels import Panel
 from umbel.runs.client_rows import Client, by_cluster
 from umbel.runs.result import Result
+from umbel.runs.statistics.fairness import value_of
 
 MOST_CLUSTERS, MOST_DOTS = 60, 1500
 """Most clusters on the map, which shows the largest, and about how many clients figures show."""
@@ -83,7 +84,7 @@ def worst_first(run: Result) -> list[Client]:
 
 def fortunes(run: Result) -> Panel | None:
     """The clients from the worst to the best; None where nothing is known of them."""
-    ranked = [c for c in worst_first(run) if _value(c, run.by_loss) is not None]
+    ranked = [c for c in worst_first(run) if value_of(c, run.by_loss) is not None]
     if not ranked:
         return None
     if len(ranked) <= FEW_ROWS:
@@ -94,7 +95,7 @@ def fortunes(run: Result) -> Panel | None:
     grouped = len({client.cluster for client in ranked}) <= 8
     dots = []
     for rank, client in [*enumerate(worst), *list(enumerate(rest, start=100))[::step]]:
-        value = _value(client, run.by_loss)
+        value = value_of(client, run.by_loss)
         assert value is not None
         group = str(client.cluster) if grouped else ""
         dots.append(Dot(rank + 1, value, 1, group, said(client)))
@@ -116,17 +117,13 @@ def _row_by_row(run: Result, ranked: Sequence[Client]) -> Panel:
     """Few clients by name."""
     strips = []
     for client in ranked:
-        value = _value(client, run.by_loss)
+        value = value_of(client, run.by_loss)
         assert value is not None
         dot = Dot(value, 0, 1, str(client.cluster), said(client))
         strips.append(Strip(client.name, (dot,), after=f", cluster {client.cluster}"))
     what = "test loss" if run.by_loss else "test accuracy"
     figure = Strips("Client by client", what, tuple(strips))
     return Panel(figure, "The worst first; colour and shape: the cluster.", wide=True)
-
-
-def _value(client: Client, by_loss: bool) -> float | None:
-    return client.loss if by_loss else client.accuracy
 
 
 def _thinned(clients: Sequence[Client], total: int) -> list[Client]:

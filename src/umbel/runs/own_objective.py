@@ -22,7 +22,7 @@ MOST, VALUES = 256, 2**20
 """Examples that an objective is asked about, and numbers in all their outputs."""
 
 ROUNDINGS = 16
-"""Fingerprints may differ by so many roundings of the network's type."""
+"""Fingerprints may differ by this many roundings of the network's type."""
 
 Prints = tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]
 """Fingerprints of `losses`, `correct` and `mixed`."""

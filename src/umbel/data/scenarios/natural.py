@@ -44,7 +44,7 @@ class Natural(Scenario):
         )
         low, high = self.examples or (1, len(of))
         fitting = np.flatnonzero((low <= counts) & (counts <= high))
-        expected = f"at most {len(fitting)}: so many have {low} to {high} examples"
+        expected = f"at most {len(fitting)}, the clients that have {low} to {high} examples"
         check(self.clients <= len(fitting), "clients", self.clients, expected)
         chosen = generator(seed, Stream.DATA).choice(fitting, self.clients, replace=False)
         rows = np.split(np.argsort(of, kind="stable"), np.cumsum(counts)[:-1])

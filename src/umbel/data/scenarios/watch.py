@@ -108,7 +108,7 @@ def summary(x: NDArray[np.float32]) -> NDArray[np.float32]:
 def _few(
     rows: NDArray[np.int64], y: NDArray[Any], most: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """At most so many rows of each label; 0: all."""
+    """At most `most` rows of each label; 0: all."""
     if not most:
         return rows
     drawn = rng.permutation(rows)

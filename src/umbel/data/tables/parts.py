@@ -29,7 +29,7 @@ class Parts:
     test: Places
 
     def limited(self, most: Sequence[int], rng: np.random.Generator) -> Parts:
-        """At most so many rows of each part, drawn at random; 0: all. The order is kept."""
+        """At most `most` rows of each part, drawn at random; 0: all. The order is kept."""
         return Parts(*(_few(getattr(self, p), n, rng) for p, n in zip(PARTS, most, strict=True)))
 
 

@@ -53,7 +53,7 @@ def statistics_of(
     source: Source,
     least_clients: int,
 ) -> Statistics:
-    """The statistics of these columns. A category counts if at least so many clients know it."""
+    """The statistics of these columns. A category counts if at least `least_clients` clients know it."""
     shards = [matrix(numbers, rows) for rows in clients]
     if source == "federated":
         scale = scaling.federated(shards)
