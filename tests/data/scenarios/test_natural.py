@@ -99,9 +99,7 @@ def test_writers_with_a_fitting_number_are_drawn_by_the_seed(tmp_path: Path) -> 
     assert {name for names in drawn for name in names} == {"f0000_14", "f0003_42", "f0004_11"}
     everyone = replace(SMALL, clients=5, examples=()).build(0, sources)
     assert set(everyone.names) == set(SIZES)
-    with pytest.raises(
-        UsageError, match="clients: 4 is not at most 3, the clients that have 10 to 25 ex"
-    ):
+    with pytest.raises(UsageError, match="4 is not at most 3, the clients that have 10 to 25 ex"):
         replace(SMALL, clients=4).build(0, sources)
 
 

@@ -53,7 +53,7 @@ def statistics_of(
     source: Source,
     least_clients: int,
 ) -> Statistics:
-    """The statistics of these columns. A category counts if at least `least_clients` clients know it."""
+    """Statistics of these columns. A category counts if `least_clients` clients or more know it."""
     shards = [matrix(numbers, rows) for rows in clients]
     if source == "federated":
         scale = scaling.federated(shards)
