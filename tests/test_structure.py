@@ -20,6 +20,7 @@ MAY_BE_SEEN_BY_ALGORITHMS = (
     "umbel.server.clusterers",
     "umbel.server.aggregation",
     "umbel.server.cluster_test",
+    "umbel.server.kept_features",
     "umbel.server.kept_products",
     "umbel.server.loss_distances",
     "umbel.server.silhouettes",

@@ -20,12 +20,15 @@ from umbel.client.net import Net
 from umbel.client.objectives import REGRESSION
 from umbel.client.work import Feature, Gradient, LocalTraining, Quantised
 from umbel.data.federation import Federation
+from umbel.engines.validation import Limits
+from umbel.engines.wrappers import Faults
 from umbel.flow import Replies, Request
 from umbel.runs import checkpoint
 from umbel.runs.run import Run
 from umbel.runs.seals import KEY
 from umbel.runs.tensor_files import write
 from umbel.server import kept_products
+from umbel.server.aggregation import Averaging
 from umbel.server.kept_products import products_of
 from umbel.testing import assert_same_state
 
@@ -81,6 +84,14 @@ def test_a_round_steps_by_the_mean_gradient_and_then_clusters_by_the_features() 
     assert (after.labels == torch.tensor([0, 0, 1, 1])).sum() == 2
     assert after.anchors.tolist() == [[1.0, 1.0], [0.0, 0.0]]
     assert (after.queries, after.last_change, after.stopped) == (1, 0, False)
+
+
+@pytest.mark.parametrize("averaging", [Averaging("examples"), Averaging("equal", shared=("0.*",))])
+def test_sums_of_gradients_have_no_weights(averaging: Averaging) -> None:
+    with pytest.raises(
+        UsageError, match=r'averaging: .* is not "equal" weights and nothing shared'
+    ):
+        CFLGP(2, averaging=averaging, reduction="sum")
 
 
 def test_gradients_may_be_summed_instead() -> None:
@@ -177,6 +188,47 @@ def test_a_silent_client_keeps_its_cluster_and_joins_once_its_feature_is_complet
     after = query(method, after, 2, likeness)
     assert after.labels.tolist() == [0, 0, 1, 1]
     assert not method.profile(after).isnan().any()
+
+
+def test_who_was_not_clustered_before_that_ended_is_placed_as_newcomers_are() -> None:
+    method = CFLGP(2)
+    likeness = torch.tensor([[1.0, 0.0], [1.0, 0.5], [-1.0, 0.0], [0.0, 0.0]])
+    ended = state(
+        labels=torch.tensor([0, 0, 1, 0]),
+        features=(likeness, likeness),
+        counts=torch.tensor([[1, 1], [1, 1], [1, 1], [0, 1]]),
+        anchors=torch.tensor([[3.0, 3.0], [4.0, 4.0]]),
+        queries=2,
+        stopped=True,
+    )
+    flow = method.round(ended, context(range(4), 4, 2, number=30))
+    answers = [Replies(torch.tensor([3]), {"feature": torch.tensor([[-1.0, y]])}) for y in (0, 0.5)]
+    first = next(flow)
+    second, trained = (flow.send(answer) for answer in answers)
+    for asked, anchor in zip((first, second), ended.anchors, strict=True):
+        assert asked.clients.tolist() == [3]
+        assert asked.optional
+        assert torch.equal(asked.shared["theta"], anchor)
+    assert trained.each["theta"].index.tolist() == [0, 0, 1, 1]  # it trains what it has joined
+    columns = {"gradient": torch.zeros(4, 2), "num_examples": torch.ones(4).long()}
+    with pytest.raises(StopIteration) as stopped:
+        flow.send(Replies(torch.arange(4), columns))
+    after = stopped.value.value
+    assert after.labels.tolist() == [0, 0, 1, 1]
+    assert [block[3].tolist() for block in after.features] == [[-1.0, 0.0], [-1.0, 0.5]]
+    # It is asked no more than the others from then on.
+    assert "gradient" not in next(method.round(after, context(range(4), 4, 2))).shared
+
+
+@pytest.mark.parametrize("send", ["gradient", "update"])
+def test_clients_that_are_often_away_find_their_cluster_in_the_end(send: Any) -> None:
+    method = CFLGP(2, send=send, local=LocalTraining(lr=0.5), patience=2)
+    run = Run(method, blobs([20] * 12), mlp(), faults=Faults(drop=0.4), limits=Limits(quorum=0.0))
+    *_, (last, record) = run.rounds(40)
+    assert isinstance(last, CFLGPState)
+    assert last.stopped
+    assert bool((last.counts > 0).all())
+    assert record.ari == 1
 
 
 def test_a_silent_client_stays_where_it_is_though_its_whole_feature_is_like_anothers() -> None:

@@ -23,7 +23,6 @@ from umbel.algorithms.base import (
     check_plain_steps,
 )
 from umbel.checks import check
-from umbel.client.layout import Layout
 from umbel.client.work import Gradient, LocalTraining, Quantised
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
@@ -34,6 +33,7 @@ from umbel.server.clustering import (
     match_labels,
     projection_by,
 )
+from umbel.server.kept_features import allowed, drawn, moved, to_means
 from umbel.server.kept_products import no_products, products_after
 
 SHOWN_VALUES = 20
@@ -67,11 +67,11 @@ class CFLGP(Algorithm[CFLGPState]):
     Algorithm 3. That ends when the clusters have not changed for `patience` rounds.
 
     A client that does not answer keeps its feature and its cluster, and takes no part in the
-    clustering until it has answered for every model that was sent. `reduction` is how gradients
-    make a step: line 4 sums them, but the experiments' learning rate is meant for the mean.
-    A newcomer answers for each model as it was on average when it was sent to all, which gives
-    its feature exactly if losses are quadratic and learning rates do not decay; it joins the
-    cluster of the nearest mean feature.
+    clustering until it has answered for every model that was sent; if the clustering has ended by
+    then, it is placed as a newcomer is. `reduction` is how gradients make a step: line 4 sums them,
+    but the experiments' learning rate is meant for the mean. A newcomer answers for each model as
+    it was on average when it was sent to all, which gives its feature exactly if losses are
+    quadratic and learning rates do not decay; it joins the cluster of the nearest mean feature.
     """
 
     only_trains: ClassVar[None] = None
@@ -101,8 +101,8 @@ class CFLGP(Algorithm[CFLGPState]):
         check(self.compression >= 1, "compression", self.compression, "1 or more")
         summed = self.reduction == "sum" and self.send == "update"
         check(not summed, "reduction", self.reduction, '"mean": updates are averaged')
-        summed_trunk = self.reduction == "sum" and bool(self.averaging.shared)
-        check(not summed_trunk, "averaging.shared", self.averaging.shared, "() with sums")
+        plain = self.reduction == "mean" or self.averaging == Averaging("equal")
+        check(plain, "averaging", self.averaging, '"equal" weights and nothing shared, with sums')
         if self.digits is not None:
             Quantised(self.gradient, self.digits)  # what it can't be is refused here, too
 
@@ -110,14 +110,14 @@ class CFLGP(Algorithm[CFLGPState]):
         super().check(known)
         check_num_clusters(self.num_clusters, known)
         if known.layout is not None:
-            self._allowed(known.layout)
+            allowed(known.layout, self.parameters)
 
     def init(self, setup: Setup) -> CFLGPState:
         check_num_clusters(self.num_clusters, setup)
         rng = np.random.default_rng(setup.seed)
         clients = setup.num_clients
         models = setup.new_models(self.num_clusters, self.averaging.shared)
-        coordinates = self._coordinates(setup.layout, rng)
+        coordinates = drawn(allowed(setup.layout, self.parameters), self.compression, rng)
         count, size = self.num_clusters, len(coordinates)
         return CFLGPState(
             models=models,
@@ -133,6 +133,9 @@ class CFLGP(Algorithm[CFLGPState]):
         )
 
     def round(self, state: CFLGPState, ctx: Context) -> Flow[CFLGPState]:
+        late = ctx.cohort[~_complete(state)[ctx.cohort]]
+        if state.stopped and self._sent(state) and len(late):
+            state = yield from self._place(state, ctx.asking(late, optional=True))
         step = yield from self._model_update(state, ctx)
         if not state.stopped and ctx.round % self.period == 1 % self.period:
             # Lines 6 to 10 speak of the models before this round's step.
@@ -140,28 +143,11 @@ class CFLGP(Algorithm[CFLGPState]):
         return replace(state, models=state.models + step)
 
     def assign(self, state: CFLGPState, ctx: Context) -> Flow[Assigned]:
-        sent = min(state.queries, self.num_clusters)
-        known = torch.nonzero(_complete(state))[:, 0]
-        if not sent or not len(known):
+        if not self._sent(state) or not _complete(state).any():
             check_clustered(self.num_clusters == 1, ", or a smaller period")
             return Assigned(ctx.cohort, torch.zeros(len(ctx.cohort), 1), MEANING)
-        rows = []
-        for turn, anchor in enumerate(state.anchors[:sent]):
-            decayed = self._decayed(turn, state.queries)
-            share = decayed[-1] if self.beta == "latest" else sum(decayed) / len(decayed)
-            local = replace(self.local, lr=self.local.lr * share, lr_decay=1.0)
-            answer = yield from self._features(anchor, state, ctx, local)
-            rows.append(dict(zip(answer.clients.tolist(), answer.feature, strict=True)))
-        clients = sorted(set.intersection(*(set(row) for row in rows)))
-        theirs = torch.cat([block[known] for block in state.features[:sent]], dim=1)
-        mine = theirs.new_empty(len(clients), theirs.shape[1])
-        for into, client in zip(mine, clients, strict=True):
-            into.copy_(torch.cat([row[client] for row in rows]))
-        centres = torch.stack(
-            [theirs[state.labels[known] == k].mean(0) for k in range(self.num_clusters)]
-        )
-        distance = torch.cdist(mine.double(), centres.double()).nan_to_num(torch.inf)
-        return Assigned(torch.tensor(clients), distance, MEANING)
+        clients, blocks = yield from self._at_anchors(state, ctx)
+        return Assigned(clients, self._to_means(state, blocks), MEANING)
 
     def profile(self, state: CFLGPState) -> Tensor:
         features = torch.cat(state.features, dim=1)
@@ -213,7 +199,7 @@ class CFLGP(Algorithm[CFLGPState]):
         rate = 1 / counts[answer.clients, turn].to(answer.feature.dtype)
         rate = rate if self.beta == "running-mean" else torch.ones_like(rate)
         features = list(state.features)
-        features[turn] = _moved(features[turn], answer, rate)
+        features[turn] = moved(features[turn], answer, rate)
         anchors = state.anchors.clone()
         decayed = self._decayed(turn, state.queries + 1)
         # What training changes is in proportion to the learning rate, as far as it is linear.
@@ -245,6 +231,43 @@ class CFLGP(Algorithm[CFLGPState]):
         patience = self.patience or ceil(ctx.num_rounds / 10)
         return replace(state, stopped=ctx.round - state.last_change >= patience)
 
+    def _place(self, state: CFLGPState, ctx: Context) -> Flow[CFLGPState]:
+        """Clients that were not clustered before it ended are placed as newcomers are."""
+        clients, blocks = yield from self._at_anchors(state, ctx)
+        features, products, counts = [*state.features], state.products, state.counts.clone()
+        for turn, block in enumerate(blocks):
+            features[turn] = features[turn].index_copy(0, clients, block)
+            products = products_after(products, features[turn], turn)
+            counts[clients, turn] = counts[clients, turn].clamp(min=1)
+        labels = state.labels.index_copy(0, clients, self._to_means(state, blocks).argmin(1))
+        return replace(
+            state, labels=labels, features=tuple(features), products=products, counts=counts
+        )
+
+    def _sent(self, state: CFLGPState) -> int:
+        """How many of the models have gone to all."""
+        return min(state.queries, self.num_clusters)
+
+    def _at_anchors(self, state: CFLGPState, ctx: Context) -> Flow[tuple[Tensor, list[Tensor]]]:
+        """The clients (N,) that answered for every model as it was on average when it was sent to
+        all, and what they answered, of (N, J) by model."""
+        answers = []
+        for turn, anchor in enumerate(state.anchors[: self._sent(state)]):
+            decayed = self._decayed(turn, state.queries)
+            share = decayed[-1] if self.beta == "latest" else sum(decayed) / len(decayed)
+            local = replace(self.local, lr=self.local.lr * share, lr_decay=1.0)
+            answers.append((yield from self._features(anchor, state, ctx, local)))
+        here = set.intersection(*(set(answer.clients.tolist()) for answer in answers))
+        clients = torch.tensor(sorted(here), dtype=torch.long)
+        return clients, [each.feature[torch.isin(each.clients, clients)] for each in answers]
+
+    def _to_means(self, state: CFLGPState, blocks: list[Tensor]) -> Tensor:
+        """Distances (N, K) of features to each cluster's mean, of clients that were clustered."""
+        known = torch.nonzero(_complete(state))[:, 0]
+        theirs = torch.cat([block[known] for block in state.features[: len(blocks)]], dim=1)
+        mine, labels = torch.cat(blocks, dim=1), state.labels[known]
+        return to_means(mine, theirs, labels, self.num_clusters)
+
     def _features(
         self, theta: Tensor, state: CFLGPState, ctx: Context, local: LocalTraining
     ) -> Flow[Features]:
@@ -260,20 +283,6 @@ class CFLGP(Algorithm[CFLGPState]):
         first = 1 % self.period
         return [decay ** (first + self.period * n) for n in range(turn, queries, self.num_clusters)]
 
-    def _coordinates(self, layout: Layout, rng: np.random.Generator) -> Tensor:
-        """Which of the trained values features are made of, the same for all clients."""
-        allowed = self._allowed(layout)
-        kept = max(1, round(len(allowed) / self.compression))
-        return allowed[np.sort(rng.choice(len(allowed), kept, replace=False))]
-
-    def _allowed(self, layout: Layout) -> Tensor:
-        """The trained values that features may be made of."""
-        allowed = torch.arange(layout.num_weights)
-        if self.parameters:
-            allowed = allowed[layout.mask(self.parameters, "parameters")[: layout.num_weights]]
-        check(len(allowed) > 0, "parameters", self.parameters, "patterns for trained parameters")
-        return allowed
-
 
 def _complete(state: CFLGPState) -> Tensor:
     """(M,) whether a client has answered for every model that was sent to all."""
@@ -286,11 +295,3 @@ def _projection(state: CFLGPState, clients: Tensor, rank: int, seed: int) -> Ten
         return projection_by(state.products.sum(0)[clients][:, clients], rank)
     rows = torch.cat([block[clients] for block in state.features], dim=1)
     return leading_projection(rows, rank, seed)
-
-
-def _moved(block: Tensor, answer: Features, rate: Tensor) -> Tensor:
-    """The features (M, J), in which each answer (N, J) moved its client's row by a rate (N,)."""
-    everyone = torch.equal(answer.clients, torch.arange(len(block)))
-    old = block if everyone else block[answer.clients]
-    near = torch.lerp(old, answer.feature, rate[:, None])
-    return near if everyone else block.index_copy(0, answer.clients, near)
