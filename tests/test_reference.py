@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 import umbel
-from umbel import method, testing
+from umbel import method, networks, testing
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
-PUBLIC = [f"{m.__name__}.{name}" for m in (umbel, method, testing) for name in m.__all__]
+PUBLIC = [f"{m.__name__}.{name}" for m in (umbel, method, networks, testing) for name in m.__all__]
 
 
 def thing_of(full: str) -> object:

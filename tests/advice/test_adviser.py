@@ -114,6 +114,30 @@ def test_fine_tuning_is_advised_for_clients_that_differ_and_not_for_a_short_budg
     assert ("one model for all trained for as many epochs" in str(advice)) == (deviation > 0)
 
 
+@pytest.mark.parametrize("examples", [2, 3, 6, 30])
+def test_by_chance_few_clients_are_said_to_gain_or_to_be_hurt(examples: int) -> None:
+    rng = np.random.default_rng(0)
+    alike = rng.normal(size=(2000, 2, examples))
+    found = [fate.fate_of(new, old, old) for new, old in alike]
+    assert np.mean([each.gains for each in found]) < 0.04
+    assert np.mean([each.hurt for each in found]) < 0.04
+    same = np.full(examples, 0.1)
+    assert not fate.fate_of(same, same + 1e-12, same).gains
+    assert fate.fate_of(same, same + 0.01, same).gains
+
+
+def test_losses_may_be_negative() -> None:
+    def lower(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return umbel.CLASSIFICATION.losses(outputs, y) - 10
+
+    objective = umbel.Objective(losses=lower, correct=umbel.CLASSIFICATION.correct)
+    advice = umbel.advise(
+        tables(2), umbel.Net(lambda: torch.nn.Linear(4, 2), objective), local=LOCAL, budget=5
+    )
+    assert advice.verdict.chosen.mean < -9
+    assert str(advice).startswith("Train 2 models, one for each cluster of clients.")
+
+
 def test_planted_groups_and_test_examples_are_not_in_what_is_chosen_by() -> None:
     federation = tables(2)
     trial = for_selection(federation, seed=0)

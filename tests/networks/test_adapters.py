@@ -148,7 +148,7 @@ def test_adapters_of_layers_that_are_not_there_are_refused() -> None:
 
 
 def test_a_configuration_that_trains_nothing_is_refused() -> None:
-    with pytest.raises(umbel.UsageError, match=r"config: .* trains any of BertForSequence"):
+    with pytest.raises(umbel.UsageError, match="config: trains none of BertForSequence"):
         adapted(made("BertForSequenceClassification"), lora(None, inference_mode=True))
 
 

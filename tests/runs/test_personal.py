@@ -429,7 +429,7 @@ def test_which_examples_are_set_apart_does_not_depend_on_the_other_clients() -> 
     assert alone.validation is not None
     assert torch.equal(found.validation.of(2)[0], alone.validation.of(0)[0])
     assert torch.equal(found.test.x, federation.test.x)
-    with pytest.raises(UsageError, match="one with validation examples"):
+    with pytest.raises(UsageError, match="federation: has validation examples already"):
         found.with_validation(0.2)
 
 

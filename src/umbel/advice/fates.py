@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import nan
+from typing import TypeAlias
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from umbel.advice.losses import example_losses
 from umbel.advice.trial import Standing
@@ -15,8 +18,10 @@ from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.flow import Rows
 
-ERRORS = 2.0
-"""Standard errors by which a client's losses must differ before it is said to gain or be hurt."""
+Floats: TypeAlias = NDArray[np.float64]
+
+LEVEL = 0.95
+"""Share of clients with equally good models of whom neither a gain nor a hurt is said."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,17 +30,25 @@ class Fate:
 
     gain: float  #: NaN where the client has no validation examples
     error: float  #: its standard error over the client's examples; NaN for fewer than two
+    examples: int  #: for validation
     over_alone: float  #: the gain over training alone; NaN where that diverged, too
 
     @property
     def gains(self) -> bool:
         """Whether the client gains beyond chance."""
-        return self.gain > ERRORS * self.error
+        return self.gain > self._by_chance
 
     @property
     def hurt(self) -> bool:
         """Whether the client is worse off beyond chance."""
-        return self.gain < -ERRORS * self.error
+        return self.gain < -self._by_chance
+
+    @property
+    def _by_chance(self) -> float:
+        """How large a gain of equally good models may be, by Student's t."""
+        from scipy.stats import t
+
+        return float(self.error * t.ppf((1 + LEVEL) / 2, df=max(1, self.examples - 1)))
 
 
 def fates(net: Net, trial: Federation, verdict: Verdict) -> tuple[Fate, ...]:
@@ -44,15 +57,20 @@ def fates(net: Net, trial: Federation, verdict: Verdict) -> tuple[Fate, ...]:
         example_losses(net, trial.test, each)
         for each in (verdict.chosen, verdict.beside, verdict.alone)
     )
-    return tuple(
-        Fate(
-            gain=float((old - new).mean()) if len(new) else float("nan"),
-            error=float((old - new).std(ddof=1) / np.sqrt(len(new)))
-            if len(new) > 1
-            else float("nan"),
-            over_alone=float((by_itself - new).mean()) if len(new) else float("nan"),
-        )
-        for new, old, by_itself in zip(chosen, one, own, strict=True)
+    return tuple(fate_of(*losses) for losses in zip(chosen, one, own, strict=True))
+
+
+def fate_of(new: Floats, old: Floats, alone: Floats) -> Fate:
+    """By a client's losses (n,) with each model; what rounding may be counts as chance."""
+    if not len(new):
+        return Fate(gain=nan, error=nan, over_alone=nan, examples=0)
+    spread = (old - new).std(ddof=1) / np.sqrt(len(new)) if len(new) > 1 else nan
+    rounding = np.finfo(np.float32).eps * max(np.abs(old).mean(), np.abs(new).mean())
+    return Fate(
+        gain=float((old - new).mean()),
+        error=float(np.maximum(spread, rounding)),
+        over_alone=float((alone - new).mean()),
+        examples=len(new),
     )
 
 

@@ -18,7 +18,10 @@ from umbel.summary import in_short
 Answer = Literal["one model", "clusters", "train alone", "too few examples to tell"]
 
 ALIKE = 0.005
-"""Losses that differ by less than this share are alike, and the simpler way is taken."""
+"""Losses that differ by less than this share are alike, and the simpler way is taken.
+
+An objective's losses may be negative: shares are of their size.
+"""
 
 WIDE = 0.1
 """Share of the first evaluation's loss.
@@ -60,7 +63,7 @@ def decide(standings: Sequence[Standing], structure: Structure) -> Verdict:
     field = [each for each in standings if _in_field(each, clustered)]
     better = [each for each in field if each is one or _pays(each, one)]
     lowest = min(better, key=lambda each: each.mean)
-    alike = [each for each in better if each.mean <= lowest.mean * (1 + ALIKE)]
+    alike = [each for each in better if each.mean <= lowest.mean + ALIKE * abs(lowest.mean)]
     chosen = min(alike, key=_effort)
     shown = chosen if chosen.contender.kind == "clusters" else clustered
     grouped = chosen.contender.kind == "clusters" or (
@@ -82,7 +85,7 @@ def decide(standings: Sequence[Standing], structure: Structure) -> Verdict:
 
 def _pays(standing: Standing, one: Standing) -> bool:
     """Whether it surely beats one model; fine-tuning must also beat training on together."""
-    adds = all(standing.mean < each.mean * (1 - ALIKE) for each in standing.rivals)
+    adds = all(standing.mean < e.mean - ALIKE * abs(e.mean) for e in standing.rivals)
     return adds and ahead(standing, one_beside(standing, one))
 
 
@@ -104,7 +107,7 @@ def _can_tell(one: Standing, field: Sequence[Standing]) -> bool:
     if not isfinite(one.course[0][1]):
         return False
     gains = [lead(each, one_beside(each, one)) for each in field if each is not one]
-    return all(each.high <= WIDE * one.course[0][1] for each in gains)
+    return all(each.high <= WIDE * abs(one.course[0][1]) for each in gains)
 
 
 def _best_clusters(standings: Sequence[Standing], structure: Structure) -> Standing | None:

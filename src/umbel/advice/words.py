@@ -156,7 +156,7 @@ def _still_learning(advice: Advice) -> bool:
     losses = [loss for _, loss in course]
     if len(losses) < 4:
         return False
-    late = losses[-1] < 0.98 * losses[-3]
+    late = losses[-3] - losses[-1] > 0.02 * abs(losses[-3])
     return bool(late and np.isfinite(losses[-1]))
 
 

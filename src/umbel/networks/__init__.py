@@ -24,6 +24,7 @@ MODELS: dict[str, type[Model]] = {
     "char-transformer": CharTransformer,
     "text-classifier": TextClassifier,
 }
+"""Networks by the name that `[model]` knows them by."""
 
 __all__ = [
     "CNN",

@@ -30,8 +30,8 @@ class CSIAutoencoder(Model):
     place of batches, which lets clients be batched.
     """
 
-    code: int = 1024  # N_cl
-    norm: Norm = "batch"
+    code: int = 1024  #: N_cl, values of a code
+    norm: Norm = "batch"  #: how layers are normalised
 
     def __post_init__(self) -> None:
         check(self.code >= 1, "code", self.code, "1 or more")

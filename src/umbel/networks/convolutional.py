@@ -19,16 +19,17 @@ from umbel.networks.base import Model, check_image
 
 @dataclass(frozen=True)
 class CNN(Model):
-    """Convolutions that keep the image's size, each with 2x2 pooling and ReLU, then one hidden
-    layer.
+    """Convolutions of an image, each with 2x2 pooling and ReLU, then one hidden layer.
+
+    The convolutions keep the image's size.
 
     The defaults are the network of Mehta & Shao 2023, V-B, and of McMahan et al. 2017. The authors
     of LCFL (Gu et al. 2024) have channels (16, 32) and 256 hidden units.
     """
 
-    channels: tuple[int, ...] = (32, 64)
-    kernel: int = 5
-    hidden: int = 512
+    channels: tuple[int, ...] = (32, 64)  #: of each convolution
+    kernel: int = 5  #: width of the convolutions
+    hidden: int = 512  #: units of the hidden layer
 
     def __post_init__(self) -> None:
         check(bool(self.channels), "channels", self.channels, "a list with at least one number")
@@ -75,7 +76,7 @@ class CNNLin(Model):
     EMNIST.
     """
 
-    kernel: int = 3  # of the first convolution; that of the second is 3
+    kernel: int = 3  #: width of the first convolution; that of the second is 3
 
     def __post_init__(self) -> None:
         check(self.kernel >= 1, "kernel", self.kernel, "1 or more")
@@ -96,7 +97,7 @@ class CNN1D(Model):
     The paper does not speak of padding; here convolutions keep the signal's length, as in `cnn`.
     """
 
-    channels: tuple[int, ...] = (64, 128, 256)
+    channels: tuple[int, ...] = (64, 128, 256)  #: of each convolution
 
     def __post_init__(self) -> None:
         fine = len(self.channels) == 3 and all(c >= 1 for c in self.channels)

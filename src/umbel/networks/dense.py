@@ -21,7 +21,7 @@ MOST = 1e30
 class Linear(Model):
     """One linear layer: logistic or linear regression."""
 
-    init: float | None = None  # weights uniform in +-init and biases 0; None: as PyTorch does
+    init: float | None = None  #: weights uniform in +-init and biases 0; None: as PyTorch does
 
     def __post_init__(self) -> None:
         fine = self.init is None or 0 < self.init <= MOST
@@ -43,8 +43,8 @@ class MLP(Model):
     Fig. 3, and (2048, 512) theirs for CIFAR-10.
     """
 
-    hidden: tuple[int, ...] = (200,)
-    adapters: int | None = None  # rank of adapters of frozen hidden layers; None: all is trained
+    hidden: tuple[int, ...] = (200,)  #: units of each hidden layer
+    adapters: int | None = None  #: rank of adapters of frozen hidden layers; None: all is trained
 
     def __post_init__(self) -> None:
         check(all(size >= 1 for size in self.hidden), "hidden", self.hidden, "sizes of 1 or more")

@@ -21,9 +21,9 @@ class CharLSTM(Model):
     such a network on characters, with an embedding of 8 and two layers of 256 units.
     """
 
-    embedding: int = 16
-    hidden: int = 64  # units of a layer
-    layers: int = 1
+    embedding: int = 16  #: values of a symbol's embedding
+    hidden: int = 64  #: units of a layer
+    layers: int = 1  #: LSTM layers
 
     def __post_init__(self) -> None:
         for name in ("embedding", "hidden", "layers"):

@@ -20,7 +20,7 @@ class ResNet18(Model):
     channels are normalised in place of batches, whose statistics would differ between clients.
     """
 
-    groups: int = 32  # of channels, in each normalisation
+    groups: int = 32  #: of channels, in each normalisation
 
     def __post_init__(self) -> None:
         fine = self.groups >= 1 and 64 % self.groups == 0

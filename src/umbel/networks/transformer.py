@@ -26,10 +26,10 @@ class CharTransformer(Model):
     learnt, and there is no dropout, so that clients can be batched.
     """
 
-    width: int = 64  # of embeddings and blocks
-    heads: int = 4
-    layers: int = 2
-    hidden: int = 128  # units between the two linear layers of a block
+    width: int = 64  #: of embeddings and blocks
+    heads: int = 4  #: of attention in a block
+    layers: int = 2  #: blocks
+    hidden: int = 128  #: units between the two linear layers of a block
 
     def __post_init__(self) -> None:
         for name in ("width", "heads", "layers", "hidden"):

@@ -24,40 +24,50 @@ from umbel.summary import in_short
 
 @dataclass(frozen=True)
 class TrainedBest(Trained):
-    chosen: Tensor  # (N,) the model that the client picked and trained
-    losses: Tensor  # (N, K) training loss of every model before training
+    """Results of training the model that each client picked, one row a client."""
+
+    chosen: Tensor  #: (N,) the model that the client picked and trained
+    losses: Tensor  #: (N, K) training loss of every model before training
 
     __repr__ = in_short
 
 
 @dataclass(frozen=True)
 class SummedBest(Summed):
-    chosen: Tensor  # (N,) the model that the client picked and trained
-    losses: Tensor  # (N, K) training loss of every model before training
+    """Results of training the model that each client picked, as sums over clusters."""
+
+    chosen: Tensor  #: (N,) the model that the client picked and trained
+    losses: Tensor  #: (N, K) training loss of every model before training
 
     __repr__ = in_short
 
 
 @dataclass(frozen=True)
 class BestGradients(Gradients):
-    chosen: Tensor  # (N,) the model that the gradient belongs to
-    losses: Tensor  # (N, K)
+    """Gradients of the model that each client picked, one row a client."""
+
+    chosen: Tensor  #: (N,) the model that the gradient belongs to
+    losses: Tensor  #: (N, K) a column for each model
 
     __repr__ = in_short
 
 
 @dataclass(frozen=True)
 class TrainedJointly(Trained):
-    chosen: Tensor  # (N,)
-    scores: Tensor  # (N, K) of every model, the highest is best
+    """Results of training the model that each client picked by gradient and loss."""
+
+    chosen: Tensor  #: (N,) the model that the client picked
+    scores: Tensor  #: (N, K) of every model, the highest is best
 
     __repr__ = in_short
 
 
 @dataclass(frozen=True)
 class Scores:
-    clients: Tensor  # (N,)
-    scores: Tensor  # (N, K) the highest is best
+    """How well every model fits each client, one row a client."""
+
+    clients: Tensor  #: (N,) who answered
+    scores: Tensor  #: (N, K) the highest is best
 
     __repr__ = in_short
 

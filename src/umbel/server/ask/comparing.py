@@ -17,33 +17,41 @@ from umbel.summary import in_short
 
 @dataclass(frozen=True)
 class Losses:
-    clients: Tensor  # (N,)
-    losses: Tensor  # (N, K)
+    """Mean losses of models, one row a client."""
+
+    clients: Tensor  #: (N,) who answered
+    losses: Tensor  #: (N, K) a column for each model
 
     __repr__ = in_short
 
 
 @dataclass(frozen=True)
 class Gradients:
-    clients: Tensor  # (N,)
-    gradient: Tensor  # (N, P)
-    num_examples: Tensor  # (N,)
+    """Gradients at a model, one row a client."""
+
+    clients: Tensor  #: (N,) who answered
+    gradient: Tensor  #: (N, P) of the mean loss
+    num_examples: Tensor  #: (N,) training examples of each
 
     __repr__ = in_short
 
 
 @dataclass(frozen=True)
 class Features:
-    clients: Tensor  # (N,)
-    feature: Tensor  # (N, J)
+    """Some coordinates of gradients or updates, one row a client."""
+
+    clients: Tensor  #: (N,) who answered
+    feature: Tensor  #: (N, J) in the order of the coordinates
 
     __repr__ = in_short
 
 
 @dataclass(frozen=True)
 class Principal:
-    clients: Tensor  # (N,)
-    vectors: Tensor  # (N, D, Q) double; a column is of length 1, or zero where there is none
+    """Principal vectors of clients' inputs, one row a client."""
+
+    clients: Tensor  #: (N,) who answered
+    vectors: Tensor  #: (N, D, Q) double; a column is of length 1, or zero where there is none
 
     __repr__ = in_short
 

@@ -15,8 +15,10 @@ from umbel.summary import in_short
 
 @dataclass(frozen=True)
 class Memories:
-    clients: Tensor  # (N,)
-    memory: Tensor  # (N, ...)
+    """What clients keep, one row a client."""
+
+    clients: Tensor  #: (N,) who answered
+    memory: Tensor  #: (N, ...) what each client keeps
 
     __repr__ = in_short
 

@@ -25,23 +25,27 @@ from umbel.summary import in_short
 class Trained:
     """Results of local training, one row a client."""
 
-    clients: Tensor  # (N,)
-    update: Tensor  # (N, P) trained minus received
-    num_examples: Tensor  # (N,)
+    clients: Tensor  #: (N,) who answered
+    update: Tensor  #: (N, P) trained minus received
+    num_examples: Tensor  #: (N,) training examples of each
 
     __repr__ = in_short
 
 
 @dataclass(frozen=True)
 class TrainedWithGradient(Trained):
-    gradient: Tensor  # (N, P) of all training data, at the received model
+    """Results of local training, and the gradient before it, one row a client."""
+
+    gradient: Tensor  #: (N, P) of all training data, at the received model
 
     __repr__ = in_short
 
 
 @dataclass(frozen=True)
 class TrainedWithMemory(Trained):
-    memory: Tensor  # (N, ...) what each client keeps
+    """Results of local training, and what clients keep of it, one row a client."""
+
+    memory: Tensor  #: (N, ...) what each client keeps
 
     __repr__ = in_short
 
@@ -50,8 +54,8 @@ class TrainedWithMemory(Trained):
 class Summed:
     """Results of local training as sums over clusters."""
 
-    clients: Tensor  # (N,)
-    sums: Sums  # of the updates, in each cluster
+    clients: Tensor  #: (N,) who answered
+    sums: Sums  #: of the updates, in each cluster
 
     __repr__ = in_short
 
