@@ -10,7 +10,7 @@ Letters, everywhere: M clients in the federation, N clients asked, K clusters, P
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from torch import Size, Tensor
@@ -77,6 +77,7 @@ class Request:
     each: Mapping[str, Rows] = field(default_factory=dict)  #: tensors of which client n gets row n
     optional: bool = False  #: the round can do without: no quorum, not even one reply
     reduction: Reduction | None = None  #: what may come in place of the rows of a column
+    number: int = 0  #: how many requests of the same round came before; `drive` counts them
 
     __repr__ = in_short
 
@@ -92,14 +93,11 @@ class Request:
 
     def pick(self, positions: Tensor) -> Request:
         """The request to the clients at these positions only."""
-        return Request(
-            self.work,
-            self.clients[positions],
-            [self.seeds[n] for n in positions.tolist()],
-            self.shared,
-            {name: Rows(r.table, r.index[positions]) for name, r in self.each.items()},
-            self.optional,
-            self.reduction,
+        return replace(
+            self,
+            clients=self.clients[positions],
+            seeds=[self.seeds[n] for n in positions.tolist()],
+            each={name: Rows(r.table, r.index[positions]) for name, r in self.each.items()},
         )
 
 
@@ -163,14 +161,14 @@ def drive(flow: Flow[T], engine: Engine) -> T:
         request = _asked(next(flow))
         while True:
             replies = engine.send(request)
-            request = _asked(flow.send(replies.in_order()))
+            request = _asked(flow.send(replies.in_order()), request.number + 1)
     except StopIteration as stop:
         result: T = stop.value
         return result
 
 
-def _asked(request: Request) -> Request:
+def _asked(request: Request, number: int = 0) -> Request:
     """What a round has yielded. Raises `UsageError` for anything but a request."""
     expected = "a request: write `yield from` before train(...) and its like"
     check(isinstance(request, Request), "what round yields", type(request).__name__, expected)
-    return request
+    return replace(request, number=number) if number else request

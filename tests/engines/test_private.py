@@ -24,7 +24,7 @@ from umbel.engines.noise import BLOCK, key_of, standard_normal
 from umbel.engines.privacy import Privacy
 from umbel.engines.private import Private, released
 from umbel.flow import Request, Rows
-from umbel.method import Context, Flow, State, losses
+from umbel.method import Context, Flow, State, losses, train
 from umbel.networks import Linear
 from umbel.runs.experiment import Experiment
 from umbel.runs.run import Run
@@ -183,6 +183,26 @@ def test_a_part_that_stays_with_clients_is_refused_before_the_run(settings: dict
     expected = r"privacy\.clip: 1\.0 is not possible together with algorithm\.share or .*kept"
     with pytest.raises(UsageError, match=expected):
         Experiment(ROTATED_DIGITS, Linear(), Sharing(FedAvg(), **settings), privacy=PRIVACY)
+
+
+def test_two_answers_of_one_client_in_a_round_have_noise_of_their_own() -> None:
+    @dataclass(frozen=True)
+    class AskingTwice(FedAvg):
+        def round(self, state: State, ctx: Context) -> Flow[State]:
+            for _ in range(2):
+                theta = Rows(state.models, state.labels[ctx.cohort])
+                trained = yield from train(theta, ctx, self.local)
+                noised.append(trained.update)
+            return state
+
+    noised: list[torch.Tensor] = []
+    whole = Privacy(clip=1e-6, noise_multiplier=1e6)  # nothing but noise
+    for _ in range(2):
+        last_state(make_run(AskingTwice(), privacy=whole), 1)
+    first, second, *again = noised
+    assert not torch.isclose(first, second, atol=1e-3).any(1).all()
+    for one, other in zip((first, second), again, strict=True):
+        torch.testing.assert_close(one, other, atol=1e-5, rtol=0)
 
 
 def test_noise_that_drowns_the_updates_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:

@@ -38,8 +38,12 @@ Deployed nodes mix a secret into the keys that the server does not know.
 
 
 def simulated_noise(request: Request) -> Granted:
-    """A function of the run's seed, as all randomness of a simulation: no secret at all."""
-    seeds = (seed_of(seed, Stream.NOISE) for seed in request.seeds)
+    """A function of the run's seed, as all randomness of a simulation: no secret at all.
+
+    Where a round asks a client twice, the noise of one answer is not that of the other.
+    """
+    again = (request.number,) if request.number else ()
+    seeds = (seed_of(seed, Stream.NOISE, *again) for seed in request.seeds)
     return Granted(dict(zip(request.clients.tolist(), map(key_of, seeds), strict=True)))
 
 
