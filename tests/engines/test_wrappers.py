@@ -325,6 +325,15 @@ def test_no_weight_is_more_than_its_share_and_none_grows(counts: list[int], shar
     assert largest <= max(share, 1 / len(counts)) + 0.01 or bool((bounded == bounded.min()).all())
 
 
+@pytest.mark.parametrize(
+    ("share", "counts", "most"), [(0.6, [950, 50], 75), (0.7, [950, 30], 70), (0.9, [99, 9], 81)]
+)
+def test_a_share_that_is_a_whole_number_of_examples_is_that_number(
+    share: float, counts: list[int], most: int
+) -> None:
+    assert bounded_weights(torch.tensor(counts), share).tolist() == [most, counts[1]]
+
+
 def test_evaluations_pass_the_same_gate(engine: Sequential) -> None:
     class Boasting:
         def send(self, request: Request) -> Replies:

@@ -172,12 +172,16 @@ def bounded_weights(counts: Tensor, share: float) -> Tensor:
     least, bounded = counts.double().clamp(max=float(counts.min())), counts.double()
     for _ in range(ROUNDS):
         others = bounded.sum() - bounded
-        lower = torch.minimum(bounded, share / (1 - share) * others).floor().maximum(least)
+        most = share / (1 - share) * others * (1 + ROUNDING)
+        lower = torch.minimum(bounded, most).floor().maximum(least)
         if torch.equal(lower, bounded):
             break
         bounded = lower
     return bounded.to(counts.dtype)
 
+
+ROUNDING = 1e-12
+"""A bound that is a whole number may come out a little below it."""
 
 ROUNDS = 100
 """Passes in which several clients above their share are lowered; one passes for one client."""
