@@ -12,23 +12,22 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import platformdirs
 from filelock import FileLock
-from numpy.typing import NDArray
 
-from umbel.checks import UsageError, check, check_memory
+from umbel.checks import UsageError, check
 from umbel.data.arrays import Arrays
 from umbel.data.hub import answers, offline
 from umbel.data.leaf import Leaf
+from umbel.data.pictures import decoded
 from umbel.data.views import VIEWS
 
 log = logging.getLogger(__name__)
@@ -44,8 +43,6 @@ HUB: Mapping[str, str] = {
     "femnist": "flwrlabs/femnist",
 }
 """Where the hub keeps the data sets that need no folder of yours."""
-
-OWNER = "writer_id"  # the column that says whose an example is
 
 
 @dataclass(frozen=True)
@@ -171,7 +168,7 @@ class _Parquet:
             rows = datasets.load_dataset(
                 "parquet", data_files=files, split="examples", cache_dir=scratch
             )
-            return _decode(rows)
+            return decoded(rows)
         except UsageError as error:
             raise UsageError(f"{self.file}: {error}") from None
         except Exception as error:  # the libraries that read Parquet and images have many
@@ -200,7 +197,7 @@ class _Hub:
                 f"source: the split {self.split!r} of {self.name!r} can't be read from the Hugging "
                 f"Face hub ({reason}); with a copy on disk, set {DATA_DIR_VARIABLE}"
             ) from error
-        return _decode(dataset)
+        return decoded(dataset)
 
 
 def _datasets() -> ModuleType:
@@ -216,49 +213,6 @@ def _datasets() -> ModuleType:
     datasets.logging.set_verbosity(logging.CRITICAL)  # what can't be read is said once, by us
     module: ModuleType = datasets
     return module
-
-
-def _decode(dataset: Any) -> Arrays:
-    """Find the image and the label column by their features, and decode all rows.
-
-    A column `writer_id` says whose each example is.
-    """
-    datasets = _datasets()
-    kinds = {name: type(feature) for name, feature in dataset.features.items()}
-    image = next((n for n, kind in kinds.items() if kind is datasets.Image), None)
-    label = next((n for n, kind in kinds.items() if kind is datasets.ClassLabel), None)
-    columns = ", ".join(f"{name} ({kind.__name__})" for name, kind in kinds.items())
-    check(None not in (image, label), "source", columns, "an Image and a ClassLabel column")
-    owned = [OWNER] if OWNER in kinds else []
-    rows = dataset.select_columns([image, label, *owned]).with_format("numpy")
-    x, y, owners = [], [], []
-    for batch in rows.iter(batch_size=1000):
-        x.append(_stacked([_channels_first(picture) for picture in batch[image]]))
-        y.append(np.asarray(batch[label], dtype=np.float64))
-        owners += [np.asarray(batch[column], dtype=np.str_) for column in owned]
-    check(bool(y), "source", columns, "of any rows")
-    labels, classes = np.concatenate(y), dataset.features[label].num_classes
-    other = labels[~((labels >= 0) & (labels < classes))]
-    check(not len(other), "source", other[:1].tolist(), f"labels in 0 to {classes - 1}")
-    whose = np.concatenate(owners) if owners else None
-    return Arrays(_stacked(x, np.concatenate), labels.astype(np.int64), classes, owners=whose)
-
-
-def _stacked(
-    pictures: Sequence[NDArray[Any]], join: Callable[..., NDArray[Any]] = np.stack
-) -> NDArray[np.uint8]:
-    """Arrays that must have one shape, as one."""
-    check_memory(sum(picture.nbytes for picture in pictures), "source: its images")
-    try:
-        return join(pictures)
-    except ValueError:
-        shapes = sorted({picture.shape[-3:] for picture in pictures})
-        raise UsageError(f"source: images of shapes {shapes[:3]}, which must be one") from None
-
-
-def _channels_first(picture: NDArray[Any]) -> NDArray[np.uint8]:
-    flat = picture[None] if picture.ndim == 2 else np.moveaxis(picture, -1, 0)
-    return flat.astype(np.uint8)
 
 
 def _save(arrays: Arrays, folder: Path) -> None:

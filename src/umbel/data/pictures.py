@@ -1,0 +1,80 @@
+"""Pictures of a data set that Hugging Face `datasets` has read, as one array."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from umbel.checks import UsageError, check, check_memory
+from umbel.data.arrays import Arrays
+
+OWNER = "writer_id"  # the column that says whose an example is
+
+
+def decoded(dataset: Any) -> Arrays:
+    """Find the image and the label column by their features, and decode all rows.
+
+    A column `writer_id` says whose each example is.
+    """
+    import datasets
+
+    kinds = {name: type(feature) for name, feature in dataset.features.items()}
+    image = next((n for n, kind in kinds.items() if kind is datasets.Image), None)
+    label = next((n for n, kind in kinds.items() if kind is datasets.ClassLabel), None)
+    columns = ", ".join(f"{name} ({kind.__name__})" for name, kind in kinds.items())
+    check(None not in (image, label), "source", columns, "an Image and a ClassLabel column")
+    owned = [OWNER] if OWNER in kinds else []
+    rows = dataset.select_columns([image, label, *owned])
+    mode = dataset.features[image].mode
+    rows = rows.cast_column(image, datasets.Image(decode=False))
+    x, y, owners = [], [], []
+    for batch in rows.iter(batch_size=1000):
+        x.append(_stacked(list(map(_channels_first, _pictures(batch[image], mode)))))
+        y.append(np.asarray(batch[label], dtype=np.float64))
+        owners += [np.asarray(batch[column], dtype=np.str_) for column in owned]
+    check(bool(y), "source", columns, "of any rows")
+    labels, classes = np.concatenate(y), dataset.features[label].num_classes
+    other = labels[~((labels >= 0) & (labels < classes))]
+    check(not len(other), "source", other[:1].tolist(), f"labels in 0 to {classes - 1}")
+    whose = np.concatenate(owners) if owners else None
+    return Arrays(_stacked(x, np.concatenate), labels.astype(np.int64), classes, owners=whose)
+
+
+def _pictures(encoded: Sequence[Mapping[str, Any]], mode: str | None) -> Iterator[NDArray[Any]]:
+    """The pixels of pictures as `datasets` keeps them: their bytes, or where these are.
+
+    The format of the one before is tried first: to try them all takes three times as long.
+    """
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    likely: list[str] | None = None
+    for each in encoded:
+        file = each["path"] if each["bytes"] is None else BytesIO(each["bytes"])
+        try:
+            picture = Image.open(file, formats=likely)
+        except UnidentifiedImageError:
+            picture = Image.open(file)
+        likely = None if picture.format is None else [picture.format]
+        ImageOps.exif_transpose(picture, in_place=True)
+        yield np.asarray(picture if mode in (None, picture.mode) else picture.convert(mode))
+
+
+def _stacked(
+    pictures: Sequence[NDArray[Any]], join: Callable[..., NDArray[Any]] = np.stack
+) -> NDArray[np.uint8]:
+    """Arrays that must have one shape, as one."""
+    check_memory(sum(picture.nbytes for picture in pictures), "source: its images")
+    try:
+        return join(pictures)
+    except ValueError:
+        shapes = sorted({picture.shape[-3:] for picture in pictures})
+        raise UsageError(f"source: images of shapes {shapes[:3]}, which must be one") from None
+
+
+def _channels_first(picture: NDArray[Any]) -> NDArray[np.uint8]:
+    flat = picture[None] if picture.ndim == 2 else np.moveaxis(picture, -1, 0)
+    return flat.astype(np.uint8)
