@@ -8,17 +8,21 @@ import signal
 import threading
 import time
 from dataclasses import replace
+from itertools import islice
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
 
 from tests.processes import PATIENCE, children, ended, start, wait_for_lines, wait_until_gone
-from tests.runs.test_execution import EXPERIMENT, assert_same_end, begin, finish
+from tests.runs.test_execution import EXPERIMENT, assert_same_end, begin
+from umbel.data.sources import Sources
 from umbel.engines import EngineSettings, workers
 from umbel.engines.crew import Crew
 from umbel.engines.workers import can_fork
+from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
+from umbel.runs.saving import finish as end_early
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="this system does not fork processes")
 
@@ -28,30 +32,40 @@ KILLS = 20
 @pytest.mark.long
 def test_killed_at_20_random_moments_it_comes_to_the_same_end(tmp_path: Path) -> None:
     draw, at_work = random.Random(0), 0
-    experiment = replace(
-        EXPERIMENT, rounds=10 * KILLS, engine=EngineSettings("sequential", workers=1)
-    )
-    expected = finish(begin(tmp_path / "whole", experiment))
+    experiment = replace(EXPERIMENT, rounds=100 * KILLS)
     experiment = replace(experiment, engine=EngineSettings("sequential", workers=3))
     folder = begin(tmp_path / "killed", experiment)
     records = folder.file("records.jsonl")
     for _ in range(KILLS):
         done = records.read_bytes().count(b"\n") if records.is_file() else 0
-        process = start(finish_by_workers, folder)
+        process = start(go_on_by_workers, folder, experiment.rounds)
         wait_for_lines(process, records, done + 1)
         time.sleep(draw.random() / 10)  # a round takes less: any moment of it
         left = killed(process)
         at_work += bool(left)
         wait_until_gone(left)
     assert at_work > 0, "no worker was ever at work"
-    assert ended(start(finish_by_workers, folder)) == 0
-    assert_same_end(folder, expected)
+    assert ended(start(go_on_by_workers, folder, 1)) == 0
+    alone = begin(
+        tmp_path / "whole", replace(experiment, engine=EngineSettings("sequential", workers=1))
+    )
+    go_on(alone, len(folder.records()))
+    for run in (folder, alone):
+        end_early(run.path)
+    assert_same_end(folder, alone)
 
 
-def finish_by_workers(folder: RunFolder) -> None:
-    """Go on to the end, with workers for requests that are too small to pay for them."""
+def go_on_by_workers(folder: RunFolder, rounds: int) -> None:
+    """Go on, with workers for requests that are too small to pay for them."""
     workers.PAYS = 1e-9
-    finish(folder)
+    go_on(folder, rounds)
+
+
+def go_on(folder: RunFolder, rounds: int) -> None:
+    """Do some more rounds, as many as are asked for."""
+    making = execute(folder, Sources.default())
+    list(islice(making, rounds))
+    making.close()  # type: ignore[attr-defined]
 
 
 def killed(process: ForkServerProcess) -> set[int]:
