@@ -10,22 +10,28 @@ PYTEST_ARGS ?=
 SLOW := deployment or browser or long
 
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Most modules are never imported: each is compiled when it first is.
+PIP := $(BIN)/python -m pip install --no-compile --quiet --disable-pip-version-check
 
 # Tests start many processes, which would compile every module anew.
 unexport PYTHONDONTWRITEBYTECODE
 
 PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 8
 
-.PHONY: run test test-all test-lowest docs clean
+.PHONY: run test checks tests test-all test-lowest docs clean
 
 run: .venv/.installed
 	$(BIN)/umbel compare rotated-digits --seeds 5 $(ARGS)
 
-test: .venv/.installed-test
+# With --jobs 2 tests begin while types are checked.
+test: checks tests
+
+checks: .venv/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+tests: .venv/.installed-test
 	$(PYTEST) --dist worksteal -m "not ($(SLOW))" $(PYTEST_ARGS)
 
 # A file is for one process, as its tests share servers or a browser. They start processes of their own: more than three at once
