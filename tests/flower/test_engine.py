@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
-from flwr.app import Context, RecordDict
+from flwr.app import ConfigRecord, Context, RecordDict
 
 from tests.algorithms.test_contract import CASES, LOCAL, by_name
 from tests.flower.grid import ERRORS, MemoryGrid
@@ -19,16 +19,20 @@ from umbel.algorithms import FLACC, FedAvg, FedEM, PFedMe, Sattler
 from umbel.algorithms.base import Algorithm, State
 from umbel.checks import UsageError
 from umbel.cli import app
+from umbel.client.work import MeanLoss
 from umbel.data.federation import Federation
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines.privacy import Privacy
 from umbel.engines.wrappers import QuorumError
+from umbel.flow import Request
 from umbel.flower import FlowerEngine, Settings, client_app, serve, slice_of
 from umbel.flower.client import Load
 from umbel.flower.discovery import Meeting
+from umbel.flower.greeting import name_in
 from umbel.flower.limits import NodeLimits
 from umbel.flower.owners import Owners
+from umbel.flower.refusals import RefusedError
 from umbel.flower.registry import Roll
 from umbel.networks import MLP, Linear
 from umbel.runs import descriptions
@@ -525,6 +529,47 @@ def test_a_node_that_could_not_read_its_data_at_first_takes_part_later(
     assert meeting.left_out == set()
     assert not meeting.owners.refused
     assert caplog.messages[-1] == "node 2 can work now"
+
+
+def test_nodes_are_named_in_messages_as_they_call_themselves(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid = site(tmp_path, clients(["a"]), clients(["b"]), clients(["c"]))
+    grid.configs = {1: {"site-name": "St. Mary's"}, 2: {"site-name": "north"}, 3: {}}
+
+    def load(context: Context, settings: Experiment) -> Federation:  # noqa: ARG001
+        raise OSError("the share is not mounted")
+
+    grid.apps = {**grid.apps, 2: client_app(tmp_path / "experiment.toml", load)}
+    meeting = Meeting(grid, 5.0, owners=Owners(tmp_path / "nodes.json"))
+    assert meeting.gather(2, 60) == {"a": 1, "c": 3}
+    assert any(said.startswith("node 2 ('north') is left out: its") for said in caplog.messages)
+    assert meeting.named(1) == 'node 1 ("St. Mary\'s")'
+    assert meeting.named(3) == "node 3"
+    meeting.owners.write()
+    known = Owners.read(tmp_path / "nodes.json", 60.0)
+    assert known.names == {"node 1": "St. Mary's", "node 2": "north"}
+    engine = FlowerEngine(meeting, ["a", "c"], {"a": 1, "c": 3}, 0.5)
+    grid.fate[1] = "dead"
+    engine.send(Request(MeanLoss(), torch.tensor([0]), [0], {"models": torch.zeros(1, 5)}))
+    assert caplog.messages[-1].startswith('node 1 ("St. Mary\'s"): ')
+
+
+@pytest.mark.parametrize("name", ["", "two\nlines", "x" * 201])
+def test_what_people_can_not_be_shown_is_no_name_of_a_node(name: str, tmp_path: Path) -> None:
+    grid = site(tmp_path, clients(["a"]))
+    grid.configs = {1: {"site-name": name}}
+    meeting = Meeting(grid, 5.0)
+    assert meeting.gather(1, 0.1) == {}
+    (why,) = meeting.owners.refused.values()
+    assert why.startswith("left out: site-name: ")
+    assert "is not a name: 1 to 200 characters of one line" in why
+
+
+@pytest.mark.parametrize("called", [{}, {"name": 3}, {"name": "a\x1b[2J"}])
+def test_a_server_refuses_names_that_are_none(called: dict[str, Any]) -> None:
+    with pytest.raises(RefusedError):
+        name_in(RecordDict({"called": ConfigRecord(called)}))
 
 
 def test_without_enough_clients_nothing_begins(tmp_path: Path) -> None:

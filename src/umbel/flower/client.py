@@ -6,6 +6,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from umbel.flow import Engine, Request, Rows
 from umbel.flower import messages
 from umbel.flower.configuration import number_in
 from umbel.flower.expectation import check_frozen, model_name
-from umbel.flower.greeting import Site, SiteForm, check_greeting, introduce
+from umbel.flower.greeting import Site, SiteForm, called, check_greeting, introduce
 from umbel.flower.ledger import OF_A_SITE, Ledger
 from umbel.flower.limits import NodeLimits
 from umbel.flower.memory import memorise, recall
@@ -178,9 +179,13 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
     def hello(message: Message, context: Context) -> Message:
         def introduced() -> RecordDict:
             check_greeting(message.content)
+            called(context.node_config)  # what it can't be is refused before examples are read
             return introduce(node(context).site())
 
-        return answered(message, introduced)
+        reply = answered(message, introduced)
+        with suppress(RefusedError):
+            reply.content.update(called(context.node_config))
+        return reply
 
     @app.query("work")
     def work(message: Message, context: Context) -> Message:

@@ -13,7 +13,7 @@ from flwr.serverapp import Grid
 
 from umbel.checks import UsageError
 from umbel.flower.exchange import HELLO, Reply, pause, pulled
-from umbel.flower.greeting import Site, SiteForm, greet, site_in
+from umbel.flower.greeting import Site, SiteForm, greet, name_in, site_in
 from umbel.flower.owners import Owners, connected
 from umbel.flower.refusals import RefusedError, reason, shown
 from umbel.flower.registry import some
@@ -40,6 +40,7 @@ class Meeting:
     expect: Callable[[SiteForm], SiteForm] = any_form
     owners: Owners = field(default_factory=Owners)
     sites: dict[int, Site] = field(default_factory=dict)  # by node, in the order they were met
+    called: dict[int, str] = field(default_factory=dict)  # what nodes call themselves
     left_out: set[int] = field(default_factory=set)  # nodes that are not asked anything
     failing: set[int] = field(default_factory=set)  # of these, those whose own fault may pass
     taken: dict[str, int] = field(default_factory=dict)  # clients of others, and who claims them
@@ -84,6 +85,10 @@ class Meeting:
         self._settle()
         return self.look_around(roll)
 
+    def named(self, node: int) -> str:
+        """A node in messages: by its number, and as it calls itself."""
+        return f"node {node} ({self.called[node]!r})" if node in self.called else f"node {node}"
+
     def silent(self) -> set[int]:
         """Connected nodes that have not said who their clients are."""
         return {*connected(self.grid)} - self.sites.keys() - self.left_out
@@ -116,6 +121,9 @@ class Meeting:
         try:
             if reply.content is None:
                 raise RefusedError(str(reply.error))
+            if name := name_in(reply.content):
+                self.called[node] = name
+                self.owners.call(online.get(node, f"node {node}"), name)
             site = site_in(reply.content)
             site = replace(site, form=self.expect(site.form))
             self._check_alike(site.form)
@@ -129,22 +137,22 @@ class Meeting:
         late = [] if roll is None else [name for name in site.clients if name not in roll]
         if late:
             log.warning(
-                "node %d came after the run began: %s no part of it; a new run would take them in",
-                node,
+                "%s came after the run began: %s no part of it; a new run would take them in",
+                self.named(node),
                 some(late),
             )
 
     def _leave_out(self, node: int, online: Mapping[int, str], why: str) -> None:
         again = "; it is asked again" if node in self.failing else ""
         if self.owners.refuse(online.get(node, f"node {node}"), f"left out: {why}"):
-            log.warning("node %d is left out: %s%s", node, why, again)
+            log.warning("%s is left out: %s%s", self.named(node), why, again)
             self.owners.write()
         self.left_out.add(node)
 
     def _take_in(self, node: int, online: Mapping[int, str]) -> None:
         """A node that was left out, perhaps: it can work now."""
         if node in self.left_out:
-            log.warning("node %d can work now", node)
+            log.warning("%s can work now", self.named(node))
             self.left_out.discard(node)
             self.owners.refused.pop(online.get(node, f"node {node}"), None)
 
@@ -206,5 +214,5 @@ class Meeting:
         for node, names in taken.items():
             why = f"{some(names)} another node's, which brought the name first"
             if self.owners.refuse(online[node], why):
-                log.warning("node %d: %s", node, why)
+                log.warning("%s: %s", self.named(node), why)
         self.owners.write()

@@ -53,7 +53,7 @@ class FlowerEngine:
             if name in self.nodes:
                 groups.setdefault(self.nodes[name], []).append(position)
             elif name in self.meeting.taken:
-                refused[client] = f"node {self.meeting.taken[name]}: {TAKEN}"
+                refused[client] = f"{self.meeting.named(self.meeting.taken[name])}: {TAKEN}"
         answers = self._ask(request, groups, refused, again=True)
         replies = assemble(request, answers)
         if MEMORY in replies.columns:
@@ -80,7 +80,12 @@ class FlowerEngine:
         for node, reply in exchange(self.meeting.grid, contents, self.time_limit).items():
             clients = request.clients[torch.tensor(groups[node])].tolist()
             if reply.missing is not None:
-                log.warning("node %d: %s: %s missing", node, reply.missing, self._named(clients))
+                log.warning(
+                    "%s: %s: %s missing",
+                    self.meeting.named(node),
+                    reply.missing,
+                    self._named(clients),
+                )
             try:
                 rows, whys = self._rows(request, clients, reply)
                 answers += rows
@@ -98,8 +103,8 @@ class FlowerEngine:
         """Log why clients of a node are refused, each reason once, and return it with the node."""
         for why in dict.fromkeys(whys.values()):
             clients = [client for client, one in whys.items() if one == why]
-            log.warning("node %d: %s: %s refused", node, why, self._named(clients))
-        return {client: f"node {node}: {why}" for client, why in whys.items()}
+            log.warning("%s: %s: %s refused", self.meeting.named(node), why, self._named(clients))
+        return {client: f"{self.meeting.named(node)}: {why}" for client, why in whys.items()}
 
     def _asked(self, request: Request, positions: Sequence[int]) -> messages.Asked:
         at = torch.tensor(positions)

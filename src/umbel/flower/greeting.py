@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,12 @@ MAX_GROUP = 2**31
 MAX_INPUT = 2**24  # values of one example
 MAX_OUTPUTS = 10**6
 MAX_DIMENSIONS = 8
+
+SITE_NAME = "site-name"
+"""The node's setting that says what people call it."""
+
+CALLED = "called"
+"""The record of a reply to a greeting that says what people call the site."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +76,28 @@ def introduce(site: Site) -> RecordDict:
     config |= {} if site.groups is None else {"groups": list(site.groups)}
     config |= {} if site.validation is None else {"validation": list(site.validation)}
     return RecordDict({"site": ConfigRecord(config)})
+
+
+def called(config: Mapping[str, Any]) -> dict[str, ConfigRecord]:
+    """What people call a site, for a reply to a greeting, if the node's settings say so.
+
+    Raises `RefusedError` for a name that can't be shown.
+    """
+    if SITE_NAME not in config:
+        return {}
+    name = str(config[SITE_NAME])
+    check_names(SITE_NAME, [name], 1)
+    return {CALLED: ConfigRecord({"name": name})}
+
+
+@refusing
+def name_in(content: RecordDict) -> str:
+    """The inverse; "" where a node says none. Raises `RefusedError` for anything else."""
+    if CALLED not in content:
+        return ""
+    name = text(fields.config(content, CALLED), "name")
+    check_names(SITE_NAME, [name], 1)
+    return name
 
 
 @refusing

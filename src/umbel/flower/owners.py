@@ -32,30 +32,35 @@ def identity(node: int, public_key: bytes) -> str:
     return f"key {hashlib.sha256(public_key).hexdigest()}" if public_key else f"node {node}"
 
 
-FIELDS = ("clients", "refused")
-"""What the file holds."""
+FIELDS = ("clients", "refused", "names")
+"""What the file holds; without names as earlier versions wrote it."""
 
 
 @dataclass
 class Owners:
-    """Who brought which client, and what was refused to whom; kept in a file of the run."""
+    """Who brought which client, what was refused to whom, and what nodes call themselves.
+
+    It is kept in a file of the run.
+    """
 
     file: Path | None = None
     release_after: float = 60.0  # seconds that an owner must be gone to lose its clients to another
     clients: dict[str, str] = field(default_factory=dict)  # the owner of each
     refused: dict[str, str] = field(default_factory=dict)  # why, by node
+    names: dict[str, str] = field(default_factory=dict)  # what nodes call themselves
     gone: dict[str, float] = field(default_factory=dict)  # owners, and since when
     written: str = ""
 
     @classmethod
     def read(cls, file: Path, release_after: float) -> Owners:
         """Raises `UsageError` for a damaged file; without one nobody owns anything."""
-        clients, refused = json_value(file, lambda table: [*_noted(table)]) or ({}, {})
-        return cls(file, release_after, clients, refused)
+        noted = json_value(file, lambda table: [*_noted(table)]) or ({}, {}, {})
+        return cls(file, release_after, *noted)
 
     def write(self) -> None:
         """Write what `read` reads, if it is not there already."""
-        text = json_text({name: getattr(self, name) for name in FIELDS})
+        table = {name: getattr(self, name) for name in FIELDS}
+        text = json_text({name: held for name, held in table.items() if held or name != "names"})
         if self.file is not None and text != self.written:
             write_text(self.file, text)
             self.written = text
@@ -82,6 +87,11 @@ class Owners:
                 taken.append(client)
         return taken
 
+    def call(self, who: str, name: str) -> None:
+        """Note what a node calls itself."""
+        if len(self.names) < MOST_NOTED or who in self.names:
+            self.names[who] = name
+
     def refuse(self, who: str, why: str) -> bool:
         """Note what was refused to a node. False where the same was noted already."""
         if self.refused.get(who) == why:
@@ -94,4 +104,5 @@ class Owners:
 def _noted(table: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     """What a file holds, by `FIELDS`."""
     for name in FIELDS:
-        yield {str(key): str(value) for key, value in table[name].items()}
+        held = table.get(name, {}) if name == "names" else table[name]
+        yield {str(key): str(value) for key, value in held.items()}
