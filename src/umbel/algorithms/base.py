@@ -187,7 +187,7 @@ class Algorithm(Settings, ABC, Generic[S]):
 
     @abstractmethod
     def init(self, setup: Setup) -> S:
-        """Return the state before the first round. Raises `ValueError` if the setup can't work."""
+        """Return the state before the first round. Raises `UsageError` if the setup can't work."""
 
     @abstractmethod
     def round(self, state: S, ctx: Context) -> Flow[S]:

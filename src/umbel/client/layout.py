@@ -54,7 +54,7 @@ class Layout:
     def mask(self, patterns: Sequence[str], field: str = "shared") -> Tensor:
         """(P,) bool: the values of tensors whose name matches a pattern such as `"trunk.*"`.
 
-        Raises `ValueError` for a pattern of this field that matches no name.
+        Raises `UsageError` for a pattern of this field that matches no name.
         """
         entries = self.weights + self.rest
         hits = matching([name for e in entries for name in (e.name, *e.also)], patterns, field)

@@ -167,7 +167,7 @@ class Net:
     def using(self, kernel: KernelName, precision: Precision = "full") -> Net:
         """The same net, which computes in another way.
 
-        Raises `ValueError` where that can't be.
+        Raises `UsageError` where that can't be.
         """
         if kernel == "dense":
             expected = "possible: only a chain of linear layers with ReLU between them is dense"

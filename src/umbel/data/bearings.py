@@ -46,7 +46,7 @@ def windows(sources: Sources, length: int) -> Arrays:
 
     They are read from `cwru_bearing/drive_end_12k.npz` in the data directory, with an array
     `B_7__1797rpm` and so on, or from the original `.mat` files in that folder, at any depth and
-    under any names. Raises `ValueError` where some are missing.
+    under any names. Raises `UsageError` where some are missing.
     """
     if sources.data_dir is None:
         raise UsageError(

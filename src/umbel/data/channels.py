@@ -84,7 +84,7 @@ def cost2100(environment: str, sources: Sources) -> Channels:
     """All channels of COST2100's training file, each with a mean square of 1.
 
     A file holds an array HT (n, 2048) of values in 0 to 1, in which 0.5 stands for 0. Raises
-    `ValueError` where it is missing.
+    `UsageError` where it is missing.
     """
     if environment not in FILES:
         raise UsageError(f"environments: COST2100 has {' and '.join(FILES)}, not {environment!r}")

@@ -199,7 +199,7 @@ class Federation:
         `validation_fraction` of those that are left for training, by default none. `num_classes` is
         the largest label plus one unless given. Where an example has many labels, those of -100 do
         not count. `attributes` are what else is known of clients, such as {"airport": ["EWR",
-        "JFK"]}. Raises `ValueError` for a client without training examples, for what are no finite
+        "JFK"]}. Raises `UsageError` for a client without training examples, for what are no finite
         numbers, for inputs or columns that differ between clients, and for labels out of
         range; messages do not show examples.
         """

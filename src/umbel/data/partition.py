@@ -82,7 +82,7 @@ def draw(
     y (n,) are the labels of all examples, allowed (M, C) what each client may hold. A client
     draws evenly from what is left, or with `label_alpha` each label in a proportion that comes
     from a Dirichlet distribution; where a label runs out, it takes more of the others. Raises
-    `ValueError` when too few examples of its labels are left.
+    `UsageError` when too few examples of its labels are left.
     """
     num_classes = allowed.shape[1]
     pools = [rng.permutation(np.flatnonzero(y == label)) for label in range(num_classes)]

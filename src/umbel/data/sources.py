@@ -60,7 +60,7 @@ class Sources:
     def default(cls, data_dir: Path | None = None) -> Sources:
         """Take the directory given, else the one in `UMBEL_DATA_DIR`, else the Hugging Face hub.
 
-        Decoded examples go to `UMBEL_CACHE_DIR`, or to the user's cache. Raises `ValueError` if the
+        Decoded examples go to `UMBEL_CACHE_DIR`, or to the user's cache. Raises `UsageError` if the
         directory does not exist.
         """
         variable = os.environ.get(DATA_DIR_VARIABLE)
@@ -71,7 +71,7 @@ class Sources:
         return cls(where, Path(cache))
 
     def path(self, name: str) -> Path:
-        """A file or folder in the data directory. Raises `ValueError` where there is none."""
+        """A file or folder in the data directory. Raises `UsageError` where there is none."""
         if self.data_dir is None:
             raise UsageError(
                 f"source: {name} is read from a data directory; set {DATA_DIR_VARIABLE} or "
@@ -86,7 +86,7 @@ class Sources:
         """Load all examples of a split, or of several put together, such as "train+test".
 
         `digits` has one split only, and needs neither disk nor net; `emnist-merged` and
-        `emnist-a-to-j` are views of `emnist`. Raises `ValueError` if there is no such data set or
+        `emnist-a-to-j` are views of `emnist`. Raises `UsageError` if there is no such data set or
         split, whose `setting` it names.
         """
         if name in VIEWS:

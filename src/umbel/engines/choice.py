@@ -90,7 +90,7 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
     do, and recurrent layers don't; except for convolutions on a CPU, which run faster one client
     after another. Batched chains of linear layers have a kernel
     of their own, and so has training one client after another; the general kernel does the rest.
-    Raises `ValueError` if what is asked for can't be done with this module, or if the device does
+    Raises `UsageError` if what is asked for can't be done with this module, or if the device does
     not exist.
     """
     settings = settings or EngineSettings()

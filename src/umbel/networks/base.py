@@ -27,7 +27,7 @@ class Model(Settings, ABC):
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
         """A freshly initialised module for inputs (B, *input_shape) and outputs (B, num_outputs).
 
-        Raises `ValueError` where the inputs have the wrong number of dimensions.
+        Raises `UsageError` where the inputs have the wrong number of dimensions.
         """
 
     def made(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
@@ -72,7 +72,7 @@ def check_size(model: Model, input_shape: Sequence[int], num_outputs: int) -> No
 
 
 def check_image(shape: Sequence[int]) -> None:
-    """Raise `ValueError` unless inputs have the shape of images."""
+    """Raise `UsageError` unless inputs have the shape of images."""
     expected = "the shape of an image: (channels, height, width)"
     check(len(shape) == 3, "model", tuple(shape), expected)
     last = shape[2] in (1, 3, 4) and shape[0] == shape[1] > 4

@@ -244,7 +244,7 @@ def agglomerate(
 
 
 def check_cut(num_clusters: int | None, threshold: float | None) -> None:
-    """Raise `ValueError` unless exactly one of the two is given, and makes sense."""
+    """Raise `UsageError` unless exactly one of the two is given, and makes sense."""
     given = (num_clusters is None) != (threshold is None)
     check(given, "num_clusters, threshold", (num_clusters, threshold), "exactly one of the two")
     check(num_clusters is None or num_clusters >= 1, "num_clusters", num_clusters, "1 or more")

@@ -94,7 +94,7 @@ class LocalTraining(Work):
 
 
 def check_batch_size(batch_size: int | Everything) -> None:
-    """Raise `ValueError` unless it is a positive number or "all"."""
+    """Raise `UsageError` unless it is a positive number or "all"."""
     fine = batch_size == "all" or (isinstance(batch_size, int) and batch_size >= 1)
     check(fine, "batch_size", batch_size, '1 or more, or "all"')
 

@@ -20,29 +20,29 @@ class Scenario(Settings, ABC):
 
     @abstractmethod
     def build(self, seed: int, sources: Sources) -> Federation:
-        """Build the federation of this seed. Raises `ValueError` where it can't be built."""
+        """Build the federation of this seed. Raises `UsageError` where it can't be built."""
 
 
 def check_splits(split: str, test_split: str | None) -> None:
-    """Raise `ValueError` where some split is to be for training and for testing."""
+    """Raise `UsageError` where some split is to be for training and for testing."""
     both = set(split.split("+")) & set((test_split or "").split("+"))
     check(not both, "test_split", test_split, f"of other splits than split: {split!r}")
 
 
 def check_validation(fraction: float | None) -> None:
-    """Raise `ValueError` unless this is a fraction of a client's training examples, or None."""
+    """Raise `UsageError` unless this is a fraction of a client's training examples, or None."""
     fine = fraction is None or 0 <= fraction < 1
     check(fine, "validation_fraction", fraction, "in [0, 1)")
 
 
 def check_normalise(normalise: tuple[float, ...]) -> None:
-    """Raise `ValueError` unless these are nothing, or a mean and a standard deviation."""
+    """Raise `UsageError` unless these are nothing, or a mean and a standard deviation."""
     check(len(normalise) in (0, 2), "normalise", normalise, "() or (mean, std)")
     check(all(std > 0 for std in normalise[1:]), "normalise", normalise, "with a std more than 0")
 
 
 def check_examples(examples: tuple[int, ...]) -> None:
-    """Raise `ValueError` unless these say how many examples a client has."""
+    """Raise `UsageError` unless these say how many examples a client has."""
     check(len(examples) <= 2, "examples", examples, "(), (n,) or (low, high)")
     check(sorted(examples) == list(examples), "examples", examples, "low to high")
     check(all(n >= 1 for n in examples), "examples", examples, "numbers of 1 or more")
