@@ -36,22 +36,26 @@ TOGETHER = 100
 
 
 def execute(
-    folder: RunFolder, sources: Sources, workers: int | Literal["auto"] | None = None
+    folder: RunFolder,
+    sources: Sources | None = None,
+    workers: int | Literal["auto"] | None = None,
 ) -> Iterator[Record]:
     """Do the rounds of a folder's experiment that are left, and yield the record of each.
 
     >>> file = umbel.find_experiment("flacc-digits")
     >>> folder = umbel.RunFolder.create("runs/short", umbel.read(file, ["rounds=2"]))
-    >>> [record.round for record in umbel.execute(folder, umbel.Sources.default())]
+    >>> [record.round for record in umbel.execute(folder)]
     [0, 1]
 
     It yields nothing if the run is finished. The checkpoint of a round is on disk before its record
-    is yielded, where one is due. `workers` are this call's, in place of the experiment's: results
+    is yielded, where one is due. Data sets come from `sources`, or where `Sources.default` finds
+    them. `workers` are this call's, in place of the experiment's: results
     do not depend on how many. Raises `UsageError` for a run of data that only Python knows.
     """
     with folder.locked():
         if not folder.finished:
-            yield from _records(folder, opened(folder, sources, workers))
+            found = Sources.default() if sources is None else sources
+            yield from _records(folder, opened(folder, found, workers))
 
 
 def advance(folder: RunFolder, run: Run) -> Iterator[Record]:
