@@ -1,13 +1,15 @@
 # make run   installs umbel into .venv and runs the default comparison
 # make test  installs the test extra too, and checks format, lint, types and tests
 # make test-all  does that, and runs the tests with processes of Flower and Ray, with a browser, and of whole documents
+# make test-thorough  runs the tests of rarer options, of whole data sets and of every table, as before a release
 # make test-lowest  runs the tests of `make test` with the lowest versions that pyproject.toml allows, in .venv-lowest
 # make docs  installs the docs extra too, and builds the site into docs/_build
 
 PYTHON ?= python3
 ARGS ?=
 PYTEST_ARGS ?=
-SLOW := deployment or browser or long
+LATER := deployment or browser or long or thorough
+SLOW := (deployment or browser or long) and not thorough
 
 BIN := .venv/bin
 # Most modules are never imported: each is compiled when it first is.
@@ -18,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PYTEST := $(BIN)/pytest --numprocesses auto --maxprocesses 8
 
-.PHONY: run test checks tests test-all test-lowest docs clean
+.PHONY: run test checks tests test-all test-thorough test-lowest docs clean
 
 run: .venv/.installed
 	$(BIN)/umbel compare rotated-digits --seeds 5 $(ARGS)
@@ -32,15 +34,18 @@ checks: .venv/.installed-test
 	$(BIN)/mypy
 
 tests: .venv/.installed-test
-	$(PYTEST) --dist worksteal -m "not ($(SLOW))" $(PYTEST_ARGS)
+	$(PYTEST) --dist worksteal -m "not ($(LATER))" $(PYTEST_ARGS)
 
 # A file is for one process, as its tests share servers or a browser. They start processes of their own: more than three at once
 # are slower on two cores.
 test-all: test
 	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "$(SLOW)" $(PYTEST_ARGS)
 
+test-thorough: .venv/.installed-test
+	$(PYTEST) --dist loadfile -m thorough $(PYTEST_ARGS)
+
 test-lowest: .venv-lowest/.installed
-	.venv-lowest/bin/pytest --numprocesses auto --maxprocesses 8 --dist worksteal -m "not ($(SLOW))" $(PYTEST_ARGS)
+	.venv-lowest/bin/pytest --numprocesses auto --maxprocesses 8 --dist worksteal -m "not ($(LATER))" $(PYTEST_ARGS)
 
 docs: .venv/.installed-docs
 	$(BIN)/sphinx-build --fresh-env --fail-on-warning --keep-going --quiet docs docs/_build

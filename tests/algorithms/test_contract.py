@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +124,23 @@ def by_name(names: Iterable[str]) -> list[Any]:
     return [pytest.param(n, marks=pytest.mark.long if ", " in n else ()) for n in names]
 
 
-@pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize("name", by_name([*CASES, *ADAPTED]))
+OF_OPTIONS = (
+    "engines_agree",
+    "a_resumed_run_ends_as_the_uninterrupted_one",
+    "faults_are_survived_and_named",
+)
+"""What a method's options change first; `make test-thorough` holds them to the whole contract."""
+
+
+def promises() -> Iterator[Any]:
+    """Every method with every check."""
+    for name, check in product([*CASES, *ADAPTED], CHECKS):
+        option = pytest.mark.long if check.__name__ in OF_OPTIONS else pytest.mark.thorough
+        marks = option if ", " in name else ()
+        yield pytest.param(name, check, marks=marks, id=f"{name}-{check.__name__}")
+
+
+@pytest.mark.parametrize(("name", "check"), [*promises()])
 def test_every_method_keeps_the_contract(name: str, check: Check) -> None:
     check({**CASES, **ADAPTED}[name])
 

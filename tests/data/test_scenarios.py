@@ -164,7 +164,7 @@ def test_settings_out_of_range_are_refused(change: dict[str, object]) -> None:
         replace(ROTATED_DIGITS, **change)  # type: ignore[arg-type]
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 def test_rotated_mnist_is_the_papers(real_data: Sources) -> None:
     federation = ROTATED_MNIST.build(0, real_data)
     assert federation.groups is not None
@@ -222,7 +222,7 @@ def test_the_test_split_is_dealt_in_proportion_to_training_sizes(real_data: Sour
         uneven.build(0, real_data)
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 def test_the_eight_angles_of_kim_share_all_of_mnist_and_count_in_pairs(real_data: Sources) -> None:
     federation = ROTATED_MNIST_8.build(0, real_data)
     assert federation.groups is not None
@@ -235,7 +235,7 @@ def test_the_eight_angles_of_kim_share_all_of_mnist_and_count_in_pairs(real_data
     assert between[0] < 0.001 < 0.05 < between[1]
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 def test_lcfls_clients_hold_200_images_of_a_group_that_holds_them_all(real_data: Sources) -> None:
     federation = ROTATED_MNIST_LCFL.build(0, real_data)
     assert federation.groups is not None

@@ -24,6 +24,7 @@ from umbel.server.clusterers import KMedoids
 pytestmark = pytest.mark.deployment
 
 
+@pytest.mark.thorough
 def test_a_method_comes_to_what_it_comes_to_in_one_process(deployed: Deployment) -> None:
     # Clients are sent one model, those of others to judge, and at last several.
     lcfl = LCFL(clusterer=KMedoids(2), local=LOCAL)
@@ -91,6 +92,7 @@ def test_hostile_nodes_are_named_and_the_others_have_their_result(deployed: Depl
     assert found.worst == pytest.approx(record.worst)
 
 
+@pytest.mark.thorough
 def test_a_node_with_another_backbone_is_left_out(deployed: Deployment) -> None:
     for process, seed in (("link", 0), ("node0", 0), ("node1", 1)):
         write_trunk(deployed.folder / f"trunk-{process}", 6, seed)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,8 +84,27 @@ def test_every_published_number_is_of_a_cell_and_a_measure(wanted: Reproduction)
         assert measure in wanted.measures
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("wanted", ALL, ids=name)
+EVERY_KIND = (
+    "flacc-table3",
+    "flacc-fig8",
+    "cflgp-fig1",
+    "cflgp-fig19",
+    "cflgp-table1-csi",
+    "lcfl-fig2",
+    "lcfl-table3",
+    "lin-fig4",
+)
+"""Of each paper, and of each kind of table and figure; `make test-thorough` runs the others."""
+
+
+def by_kind() -> Iterator[Any]:
+    """Every table and figure, marked by when it is tested."""
+    for one in ALL:
+        often = pytest.mark.long if one.name in EVERY_KIND else pytest.mark.thorough
+        yield pytest.param(one, marks=often, id=one.name)
+
+
+@pytest.mark.parametrize("wanted", [*by_kind()])
 def test_it_runs_at_smoke_size(wanted: Reproduction, tmp_path: Path, umbel: Shell) -> None:
     if missing(wanted):
         pytest.skip(f"needs {', '.join(missing(wanted))} in UMBEL_DATA_DIR")

@@ -63,7 +63,7 @@ def attempt(folder: RunFolder, run: Run, disk: Disk) -> tuple[list[str], list[ob
         disk.at = None
 
 
-@pytest.fixture(scope="module", params=["ifca", "cfl-gp"])
+@pytest.fixture(scope="module", params=[pytest.param("ifca", marks=pytest.mark.thorough), "cfl-gp"])
 def begun(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of which one round is left; CFL-GP's has parts beside its checkpoint."""
     path = tmp_path_factory.mktemp("begun")

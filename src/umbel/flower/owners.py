@@ -54,8 +54,8 @@ class Owners:
     @classmethod
     def read(cls, file: Path, release_after: float) -> Owners:
         """Raises `UsageError` for a damaged file; without one nobody owns anything."""
-        noted = json_value(file, lambda table: [*_noted(table)]) or ({}, {}, {})
-        return cls(file, release_after, *noted)
+        read: list[dict[str, str]] | None = json_value(file, lambda table: [*_noted(table)])
+        return cls(file, release_after, *(read or ({}, {}, {})))
 
     def write(self) -> None:
         """Write what `read` reads, if it is not there already."""

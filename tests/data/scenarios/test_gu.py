@@ -12,7 +12,7 @@ from umbel.data.scenarios.few_labels import FewLabels
 from umbel.data.sources import Sources
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 def test_each_angle_of_rotated_cifar10_has_100_clients_that_share_all_images(
     real_data: Sources,
 ) -> None:
@@ -32,7 +32,7 @@ def test_each_angle_of_rotated_cifar10_has_100_clients_that_share_all_images(
         assert any(np.array_equal(np.rot90(x[row], 2, axes=(1, 2)), image) for image in alike)
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 def test_200_devices_hold_three_of_ten_letters_each_and_share_them_all(real_data: Sources) -> None:
     federation = LETTERS.build(0, real_data)
     assert federation.groups is None

@@ -47,7 +47,7 @@ def check_split(federation: Federation, groups: list[int], size: int) -> None:
     np.testing.assert_allclose(federation.test.sizes / sizes, 0.3, atol=0.001)
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 def test_rotated_mnist_4_is_all_of_mnist_over_40_clients(real_data: Sources) -> None:
     federation = ROTATED_MNIST_4.build(0, real_data)
     check_split(federation, [10] * 4, 1750)
@@ -55,7 +55,7 @@ def test_rotated_mnist_4_is_all_of_mnist_over_40_clients(real_data: Sources) -> 
     assert set(held) == set(upright(real_data, "mnist"))
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 def test_the_third_group_of_mixture_mnist_mixes_the_two_others(real_data: Sources) -> None:
     whole = upright(real_data, "mnist")
 
@@ -77,7 +77,7 @@ def test_the_third_group_of_mixture_mnist_mixes_the_two_others(real_data: Source
     assert shares(other)[8] != shares(other)[9]  # each client draws for itself
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 def test_half_of_the_clients_of_permuted_cifar10_add_five_to_labels(real_data: Sources) -> None:
     federation = PERMUTED_CIFAR10.build(0, real_data)
     check_split(federation, [10, 10], 3000)
@@ -88,7 +88,7 @@ def test_half_of_the_clients_of_permuted_cifar10_add_five_to_labels(real_data: S
         assert y.tolist() == expected
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 def test_labels_of_emnist_dirichlet_are_uneven_and_half_are_upside_down(real_data: Sources) -> None:
     federation = EMNIST_DIRICHLET.build(0, real_data)
     size = len(real_data.load("emnist", "train+test").y) // 80
@@ -114,7 +114,7 @@ def test_a_small_federation_is_a_function_of_its_seed(
     assert not torch.equal(federation.train.x, other.train.x)
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 def test_half_of_the_clients_have_mnist_at_eight_angles_and_half_fashion_mnist(
     real_data: Sources,
 ) -> None:

@@ -38,7 +38,7 @@ def check_sizes(federation: Federation, low: int, high: int) -> None:
     np.testing.assert_allclose(federation.test.sizes / sizes, 0.15, atol=0.5 / sizes.min())
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 def test_grouped_cifar10_has_five_groups_of_20_with_two_labels_each(real_data: Sources) -> None:
     federation = GROUPED_CIFAR10.build(0, real_data)
     assert federation.groups is not None
@@ -52,7 +52,7 @@ def test_grouped_cifar10_has_five_groups_of_20_with_two_labels_each(real_data: S
     assert federation.num_classes == 10
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [39, 60])
 def test_sizes_are_drawn_again_where_a_group_has_too_few_images(
     seed: int, real_data: Sources
@@ -65,7 +65,7 @@ def test_sizes_are_drawn_again_where_a_group_has_too_few_images(
     assert sizes.reshape(5, 20).sum(1).max() <= 10_000
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 def test_label_swapped_cifar10_swaps_one_pair_in_each_of_five_groups(real_data: Sources) -> None:
     federation = LABEL_SWAPPED_CIFAR10.build(0, real_data)
     arrays = real_data.load("cifar10")
@@ -91,7 +91,7 @@ EMNIST = replace(GROUPED_ROTATED_EMNIST, examples=(60, 240))
 """With the sizes that a tenth of EMNIST's letters has room for."""
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 def test_grouped_rotated_emnist_crosses_case_with_turns(real_data: Sources) -> None:
     federation = EMNIST.build(0, real_data)
     assert federation.groups is not None
@@ -111,7 +111,7 @@ def test_grouped_rotated_emnist_crosses_case_with_turns(real_data: Sources) -> N
         assert all(image.tobytes() in upright for image in back)
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 def test_the_papers_sizes_need_more_letters_than_a_part_of_emnist_has(real_data: Sources) -> None:
     if np.sum(real_data.load("emnist", "train+test").y >= 36) > 26_000:
         pytest.skip("this EMNIST has enough letters")
@@ -119,7 +119,7 @@ def test_the_papers_sizes_need_more_letters_than_a_part_of_emnist_has(real_data:
         GROUPED_ROTATED_EMNIST.build(0, real_data)
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 def test_no_image_is_dealt_twice(real_data: Sources) -> None:
     federation = replace(GROUPED_CIFAR10, clients=10).build(0, real_data)
     dealt = [image for client in range(10) for image in digests(federation, client)]

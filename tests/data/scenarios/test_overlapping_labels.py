@@ -107,7 +107,7 @@ def test_groups_of_your_own_may_differ_in_length_and_are_written_and_read() -> N
     assert structured(plain(scenario), Scenario) == scenario
 
 
-@pytest.mark.long
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("scenario", "expected"),
     [(LIN_MNIST, MNIST), (LIN_FASHION_MNIST, FASHION_MNIST), (LIN_CIFAR10, CIFAR10)],

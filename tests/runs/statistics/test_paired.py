@@ -119,7 +119,9 @@ def test_methods_that_are_equal_are_rarely_told_apart(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seeds", [1, 2, 3, 5])
+@pytest.mark.parametrize(
+    "seeds", [1, 3, *(pytest.param(n, marks=pytest.mark.thorough) for n in (2, 5))]
+)
 def test_of_200_comparisons_without_a_difference_at_most_8_percent_exclude_zero(
     seeds: int,
 ) -> None:
