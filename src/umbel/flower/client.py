@@ -182,10 +182,7 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
             called(context.node_config)  # what it can't be is refused before examples are read
             return introduce(node(context).site())
 
-        reply = answered(message, introduced)
-        with suppress(RefusedError):
-            reply.content.update(called(context.node_config))
-        return reply
+        return _named(answered(message, introduced), context)
 
     @app.query("work")
     def work(message: Message, context: Context) -> Message:
@@ -199,6 +196,13 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
         return answered(message, done)
 
     return app
+
+
+def _named(reply: Message, context: Context) -> Message:
+    """With what people call the site, if that can be said: a refusal has it, too."""
+    with suppress(RefusedError):
+        reply.content.update(called(context.node_config))
+    return reply
 
 
 def _loaded(load: Load, context: Context, experiment: Experiment) -> Federation:
