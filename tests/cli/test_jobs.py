@@ -157,6 +157,7 @@ def test_a_number_of_jobs_is_one_or_more(count: str, umbel: Shell) -> None:
         assert not Path("runs").exists()
 
 
+@pytest.mark.thorough
 def test_jobs_can_be_started_as_all_systems_can(umbel: Shell) -> None:
     """Elsewhere than on Linux a job loads everything by itself."""
     umbel.monkeypatch.setattr(jobs, "CONTEXT", multiprocessing.get_context("spawn"))
@@ -200,6 +201,7 @@ def test_what_jobs_are_copied_from_may_be_killed_while_it_loads(kills: int, umbe
         assert lines[3].endswith("go on with: the same command")
 
 
+@pytest.mark.thorough
 def test_as_many_jobs_as_cores_can_be_asked_for(umbel: Shell) -> None:
     umbel("compare", "both", "--seeds", "1", "--jobs", "auto", "--set", "rounds=1")
     assert RunFolder(umbel.folder / "runs/both/flacc-seed0").finished
@@ -240,7 +242,14 @@ def test_what_kills_every_job_ends_the_command(mine: Shell) -> None:
     assert_same(mine.folder / "runs" / name, mine.folder / "whole" / name, ("fatal",), 1)
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "how",
+    [
+        signal.SIGKILL,
+        pytest.param(signal.SIGTERM, marks=pytest.mark.thorough),
+        pytest.param(signal.SIGINT, marks=pytest.mark.thorough),
+    ],
+)
 def test_no_job_outlives_its_parent(how: signal.Signals, mine: Shell) -> None:
     name = experiments(mine.folder, "Waiting")
     words = ("compare", name, "--seeds", "2", "--jobs", "2", *IN_TURN)

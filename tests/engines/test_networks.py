@@ -35,7 +35,7 @@ SHAPES = {"cnn-1d": (1, 24), "lenet": (1, 16, 16), "resnet18": (1, 2, 2)}
 OF_SYMBOLS = ("char-lstm", "char-transformer", "text-classifier")
 
 OF_IMAGES = [
-    pytest.param(name, marks=pytest.mark.long if name == "resnet18" else ())
+    pytest.param(name, marks=pytest.mark.thorough if name == "resnet18" else ())
     for name in MODELS
     if name not in ("csi-autoencoder", *OF_SYMBOLS)
 ]

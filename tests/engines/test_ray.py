@@ -76,7 +76,11 @@ def engines(cluster: Any) -> dict[str, RayCluster]:
 @pytest.mark.parametrize(
     ("kind", "work"),
     [
-        *(("sequential", work) for work in [*WORKS, Evaluation("validation")]),
+        *(
+            pytest.param("sequential", work, marks=pytest.mark.thorough if n % 3 else ())
+            for n, work in enumerate(WORKS)
+        ),
+        ("sequential", Evaluation("validation")),
         *(("vectorised", work) for work in [*WORKS[::6], Evaluation("validation")]),
     ],
     ids=str,
