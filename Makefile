@@ -8,8 +8,7 @@
 PYTHON ?= python3
 ARGS ?=
 PYTEST_ARGS ?=
-LATER := deployment or browser or long or thorough
-SLOW := (deployment or browser or long) and not thorough
+LONGER := deployment or browser or long
 
 BIN := .venv/bin
 # Most modules are never imported: each is compiled when it first is.
@@ -34,18 +33,18 @@ checks: .venv/.installed-test
 	$(BIN)/mypy
 
 tests: .venv/.installed-test
-	$(PYTEST) --dist worksteal -m "not ($(LATER))" $(PYTEST_ARGS)
+	$(PYTEST) --dist worksteal -m "not ($(LONGER) or thorough)" $(PYTEST_ARGS)
 
 # A file is for one process, as its tests share servers or a browser. They start processes of their own: more than three at once
 # are slower on two cores.
 test-all: test
-	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "$(SLOW)" $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "($(LONGER)) and not thorough" $(PYTEST_ARGS)
 
 test-thorough: .venv/.installed-test
 	$(PYTEST) --dist loadfile -m thorough $(PYTEST_ARGS)
 
 test-lowest: .venv-lowest/.installed
-	.venv-lowest/bin/pytest --numprocesses auto --maxprocesses 8 --dist worksteal -m "not ($(LATER))" $(PYTEST_ARGS)
+	.venv-lowest/bin/pytest --numprocesses auto --maxprocesses 8 --dist worksteal -m "not ($(LONGER) or thorough)" $(PYTEST_ARGS)
 
 docs: .venv/.installed-docs
 	$(BIN)/sphinx-build --fresh-env --fail-on-warning --keep-going --quiet docs docs/_build

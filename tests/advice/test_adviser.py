@@ -132,7 +132,7 @@ def test_losses_may_be_negative() -> None:
 
     objective = umbel.Objective(losses=lower, correct=umbel.CLASSIFICATION.correct)
     advice = umbel.advise(
-        tables(2), umbel.Net(lambda: torch.nn.Linear(4, 2), objective), local=LOCAL, budget=5
+        tables(2), umbel.Net(lambda: torch.nn.Linear(4, 2), objective), local=LOCAL, budget=SHORT
     )
     assert advice.verdict.chosen.mean < -9
     assert str(advice).startswith("Train 2 models, one for each cluster of clients.")

@@ -94,7 +94,7 @@ EVERY_KIND = (
     "lcfl-table3",
     "lin-fig4",
 )
-"""Of each paper, and of each kind of table and figure; `make test-thorough` runs the others."""
+"""Some from every paper, and every kind of table and figure; `make test-thorough` runs the rest."""
 
 
 def by_kind() -> Iterator[Any]:

@@ -19,7 +19,7 @@ from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from umbel.report import write_reports
+from umbel.report import write_files
 
 WIDTH, GAP = 680, 14
 
@@ -42,7 +42,7 @@ def picture(run: Path, comparison: Path, out: Path) -> None:
 
 def _column(folder: Path, titles: Sequence[str]) -> Image.Image:
     """The head of a report and some of its figures, one below the other."""
-    (page,) = write_reports(folder, Path(mkdtemp()) / "report.html")
+    (page,) = write_files(folder, Path(mkdtemp()) / "report.html")
     options = ChromeOptions()
     options.binary_location = str(shutil.which("chromium"))
     for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"):

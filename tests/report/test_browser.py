@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.report.pages import NASTY, Page, compared, made, many, own
-from umbel.report import write_reports
+from umbel.report import write_files
 
 pytest.importorskip("plotly", reason="the extra umbel[report] is not installed")
 pytest.importorskip("selenium", reason="selenium is not installed")
@@ -55,7 +55,7 @@ class Reader:
     def open(
         self, path: Path, width: int = 1280, scheme: str = "light", drawn: str = "yes"
     ) -> None:
-        (file,) = write_reports(path, self.folder / "report.html")
+        (file,) = write_files(path, self.folder / "report.html")
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
         colours = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
         self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.shell import Shell
 from umbel.report.exporting import raising_of_threads
-from umbel.report.writing import write_reports
+from umbel.report.writing import write_files
 from umbel.runs.flat import flat, measures_of
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
@@ -118,10 +118,10 @@ def test_what_ends_a_thread_of_tensorboard_is_raised(capfd: pytest.CaptureFixtur
 def test_a_full_disk_leaves_the_page_that_was_there(
     run: RunFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (page,) = write_reports(run.path)
+    (page,) = write_files(run.path)
     before = page.read_bytes()
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(OSError, match="No space left") as error:
-        write_reports(run.path)
+        write_files(run.path)
     assert error.value.filename == str(page.resolve())
     assert page.read_bytes() == before

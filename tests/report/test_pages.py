@@ -17,7 +17,7 @@ from tests.report.pages import NASTY, Page, compared, made, many, own, unpacked
 from tests.shell import Shell
 from umbel.checks import UsageError
 from umbel.data.sources import Sources
-from umbel.report import write_reports
+from umbel.report import write_files
 from umbel.report.packing import packed
 from umbel.runs.config import read
 from umbel.runs.execution import execute
@@ -33,7 +33,7 @@ LAST = ["Traffic and time", "Run it again"]
 
 
 def report(path: Path, tmp_path: Path) -> Page:
-    (file,) = write_reports(path, tmp_path / "report.html")
+    (file,) = write_files(path, tmp_path / "report.html")
     return Page(file.read_text(encoding="utf-8"))
 
 
@@ -167,7 +167,7 @@ def test_a_run_that_is_not_finished_says_so(tmp_path: Path) -> None:
     folder.path.mkdir()
     folder.write("experiment.toml", RunFolder(own()).file("experiment.toml").read_text())
     with pytest.raises(UsageError, match="a run of which a round is done"):
-        write_reports(folder.path)
+        write_files(folder.path)
 
 
 def test_a_regression_is_told_by_its_loss(tmp_path: Path) -> None:
@@ -265,5 +265,5 @@ def test_a_method_that_shares_a_part_of_its_models_has_a_report(tmp_path: Path) 
     experiment = read(find_experiment("flacc-digits"), ["rounds=4", "algorithm.kept=['*.bias']"])
     folder = RunFolder.create(tmp_path / "run", experiment)
     list(execute(folder, Sources.default()))
-    (page, *_) = write_reports(folder.path, tmp_path / "page.html")
+    (page, *_) = write_files(folder.path, tmp_path / "page.html")
     assert page.is_file()

@@ -12,7 +12,7 @@ import pytest
 from tests.report.pages import Page, beside_baselines, made
 from umbel.report.fates import fates
 from umbel.report.leading import leads, verdict
-from umbel.report.writing import write_reports
+from umbel.report.writing import write_files
 from umbel.runs.config import read
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import find_experiment
@@ -137,7 +137,7 @@ def test_a_clustered_method_with_one_cluster_is_federated_averaging(tmp_path: Pa
 
 def test_a_page_says_of_each_client_what_it_gains_beside_both_baselines(tmp_path: Path) -> None:
     path = beside_baselines()
-    (file,) = write_reports(path, tmp_path / "report.html")
+    (file,) = write_files(path, tmp_path / "report.html")
     page = Page(file.read_text(encoding="utf-8"))
     titles = [title for title in page.titles if title.startswith("Each client")]
     assert titles == ["Each client against local-only", "Each client against fedavg"]

@@ -20,7 +20,7 @@ from umbel.report import course_tables, standing_tables, terminal
 from umbel.report.charts import Chart
 from umbel.report.comparing import courses, sheet
 from umbel.report.evenness import evenness
-from umbel.report.writing import write_reports
+from umbel.report.writing import write_files
 from umbel.runs.folder import RunFolder
 from umbel.runs.outcomes import by_method
 from umbel.runs.records import Record
@@ -136,7 +136,7 @@ def test_the_sheet_and_the_page_have_the_same_columns(natural: Path, tmp_path: P
     assert "worst tenth" in heads
     assert "AMI with wrist" in heads
     assert "ARI" not in heads
-    (file,) = write_reports(natural, tmp_path / "report.html")
+    (file,) = write_files(natural, tmp_path / "report.html")
     page = Page(file.read_text(encoding="utf-8"))
     assert "Every pair of methods" in page.headings
     for head in ("surely worse than alone", "AMI with wrist", "p corrected (Holm)"):
@@ -146,7 +146,7 @@ def test_the_sheet_and_the_page_have_the_same_columns(natural: Path, tmp_path: P
 def test_the_page_of_one_run_says_what_its_clusters_agree_with(
     natural: Path, tmp_path: Path
 ) -> None:
-    (file,) = write_reports(natural / "ifca-seed0", tmp_path / "report.html")
+    (file,) = write_files(natural / "ifca-seed0", tmp_path / "report.html")
     page = Page(file.read_text(encoding="utf-8"))
     for words in ("AMI with wrist", "Worst tenth of clients", "right", "test examples"):
         assert words in page.said
@@ -171,7 +171,7 @@ def test_where_methods_have_different_numbers_of_seeds_a_column_says_how_many(
     }
     assert "population standard deviation over the seeds of each row" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
-    page = Page(write_reports(place)[0].read_text())
+    page = Page(write_files(place)[0].read_text())
     assert "3 methods, 1 to 2 seeds each (0, 1)." in page.said
     table = sheet(by_method(of(place)))
     counts = {row[0]: row[table.heads.index("seeds")] for row in table.rows}
@@ -189,7 +189,7 @@ def test_methods_under_different_seeds_are_said_to_be(natural: Path, tmp_path: P
     place = without(natural, "ifca-seed1", tmp_path / "one")
     place = without(place, "fedavg-seed0", tmp_path / "two")
     place = without(place, "local-only-seed0", tmp_path / "three")
-    assert "3 methods, 1 seed each (0, 1)." in Page(write_reports(place)[0].read_text()).said
+    assert "3 methods, 1 seed each (0, 1)." in Page(write_files(place)[0].read_text()).said
     assert "±" not in printed(place, 80)
 
 
@@ -213,7 +213,7 @@ def test_without_test_examples_nothing_is_said_of_how_well_clients_are_served(
         Run(METHODS[name], untested, mlp()).save(tmp_path / "runs" / f"{name}-seed0", rounds=1)
     runs = of(tmp_path / "runs")
     assert list(standing_tables.statistics(runs)) == []
-    page = Page(write_reports(tmp_path / "runs")[0].read_text())
+    page = Page(write_files(tmp_path / "runs")[0].read_text())
     assert page.headings == ["Methods side by side", "Round by round", "Run it again"]
     assert "No method is named as the best: of none the loss is known." in page.said
     assert "inf" not in page.said.split()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import nan
-from typing import TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from umbel.advice.examples import Floats
 from umbel.advice.losses import example_losses
 from umbel.advice.trial import Standing
 from umbel.advice.verdict import Verdict
@@ -17,8 +16,6 @@ from umbel.client.batches import Batch
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.flow import Rows
-
-Floats: TypeAlias = NDArray[np.float64]
 
 LEVEL = 0.95
 """Share of clients with equally good models of whom neither a gain nor a hurt is said."""

@@ -35,7 +35,7 @@ def report(runs: Path, out: Path | None, figures: Path | None) -> None:
     """Write one page, to be opened in a browser, about a run, a folder of RUNS, or advice."""
     from umbel.advice.saving import write_page
     from umbel.data.files import check_folder, check_place
-    from umbel.report import write_reports
+    from umbel.report import write_files
     from umbel.runs.advised import holds_advice
 
     if out is not None:
@@ -47,7 +47,7 @@ def report(runs: Path, out: Path | None, figures: Path | None) -> None:
         page = write_page(runs, out)
         say(f"{page}: {page.stat().st_size / 1e6:.1f} MB")
         return
-    written = write_reports(runs, out, figures)
+    written = write_files(runs, out, figures)
     say(f"{written[0]}: {written[0].stat().st_size / 1e6:.1f} MB")
     if figures is not None:
         say(f"{figures}: {len(written) - 1} files")

@@ -14,7 +14,7 @@ from flwr.serverapp import Grid
 from umbel.checks import UsageError
 from umbel.flower.exchange import HELLO, Reply, pause, pulled
 from umbel.flower.greeting import Site, SiteForm, greet, name_in, site_in
-from umbel.flower.owners import Owners, connected
+from umbel.flower.owners import Owners, connected, identity
 from umbel.flower.refusals import RefusedError, reason, shown
 from umbel.flower.registry import some
 
@@ -123,7 +123,7 @@ class Meeting:
                 raise RefusedError(str(reply.error))
             if name := name_in(reply.content):
                 self.called[node] = name
-                self.owners.call(online.get(node, f"node {node}"), name)
+                self.owners.call(_who(node, online), name)
             site = site_in(reply.content)
             site = replace(site, form=self.expect(site.form))
             self._check_alike(site.form)
@@ -144,7 +144,7 @@ class Meeting:
 
     def _leave_out(self, node: int, online: Mapping[int, str], why: str) -> None:
         again = "; it is asked again" if node in self.failing else ""
-        if self.owners.refuse(online.get(node, f"node {node}"), f"left out: {why}"):
+        if self.owners.refuse(_who(node, online), f"left out: {why}"):
             log.warning("%s is left out: %s%s", self.named(node), why, again)
             self.owners.write()
         self.left_out.add(node)
@@ -154,7 +154,7 @@ class Meeting:
         if node in self.left_out:
             log.warning("%s can work now", self.named(node))
             self.left_out.discard(node)
-            self.owners.refused.pop(online.get(node, f"node {node}"), None)
+            self.owners.refused.pop(_who(node, online), None)
 
     def _check_alike(self, form: SiteForm) -> None:
         if self.form is None or form == self.form:
@@ -216,3 +216,8 @@ class Meeting:
             if self.owners.refuse(online[node], why):
                 log.warning("%s: %s", self.named(node), why)
         self.owners.write()
+
+
+def _who(node: int, online: Mapping[int, str]) -> str:
+    """Who a node is, or if it is not connected any more, its number."""
+    return online.get(node, identity(node, b""))

@@ -17,4 +17,4 @@ def write_report(
     from umbel import report  # which takes a while to load
 
     where = [None if path is None else Path(path) for path in (out, figures)]
-    return report.write_reports(Path(folder), *where)[0]
+    return report.write_files(Path(folder), *where)[0]

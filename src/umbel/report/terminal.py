@@ -170,7 +170,7 @@ def last_round(
 ) -> Table:
     """The results of a run, a line for each that is known; its `metrics`, and more by name.
 
-    Of its `clients`, means are over those that were judged: it is said where these are not all.
+    Means are over the `clients` that were judged: a line says so where these are not all.
     """
     table, judged = Table(show_header=False), sum(client.loss is not None for client in clients)
     values: Mapping[str, object] = {

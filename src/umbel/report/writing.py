@@ -15,7 +15,7 @@ from umbel.runs.folder import RunFolder
 from umbel.runs.result import Result
 
 
-def write_reports(path: Path, out: Path | None = None, figures: Path | None = None) -> list[Path]:
+def write_files(path: Path, out: Path | None = None, figures: Path | None = None) -> list[Path]:
     """Write the page, and its figures too if a folder for them is given: the files written.
 
     The page is `report.html` in the folder itself unless `out` says where. Raises `UsageError`

@@ -48,9 +48,9 @@ def execute(
     [0, 1]
 
     It yields nothing if the run is finished. The checkpoint of a round is on disk before its record
-    is yielded, where one is due. Data sets come from `sources`, or where `Sources.default` finds
-    them. `workers` are this call's, in place of the experiment's: results
-    do not depend on how many. Raises `UsageError` for a run of data that only Python knows.
+    is yielded, where one is due. Data sets come from `sources`, or from where `Sources.default`
+    finds them. `workers` are this call's, in place of the experiment's: results do not depend on
+    how many. Raises `UsageError` for a run of data that only Python knows.
     """
     with folder.locked():
         if not folder.finished:

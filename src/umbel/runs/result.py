@@ -279,7 +279,7 @@ class Result:
 
 
 def _clients_so_far(folder: RunFolder) -> list[Client]:
-    """The clusters after the last checkpoint; but over Flower, names are not known yet."""
+    """The clusters after the last checkpoint; over Flower alone, names are known by then."""
     try:
         labels = checkpoint.labels(folder.file("checkpoint.safetensors")).numpy()
     except UsageError:

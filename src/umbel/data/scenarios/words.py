@@ -92,7 +92,7 @@ class Words(Scenario):
 
 
 def symbols_of(clients: Sequence[Sequence[str]], least: int) -> dict[str, int]:
-    """The number of each character that `least` clients have or more, by character."""
+    """A number for each character that `least` clients or more have, in their order."""
     holders = Counter(character for texts in clients for character in set("".join(texts)))
     known = sorted(character for character, count in holders.items() if count >= least)
     return {character: place for place, character in enumerate(known, start=FIRST)}
