@@ -13,7 +13,7 @@ from torch import nn
 
 from tests.algorithms.test_contract import ADAPTED, LOCAL
 from tests.flower.grid import MemoryGrid
-from tests.flower.test_engine import SMALL, grid_of, last_state
+from tests.flower.small import SMALL, grid_of, last_state
 from umbel.client.work import Routed
 from umbel.data.sources import Sources
 from umbel.flower import messages

@@ -11,7 +11,7 @@ from flwr.app import Message
 
 from tests.algorithms.test_contract import LOCAL
 from tests.flower.grid import MemoryGrid
-from tests.flower.test_engine import SMALL, engine_of, grid_of, last_state
+from tests.flower.small import SMALL, engine_of, grid_of, last_state
 from tests.frozen import Pretrained, write_trunk
 from umbel.algorithms import FedAvg
 from umbel.checks import UsageError

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tests.algorithms.test_contract import LOCAL
-from tests.flower.test_engine import SMALL, engine_of, grid_of
+from tests.flower.small import SMALL, engine_of, grid_of
 from umbel.algorithms import FedAvg, PFedMe
 from umbel.algorithms.base import Algorithm, State
 from umbel.client.constants import bits

@@ -17,7 +17,7 @@ from flwr.proto.node_pb2 import NodeInfo
 from tests.algorithms.test_contract import LOCAL
 from tests.flower.attacks import FORGETFUL, GREETINGS, NO_CLASSES, REPLIES, Attack
 from tests.flower.grid import MemoryGrid
-from tests.flower.test_engine import SMALL, clients, engine_of, fated, grid_of, site
+from tests.flower.small import SMALL, clients, engine_of, fated, grid_of, site
 from umbel.algorithms import FedAvg, FedEM
 from umbel.algorithms.base import State
 from umbel.checks import is_plain

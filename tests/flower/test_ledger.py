@@ -12,7 +12,7 @@ import torch
 from flwr.app import Context
 
 from tests.federations import blobs
-from tests.flower.test_engine import SMALL, engine_of, grid_of
+from tests.flower.small import SMALL, engine_of, grid_of
 from tests.shell import Shell
 from umbel.algorithms import FedAvg
 from umbel.checks import UsageError

@@ -12,7 +12,7 @@ from flwr.app import RecordDict
 
 from tests.algorithms.test_contract import LOCAL
 from tests.flower.attacks import with_array
-from tests.flower.test_engine import SMALL, engine_of, grid_of
+from tests.flower.small import SMALL, engine_of, grid_of
 from tests.flower.test_hostile import attacked
 from umbel.algorithms import FedAvg, FedEM
 from umbel.client.work import ChooseByLoss, Evaluation, MixtureEvaluation

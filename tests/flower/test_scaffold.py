@@ -13,7 +13,7 @@ import pytest
 from flwr.app import Context, RecordDict
 from flwr.cli.build import build_fab_from_disk
 
-from tests.flower.test_engine import SMALL
+from tests.flower.small import SMALL
 from umbel.flower.scaffold import FILES, sent_with, write_app
 from umbel.runs import durable
 

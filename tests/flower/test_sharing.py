@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.algorithms.test_contract import LOCAL
-from tests.flower.test_engine import SMALL, grid_of, last_state
+from tests.flower.small import SMALL, grid_of, last_state
 from umbel.algorithms import FedAvg, Sharing
 from umbel.testing import assert_same_state
 

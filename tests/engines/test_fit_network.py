@@ -1,0 +1,175 @@
+"""A network that would not be trained is refused before the first round, and told why."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import umbel
+from tests.engines.fitted import LABELS, UNKNOWN, Doing, clients, numbers
+from umbel.client.objectives import REGRESSION
+from umbel.engines import make_engine
+
+
+class Listed(nn.Module):
+    """Has layers in a list, of which it may know some."""
+
+    def __init__(self, known: bool = False, head: bool = True) -> None:
+        super().__init__()
+        self.blocks = [nn.Linear(4, 8), nn.Linear(8, 8)]
+        self.head, self.used = nn.Linear(8, 3), head
+        if known:
+            self.first, self.second = self.blocks
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x).relu()
+        out: Tensor = self.head(x) if self.used else x
+        return out
+
+
+@pytest.mark.parametrize("head", [True, False])
+def test_layers_in_a_list_which_would_never_be_trained_are_refused(head: bool) -> None:
+    federation = clients(numbers(12, 4), LABELS)
+    with pytest.raises(umbel.UsageError, match=UNKNOWN.format(r"8,|\d, \d")):
+        make_engine(umbel.Net(partial(Listed, head=head)), federation)
+    make_engine(umbel.Net(partial(Listed, known=True)), federation)
+
+
+class Clinging(nn.Module):
+    """Scales its outputs by a function that holds on to the module that it was made in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.scale = nn.Linear(4, 3), nn.Parameter(torch.ones(3))
+        self.scaled: Callable[[Tensor], Tensor] = lambda x: x * self.scale
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.scaled(self.layer(x))
+
+
+def test_a_function_that_holds_on_to_the_first_module_is_refused() -> None:
+    said = "Net: forward uses scale of the module that was built.* make it a method"
+    with pytest.raises(umbel.UsageError, match=said):
+        make_engine(umbel.Net(Clinging), clients(numbers(12, 4), LABELS))
+
+
+class Field(nn.Module):
+    """The slope of a learnt potential: forward differentiates by its inputs."""
+
+    def __init__(self, inputs: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self.potential = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+        self.inputs = inputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.enable_grad():
+            x = self.inputs(x)
+            return torch.autograd.grad(self.potential(x).sum(), x, create_graph=True)[0]
+
+
+@pytest.mark.parametrize(
+    "inputs", [Tensor.requires_grad_, lambda x: x.detach().clone().requires_grad_()]
+)
+def test_a_network_that_differentiates_by_its_inputs_is_taken(
+    inputs: Callable[[Tensor], Tensor],
+) -> None:
+    net = umbel.Net(partial(Field, inputs), REGRESSION)
+    make_engine(net, clients(numbers(12, 4), -numbers(12, 4)))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
+def test_a_layer_that_torch_jit_made_is_taken() -> None:
+    net = umbel.Net(lambda: nn.Sequential(nn.Linear(4, 4), torch.jit.script(nn.Linear(4, 3))))
+    make_engine(net, clients(numbers(12, 4), LABELS))
+
+
+class Stopped(torch.autograd.Function):
+    """Lets no gradient through, though it says that it has one."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:  # noqa: ARG004
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, slope: Tensor) -> None:  # noqa: ARG004
+        return None
+
+
+@pytest.mark.parametrize(
+    ("then", "what"), [(Tensor.detach, "outputs depend"), (Stopped.apply, "loss depends")]
+)
+def test_a_network_whose_outputs_or_loss_no_parameter_moves_is_refused(
+    then: Callable[[Tensor], Tensor], what: str
+) -> None:
+    said = f"Net: the {what} on none of the 2 trained parameters, so that nothing would be trained"
+    with pytest.raises(umbel.UsageError, match=said):
+        make_engine(umbel.Net(partial(Doing, then)), clients(numbers(12, 4), LABELS))
+
+
+def _absent(x: Tensor) -> Tensor:  # noqa: ARG001
+    raise AssertionError("Torch not compiled with CUDA enabled")
+
+
+def _attribute(x: Tensor) -> Tensor:  # noqa: ARG001
+    raise AttributeError("'Doing' object has no attribute 'last'")
+
+
+@pytest.mark.parametrize(
+    ("then", "said"),
+    [
+        (_absent, r"CUDA enabled\): leave \.cuda\(\) and \.to\(\.\.\.\) out of it"),
+        (_attribute, "'Doing' object has no attribute 'last'"),
+    ],
+)
+def test_what_fails_in_forward_is_not_called_the_inputs(
+    then: Callable[[Tensor], Tensor], said: str
+) -> None:
+    with pytest.raises(umbel.UsageError, match=f"^Net: forward failed.*{said}"):
+        make_engine(umbel.Net(partial(Doing, then)), clients(numbers(12, 4), LABELS))
+
+
+class Locked(nn.Linear):
+    """Holds what can't be copied."""
+
+    def __init__(self) -> None:
+        super().__init__(6, 3)
+        self.lock = threading.Lock()
+
+
+def hooked_parameter() -> nn.Module:
+    layer = nn.Linear(6, 3)
+    layer.weight.register_hook(torch.zeros_like)  # type: ignore[no-untyped-call]
+    return layer
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: nn.LazyLinear(3), "weight has no size yet"),
+        (lambda: nn.BatchNorm1d(6, momentum=None), "give it a momentum"),
+        (lambda: nn.utils.weight_norm(nn.Linear(6, 3)), r"use nn\.utils\.parametrizations"),
+        (Locked, r"keep files and locks out of it \(cannot pickle"),
+        (hooked_parameter, "weight has a hook on its gradient"),
+        (lambda: nn.Linear(6, 3, device="meta"), r"Net: weight has a shape and no values.*CPU"),
+        (
+            lambda: nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3, device="meta")),
+            r"Net: 1\.weight has a shape and no values",
+        ),
+        (lambda: torch.jit.script(nn.Linear(6, 3)), r"without torch\.jit\.script"),
+    ],
+)
+def test_modules_that_no_model_can_be_built_of_are_refused(
+    build: Callable[[], nn.Module], message: str
+) -> None:
+    with pytest.raises(umbel.UsageError, match=message):
+        umbel.Net(build)

@@ -1,0 +1,158 @@
+"""What nodes fail to do costs a round their clients, and a server what it has to do again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.algorithms.test_contract import LOCAL
+from tests.flower.grid import ERRORS, MemoryGrid
+from tests.flower.small import SMALL, engine_of, fated, grid_of, last_state
+from umbel.algorithms import FedAvg, FedEM, PFedMe
+from umbel.algorithms.base import Algorithm
+from umbel.checks import UsageError
+from umbel.data.sources import Sources
+from umbel.engines.wrappers import QuorumError
+from umbel.flower import Settings, serve
+from umbel.runs.folder import RunFolder
+from umbel.testing import assert_same_state
+
+
+@pytest.mark.parametrize(
+    "fate", ["silent", "late", "gone", "expired", "reply expired", "dead", "killed at work"]
+)
+def test_clients_of_a_node_without_an_answer_are_missing(
+    fate: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, record, _ = fated(tmp_path, {1: fate})
+    assert record.missing == (1, 4, 7)
+    assert not record.refused
+    if fate in ERRORS:  # what the SuperLink knows about it is said, too
+        assert f"error {ERRORS[fate]}: {fate}" in caplog.text
+
+
+@pytest.mark.parametrize("fate", ["not loaded", "raised"])
+def test_clients_of_a_node_that_answers_with_an_error_are_refused(
+    fate: str, tmp_path: Path
+) -> None:
+    _, record, _ = fated(tmp_path, {2: fate})
+    why = f"node 986: error {ERRORS[fate]}: {fate}"
+    assert record.refused == dict.fromkeys((2, 5), why)
+    assert not record.missing
+
+
+def test_an_error_is_of_the_node_that_was_asked_not_of_its_sender(tmp_path: Path) -> None:
+    _, record, _ = fated(tmp_path, {2: "dead"})
+    assert record.missing == (2, 5)
+
+
+def test_what_comes_twice_counts_once(tmp_path: Path) -> None:
+    found, record, _ = fated(tmp_path, {0: "twice", 1: "twice"})
+    expected, _, _ = fated(tmp_path / "other", {})
+    assert_same_state(found, expected)
+    assert not record.missing
+
+
+def test_what_comes_late_is_not_taken_for_a_later_round(tmp_path: Path) -> None:
+    experiment = replace(SMALL, algorithm=FedAvg(LOCAL), participation=1.0, rounds=3)
+    grid = grid_of(experiment, tmp_path)
+    run = replace(experiment.open(Sources.default()), engine=engine_of(grid))
+    late = list(grid.apps)[1]
+    grid.fate[late] = "late"
+    states = run.rounds(3)
+    state, record = next(states)
+    assert record.missing == (1, 4, 7)
+    grid.fate.clear()  # from here on, the late reply comes with every other one
+    found, record = next(states)
+    assert not record.missing
+    ((expected, _),) = experiment.open(Sources.default()).rounds(2, state, first=1)
+    assert_same_state(found, expected, 1e-5)
+
+
+def test_no_reply_at_all_is_no_round(tmp_path: Path) -> None:
+    with pytest.raises(QuorumError, match="round 0: 0 of 8 clients gave a usable reply"):
+        fated(tmp_path, {0: "silent", 1: "silent", 2: "silent"}, quorum=0.1)
+
+
+def test_a_node_that_comes_back_under_another_id_is_found_again(tmp_path: Path) -> None:
+    experiment = replace(SMALL, algorithm=FedAvg(LOCAL), participation=1.0, rounds=3)
+    grid = grid_of(experiment, tmp_path)
+    engine = engine_of(grid, release_after=0.0)
+    run = replace(experiment.open(Sources.default()), engine=engine)
+    states = run.rounds(3)
+    next(states)
+    old = list(grid.apps)[1]
+    grid.fate[old] = "gone"
+    assert next(states)[1].missing == (1, 4, 7)
+    grid.apps = {**grid.apps, 5: grid.apps[old]}
+    grid.configs = {**grid.configs, 5: grid.configs[old]}
+    assert next(states)[1].missing == ()
+
+
+@pytest.mark.parametrize(
+    "method", [FedEM(local=LOCAL), PFedMe(local=LOCAL)], ids=["fedem", "pfedme"]
+)
+def test_what_clients_keep_is_not_sent_to_them_again_but_for_those_that_lost_it(
+    method: Algorithm[Any], tmp_path: Path
+) -> None:
+    experiment = replace(SMALL, algorithm=method, participation=1.0, evaluate_every=9)
+    expected = last_state(experiment, None)
+    sizes = {}
+    for way in "kept", "lost":
+        grid = grid_of(experiment, tmp_path / way)
+        run = replace(experiment.open(Sources.default()), engine=engine_of(grid))
+        for after, _ in run.rounds(experiment.rounds):
+            state = after
+            if way == "lost":
+                for file in (tmp_path / way).glob("*.safetensors"):
+                    file.unlink()
+        assert_same_state(state, expected, 1e-4)
+        sizes[way] = len(grid.asked)
+    if isinstance(method, FedEM):  # pFedMe sends its personal models, and never asks for them
+        assert sizes["lost"] > sizes["kept"]
+
+
+def test_a_server_that_was_killed_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    experiment = replace(SMALL, checkpoint_every=2)
+    settings = Settings(8, patience=5, time_limit=5, runs_dir=str(tmp_path / "runs"))
+    grid = grid_of(experiment, tmp_path)
+    whole = serve(grid, experiment, replace(settings, runs_dir=str(tmp_path / "whole")))
+
+    class KilledError(Exception):
+        pass
+
+    class Dying(MemoryGrid):
+        def push_messages(self, messages: Any) -> list[str]:
+            if self.asked.count("query.work") > 15:
+                raise KilledError
+            return super().push_messages(messages)
+
+    with pytest.raises(KilledError):
+        serve(Dying(grid.apps, grid.configs), experiment, settings)
+    folder = RunFolder(tmp_path / "runs" / "small-seed0")
+    assert folder.begun
+    assert not folder.finished
+    folder = serve(MemoryGrid(grid.apps, grid.configs), experiment, settings)
+    assert [r.untimed() for r in folder.records()] == [r.untimed() for r in whole.records()]
+    assert folder.file("clusters.csv").read_bytes() == whole.file("clusters.csv").read_bytes()
+
+
+def test_nodes_have_the_time_that_clients_are_waited_for_to_say_who_is_there(
+    tmp_path: Path,
+) -> None:
+    grid = grid_of(SMALL, tmp_path)
+    settings = Settings(8, patience=5, time_limit=2, runs_dir=str(tmp_path / "runs"))
+    serve(grid, SMALL, settings)
+    assert grid.time_limits == {"query.hello": 5, "query.work": 2}
+
+
+def test_too_few_clients_are_said_with_the_nodes_that_gave_no_answer(tmp_path: Path) -> None:
+    grid = grid_of(SMALL, tmp_path)
+    grid.fate[next(iter(grid.apps))] = "silent"
+    settings = Settings(8, patience=0.5, runs_dir=str(tmp_path / "runs"))
+    expected = r"clients: 5 is not at least 8 after 0.5 s, .*; 1 connected node gave no answer yet"
+    with pytest.raises(UsageError, match=expected):
+        serve(grid, SMALL, settings)

@@ -1,0 +1,61 @@
+"""Settings of runs and nodes are read from numbers or text, and refused by their names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from flwr.app import Context, RecordDict
+
+from tests.flower.small import clients
+from umbel.checks import UsageError
+from umbel.flower import Settings, slice_of
+from umbel.flower.limits import NodeLimits
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"clients": "abc"}, "clients: 'abc' is not a whole number"),
+        ({"clients": 2.5}, "clients: 2.5 is not a whole number"),
+        ({"clients": -1}, "clients: -1 is not 0 or more"),
+        ({"patience": "soon"}, "patience: 'soon' is not a number"),
+        ({"time-limit": "nan"}, "time-limit: nan is not more than 0"),
+        ({"release-after": "never"}, "release-after: 'never' is not a number"),
+        ({"outputs": "ten"}, "outputs: 'ten' is not a whole number"),
+        ({"input-shape": "28x28"}, "input-shape: '28x28' is not whole numbers of 1 or more, as in"),
+        ({"input-shape": "0 28"}, "input-shape: '0 28' is not whole numbers of 1 or more, as in"),
+        ({"describe": "perhaps"}, "describe: 'perhaps' is not true or false"),
+    ],
+)
+def test_a_setting_of_a_run_that_can_not_be_is_named(config: Any, message: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        Settings.of(config)
+    assert str(refused.value).startswith(message)
+
+
+def test_settings_of_a_run_may_be_numbers_or_text() -> None:
+    text = {"clients": "3", "patience": "0.5", "release-after": "inf", "describe": "True"}
+    numbers = {"clients": 3, "patience": 0.5, "release-after": float("inf"), "describe": True}
+    assert Settings.of(text) == Settings.of(numbers)
+    assert Settings.of({}) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"partition-id": 0}, "num-partitions: None is not a whole number"),
+        ({"partition-id": "one", "num-partitions": 2}, "partition-id: 'one' is not a whole number"),
+        ({"partition-id": 0, "num-partitions": 0}, "num-partitions: 0 is not 1 or more"),
+        ({"partition-id": 2, "num-partitions": 2}, "partition-id: 2 is not in 0 to 1, as num-par"),
+    ],
+)
+def test_a_setting_of_a_node_that_can_not_be_is_named(config: Any, message: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        slice_of(Context(1, 1, config, RecordDict(), {}), clients(["a", "b"]))
+    assert str(refused.value).startswith(message)
+
+
+def test_a_limit_of_a_node_that_can_not_be_is_named() -> None:
+    with pytest.raises(UsageError, match="max-steps: 'many' is not a whole number"):
+        NodeLimits.of({"max-steps": "many"})

@@ -1,0 +1,256 @@
+"""Sites come with data of their own, late, under names, or in a form that does not fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from click.testing import CliRunner
+from flwr.app import ConfigRecord, Context, RecordDict
+
+from tests.algorithms.test_contract import LOCAL
+from tests.flower.grid import ERRORS
+from tests.flower.small import SMALL, clients, engine_of, grid_of, site
+from umbel.algorithms import FLACC, FedAvg
+from umbel.cli import app
+from umbel.client.work import MeanLoss
+from umbel.data.federation import Federation
+from umbel.data.scenarios import ROTATED_DIGITS
+from umbel.data.sources import Sources
+from umbel.flow import Request
+from umbel.flower import FlowerEngine, Settings, client_app, serve, slice_of
+from umbel.flower.discovery import Meeting
+from umbel.flower.greeting import name_in
+from umbel.flower.owners import Owners
+from umbel.flower.refusals import RefusedError
+from umbel.flower.registry import Roll
+from umbel.networks import Linear
+from umbel.runs.execution import execute
+from umbel.runs.experiment import Experiment
+from umbel.runs.folder import RunFolder
+from umbel.runs.personal import Personal
+from umbel.runs.result import Result
+from umbel.runs.seals import json_text
+
+
+def test_sites_of_their_own_data_need_no_planted_groups(tmp_path: Path) -> None:
+    grid = site(tmp_path, clients(["north", "east"]), clients(["south"]))
+    settings = Settings(3, patience=5, runs_dir=str(tmp_path / "runs"))
+    folder = serve(grid, replace(SMALL, algorithm=FLACC(LOCAL)), settings)
+    assert [client.name for client in folder.clients()] == ["east", "north", "south"]
+    assert folder.records()[-1].ari is None
+
+
+def test_regressions_have_a_loss_and_no_accuracy(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).random((20, 3), dtype=np.float32)
+    federation = Federation.from_arrays([(x, x.sum(1)), (x, -x.sum(1))])
+    settings = Settings(2, patience=5, runs_dir=str(tmp_path / "runs"))
+    experiment = replace(SMALL, algorithm=FedAvg(LOCAL), model=Linear(), rounds=1)
+    record = serve(site(tmp_path, federation, of=experiment), experiment, settings).records()[-1]
+    assert record.loss is not None
+    assert record.accuracy is None
+    assert not record.refused
+
+
+@pytest.mark.parametrize("labels", [1, 2, 3])
+def test_examples_may_have_several_labels_that_are_there_or_not(
+    labels: int, tmp_path: Path
+) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.random((20, 3), dtype=np.float32)
+    shape = (20,) if labels == 1 else (20, labels)
+    federation = Federation.from_arrays([(x, rng.integers(0, 2, shape)) for _ in range(2)])
+    settings = Settings(2, patience=5, runs_dir=str(tmp_path / "runs"))
+    experiment = replace(SMALL, algorithm=FedAvg(LOCAL), model=Linear(), rounds=1)
+    experiment = replace(experiment, objective="binary")
+    record = serve(site(tmp_path, federation, of=experiment), experiment, settings).records()[-1]
+    assert record.accuracy is not None
+    assert not record.refused
+
+
+def test_a_site_of_another_form_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rng = np.random.default_rng(0)
+    other = Federation.from_arrays(
+        [(rng.random((9, 32), dtype=np.float32), rng.integers(0, 10, 9))], num_classes=10
+    )
+    meeting = Meeting(site(tmp_path, other, clients(["a"]), clients(["b"])), 5.0)
+    assert set(meeting.gather(3, 0.6)) == {"a", "b"}
+    assert meeting.left_out == {1}
+    assert "node 1 is left out: input_shape is (32,), and at the other sites (64,)" in caplog.text
+
+
+def test_a_node_that_comes_late_is_told_of_and_takes_no_part(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid = site(tmp_path, clients(["a"]), clients(["b", "c"]))
+    late, grid.apps = {2: grid.apps[2]}, {1: grid.apps[1]}
+    engine = engine_of(grid, wanted=1)
+    run = replace(SMALL, algorithm=FedAvg(LOCAL)).run(clients(["a"]), engine)
+    rounds = run.rounds(3)
+    next(rounds)
+    grid.apps = {**grid.apps, **late}
+    *_, (_, record) = rounds
+    told = [line for line in caplog.messages if "came after the run began" in line]
+    said = "clients 'b', 'c' are no part of it; a new run would take them in"
+    assert told == [f"node 2 came after the run began: {said}"]
+    assert engine.nodes == {"a": 1}
+    assert record.missing == ()
+
+
+def test_who_joins_between_two_sessions_of_a_run_is_told_of_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "umbel")
+    grid = site(tmp_path, clients(["a"]), clients(["b"]))
+    both, grid.apps = grid.apps, {1: grid.apps[1]}
+    settings = Settings(1, patience=5, runs_dir=str(tmp_path / "runs"))
+    experiment = replace(SMALL, algorithm=FedAvg(LOCAL))
+    folder = serve(grid, experiment, settings)
+    folder.file("clusters.csv").unlink()  # as if it had been stopped just before
+    caplog.clear()
+    grid.apps = both
+    serve(grid, experiment, settings)
+    assert [client.name for client in folder.clients()] == ["a"]
+    assert any("client 'b' is no part of it" in line for line in caplog.messages)
+    assert any("1 clients, of whom 1 are at 1 nodes now" in line for line in caplog.messages)
+
+
+def test_a_node_whose_app_does_not_load_is_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid = site(tmp_path, clients(["a"]), clients(["b"]))
+    grid.fate[2] = "not loaded"
+    meeting = Meeting(grid, 5.0)
+    assert meeting.gather(2, 0.6) == {"a": 1}
+    said = f"node 2 is left out: error {ERRORS['not loaded']}: not loaded; it is asked again"
+    assert caplog.messages == [said]
+
+
+def test_a_node_that_could_not_read_its_data_at_first_takes_part_later(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid = site(tmp_path, clients(["a"]), clients(["b"]))
+    tries = []
+
+    def load(context: Context, settings: Experiment) -> Federation:  # noqa: ARG001
+        tries.append(context.node_id)
+        if len(tries) == 1:
+            raise OSError("the share is not mounted")
+        return clients(["b"])
+
+    grid.apps = {**grid.apps, 2: client_app(tmp_path / "experiment.toml", load)}
+    meeting = Meeting(grid, 5.0)
+    assert meeting.gather(2, 60) == {"a": 1, "b": 2}
+    assert meeting.left_out == set()
+    assert not meeting.owners.refused
+    assert caplog.messages[-1] == "node 2 can work now"
+
+
+def test_nodes_are_named_in_messages_as_they_call_themselves(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid = site(tmp_path, clients(["a"]), clients(["b"]), clients(["c"]))
+    grid.configs = {1: {"site-name": "St. Mary's"}, 2: {"site-name": "north"}, 3: {}}
+
+    def load(context: Context, settings: Experiment) -> Federation:  # noqa: ARG001
+        raise OSError("the share is not mounted")
+
+    grid.apps = {**grid.apps, 2: client_app(tmp_path / "experiment.toml", load)}
+    meeting = Meeting(grid, 5.0, owners=Owners(tmp_path / "nodes.json"))
+    assert meeting.gather(2, 60) == {"a": 1, "c": 3}
+    assert any(said.startswith("node 2 ('north') is left out: its") for said in caplog.messages)
+    assert meeting.named(1) == 'node 1 ("St. Mary\'s")'
+    assert meeting.named(3) == "node 3"
+    meeting.owners.write()
+    known = Owners.read(tmp_path / "nodes.json", 60.0)
+    assert known.names == {"node 1": "St. Mary's", "node 2": "north"}
+    engine = FlowerEngine(meeting, ["a", "c"], {"a": 1, "c": 3}, 0.5)
+    grid.fate[1] = "dead"
+    engine.send(Request(MeanLoss(), torch.tensor([0]), [0], {"models": torch.zeros(1, 5)}))
+    assert caplog.messages[-1].startswith('node 1 ("St. Mary\'s"): ')
+
+
+@pytest.mark.parametrize("name", ["", "two\nlines", "x" * 201])
+def test_what_people_can_not_be_shown_is_no_name_of_a_node(name: str, tmp_path: Path) -> None:
+    grid = site(tmp_path, clients(["a"]))
+    grid.configs = {1: {"site-name": name}}
+    meeting = Meeting(grid, 5.0)
+    assert meeting.gather(1, 0.1) == {}
+    (why,) = meeting.owners.refused.values()
+    assert why.startswith("left out: site-name: ")
+    assert "is not a name: 1 to 200 characters of one line" in why
+
+
+@pytest.mark.parametrize("called", [{}, {"name": 3}, {"name": "a\x1b[2J"}])
+def test_a_server_refuses_names_that_are_none(called: dict[str, Any]) -> None:
+    with pytest.raises(RefusedError):
+        name_in(RecordDict({"called": ConfigRecord(called)}))
+
+
+def test_without_enough_clients_nothing_begins(tmp_path: Path) -> None:
+    grid = site(tmp_path, clients(["a"]))
+    settings = Settings(2, patience=0.5, runs_dir=str(tmp_path / "runs"))
+    with pytest.raises(ValueError, match=r"clients: 1 is not at least 2 after 0\.5 s"):
+        serve(grid, SMALL, settings)
+
+
+def test_nodes_judge_rounds_on_validation_examples_though_some_have_none(tmp_path: Path) -> None:
+    scenario = replace(ROTATED_DIGITS, clients=8, examples=(20, 40), validation_fraction=0.2)
+    experiment = replace(SMALL, scenario=scenario)
+    grid = grid_of(experiment, tmp_path / "site")
+
+    def without(context: Context, settings: Experiment) -> Federation:
+        """What a node has, without validation examples."""
+        built = settings.scenario.build(settings.seed, Sources.default())
+        return replace(slice_of(context, built), validation=None)
+
+    one = next(iter(grid.apps))
+    apps = {**grid.apps, one: client_app(tmp_path / "site" / "experiment.toml", without)}
+    served = serve(replace(grid, apps=apps), experiment, Settings(8, runs_dir=str(tmp_path)))
+    records = served.records()
+    assert all(record.validation_loss is not None for record in records)
+    assert [record.loss is None for record in records] == [True, True, True, False]
+    assert not any(record.refused or record.missing for record in records)
+    sizes = Roll.read(served.file("clients.json")).validation
+    assert sizes is not None
+    assert sum(size == 0 for size in sizes) == 3
+
+
+def test_a_roll_without_validation_is_as_earlier_versions_wrote_it(tmp_path: Path) -> None:
+    grid = grid_of(SMALL, tmp_path / "site")
+    served = serve(grid, SMALL, Settings(8, runs_dir=str(tmp_path)))
+    assert "validation" not in served.file("clients.json").read_text()
+    assert Roll.read(served.file("clients.json")).federation().validation is None
+
+
+def test_clients_tune_their_models_at_their_nodes_as_in_one_process(tmp_path: Path) -> None:
+    personal = Personal(epochs=(1, 3), batch_size=10, validation_fraction=0.25)
+    experiment = replace(SMALL, algorithm=FedAvg(LOCAL), personal=personal)
+    grid = grid_of(experiment, tmp_path / "site")
+    served = serve(grid, experiment, Settings(8, runs_dir=str(tmp_path)))
+    expected = RunFolder.create(tmp_path / "here", experiment)
+    for _ in execute(expected, Sources.default()):
+        pass
+    assert served.records()[-1].refused == {}
+    for found, wanted in zip(served.clients(), expected.clients(), strict=True):
+        assert found.tuned_epochs == wanted.tuned_epochs
+        assert found.accuracy == wanted.accuracy
+    assert any(client.tuned_epochs for client in served.clients())
+
+
+def test_clients_of_a_run_that_is_not_finished_are_known_by_name(tmp_path: Path) -> None:
+    served = serve(grid_of(SMALL, tmp_path / "site"), SMALL, Settings(8, runs_dir=str(tmp_path)))
+    roll = Roll.read(served.file("clients.json"))
+    names = [f"site {name}" for name in roll.names]
+    served.file("clients.json").write_text(json_text({**roll.plain, "names": names}))
+    served.file("clusters.csv").unlink()
+    served.lines.write([replace(record, missing=(0,)) for record in served.records()])
+    assert [client.name for client in Result(served).clients] == names
+    printed = CliRunner().invoke(app, ["show", str(served.path)]).output.replace("│", " ")
+    assert f"site 0 {SMALL.rounds} 0 no answer" in " ".join(printed.split())
