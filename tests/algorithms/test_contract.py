@@ -124,11 +124,7 @@ def by_name(names: Iterable[str]) -> list[Any]:
     return [pytest.param(n, marks=pytest.mark.long if ", " in n else ()) for n in names]
 
 
-OF_OPTIONS = (
-    "engines_agree",
-    "a_resumed_run_ends_as_the_uninterrupted_one",
-    "faults_are_survived_and_named",
-)
+OF_OPTIONS = ("engines_agree", "faults_are_survived_and_named")
 """What a method's options change first; `make test-thorough` holds them to the whole contract."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import umbel
-from tests.algorithms.test_contract import CASES, by_name
+from tests.algorithms.test_contract import CASES
 from tests.engines.test_kinds import KINDS, Kind, federation
 
 UNUSUAL = {
@@ -23,7 +23,9 @@ NAMES = [
 
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if k.name in UNUSUAL], ids=lambda k: k.name)
-@pytest.mark.parametrize("name", by_name(NAMES))
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.thorough if ", " in n else ()) for n in NAMES]
+)
 def test_every_method_runs_on_unusual_data(name: str, kind: Kind) -> None:
     net = umbel.Net(kind.build, kind.objective, moving=kind.moving)
     *_, (state, record) = umbel.Run(CASES[name], federation(kind), net, seed=1).rounds(3)

@@ -177,7 +177,7 @@ if fuses.read_text():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="jobs are copied on Linux alone")
-@pytest.mark.parametrize("kills", [1, 9])
+@pytest.mark.parametrize("kills", [pytest.param(1, marks=pytest.mark.thorough), 9])
 def test_what_jobs_are_copied_from_may_be_killed_while_it_loads(kills: int, umbel: Shell) -> None:
     (umbel.folder / "dying.py").write_text(DYING)
     Path("fuses").write_text("x" * kills)
@@ -366,6 +366,7 @@ def test_errors_say_the_same_in_another_process() -> None:
     assert (full.errno, full.strerror, full.filename) == (errno.ENOSPC, "full", "file")
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("real_data")
 def test_a_reproduction_can_have_jobs(umbel: Shell) -> None:
     for name in ("lcfl-fig2", "cflgp-fig1"):  # runs by themselves, and seeds side by side

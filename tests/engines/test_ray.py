@@ -188,6 +188,7 @@ def test_a_run_on_ray_is_that_of_workers(engines: dict[str, RayCluster]) -> None
     assert_same_state(last_state(make_run(CASES["ifca"], engine=ON_RAY), 3), expected)
 
 
+@pytest.mark.thorough
 def test_runs_of_one_process_take_the_cores_from_each_other(cluster: Any) -> None:
     assert cluster.address
     alone = [list(make_run(CASES[name]).rounds(2)) for name in ("ifca", "fedavg")]

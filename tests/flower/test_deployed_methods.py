@@ -41,6 +41,7 @@ def test_a_method_comes_to_what_it_comes_to_in_one_process(deployed: Deployment)
                 assert getattr(found.untimed(), name) == pytest.approx(value, abs=1e-4), name
 
 
+@pytest.mark.thorough
 def test_hostile_nodes_are_named_and_the_others_have_their_result(deployed: Deployment) -> None:
     everyone = deployed.folder / "seven"
     write_clients(everyone, count=7, nodes=1)  # the first five are those of the honest nodes

@@ -93,6 +93,7 @@ def test_a_server_that_was_killed_goes_on_when_it_is_started_again(
     deployed.wait_for(lambda: rounds(run) >= done + 1)
 
 
+@pytest.mark.thorough
 def test_a_superlink_that_was_killed_finds_its_nodes_in_its_database(
     deployed: Deployment, run: RunFolder
 ) -> None:

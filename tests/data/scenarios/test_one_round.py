@@ -31,9 +31,18 @@ ROUNDS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("lin-emnist", {"clients": 16, "images_per_label": 14}, "cnn-lin", {"kernel": 5}),
 ]
 
+OFTEN = ("bearing-faults", "rotated-mnist-4", "channel-state", "letters")
+"""One of each kind of data; the others are read at length."""
 
-@pytest.mark.long
-@pytest.mark.parametrize(("scenario", "settings", "model", "sizes"), ROUNDS, ids=lambda x: str(x))
+
+@pytest.mark.parametrize(
+    ("scenario", "settings", "model", "sizes"),
+    [
+        pytest.param(*each, marks=pytest.mark.long if each[0] in OFTEN else pytest.mark.thorough)
+        for each in ROUNDS
+    ],
+    ids=lambda x: str(x),
+)
 def test_a_federation_trains_its_network(
     scenario: str,
     settings: dict[str, Any],
