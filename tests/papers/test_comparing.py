@@ -11,7 +11,7 @@ from umbel.algorithms import FedAvg
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.networks import MLP
 from umbel.papers.base import Cell, ColumnsPlot, Reproduction, RoundsPlot, number_of, slug
-from umbel.papers.comparing import compared, has_order, reversals, summary
+from umbel.papers.comparing import Reversal, compared, has_order, order, reversals, summary
 from umbel.papers.figures import charts
 from umbel.papers.findings import Findings
 from umbel.papers.page import tables
@@ -67,7 +67,7 @@ def test_an_order_is_reversed_only_where_both_sides_are_clear() -> None:
     against = list(
         reversals(wanted, results({"good": (60.0, 60.0), "bad": (85.0, 85.0)}), "accuracy")
     )
-    assert against == ["C = 8: the paper has good before bad, we the reverse"]
+    assert against == [Reversal("C = 8", "good", "bad")]
     assert summary(wanted, unclear) == "0 of 2 numbers within the spreads, 0 reversed"
 
 
@@ -88,9 +88,34 @@ def test_rounds_saved_are_not_shown_before_the_baseline_is_done() -> None:
 def test_fewer_rounds_come_first() -> None:
     wanted = reproduction({"quick": Published(1.0), "slow": Published(50.0)}, "optimal_round")
     ours = results({"quick": (90.0, 90.0), "slow": (2.0, 2.0)}, "optimal_round")
-    assert list(reversals(wanted, ours, "optimal_round")) == [
-        "C = 8: the paper has quick before slow, we the reverse"
-    ]
+    assert list(reversals(wanted, ours, "optimal_round")) == [Reversal("C = 8", "quick", "slow")]
+
+
+def test_a_difference_is_clear_that_is_more_than_its_own_deviation() -> None:
+    # The difference of two numbers with deviations 3 and 4 has one of 5.
+    wanted = reproduction({"good": Published(90.0, 3.0), "bad": Published(84.9, 4.0)})
+    assert list(reversals(wanted, results({"good": (50.0, 50.0), "bad": (60.0, 60.0)}), "accuracy"))
+    nearer = reproduction({"good": Published(89.9, 3.0), "bad": Published(85.0, 4.0)})
+    ours = results({"good": (50.0, 50.0), "bad": (60.0, 60.0)})
+    assert not list(reversals(nearer, ours, "accuracy"))
+
+
+def test_a_difference_in_one_seed_is_held_against_the_paper_s_deviations() -> None:
+    wanted = reproduction({"good": Published(90.0, 0.3), "bad": Published(80.0, 0.4)})
+    assert not list(reversals(wanted, results({"good": (60.0,), "bad": (60.4,)}), "accuracy"))
+    assert list(reversals(wanted, results({"good": (60.0,), "bad": (60.6,)}), "accuracy"))
+
+
+def test_what_is_printed_alike_is_not_reversed() -> None:
+    wanted = reproduction({"good": Published(90.0), "bad": Published(80.0)})
+    assert not list(reversals(wanted, results({"good": (60.0,), "bad": (60.04,)}), "accuracy"))
+
+
+def test_every_reversal_is_said_a_column_after_another() -> None:
+    wanted = reproduction({"a": Published(9.0), "b": Published(8.0), "c": Published(7.0)})
+    ours = results({"a": (50.0,), "b": (60.0,), "c": (70.0,)})
+    said = "reversed here, the paper has C = 8: a before b and c; b before c."
+    assert order(wanted, ours, "accuracy") == said
 
 
 def test_one_row_has_no_order() -> None:
@@ -169,7 +194,7 @@ def test_nothing_of_a_smoke_run_is_compared_with_the_paper() -> None:
     ours = replace(results({"good": (50.0,), "bad": (70.0,)}), size="smoke")
     printed = [part for part in tables(wanted, ours) if isinstance(part, str)]
     assert any(line.startswith("Smoke:") for line in printed)
-    assert not any("the reverse" in line for line in printed)
+    assert not any("reversed" in line for line in printed)
     assert summary(wanted, ours) == "it runs"
 
 

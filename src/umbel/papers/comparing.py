@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from math import hypot
 
 from umbel.papers.base import Reproduction
 from umbel.papers.measures import named
@@ -97,32 +98,59 @@ def _saved(
     return Compared(ours.row, ours.column, measure, saved, None, published, at_least)
 
 
-def reversals(wanted: Reproduction, results: SavedResults, measure: str) -> Iterator[str]:
-    """Pairs of rows that the paper puts clearly in one order, and ours clearly in the other.
+@dataclass(frozen=True)
+class Reversal:
+    """Two rows that the paper puts clearly in one order, and ours clearly in the other."""
 
-    Clearly: the difference is more than both spreads together.
+    column: str
+    better: str  # the row that comes first in the paper
+    worse: str
+
+
+def reversals(wanted: Reproduction, results: SavedResults, measure: str) -> Iterator[Reversal]:
+    """Pairs of rows that come in another order than in the paper, clearly in both.
+
+    Clearly: by more than the standard deviation of the difference, and than the last decimal that
+    is printed. What a single seed gives has no deviation; the paper's stands for it.
     """
     sign = -1 if named(measure).lower_is_better else 1
     rows = [row for row in compared(wanted, results, measure) if row.difference is not None]
     for one, other in combinations(rows, 2):
         if one.column != other.column:
             continue
-        theirs = _clearly(_of_paper(one), _of_paper(other))
-        ours = _clearly((one.mean or 0.0, one.std or 0.0), (other.mean or 0.0, other.std or 0.0))
-        if theirs * ours < 0:
+        theirs = _published(one).mean - _published(other).mean
+        ours = (one.mean or 0.0) - (other.mean or 0.0)
+        spread = hypot(_published(one).std, _published(other).std)
+        known = one.std is not None and other.std is not None
+        own = hypot(one.std or 0.0, other.std or 0.0) if known else spread
+        printed = 10.0 ** -named(measure).digits
+        clear = abs(theirs) > spread and abs(ours) > max(own, printed)
+        if clear and theirs * ours < 0:
             better, worse = (one, other) if theirs * sign > 0 else (other, one)
-            yield f"{one.column}: the paper has {better.row} before {worse.row}, we the reverse"
+            yield Reversal(one.column, better.row, worse.row)
 
 
-def _of_paper(row: Compared) -> tuple[float, float]:
+def order(wanted: Reproduction, results: SavedResults, measure: str) -> str:
+    """Say which rows come in another order than in the paper: a sentence."""
+    worse: dict[str, dict[str, list[str]]] = {}
+    for pair in reversals(wanted, results, measure):
+        worse.setdefault(pair.column, {}).setdefault(pair.better, []).append(pair.worse)
+    if not worse:
+        return "wherever the paper's rows are clearly apart, ours are not reversed."
+    columns = []
+    for column, pairs in worse.items():
+        said = "; ".join(f"{better} before {_listed(rows)}" for better, rows in pairs.items())
+        columns.append(f"{column}: {said}")
+    return f"reversed here, the paper has {'. '.join(columns)}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def _published(row: Compared) -> Published:
     assert row.published is not None
-    return row.published.mean, row.published.std
-
-
-def _clearly(one: tuple[float, float], other: tuple[float, float]) -> int:
-    """1 or -1 where one is above or below the other by more than both spreads; else 0."""
-    gap = one[0] - other[0]
-    return 0 if abs(gap) <= one[1] + other[1] else (1 if gap > 0 else -1)
+    return row.published
 
 
 def has_order(wanted: Reproduction, results: SavedResults, measure: str) -> bool:

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from umbel.papers.base import Reproduction
 from umbel.papers.catalogue import REPRODUCTIONS
-from umbel.papers.comparing import Compared, compared, has_order, reversals
+from umbel.papers.comparing import Compared, compared, has_order, order
 from umbel.papers.figures import charts
 from umbel.papers.measures import title
 from umbel.papers.saved_results import SavedResults, kept
@@ -34,9 +34,6 @@ In the tables stands the mean and population standard deviation over seeds, and 
 the paper says in words, or shows in a figure. A *reduced* result is of a smaller problem, so that
 only the order of its rows is to be compared with the paper's.
 """
-
-MOST_REVERSALS = 8
-"""Most of the places that are listed where the order of rows is not the paper's."""
 
 
 def tables(wanted: Reproduction, results: SavedResults) -> Iterator[Table | str]:
@@ -166,14 +163,7 @@ def _cell(cell: Compared | None) -> str:
 
 def _order(wanted: Reproduction, results: SavedResults, measure: str) -> str:
     """Whether rows come in the paper's order."""
-    against = list(reversals(wanted, results, measure))
-    if not against:
-        return (
-            f"{title(measure)}: wherever the paper's rows are clearly apart, ours are not reversed."
-        )
-    more = len(against) - MOST_REVERSALS
-    listed = "; ".join([*against[:MOST_REVERSALS], *([f"and {more} more"] if more > 0 else [])])
-    return f"{title(measure)}, reversed: {listed}."
+    return f"{title(measure)}: {order(wanted, results, measure)}"
 
 
 def write(folder: Path) -> None:
