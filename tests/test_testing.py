@@ -223,6 +223,11 @@ class ComparesOthers(Norms):
         return {"clients": sample(len(state.labels)), "similarity": torch.ones(3, 2)}
 
 
+class MeasuresTheRound(Norms):
+    def measure(self, state: State) -> Mapping[str, float]:  # noqa: ARG002
+        return {"round": 3.0}
+
+
 class ForgetsWhoHasAModel(umbel.PFedMe):
     def init(self, setup: Setup) -> PFedMeState:
         first = super().init(setup)
@@ -264,6 +269,7 @@ MISTAKES: list[tuple[Algorithm[Any], str]] = [
     (AssignsAtRandom(), "assign finds other scores of the same newcomers when it is called again"),
     (CountsOutsideItsState(), "a run resumed after its third round, with another run in between,"),
     (FitsTwo(), "fit returns one ((2,)) instead of a tensor (8,)"),
+    (MeasuresTheRound(), "measure: 'round' is not a name that is free"),
     (ProfilesFlat(), "profile returns one ((8,)) instead of a tensor (8, D)"),
     (ComparesOthers(), "evidence has not the shapes that it should have: {'clients': (8,), 's"),
     (PERSONAL, "clients [0, 1, 3, 4, 5, 7], who were never asked, are served models of zeros"),

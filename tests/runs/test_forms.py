@@ -16,6 +16,7 @@ from umbel.algorithms.base import Setup, State
 from umbel.algorithms.restarts import RestartsState
 from umbel.runs import checkpoint
 from umbel.runs.forms import as_state
+from umbel.runs.records import Record
 from umbel.testing import assert_same_state
 
 ONE = torch.ones(2)
@@ -98,6 +99,54 @@ def test_what_is_taken_reads_back_the_same(extra: Any, tmp_path: Path) -> None:
     found, _ = checkpoint.load(tmp_path / "c.safetensors", holding(extra))
     assert_same_state(found, state)
     assert isinstance(found.extra, type(extra)) or isinstance(extra, float)
+
+
+@dataclass(frozen=True)
+class Measuring(umbel.FedAvg):
+    """A method that measures something."""
+
+    measured: Any = None
+
+    def measure(self, state: State) -> Any:  # noqa: ARG002
+        return self.measured
+
+
+@pytest.mark.parametrize(
+    ("measured", "said"),
+    [
+        ({"accuracy": 0.99}, "measure: 'accuracy' is not a name that is free: call it otherwise"),
+        ({"round": 7.0}, "measure: 'round' is not a name that is free"),
+        ({"missing": 2}, "measure: 'missing' is not a name that is free"),
+        ({"validation_gap": 2}, "measure: 'validation_gap' is not a name that is free"),
+        ({"log-loss": 2}, "measure: 'log-loss' is not a name that is free"),
+        ({3: 2}, "measure: 3 is not a name that is free"),
+        ({"gap": "wide"}, "measure: gap: 'wide' is not a number"),
+        ({"gap": torch.ones(2)}, "measure: gap: 'torch.float32' is not a number"),
+        ([0.5], "measure: 'list' is not a mapping from names to numbers"),
+    ],
+)
+def test_what_a_method_measures_takes_no_other_name_and_is_numbers(
+    measured: Any, said: str
+) -> None:
+    net = umbel.Net(lambda: torch.nn.Linear(6, 3))
+    run = umbel.Run(Measuring(measured=measured), blobs(), net, metrics=("log-loss",))
+    with pytest.raises(umbel.UsageError) as refused:
+        next(run.rounds(2))
+    assert said in str(refused.value)
+
+
+def test_measures_may_be_numbers_of_any_library_and_unknown() -> None:
+    measured = {
+        "a": np.float32(0.5),
+        "b": torch.tensor(2),
+        "c": float("nan"),
+        "d": np.int64(3),
+        "e": None,
+    }
+    net = umbel.Net(lambda: torch.nn.Linear(6, 3))
+    _, record = next(umbel.Run(Measuring(measured=measured), blobs(), net).rounds(1))
+    assert record.measures == {"a": 0.5, "b": 2, "c": None, "d": 3, "e": None}
+    assert Record.from_json(record.to_json()) == record
 
 
 def test_such_a_state_is_refused_without_a_folder_as_with_one(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from umbel.algorithms.base import Assigned, Served, Setup, State
 from umbel.checks import check
-from umbel.engines.validation import ROUNDING
+from umbel.engines.validation import rounding
 from umbel.flow import Rows, check_numbers
 from umbel.runs.checkpoint import can_hold, within
 from umbel.server.ask import Context
@@ -125,7 +125,7 @@ def _check_weights(weights: Any, shape: tuple[int, int]) -> None:
     smallest = float(weights.min()) if weights.numel() else 0.0
     check(smallest >= 0, name, smallest, "0 or more")
     sums = weights.double().sum(1)
-    off = (sums - 1).abs() > ROUNDING
+    off = (sums - 1).abs() > rounding(weights.dtype)
     if off.any():
         check(False, f"{name}: sum for a client", float(sums[off][0]), "1")
 

@@ -1,8 +1,9 @@
-"""Metrics of a run: what records and tables call them, and their means over clients."""
+"""What is measured in a run besides: names in records and tables, and means over clients."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,8 @@ TAKEN = (
 )
 """Names that records and tables have for something else."""
 
+FREE = "a name that is free: call it otherwise"
+
 
 def names_of(experiment: Any) -> list[str]:
     """What the metrics of an experiment are called."""
@@ -33,12 +36,17 @@ def judged(measures: Mapping[str, float | None], name: str) -> float | None:
     return measures.get(name) if value is None else value
 
 
+def is_free(name: object) -> bool:
+    """Whether records and tables have nothing else of this name."""
+    named = isinstance(name, str) and bool(name)
+    return named and name not in TAKEN and not str(name).startswith("validation_")
+
+
 def check_names(names: Sequence[str]) -> None:
     """Raise `UsageError` unless these are metrics that can be told apart. Nothing is imported."""
     for name in names:
         metric(name)
-        free = short(name) not in TAKEN and not short(name).startswith("validation_")
-        check(free and bool(short(name)), "metrics", name, "a name that is free: call it otherwise")
+        check(is_free(short(name)), "metrics", name, FREE)
     called = [short(name) for name in names]
     twice = sorted({name for name in called if called.count(name) > 1})
     if twice:
@@ -49,3 +57,25 @@ def means(scores: ClientScores, prefix: str = "") -> Mapping[str, float | None]:
     """The mean of each metric over the clients for which it is defined; None if for none."""
     known = {name: values[~np.isnan(values)] for name, values in scores.metrics.items()}
     return {f"{prefix}{n}": float(v.mean()) if len(v) else None for n, v in known.items()}
+
+
+def as_measures(measured: Any, metrics: Sequence[str]) -> Mapping[str, float]:
+    """What `measure` has returned, in plain numbers; None, of what is not known, becomes NaN.
+
+    `metrics` are the names of the run's own. Raises `UsageError` for names of something else in a
+    record, and for what are no numbers.
+    """
+    kind = type(measured).__name__
+    check(isinstance(measured, Mapping), "measure", kind, "a mapping from names to numbers")
+    numbers: dict[str, float] = {}
+    for name, value in measured.items():
+        check(is_free(name) and name not in metrics, "measure", name, FREE)
+        plain = value.item() if getattr(value, "shape", None) == () else value
+        fine = plain is None or isinstance(plain, int | float)
+        check(fine, f"measure: {name}", _said(plain), "a number")
+        numbers[name] = nan if plain is None else plain
+    return numbers
+
+
+def _said(value: object) -> str:
+    return value if isinstance(value, str) else str(getattr(value, "dtype", type(value).__name__))

@@ -14,6 +14,7 @@ from umbel.engines.wrappers import Guarded
 from umbel.flow import as_flow, drive
 from umbel.runs.evidence import fits, sample
 from umbel.runs.forms import as_assigned
+from umbel.runs.metrics import as_measures
 from umbel.testing.federations import blobs
 from umbel.testing.runs import ROUNDS, run_of, uninterrupted
 from umbel.testing.sentences import told
@@ -45,7 +46,10 @@ def newcomers_are_assigned_or_refused(algorithm: Algorithm[Any]) -> None:
 
 @told
 def what_it_tells_fits_the_clients(algorithm: Algorithm[Any]) -> None:
-    """`fit`, `profile` and `evidence` have rows for the clients, or say that there is nothing."""
+    """`fit`, `profile` and `evidence` have rows for the clients, or say that there is nothing.
+
+    `measure` returns numbers, by names that are free.
+    """
     run = run_of(algorithm)
     for state in (run.start(ROUNDS), *(state for state, _ in uninterrupted(algorithm))):
         size = len(state.labels)
@@ -55,6 +59,7 @@ def what_it_tells_fits_the_clients(algorithm: Algorithm[Any]) -> None:
             wanted = f"a tensor ({size},{' D' * (dim - 1)})"
             found = f"one ({tuple(told.shape)})" if isinstance(told, Tensor) else f"{told!r}"
             assert told is None or whole, f"{name} returns {found} instead of {wanted}"
+        as_measures(algorithm.measure(state), ())
         evidence = algorithm.evidence(state, sample)
         clients = evidence.get("clients")
         known = clients is None or bool((clients < size).all())
