@@ -197,12 +197,31 @@ def test_inputs_of_type_bfloat16_are_saved_as_float32(tmp_path: Path) -> None:
     assert torch.equal(found.train.x, federation.train.x.float())
 
 
+def test_files_of_clients_may_end_in_capitals(tmp_path: Path) -> None:
+    Federation.from_arrays([(X, Y)] * 2, names=["a", "b"]).save(tmp_path)
+    (tmp_path / "b.npz").rename(tmp_path / "b.NPZ")
+    assert read_clients(tmp_path, None).names == ("a", "b")
+    with pytest.raises(UsageError, match="not a folder without"):
+        Federation.from_arrays([(X, Y)]).save(tmp_path)
+
+
+def test_clients_by_name_come_in_the_order_of_the_names_that_are_given() -> None:
+    train = {"Ava": (X, Y), "Ben": (X + 100, Y)}
+    test = {"Ava": (X + 1, Y), "Ben": (X + 101, Y)}
+    found = Federation.from_arrays(train, test, names=["Ben", "Ava"], groups={"Ava": 0, "Ben": 1})
+    assert [found.train.of(n)[0][0, 0].item() for n in (0, 1)] == [100, 0]
+    assert [found.test.of(n)[0][0, 0].item() for n in (0, 1)] == [101, 1]
+    said = "names: 'Ben, Cleo' is not those of train, each once: it is a mapping by name"
+    with pytest.raises(UsageError, match=said):
+        Federation.from_arrays(train, names=["Ben", "Cleo"])
+
+
 @pytest.mark.parametrize(
     ("clients", "said"),
     [
         ([], "clients: [] is not filled: it needs at least one client"),
         ([1, 1], "clients: 1 is not named once only"),
-        ([1, -1], "clients: 1 is not named once only"),
+        ([1, -1], "clients: -1 is not the number of a client, in 0 to 1"),
         ([2], "clients: 2 is not the number of a client, in 0 to 1"),
         (["0"], "clients: '0' is not the number of a client"),
     ],

@@ -15,6 +15,11 @@ LONGEST_NAME = 255
 """Bytes of the name of a file, or of a folder, on all usual disks."""
 
 
+def files_in(folder: Path, *endings: str) -> list[Path]:
+    """The files of a folder with one of these endings, such as .csv or .CSV, in order."""
+    return sorted(file for file in folder.glob("*") if file.suffix.lower() in endings)
+
+
 def check_file(file: Path) -> None:
     """Raise `UsageError` for what is not there, and for what is no file.
 

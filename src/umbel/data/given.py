@@ -8,7 +8,7 @@ from typing import Any
 
 from umbel.checks import check, is_plain
 from umbel.data.dataframes import is_table
-from umbel.summary import counted
+from umbel.summary import counted, few
 
 
 def listed(
@@ -17,8 +17,11 @@ def listed(
     """The clients and their names. Raises `UsageError` unless there are some."""
     kind = type(clients).__name__
     if isinstance(clients, Mapping):
-        names = tuple(map(str, clients)) if names is None else tuple(names)
-        clients = list(clients.values())
+        by_name = {str(name): entry for name, entry in clients.items()}
+        names = tuple(by_name) if names is None else tuple(names)
+        expected = f"those of {what}, each once: it is a mapping by name"
+        check(sorted(names) == sorted(by_name), "names", few(names), expected)
+        clients = [by_name[name] for name in names]
     fine = isinstance(clients, Iterable) and not hasattr(clients, "dtype") and not is_table(clients)
     check(
         fine and not isinstance(clients, str), what, kind, "a list, with an entry for each client"
@@ -54,9 +57,9 @@ def check_picked(clients: Sequence[int], count: int) -> None:
     """Raise `UsageError` unless these are some of `count` clients, none of them twice."""
     check(len(clients) > 0, "clients", list(clients), "filled: it needs at least one client")
     for client in clients:
-        fine = hasattr(client, "__index__") and -count <= client < count
+        fine = hasattr(client, "__index__") and 0 <= client < count
         check(fine, "clients", client, f"the number of a client, in 0 to {count - 1}")
-    most, times = Counter(int(client) % count for client in clients).most_common(1)[0]
+    most, times = Counter(int(client) for client in clients).most_common(1)[0]
     check(times == 1, "clients", most, "named once only: a client's name is that of one client")
 
 

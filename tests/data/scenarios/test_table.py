@@ -227,12 +227,13 @@ def test_whole_numbers_words_and_bools_are_classes_and_others_are_regression(
         grade=rng.choice([2, 3, 7], ROWS),
         flag=rng.choice([True, False], ROWS),
         delay=rng.normal(3, 40, ROWS),
+        late=1_600_000_000.5 + np.arange(ROWS),
         many=np.arange(ROWS),
     )
     scenario = fixed(tmp_path, table)
 
     def of(target: str, **settings: Any) -> umbel.Federation:
-        others = tuple({"grade", "flag", "delay", "many", "outcome"} - {target})
+        others = tuple({"grade", "flag", "delay", "late", "many", "outcome"} - {target})
         return build(replace(scenario, target=target, leave_out=others, **settings))
 
     grades = of("grade")
@@ -248,6 +249,8 @@ def test_whole_numbers_words_and_bools_are_classes_and_others_are_regression(
     scaled = of("delay", scale_target=True)
     assert float(scaled.train.y.mean()) == pytest.approx(0, abs=1e-5)
     assert float(scaled.train.y.std(correction=0)) == pytest.approx(1, abs=1e-5)
+    late = of("late", scale_target=True)
+    assert len(set(late.train.y.tolist())) == len(late.train.y)
     federated = of("delay", scale_target=True, statistics="federated")
     torch.testing.assert_close(scaled.train.y, federated.train.y)
     with pytest.raises(UsageError, match=r'200 different whole numbers.* task = "regression"'):

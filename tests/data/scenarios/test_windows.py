@@ -106,6 +106,10 @@ def test_attributes_of_the_folder_are_known(tmp_path: Path) -> None:
             {"x": np.zeros(20), "y": 0, "recording": np.zeros(3)},
             r"one.npz: recording: \(3,\) is not",
         ),
+        (
+            {"x": np.zeros(20), "y": 0, "recording": np.full(20, np.nan)},
+            r"one.npz: recording: 'NaN or infinite' is not finite",
+        ),
     ],
 )
 def test_what_is_no_recording_is_refused(
@@ -124,6 +128,13 @@ def test_recordings_of_different_channels_are_refused_with_the_file(
         write(tmp_path, name, np.zeros((20, channels)), 0)
     with pytest.raises(UsageError, match=r"c.npz: x: '1 channel' is not 3 channels, as a.npz has"):
         build(tmp_path, replace(PLAIN, scale=scale))
+
+
+def test_files_may_end_in_capitals(tmp_path: Path) -> None:
+    for name in ("a.npz", "b.NPZ"):
+        with (tmp_path / name).open("wb") as file:
+            np.savez(file, x=np.zeros(20), y=np.zeros(1))
+    assert build(tmp_path).names == ("a", "b")
 
 
 def test_windows_that_memory_can_not_hold_are_refused_before_they_are_cut(

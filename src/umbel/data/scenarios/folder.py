@@ -15,7 +15,7 @@ from torch import Tensor
 from umbel.checks import UsageError, check
 from umbel.data.attributes import FILE, OWNER, attributes_text, check_owner, read_attributes
 from umbel.data.federation import Federation
-from umbel.data.files import check_length, read_text
+from umbel.data.files import check_length, files_in, read_text
 from umbel.data.npz import read_arrays
 from umbel.data.scenarios.base import Scenario, check_validation
 from umbel.data.sources import Sources
@@ -112,7 +112,7 @@ def write_clients(federation: Federation, path: Path) -> None:
         check(fine, "client", name, FILE_NAME)
         check_length(Path(f"{name}.npz"), f"client {name[:20]}...")
     check_length(path, "folder")
-    free = not path.exists() or (path.is_dir() and not any(path.glob("*.npz")))
+    free = not path.exists() or (path.is_dir() and not files_in(path, ".npz"))
     if not free and _is_written(federation, path):
         return
     check(free, "folder", str(path), "a folder without .npz files")
@@ -140,7 +140,7 @@ def _texts(federation: Federation) -> dict[str, str]:
 
 def _is_written(federation: Federation, path: Path) -> bool:
     """Whether a folder holds just what would be written to it."""
-    if not path.is_dir() or {file.stem for file in path.glob("*.npz")} != set(federation.names):
+    if not path.is_dir() or {file.stem for file in files_in(path, ".npz")} != set(federation.names):
         return False
     try:
         for name, text in _texts(federation).items():
@@ -173,7 +173,7 @@ def _files(path: Path) -> list[Path]:
     """The files of the clients, one each."""
     if not path.exists():
         raise UsageError(f"{path}: there is no such folder or file")
-    files = [path] if path.is_file() else sorted(path.glob("*.npz"))
+    files = [path] if path.is_file() else files_in(path, ".npz")
     if not files:
         raise UsageError(f"{path}: holds no .npz files, of which there must be one a client")
     return files

@@ -118,7 +118,7 @@ class Table(Scenario):
         count = sum(len(getattr(part, kind)) for part in parts for kind in PARTS)
         check_memory(8 * count * encode.width, "table: the features of all rows")
         scale = self._target_scale(targets, [part.train for part in parts])
-        values = targets.values if scale is None else _scaled(targets, scale)
+        values = _scaled(targets, scale)
         train, validation, test = (
             [(encode(mine), values[mine]) for mine in (getattr(part, kind) for part in parts)]
             for kind in PARTS
@@ -230,7 +230,7 @@ class Table(Scenario):
         """How targets are scaled, by those of training rows, if they are."""
         if targets.classes is not None or not self.scale_target:
             return None
-        columns = [targets.values[rows, None].astype(np.float64) for rows in train]
+        columns = [targets.values[rows, None] for rows in train]
         return (
             federated(columns)
             if self.statistics == "federated"
@@ -269,5 +269,9 @@ class Table(Scenario):
         )
 
 
-def _scaled(targets: Targets, scale: Scale) -> NDArray[Any]:
-    return scale(targets.values[:, None].astype(np.float64))[:, 0].astype(np.float32)
+def _scaled(targets: Targets, scale: Scale | None) -> NDArray[Any]:
+    """Labels as they are, or numbers in single precision, once they are scaled if they are."""
+    if targets.classes is not None:
+        return targets.values
+    numbers = targets.values if scale is None else scale(targets.values[:, None])[:, 0]
+    return numbers.astype(np.float32)

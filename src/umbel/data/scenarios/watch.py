@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check
 from umbel.data.federation import Federation
+from umbel.data.files import files_in
 from umbel.data.npz import read_arrays
 from umbel.data.recordings import Windows
 from umbel.data.scenarios.base import Scenario
@@ -44,7 +45,7 @@ class Watch(Scenario):
 
     def build(self, seed: int, sources: Sources) -> Federation:
         folder = sources.path(self.source)
-        files = sorted(folder.glob("*.npz"))
+        files = files_in(folder, ".npz")
         if not files:
             raise UsageError(f"{folder}: holds no .npz files, of which there must be one a client")
         names = [file.stem for file in files]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from umbel.checks import UsageError, check
 from umbel.data.attributes import read_attributes
 from umbel.data.federation import Federation
+from umbel.data.files import files_in
 from umbel.data.npz import read_arrays
 from umbel.data.recordings import Cut, Labelling, Windows
 from umbel.data.scaling import Scale, pooled
@@ -48,7 +49,7 @@ class RecordedWindows(Scenario):
 
     def build(self, seed: int, sources: Sources) -> Federation:  # noqa: ARG002
         path = Path(self.path) if self.source is None else sources.path(self.source)
-        files = sorted(path.glob("*.npz"))
+        files = files_in(path, ".npz")
         if not files:
             raise UsageError(f"{path}: holds no .npz files, of which there must be one a client")
         fractions = self.validation_fraction or 0.0, self.test_fraction
@@ -123,4 +124,6 @@ def _recordings(file: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         check(fine, f"{file}: {name}", "NaN or infinite", "finite")
     steps = len(found["x"]) if found["x"].ndim else 0
     recording = found.get("recording", np.zeros(steps, dtype=np.int64))
+    known = recording.dtype.kind != "f" or bool(np.isfinite(recording).all())
+    check(known, f"{file}: recording", "NaN or infinite", "finite")
     return found["x"], found["y"], recording

@@ -94,8 +94,7 @@ def _targets(rows: Rows, encoding: Encoding) -> NDArray[Any]:
     target = encoding.target
     if target.classes is None:
         numbers = targets_of(rows, target.name, "regression", target.kind).values
-        exact = numbers.astype(np.float64)
-        return ((exact - target.mean) / target.deviation).astype(np.float32)
+        return ((numbers - target.mean) / target.deviation).astype(np.float32)
     found = targets_of(rows, target.name, "classification", target.kind)
     assert found.classes is not None
     place = {name: label for label, name in enumerate(target.classes)}

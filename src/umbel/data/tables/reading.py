@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check, check_memory, nearest
-from umbel.data.files import check_file
+from umbel.data.files import check_file, files_in
 
 ENDINGS = (".csv", ".parquet")
 
@@ -67,7 +67,7 @@ def read_rows(
     `UsageError` for what is no such table, with file, row and column.
     """
     files = _files(path)
-    load = _parquet if files[0].suffix == ".parquet" else _csv
+    load = _parquet if files[0].suffix.lower() == ".parquet" else _csv
     tables = [load(file, form, wanted) for file in files]
     names = tables[0].column_names
     for table, file in zip(tables, files, strict=True):
@@ -85,20 +85,19 @@ def read_rows(
 def holds_tables(path: Path) -> bool:
     """Whether this is a table, or a folder that holds tables and no arrays."""
     if not path.is_dir():
-        return path.suffix in ENDINGS
-    kinds = {file.suffix for file in path.iterdir()}
-    return bool(kinds & set(ENDINGS)) and ".npz" not in kinds
+        return path.suffix.lower() in ENDINGS
+    return bool(files_in(path, *ENDINGS)) and not files_in(path, ".npz")
 
 
 def _files(path: Path) -> list[Path]:
     if not path.is_dir():
         check_file(path)
-        check(path.suffix in ENDINGS, str(path), path.suffix, "the ending .csv or .parquet")
+        check(path.suffix.lower() in ENDINGS, str(path), path.suffix, "the ending .csv or .parquet")
         return [path]
-    files = sorted(file for ending in ENDINGS for file in path.glob(f"*{ending}"))
+    files = files_in(path, *ENDINGS)
     if not files:
         raise UsageError(f"{path}: holds no .csv or .parquet files, of which it needs one a client")
-    endings = {file.suffix for file in files}
+    endings = {file.suffix.lower() for file in files}
     check(len(endings) == 1, str(path), sorted(endings), "of files of one kind")
     return files
 

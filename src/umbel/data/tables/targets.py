@@ -23,7 +23,7 @@ MOST_CLASSES = 100
 class Targets:
     """What each row is to be predicted as."""
 
-    values: NDArray[Any]  # (n,) labels, or numbers as floats; -1 or NaN where missing
+    values: NDArray[Any]  # (n,) labels, or numbers as doubles; -1 or NaN where missing
     classes: tuple[str, ...] | None  # what labels stand for; None: regression
     kind: Kind = "number"  # of the column
 
@@ -56,7 +56,7 @@ def targets_of(rows: Rows, name: str, task: Task, kind: Kind | None = None) -> T
     expected = 'told from classes: gaps make such of these; write task = "classification", or '
     check(not unclear, what, "whole numbers as floats", f'{expected}"regression"')
     if task == "regression" or (task == "auto" and not column.whole):
-        return Targets(numbers.astype(np.float32), None)
+        return Targets(numbers, None)
     if not whole:
         row = int((numbers % 1 > 0).argmax())
         raise UsageError(f"{rows.at(row, name)}: is not a whole number, as classes are")
