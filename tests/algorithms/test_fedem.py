@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import umbel
 from tests.federations import answered, context, requested, setup
@@ -110,3 +112,14 @@ def test_settings_out_of_range_are_refused() -> None:
         FedEM(num_clusters=0)
     with pytest.raises(UsageError, match=r"local\.proximal: 0\.1 is not 0"):
         FedEM(local=LocalTraining(proximal=0.1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("engine", ["vectorised", "sequential"])
+def test_models_of_half_precision_are_mixed(engine: Any, dtype: torch.dtype) -> None:
+    federation = umbel.scenario("rotated-digits", clients=40, examples=(10,))
+    net = umbel.Net(lambda: nn.Sequential(nn.Flatten(), nn.Linear(64, 10)).to(dtype))
+    method = FedEM(7, local=LocalTraining(lr=0.05, epochs=1, batch_size=8))
+    run = umbel.Run(method, federation, net, engine=umbel.EngineSettings(name=engine))
+    records = [record for _, record in run.rounds(2)]
+    assert [record.refused for record in records] == [{}, {}]

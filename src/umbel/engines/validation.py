@@ -96,8 +96,10 @@ def wrong_form(answer: Mapping[str, Tensor], expected: Mapping[str, Promise]) ->
     return None
 
 
-ROUNDING = 1e-3
-"""How far a sum may be from what it is promised to be."""
+def rounding(dtype: torch.dtype) -> float:
+    """How far a sum of numbers of this type may be from what it is promised to be."""
+    return max(1e-3, torch.finfo(dtype).eps)
+
 
 DIVERGED = ": training diverged there, or the reply is faulty"
 """What the reason says where a client's numbers are not finite, or far too large."""
@@ -128,7 +130,8 @@ def bad_values(request: Request, replies: Replies, limits: Limits) -> dict[int, 
             faults.setdefault(int(replies.clients[n]), fault)
         if promise.total is not None:
             sums = values.double().sum(1)
-            for n in torch.nonzero((sums - promise.total).abs() > ROUNDING)[:, 0].tolist():
+            off = (sums - promise.total).abs() > rounding(values.dtype)
+            for n in torch.nonzero(off)[:, 0].tolist():
                 fault = f"{name}: sums to {float(sums[n]):.3g} instead of {promise.total:g}"
                 faults.setdefault(int(replies.clients[n]), fault)
     return faults

@@ -12,8 +12,12 @@ MAX_LOSS = 1e12
 
 
 def clipped(losses: Tensor) -> Tensor:
-    """Losses in which all that are larger than `MAX_LOSS`, or not finite, count as that."""
-    return losses.clamp(-MAX_LOSS, MAX_LOSS).where(losses.isfinite(), MAX_LOSS)
+    """Losses in which all that are larger than `MAX_LOSS`, or not finite, count as that.
+
+    They have single precision at least: half precision has no number as large.
+    """
+    wide = losses.to(torch.promote_types(losses.dtype, torch.float32))
+    return wide.clamp(-MAX_LOSS, MAX_LOSS).where(wide.isfinite(), MAX_LOSS)
 
 
 def bounded(losses: Tensor) -> Tensor:
