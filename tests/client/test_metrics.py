@@ -143,6 +143,12 @@ def test_metrics_stay_within_what_they_promise() -> None:
             assert METRICS[name].low <= value <= METRICS[name].high or math.isnan(value)
 
 
+def test_a_metric_beyond_its_bound_is_the_bound() -> None:
+    nearly_constant = torch.tensor([[1.0], [1.0 + 2**-23]])
+    far = found(REGRESSION, torch.tensor([[5.0], [-5.0]]), nearly_constant, "r2")
+    assert far == {"r2": METRICS["r2"].low}
+
+
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A module with metrics of one's own."""

@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from tests.federations import blobs, mlp
-from umbel.algorithms import IFCA, Restarts
+from umbel.algorithms import IFCA, LCFL, Restarts
 from umbel.client.work import ChooseByLoss, Gradient, LocalTraining, MeanLoss
 from umbel.engines import EngineSettings, Sequential, make_engine
 from umbel.engines.remembering import Remembering
-from umbel.flow import Engine, Replies, Request
+from umbel.flow import Engine, Replies, Request, drive
 from umbel.runs.run import Run
 from umbel.testing import assert_same_state
 
@@ -126,3 +126,13 @@ def test_a_run_that_goes_on_without_knowing_comes_to_the_same_bits(evaluate_ever
 def test_seconds_that_an_evaluation_spent_for_a_round_are_the_rounds() -> None:
     run = Run(IFCA(3, LOCAL), blobs(), mlp())
     assert all(record.seconds >= record.client_seconds > 0 for _, record in run.rounds(3))
+
+
+def test_what_no_later_round_asks_about_is_not_kept() -> None:
+    run = Run(LCFL(num_clusters=2, local=LOCAL), blobs(), mlp())
+    remembering = run._remembering()
+    assert isinstance(remembering, Remembering)
+    drive(run.algorithm.round(run.start(2), run.context(0, 2)), remembering)
+    assert remembering.models is not None
+    remembering.take()
+    assert remembering.models is None

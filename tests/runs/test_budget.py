@@ -102,6 +102,23 @@ def test_a_goal_ends_a_run_whose_models_can_be_used(tmp_path: Path, whole: packa
     assert len(again.records) == after
 
 
+def test_a_run_that_was_begun_is_not_given_another_goal_or_time_without_a_word(
+    tmp_path: Path, whole: package.Result, caplog: pytest.LogCaptureFixture
+) -> None:
+    best, after = goal(whole)
+    run, folder = make_run(), tmp_path / "mine"
+    next(run.rounds(8, folder=folder))
+    with pytest.raises(UsageError, match=r"until: .* is not none, as planned in .*umbel\.resume"):
+        run.save(folder, 8, until={"accuracy": best})
+    with pytest.raises(UsageError, match=r"max_time: 0\.001 is not none, as planned in"):
+        run.save(folder, 8, max_time=0.001)
+    result = package.resume(folder, run, until={"accuracy": best})
+    assert run.save(folder, 8, until={"accuracy": best}).records == result.records
+    assert not caplog.text
+    assert len(run.save(folder, 8).records) == after
+    assert f"stopped after {after} rounds: accuracy" in caplog.text
+
+
 def test_the_time_ends_a_run_after_the_round_it_is_over_in(tmp_path: Path) -> None:
     run = make_run(evaluate_every=5)
     result = run.save(tmp_path / "mine", 8, max_time=1e-9)

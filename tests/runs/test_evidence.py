@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -179,3 +180,25 @@ def test_evidence_of_rounds_that_are_done_again_is_gone_once_the_run_goes_on(
         assert [record.round for record in islice(rounds, len(expected))] == expected
         rounds.close()  # type: ignore[attr-defined]
     assert [snapshot.round for snapshot in folder.evidence.read()] == [0, 1, 2, 3]
+
+
+@dataclass(frozen=True)
+class Telling(FedAvg):
+    """Tells what is no evidence, or the same tensor twice."""
+
+    wrong: bool = True
+
+    def evidence(self, state: State, sample: Sample) -> dict[str, torch.Tensor]:
+        clients = sample(len(state.labels))
+        scores = torch.ones(len(clients), 2)
+        if self.wrong:
+            return {"losses": scores.long()}
+        return {"clients": clients, "losses": scores, "scores": scores}
+
+
+def test_what_a_method_tells_in_another_form_is_refused_in_its_first_round(tmp_path: Path) -> None:
+    said = r"what evidence returns: {'losses': 'torch.int64 .*'}: not floating-point values of"
+    with pytest.raises(UsageError, match=said):
+        Run(Telling(), blobs(), mlp()).save(tmp_path / "wrong", 3)
+    twice = Run(Telling(wrong=False), blobs(), mlp()).save(tmp_path / "twice", 3)
+    assert {"losses", "scores"} < set(twice.folder.evidence.read()[-1].tensors)

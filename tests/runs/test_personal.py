@@ -45,6 +45,7 @@ from umbel.runs.personal import Personal
 from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
 from umbel.seeds import Stream, client_seeds
+from umbel.testing import mlp
 
 LOCAL = LocalTraining(epochs=2, batch_size=10)
 PERSONAL = Personal(epochs=(0, 1, 3), lr=0.1, batch_size=10, validation_fraction=0.25)
@@ -444,6 +445,21 @@ def test_in_python_examples_are_set_apart_as_in_an_experiment() -> None:
     assert replace(same, participation=0.5).federation is same.federation
     whole = federation.with_validation(0.5)
     assert replace(same, federation=whole).federation is whole
+
+
+def test_a_run_with_another_seed_or_fraction_sets_apart_what_a_new_one_would() -> None:
+    federation = umbel.scenario("rotated-digits", clients=4, seed=0)
+    fewer = replace(PERSONAL, validation_fraction=0.1)
+    run = Run(FedAvg(LOCAL), federation, mlp(64, 10), personal=PERSONAL)
+    assert run.federation is federation
+    changes: Any
+    for changes in ({"seed": 1}, {"personal": fewer}, {"personal": None}):
+        changed = replace(run, **changes)
+        settings: Any = {"seed": 0, "personal": PERSONAL, **changes}
+        new = Run(FedAvg(LOCAL), federation, run.net, **settings)
+        assert torch.equal(changed.divided.train.x, new.divided.train.x)
+        assert changed.divided.train.sizes.tolist() == new.divided.train.sizes.tolist()
+        assert (changed.divided.validation is None) == (changes == {"personal": None})
 
 
 def test_newcomers_need_no_validation_examples_to_be_assigned() -> None:

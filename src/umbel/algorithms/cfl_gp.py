@@ -255,7 +255,7 @@ class CFLGP(Algorithm[CFLGPState]):
         for turn, anchor in enumerate(state.anchors[: self._sent(state)]):
             decayed = self._decayed(turn, state.queries)
             share = decayed[-1] if self.beta == "latest" else sum(decayed) / len(decayed)
-            local = replace(self.local, lr=self.local.lr * share, lr_decay=1.0)
+            local = self.local.slowed(share)
             answers.append((yield from self._features(anchor, state, ctx, local)))
         here = set.intersection(*(set(answer.clients.tolist()) for answer in answers))
         clients = torch.tensor(sorted(here), dtype=torch.long)

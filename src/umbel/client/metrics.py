@@ -127,7 +127,8 @@ def _value(name: str, found: Predictions) -> float:
             value = float(np.nanmean(parts)) if len(parts) > 1 else parts[0]
         else:
             value = about.of(*found.of_numbers)
-    return value if abs(value) < inf else nan
+    # A number that nobody can use must not cost the client its loss and accuracy.
+    return min(max(value, about.low), about.high) if abs(value) < inf else nan
 
 
 def _own(name: str, found: Predictions) -> float:

@@ -42,8 +42,12 @@ class Remembering:
         return self.engine.send(request)
 
     def take(self) -> float:
-        """The seconds that were spared since the last call."""
+        """The seconds that were spared since the last call, at the end of a round.
+
+        What was judged in it is forgotten: models that it began with are not asked about again.
+        """
         taken, self.spared = self.spared, 0.0
+        self.models = self.losses = None
         return taken
 
     def _chosen(self, request: Request, work: ChooseByLoss) -> Replies:

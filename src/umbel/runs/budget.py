@@ -79,9 +79,9 @@ class Budget:
 
     def check_for(self, run: Run) -> None:
         """Raise `UsageError` for a goal that this run never measures."""
-        groups = run.federation.groups is not None
-        tested = bool(run.federation.test.sizes.sum())
-        validated = run.federation.validation is not None
+        groups = run.divided.groups is not None
+        tested = bool(run.divided.test.sizes.sum())
+        validated = run.divided.validation is not None
         for name, _ in self.until:
             regression = run.net.objective == REGRESSION and name in (*ACCURACIES, "accuracy_std")
             check(not regression, "until", name, "measured here: a regression has a loss alone")

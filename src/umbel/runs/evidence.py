@@ -37,6 +37,11 @@ SHAPES: Mapping[str, str] = {
 }
 """A letter a dimension, by the names of `Algorithm.evidence`; N clients."""
 
+FORM = (
+    "not floating-point values of the shapes that Algorithm.evidence states, with `clients`, "
+    "int64, the numbers of those that they are about"
+)
+
 ADVICE = "; remove it to do without"
 
 
@@ -64,9 +69,9 @@ class EvidenceFolder:
         due = (number + 1) % spacing(number + 1) == 0
         if turn and number:
             # Methods that cluster once forget what they clustered by.
-            self._save(number - 1, algorithm.evidence(before, sample), apart=True)
+            self._save(number - 1, told(algorithm, before), apart=True)
         if turn or due or is_last:
-            self._save(number, algorithm.evidence(after, sample), apart=turn or is_last)
+            self._save(number, told(algorithm, after), apart=turn or is_last)
             self._thin(number + 1)
 
     def go_on(self, last: int, turn: bool) -> None:
@@ -103,7 +108,9 @@ class EvidenceFolder:
         if not tensors:
             return
         self.path.mkdir(exist_ok=True)
-        values = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        values = {
+            name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()
+        }
         write(self._file(number), values, {"apart": apart})
 
     def _thin(self, done: int) -> None:
@@ -123,6 +130,15 @@ class EvidenceFolder:
         for file in sorted(self.path.glob("round-*.safetensors")):
             if (number := file.stem.removeprefix("round-")).isdecimal():
                 yield int(number), file
+
+
+def told(algorithm: Algorithm[Any], state: State) -> Mapping[str, Tensor]:
+    """The evidence of a method. Raises `UsageError` if it has not the form that it must have."""
+    tensors = algorithm.evidence(state, sample)
+    if not fits(tensors):
+        kinds = {name: f"{each.dtype} {tuple(each.shape)}" for name, each in tensors.items()}
+        raise UsageError(f"what evidence returns: {kinds}: {FORM}")
+    return tensors
 
 
 def sample(count: int) -> Tensor:

@@ -143,7 +143,7 @@ def _session(folder: RunFolder, run: Run, sharing: int = 1) -> Iterator[tuple[St
             seconds = (perf_counter() - clock) / sharing
             folder.sessions.note(began, seconds, folder.experiment.engine.precision)
     # Last, as it makes the run finished: one that was killed before still notes a session.
-    write_rows(folder.file("clusters.csv"), run.federation, scores)
+    write_rows(folder.file("clusters.csv"), run.divided, scores)
 
 
 def _rounds(
@@ -152,7 +152,7 @@ def _rounds(
     experiment, budget = folder.experiment, folder.budget
     with under("algorithm", run.algorithm):
         start = run.start(experiment.rounds)
-    made = origin(experiment, run.federation, run.net)
+    made = origin(experiment, run.divided, run.net)
     restored, first = folder.restore(start, made)
     state = start if restored is None else restored
     stop = folder.stop or _stopped_already(folder, budget)

@@ -252,8 +252,8 @@ class RunFolder:
     def finish(self, run: Run, scores: ClientScores) -> None:
         """Write the models and what is known of clients: all but the file that ends the run."""
         self.models.write(run, scores)
-        encoding_file.write(self.file(encoding_file.FILE), run.federation.encoding)
-        write_facts(self.file("clients.csv"), run.federation, scores)
+        encoding_file.write(self.file(encoding_file.FILE), run.divided.encoding)
+        write_facts(self.file("clients.csv"), run.divided, scores)
 
     def stop_at(self, stop: Stop) -> None:
         """Note that the run ends after these rounds, whose checkpoint is there already."""

@@ -49,7 +49,7 @@ def pays(run: Run) -> bool:
     In bfloat16 they would not come to the same but for rounding: it is taken by how many clients
     are computed together.
     """
-    federation, engine = run.federation, run.engine
+    federation, engine = run.divided, run.engine
     values = sum(split.x.numel() for split in federation.splits)
     if run.privacy.clip is not None:
         return False
@@ -68,25 +68,25 @@ def seats(runs: Sequence[Run]) -> Table | None:
     alike = all(
         run.engine == settings
         and run.net.layout == first.net.layout
-        and run.federation.input_shape == first.federation.input_shape
-        and run.federation.num_classes == first.federation.num_classes
-        and (run.federation.validation is None) == (first.federation.validation is None)
+        and run.divided.input_shape == first.divided.input_shape
+        and run.divided.num_classes == first.divided.num_classes
+        and (run.divided.validation is None) == (first.divided.validation is None)
         for run in runs
     )
     if not alike or not isinstance(settings, EngineSettings) or settings.workers != "auto":
         return None
     if any(len(np.unique(sizes)) > 1 for sizes in _sizes(runs)):
         return None
-    engine = make_engine(first.net, joined([run.federation for run in runs]), settings)
+    engine = make_engine(first.net, joined([run.divided for run in runs]), settings)
     if not isinstance(engine, Vectorised):
         return None
-    sizes = [run.federation.num_clients for run in runs]
+    sizes = [run.divided.num_clients for run in runs]
     return Table(engine, list(accumulate(sizes, initial=0))[:-1])
 
 
 def _sizes(runs: Sequence[Run]) -> list[NDArray[np.int64]]:
     """How many examples all clients of all runs have, by split."""
-    every = zip(*(run.federation.splits for run in runs), strict=True)
+    every = zip(*(run.divided.splits for run in runs), strict=True)
     return [np.concatenate([split.sizes for split in alike]) for alike in every]
 
 

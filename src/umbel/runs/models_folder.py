@@ -134,10 +134,10 @@ class ModelsFolder:
 
 def made_for(run: Run, label: int, used: OwnModels) -> MadeFor:
     """What the models of this run fit."""
-    x = run.federation.train.x
+    x = run.divided.train.x
     whole = not x.is_floating_point()
     return MadeFor(
-        **vars(run.federation.form(run.net.objective)),
+        **vars(run.divided.form(run.net.objective)),
         label=label,
         input_type=str(x.dtype if whole else run.net.dtype).removeprefix("torch."),
         largest=int(x.max()) if whole and x.numel() else None,

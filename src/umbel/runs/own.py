@@ -137,8 +137,8 @@ def described(run: Run, name: str, rounds: int, checkpoint_every: int) -> Experi
         if part != "engine" or not own_engine:
             _check_storable(part, getattr(run, part))
     return Experiment(
-        own_data(run.federation, _type_name(type(run.engine)) if own_engine else ""),
-        own_module(run.net, run.federation),
+        own_data(run.divided, _type_name(type(run.engine)) if own_engine else ""),
+        own_module(run.net, run.divided),
         run.algorithm,
         name=name,
         seed=run.seed,

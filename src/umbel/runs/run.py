@@ -30,7 +30,7 @@ from umbel.runs.counted import Counted
 from umbel.runs.evaluation import Evaluated, clusters_of, evaluated
 from umbel.runs.evidence import sample
 from umbel.runs.forms import as_assigned, as_state
-from umbel.runs.metrics import check_names
+from umbel.runs.metrics import as_measures, check_names, names_of
 from umbel.runs.personal import Personal
 from umbel.runs.records import Record, make_record
 from umbel.runs.scores import ClientScores, Judged, score
@@ -79,10 +79,11 @@ class Run(Settings):
     #: "mae", "r2", or your own as "module:function"
     metrics: tuple[str, ...] = ()
     personal: Personal | None = None  #: how clients tune their models in the end; None: not at all
-    _given: Federation = field(init=False, repr=False, compare=False)  #: nothing set apart
+    #: the federation as rounds see it: with the validation examples by which clients tune
+    divided: Federation = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_given", self.federation)
+        object.__setattr__(self, "divided", self.federation)
         check_settings(self.seed, self.participation, self.evaluate_every)
         expected = "a Net; write Net(lambda: MyModule(...))"
         check(isinstance(self.net, Net), "net", self.net, expected)
@@ -96,7 +97,7 @@ class Run(Settings):
             self.personal.check_for(self.algorithm, self.privacy)
             if isinstance(self.engine, EngineSettings):  # else the examples are the engine's
                 apart = self.personal.set_apart(self.federation, self.seed)
-                object.__setattr__(self, "federation", apart)
+                object.__setattr__(self, "divided", apart)
 
     def __repr__(self) -> str:
         share = "" if self.participation == 1 else f", participation {self.participation:g}"
@@ -114,7 +115,7 @@ class Run(Settings):
         """Where the clients work: the engine itself, without metering, checks or faults."""
         tuned = [] if self.personal is None else self.personal.works()
         works, size = [self.algorithm, *tuned], self.cohort_size
-        return engine_of(self.engine, self.net, self.federation, works, self.privacy, size)
+        return engine_of(self.engine, self.net, self.divided, works, self.privacy, size)
 
     @property
     def cohort_size(self) -> int:
@@ -126,7 +127,7 @@ class Run(Settings):
         num_rounds = argument("rounds", num_rounds, int)
         check(num_rounds >= 1, "rounds", num_rounds, "1 or more")
         if self.personal is not None:
-            self.personal.check_data(self.net, self.federation)
+            self.personal.check_data(self.net, self.divided)
         share = self.participation
         return start_of(self.algorithm, self.net, self.federation, num_rounds, share, self.seed)
 
@@ -183,7 +184,7 @@ class Run(Settings):
         """Do as `Run.rounds`, with the scores on test examples where the round was so evaluated."""
         clients = self._remembering()
         meter = Metered(Faulty(clients, self.faults) if self.faults.any else clients)
-        diverging = partial(advice, self.federation)
+        diverging = partial(advice, self.divided)
         elsewhere = bool(getattr(clients, "elsewhere", False))
         guard = Guarded(meter, self.limits, diverging, self.faults.any, elsewhere)
         judge = Guarded(clients, self.limits.unbounded)
@@ -202,6 +203,7 @@ class Run(Settings):
             with naming(f"round {number}"):
                 found = drive(self._evaluated(state, context, on), judge)
                 clusters = clusters_of(found, self.algorithm, state, context)
+                measures = as_measures(self.algorithm.measure(state), names_of(self))
             missing, refused, bounded = guard.take()
             record = make_record(
                 number,
@@ -214,14 +216,14 @@ class Run(Settings):
                 refused=refused,
                 bounded=bounded,
                 seconds=seconds,
-                measures=self.algorithm.measure(state),
+                measures=measures,
                 num_models=len(state.models),
             )
             yield state, _unjudged(record, judge), found.get("test")
 
     def _judged_on(self, last: bool) -> tuple[Judged, ...]:
         """What a round is evaluated on: test examples in the last alone, where there are others."""
-        if self.federation.validation is None:
+        if self.divided.validation is None:
             return ("test",)
         return ("validation", "test") if last else ("validation",)
 
@@ -259,8 +261,7 @@ class Run(Settings):
         """
         check(argument("rounds", rounds, int) >= 1, "rounds", rounds, "1 or more")
         everyone = self.context(rounds - 1, rounds).everyone
-        same = self._given is self.federation
-        whole = self if same else replace(self, federation=self._given, personal=None)
+        whole = self if self.divided is self.federation else replace(self, personal=None)
         guard = Guarded(whole.clients, self.limits.unbounded)
         return as_assigned(drive(self.algorithm.assign(state, everyone), guard), everyone)
 

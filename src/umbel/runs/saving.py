@@ -18,6 +18,7 @@ from umbel.runs.own import OwnModule, described, differences, what_only_python_h
 from umbel.runs.records import Record
 from umbel.runs.result import Result
 from umbel.runs.run import Run
+from umbel.summary import counted
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +46,29 @@ def rounds_in(
         there = folder.experiment.rounds
         how = f'umbel.resume("{path}", run, rounds={rounds}) goes on to another number'
         check(there == rounds, "rounds", rounds, f"{there}, as planned in {path}; {how}")
+        _check_same_budget(folder, budget)
     else:
         folder = RunFolder.create(where, experiment)
         folder.set_budget(budget)
         if said := what_only_python_has(experiment):
             log.warning("%s: %s", path, said)
     return advance_states(folder, run)
+
+
+def _check_same_budget(folder: RunFolder, budget: Budget) -> None:
+    """Raise `UsageError` where a run that was begun is to stop elsewhere than it was told then."""
+    stopped, kept = folder.stop, folder.budget
+    goes_on = f'umbel.resume("{folder.path}", run, rounds=...) goes on'
+    if stopped is not None and budget != kept:
+        ended = f"stopped after {counted(stopped.rounds, 'round')}: {stopped.why}"
+        log.warning("%s: %s; %s", folder.path, ended, goes_on)
+    how = f"{goes_on} to another goal or time"
+    for name, new, old in (
+        ("until", budget.until, kept.until),
+        ("max_time", budget.max_seconds, kept.max_seconds),
+    ):
+        if new not in (None, ()):
+            check(new == old, name, new, f"{old or 'none'}, as planned in {folder.path}; {how}")
 
 
 def resume(
@@ -151,7 +169,7 @@ def _done(folder: RunFolder, run: Run, rounds: int) -> int:
     folder.sessions.read()
     if folder.finished:  # without a checkpoint it would start over
         check_file(folder.file("checkpoint.safetensors"))
-    made = origin(folder.experiment, run.federation, run.net)
+    made = origin(folder.experiment, run.divided, run.net)
     return folder.restorable(run.start(rounds), made)[1]
 
 

@@ -176,3 +176,9 @@ def test_settings_out_of_range_are_refused(settings: dict[str, float], message: 
 def test_optimizer_settings_out_of_range_are_refused(make: Callable[[], object]) -> None:
     with pytest.raises(UsageError, match="is not"):
         make()
+
+
+def test_a_learning_rate_that_decays_below_all_numbers_stays_the_smallest() -> None:
+    late = LocalTraining(lr=0.1, lr_decay=0.5).at_round(10_000)
+    assert 0 < late.lr < 1e-300
+    assert late.lr_decay == 1.0

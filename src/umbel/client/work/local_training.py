@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import inf
+from sys import float_info
 from typing import Literal
 
 import numpy as np
@@ -53,7 +54,14 @@ class LocalTraining(Work):
 
     def at_round(self, number: int) -> LocalTraining:
         """The same with the learning rate of this round, counted from 0."""
-        return replace(self, lr=self.lr * self.lr_decay**number, lr_decay=1.0)
+        return self.slowed(self.lr_decay**number)
+
+    def slowed(self, factor: float) -> LocalTraining:
+        """The same with a learning rate that is this many times as large, and stays as it is.
+
+        A rate that is too small for a number is the smallest that there is.
+        """
+        return replace(self, lr=max(self.lr * factor, float_info.min), lr_decay=1.0)
 
     @property
     def batching(self) -> Batching:
