@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -40,6 +41,42 @@ def test_layers_in_a_list_which_would_never_be_trained_are_refused(head: bool) -
     with pytest.raises(umbel.UsageError, match=UNKNOWN.format(r"8,|\d, \d")):
         make_engine(umbel.Net(partial(Listed, head=head)), federation)
     make_engine(umbel.Net(partial(Listed, known=True)), federation)
+
+
+class Remembers(nn.Module):
+    """Has a generator, a counter, or both in a buffer."""
+
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.layer, self.kind, self.passes = nn.Linear(4, 3), kind, 0
+        self.numpy, self.torch = np.random.default_rng(0), torch.Generator().manual_seed(0)
+        self.count: Tensor
+        self.register_buffer("count", torch.zeros((), dtype=torch.long), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.layer(x)
+        self.passes += 1
+        self.count += self.training
+        added = {
+            "generator of NumPy": lambda: torch.from_numpy(self.numpy.normal(size=3)).float(),
+            "generator of PyTorch": lambda: torch.randn(3, generator=self.torch),
+            "counter": lambda: torch.full((3,), 0.1 * self.passes),
+            "counter in a buffer": lambda: 0.1 * self.count,
+            "generator of all": lambda: torch.randn(3) + float(np.random.normal()),
+        }
+        return out + added[self.kind]()
+
+
+@pytest.mark.parametrize("kind", ["generator of NumPy", "generator of PyTorch", "counter"])
+def test_what_a_module_keeps_to_itself_is_refused(kind: str) -> None:
+    said = "Net: forward gives other outputs when it is called again with the same inputs"
+    with pytest.raises(umbel.UsageError, match=said):
+        make_engine(umbel.Net(partial(Remembers, kind)), clients(numbers(12, 4), LABELS))
+
+
+@pytest.mark.parametrize("kind", ["counter in a buffer", "generator of all"])
+def test_what_umbel_puts_back_is_taken(kind: str) -> None:
+    make_engine(umbel.Net(partial(Remembers, kind)), clients(numbers(12, 4), LABELS))
 
 
 class Clinging(nn.Module):

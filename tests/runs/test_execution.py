@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -308,6 +310,29 @@ def test_the_experiment_of_a_folder_can_be_run_elsewhere(tmp_path: Path, whole: 
     copy.write_text(write(whole.experiment))
     again = finish(begin(tmp_path / "again", umbel.read(copy)))
     assert untimed(again) == untimed(whole)
+
+
+def test_a_folder_that_another_process_is_creating_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, refused = RunFolder.of(tmp_path, EXPERIMENT), threading.Event()
+    create = RunFolder.create
+
+    def trying(path: Path, experiment: Experiment) -> RunFolder:
+        try:
+            return create(path, experiment)
+        except InUseError:
+            refused.set()
+            raise
+
+    monkeypatch.setattr(RunFolder, "create", trying)
+    folder.path.mkdir()
+    with ThreadPoolExecutor() as pool:
+        with folder.locked():
+            begun = pool.submit(RunFolder.begin, tmp_path, EXPERIMENT)
+            assert refused.wait(60)
+            folder.settings.write(EXPERIMENT)
+        assert begun.result() == folder
 
 
 def test_a_run_in_the_first_round_of_another_process_is_found_and_left_to_it(

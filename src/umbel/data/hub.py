@@ -6,6 +6,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPException
 from types import ModuleType
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -22,9 +23,11 @@ def answers(url: str, patience: float = PATIENCE) -> bool:
     answered = threading.Event()
 
     def ask() -> None:
-        if _answers(url, patience):
-            answered.set()
-        done.set()
+        try:
+            if _answers(url, patience):
+                answered.set()
+        finally:
+            done.set()
 
     done = threading.Event()
     threading.Thread(target=ask, daemon=True).start()
@@ -39,7 +42,9 @@ def _answers(url: str, patience: float) -> bool:
         return True
     except URLError as error:  # with certificates of another kind, the library may get through
         return isinstance(error.reason, ssl.SSLError)
-    except OSError:
+    except HTTPException:  # somebody is there, who speaks otherwise
+        return True
+    except (OSError, ValueError):  # ValueError: what is no address
         return False
     return True
 

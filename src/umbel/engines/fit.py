@@ -22,6 +22,7 @@ from umbel.data.splits import Split, typed
 from umbel.engines.explained import ALONE, explained
 from umbel.engines.fit_gradient import check_gradient
 from umbel.engines.fit_objective import check_accuracy, check_objective
+from umbel.engines.fit_repeats import check_repeats
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +61,7 @@ def check_fit(net: Net, federation: Federation) -> None:
         _check_constants(net, *net.modules.after_training(batch.x))
         _check_parameters(net.modules.overwritten(batch.x))
         check_gradient(net, batch)
+        check_repeats(net, batch.x)
     _check_extremes(net, theta, federation)
 
 

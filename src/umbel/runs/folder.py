@@ -48,16 +48,13 @@ class RunFolder:
     def create(cls, path: Path | str, experiment: Experiment) -> RunFolder:
         """Make a folder for a new run; `UsageError` if one is there, or if no file can hold it."""
         folder = cls(Path(path))
+        other = "or choose another --runs-dir or name"
         if folder.finished:
-            raise UsageError(
-                f"{path}: holds a finished run; see its results by `{command('show', path)}`, "
-                "or choose another --runs-dir or name"
-            )
+            how = f"see its results by `{command('show', path)}`, {other}"
+            raise UsageError(f"{path}: holds a finished run; {how}")
         if folder.begun:
-            raise UsageError(
-                f"{path}: holds a run already; go on with it by `{command('resume', path)}`, "
-                "or choose another --runs-dir or name"
-            )
+            how = f"go on with it by `{command('resume', path)}`, {other}"
+            raise UsageError(f"{path}: holds a run already; {how}")
         check_no_advice(folder.path)
         config.writable(experiment)
         folder.path.mkdir(parents=True, exist_ok=True)
@@ -79,7 +76,9 @@ class RunFolder:
                 return cls.create(folder.path, experiment)
             except InUseError:  # by another process, in its first round
                 if not folder.settings.file.is_file():
-                    raise
+                    with folder.locked(patiently=True):
+                        pass  # it has said what it begins, or is no more
+                    return cls.begin(runs_dir, experiment)
         check_same(folder.path, folder.experiment, experiment)
         return folder
 
