@@ -62,7 +62,7 @@ class Remembers(nn.Module):
             "generator of PyTorch": lambda: torch.randn(3, generator=self.torch),
             "counter": lambda: torch.full((3,), 0.1 * self.passes),
             "counter in a buffer": lambda: 0.1 * self.count,
-            "generator of all": lambda: torch.randn(3) + float(np.random.normal()),
+            "generator of all": lambda: torch.randn(3) + float(np.random.normal()),  # noqa: NPY002
         }
         return out + added[self.kind]()
 
