@@ -9,7 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks import cuts, given_clusters, precision, sequences, words, workers
+from benchmarks import (
+    cuts,
+    few_values,
+    given_clusters,
+    precision,
+    released,
+    sequences,
+    words,
+    workers,
+)
 from benchmarks.measure import difference
 from benchmarks.products import KINDS, times_faster
 from benchmarks.report import markdown, precision_markdown, rounds_markdown
@@ -20,7 +29,8 @@ from benchmarks.workloads import contests
 import umbel
 from umbel.algorithms import FLHC, FedAvg, FixedClusters, Oracle
 from umbel.algorithms.base import Algorithm
-from umbel.client.work import LocalTraining
+from umbel.client.work import Gradient, LocalTraining, Quantised
+from umbel.client.work.feature import Feature
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines.precision import bf16_units
@@ -157,3 +167,32 @@ def test_both_precisions_of_an_experiment_are_told() -> None:
     rows = precision.agreement(case, seeds=[0])
     assert [row["precision"] for row in rows] == ["fp32", "bf16"]
     assert precision_markdown({"machine": "mine", "experiments": rows}).count("IFCA, 2 rounds") == 2
+
+
+def test_the_released_rule_asks_about_one_model_at_first_and_then_about_each_ones_own() -> None:
+    clients = released.Clients(Run(FedAvg(), blobs(), mlp()), 8, seed=0)
+    asked, gradients = [], clients.gradients
+    clients.gradients = lambda labels: asked.append(labels) or gradients(labels)  # type: ignore[method-assign,func-returns-value]
+    found = list(released.cfl_gp(clients, rounds=3, until=1))
+    assert asked[0].tolist() == [0] * len(clients)
+    assert asked[1].tolist() == asked[2].tolist() == found[0].tolist()
+    assert len(set(found[0].tolist())) > 1
+    assert all(len(labels) == len(clients) for labels in released.ifca(clients, rounds=2))
+
+
+def test_decimals_are_cut_for_what_is_named_alone() -> None:
+    step = Quantised(Gradient(8), 2)
+    ways = few_values.WAYS
+    cut = {name: (way(step), way(Feature(step))) for name, way in ways.items()}
+    rounded = few_values.Rounded(Gradient(8), 2)
+    assert cut == {
+        "cut": (step, Feature(step)),
+        "cut for features alone": (Gradient(8), Feature(step)),
+        "cut for the step alone": (step, Feature(Gradient(8))),
+        "rounded": (rounded, Feature(rounded)),
+    }
+    run = Run(FedAvg(), blobs(), mlp())
+    for way in ways:
+        method = few_values.Changed(2, digits=2, gradient=Gradient(8), way=way)
+        *_, (state, _) = replace(run, algorithm=method).rounds(3)
+        assert state.models.isfinite().all()

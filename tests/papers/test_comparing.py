@@ -114,7 +114,7 @@ def test_what_is_printed_alike_is_not_reversed() -> None:
 def test_every_reversal_is_said_a_column_after_another() -> None:
     wanted = reproduction({"a": Published(9.0), "b": Published(8.0), "c": Published(7.0)})
     ours = results({"a": (50.0,), "b": (60.0,), "c": (70.0,)})
-    said = "reversed here, the paper has C = 8: a before b and c; b before c."
+    said = "reversed, in the paper's order: C = 8: a before b and c; b before c."
     assert order(wanted, ours, "accuracy") == said
 
 

@@ -141,7 +141,7 @@ def order(wanted: Reproduction, results: SavedResults, measure: str) -> str:
     for column, pairs in worse.items():
         said = "; ".join(f"{better} before {_listed(rows)}" for better, rows in pairs.items())
         columns.append(f"{column}: {said}")
-    return f"reversed here, the paper has {'. '.join(columns)}."
+    return f"reversed, in the paper's order: {'. '.join(columns)}."
 
 
 def _listed(names: Sequence[str]) -> str:
