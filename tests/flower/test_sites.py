@@ -118,7 +118,7 @@ def test_who_joins_between_two_sessions_of_a_run_is_told_of_too(
     serve(grid, experiment, settings)
     assert [client.name for client in folder.clients()] == ["a"]
     assert any("client 'b' is no part of it" in line for line in caplog.messages)
-    assert any("1 clients, of whom 1 are at 1 nodes now" in line for line in caplog.messages)
+    assert any("1 client, of whom 1 are at 1 node now" in line for line in caplog.messages)
 
 
 def test_a_node_whose_app_does_not_load_is_left_out(

@@ -42,10 +42,10 @@ def _answers(url: str, patience: float) -> bool:
         return True
     except URLError as error:  # with certificates of another kind, the library may get through
         return isinstance(error.reason, ssl.SSLError)
-    except HTTPException:  # somebody is there, who speaks otherwise
-        return True
     except (OSError, ValueError):  # ValueError: what is no address
         return False
+    except HTTPException:  # somebody is there, who speaks otherwise
+        return True
     return True
 
 

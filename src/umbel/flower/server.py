@@ -118,7 +118,8 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
     objective = roll.form.objective(experiment.objective)
     run = experiment.run(roll.federation(objective), engine)
     here, nodes = len(engine.nodes), len(set(engine.nodes.values()))
-    log.info("%s: %d clients, of whom %d are at %d nodes now", path, len(roll.names), here, nodes)
+    clients, places = counted(len(roll.names), "client"), counted(nodes, "node")
+    log.info("%s: %s, of whom %d are at %s now", path, clients, here, places)
     if drowned := experiment.privacy.drowned(run.net.layout.num_values, run.cohort_size):
         log.warning(drowned)
     if not folder.finished:
