@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from benchmarks import (
     cuts,
     few_values,
@@ -171,13 +172,32 @@ def test_both_precisions_of_an_experiment_are_told() -> None:
 
 def test_the_released_rule_asks_about_one_model_at_first_and_then_about_each_ones_own() -> None:
     clients = released.Clients(Run(FedAvg(), blobs(), mlp()), 8, seed=0)
-    asked, gradients = [], clients.gradients
-    clients.gradients = lambda labels: asked.append(labels) or gradients(labels)  # type: ignore[method-assign,func-returns-value]
-    found = list(released.cfl_gp(clients, rounds=3, until=1))
-    assert asked[0].tolist() == [0] * len(clients)
-    assert asked[1].tolist() == asked[2].tolist() == found[0].tolist()
-    assert len(set(found[0].tolist())) > 1
-    assert all(len(labels) == len(clients) for labels in released.ifca(clients, rounds=2))
+    before = clients.models.clone()
+    first, *_ = released.cfl_gp(clients, rounds=1, until=1)
+    assert len(set(first.tolist())) > 1
+    # Each model moved by the mean gradient on the first, of the clients that came to it.
+    again = released.Clients(Run(FedAvg(), blobs(), mlp()), 8, seed=0)
+    sent = again.gradients(torch.zeros_like(first))
+    for k in set(first.tolist()):
+        expected = before[k] - released.LR * sent[first == k].mean(0)
+        torch.testing.assert_close(clients.models[k], expected)
+
+
+def test_the_released_rule_takes_the_model_that_is_right_most_often_the_first_on_a_tie() -> None:
+    clients = released.Clients(Run(FedAvg(), blobs(), mlp()), 1000, seed=0)
+    clients.models[:] = clients.models[0]
+    assert set(next(released.ifca(clients, rounds=1)).tolist()) == {0}
+    right = Run(FedAvg(LocalTraining(lr=0.5)), blobs(), mlp())
+    *_, (state, _) = right.rounds(10)
+    clients.models[2] = state.models[0]
+    rights = torch.zeros(len(clients), released.K)
+    for client in range(len(clients)):
+        x, y = clients.federation.train.of(client)
+        for k, model in enumerate(clients.models):
+            rights[client, k] = (clients.net.module(model)(x).argmax(1) == y).sum()
+    chosen = next(released.ifca(clients, rounds=1))
+    assert chosen.tolist() == rights.argmax(1).tolist()
+    assert 2 in chosen
 
 
 def test_decimals_are_cut_for_what_is_named_alone() -> None:
@@ -191,8 +211,10 @@ def test_decimals_are_cut_for_what_is_named_alone() -> None:
         "cut for the step alone": (step, Feature(Gradient(8))),
         "rounded": (rounded, Feature(rounded)),
     }
-    run = Run(FedAvg(), blobs(), mlp())
+    ends = {}
     for way in ways:
-        method = few_values.Changed(2, digits=2, gradient=Gradient(8), way=way)
-        *_, (state, _) = replace(run, algorithm=method).rounds(3)
-        assert state.models.isfinite().all()
+        method = few_values.Changed(2, digits=1, gradient=Gradient(8), way=way)
+        *_, (state, _) = Run(method, blobs(), mlp()).rounds(3)
+        ends[way] = state.models
+    for way in ("cut for features alone", "cut for the step alone", "rounded"):
+        assert not torch.equal(ends["cut"], ends[way]), way

@@ -211,6 +211,11 @@ def test_clients_by_name_come_in_the_order_of_the_names_that_are_given() -> None
     found = Federation.from_arrays(train, test, names=["Ben", "Ava"], groups={"Ava": 0, "Ben": 1})
     assert [found.train.of(n)[0][0, 0].item() for n in (0, 1)] == [100, 0]
     assert [found.test.of(n)[0][0, 0].item() for n in (0, 1)] == [101, 1]
+    numbered = Federation.from_arrays({1: train["Ava"], 2: train["Ben"]}, names=[2, 1])  # type: ignore[dict-item,list-item]
+    assert numbered.names == ("2", "1")
+    assert float(numbered.train.of(0)[0].min()) >= 100
+    with pytest.raises(UsageError, match="names: '1' is not the name of one client only"):
+        Federation.from_arrays({1: train["Ava"], "1": train["Ben"]})  # type: ignore[dict-item]
     said = "names: 'Ben, Cleo' is not those of train, each once: it is a mapping by name"
     with pytest.raises(UsageError, match=said):
         Federation.from_arrays(train, names=["Ben", "Cleo"])

@@ -201,7 +201,8 @@ def test_a_hub_that_answers_whatever_it_says_is_reached() -> None:
 def test_a_server_that_speaks_otherwise_is_reached_and_what_is_no_address_is_not() -> None:
     with serving(b"hello\r\n\r\n") as (url, _):
         assert answers(url, patience=60)
-    assert not answers("hub without a scheme", patience=60)
+    for none in ("hub without a scheme", "http://localhost:port", "http://local host/"):
+        assert not answers(none, patience=60)
 
 
 @pytest.mark.parametrize(

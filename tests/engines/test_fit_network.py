@@ -44,11 +44,12 @@ def test_layers_in_a_list_which_would_never_be_trained_are_refused(head: bool) -
 
 
 class Remembers(nn.Module):
-    """Has a generator, a counter, or both in a buffer."""
+    """Has a generator, a counter, or what it saw; or a counter in a buffer."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()
         self.layer, self.kind, self.passes = nn.Linear(4, 3), kind, 0
+        self.seen = torch.zeros(3)
         self.numpy, self.torch = np.random.default_rng(0), torch.Generator().manual_seed(0)
         self.count: Tensor
         self.register_buffer("count", torch.zeros((), dtype=torch.long), persistent=False)
@@ -61,17 +62,42 @@ class Remembers(nn.Module):
             "generator of NumPy": lambda: torch.from_numpy(self.numpy.normal(size=3)).float(),
             "generator of PyTorch": lambda: torch.randn(3, generator=self.torch),
             "counter": lambda: torch.full((3,), 0.1 * self.passes),
+            "slow counter": lambda: 1e-4 * self.passes * out,
+            "mean of training": lambda: self.seen if not self.training else self.saw(out),
             "counter in a buffer": lambda: 0.1 * self.count,
             "generator of all": lambda: torch.randn(3) + float(np.random.normal()),  # noqa: NPY002
         }
         return out + added[self.kind]()
 
+    def saw(self, out: Tensor) -> Tensor:
+        self.seen = out.mean(0).detach()
+        return self.seen
 
-@pytest.mark.parametrize("kind", ["generator of NumPy", "generator of PyTorch", "counter"])
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("generator of NumPy", "generator of PyTorch"),
+        *("counter", "slow counter", "mean of training"),
+    ],
+)
 def test_what_a_module_keeps_to_itself_is_refused(kind: str) -> None:
     said = "Net: forward gives other outputs when it is called again with the same inputs"
     with pytest.raises(umbel.UsageError, match=said):
         make_engine(umbel.Net(partial(Remembers, kind)), clients(numbers(12, 4), LABELS))
+
+
+def test_buffers_that_can_not_be_written_are_taken() -> None:
+    class Broadcast(nn.Linear):
+        def __init__(self) -> None:
+            super().__init__(4, 3)
+            self.scale: Tensor
+            self.register_buffer("scale", torch.ones(1).expand(3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) * self.scale
+
+    make_engine(umbel.Net(Broadcast), clients(numbers(12, 4), LABELS))
 
 
 @pytest.mark.parametrize("kind", ["counter in a buffer", "generator of all"])

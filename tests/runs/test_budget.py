@@ -108,12 +108,16 @@ def test_a_run_that_was_begun_is_not_given_another_goal_or_time_without_a_word(
     best, after = goal(whole)
     run, folder = make_run(), tmp_path / "mine"
     next(run.rounds(8, folder=folder))
-    with pytest.raises(UsageError, match=r"until: .* is not none, as planned in .*umbel\.resume"):
-        run.save(folder, 8, until={"accuracy": best})
-    with pytest.raises(UsageError, match=r"max_time: 0\.001 is not none, as planned in"):
-        run.save(folder, 8, max_time=0.001)
-    result = package.resume(folder, run, until={"accuracy": best})
-    assert run.save(folder, 8, until={"accuracy": best}).records == result.records
+    said = (
+        r"until: 'loss=0.1' is not none, as planned in .*resume\(\".*\", run, until=\"loss=0.1\"\)"
+    )
+    with pytest.raises(UsageError, match=said):
+        run.save(folder, 8, until="loss=0.1")
+    with pytest.raises(UsageError, match=r"max_time: '60s' is not none, as planned in"):
+        run.save(folder, 8, max_time="1m")
+    goals = [f"accuracy={best}", "loss=1e-9"]
+    result = package.resume(folder, run, until=goals)
+    assert run.save(folder, 8, until=goals[::-1]).records == result.records
     assert not caplog.text
     assert len(run.save(folder, 8).records) == after
     assert f"stopped after {after} rounds: accuracy" in caplog.text

@@ -121,7 +121,8 @@ class Measuring(umbel.FedAvg):
         ({"log-loss": 2}, "measure: 'log-loss' is not a name that is free"),
         ({3: 2}, "measure: 3 is not a name that is free"),
         ({"gap": "wide"}, "measure: gap: 'wide' is not a number"),
-        ({"gap": torch.ones(2)}, "measure: gap: 'torch.float32' is not a number"),
+        ({"gap": torch.ones(2)}, "measure: gap: 'torch.float32 (2,)' is not a number"),
+        ({"gap": 10**400}, "measure: gap: 'int' is not a number"),
         ([0.5], "measure: 'list' is not a mapping from names to numbers"),
     ],
 )

@@ -17,10 +17,12 @@ def listed(
     """The clients and their names. Raises `UsageError` unless there are some."""
     kind = type(clients).__name__
     if isinstance(clients, Mapping):
-        by_name = {str(name): entry for name, entry in clients.items()}
-        names = tuple(by_name) if names is None else tuple(names)
+        keys = list(map(str, clients))
+        _check_different(keys)
+        names = tuple(keys if names is None else map(str, names))
         expected = f"those of {what}, each once: it is a mapping by name"
-        check(sorted(names) == sorted(by_name), "names", few(names), expected)
+        check(sorted(names) == sorted(keys), "names", few(names), expected)
+        by_name = dict(zip(keys, clients.values(), strict=True))
         clients = [by_name[name] for name in names]
     fine = isinstance(clients, Iterable) and not hasattr(clients, "dtype") and not is_table(clients)
     check(
@@ -34,9 +36,13 @@ def listed(
     for name in names:
         fine = is_plain(name) and bool(name.strip())
         check(fine, "names", name, "a name without control characters")
-    most, times = Counter(names).most_common(1)[0]
-    check(times == 1, "names", most, "the name of one client only")
+    _check_different(names)
     return entries, names
+
+
+def _check_different(names: Sequence[str]) -> None:
+    for most, times in Counter(names).most_common(1):
+        check(times == 1, "names", most, "the name of one client only")
 
 
 def in_order(

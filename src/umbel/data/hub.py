@@ -6,7 +6,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.client import HTTPException
+from http.client import HTTPException, InvalidURL
 from types import ModuleType
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -42,7 +42,7 @@ def _answers(url: str, patience: float) -> bool:
         return True
     except URLError as error:  # with certificates of another kind, the library may get through
         return isinstance(error.reason, ssl.SSLError)
-    except (OSError, ValueError):  # ValueError: what is no address
+    except (OSError, ValueError, InvalidURL):  # the last two: what is no address
         return False
     except HTTPException:  # somebody is there, who speaks otherwise
         return True

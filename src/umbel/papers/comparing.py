@@ -139,9 +139,9 @@ def order(wanted: Reproduction, results: SavedResults, measure: str) -> str:
         return "wherever the paper's rows are clearly apart, ours are not reversed."
     columns = []
     for column, pairs in worse.items():
-        said = "; ".join(f"{better} before {_listed(rows)}" for better, rows in pairs.items())
-        columns.append(f"{column}: {said}")
-    return f"reversed, in the paper's order: {'. '.join(columns)}."
+        said = ", ".join(f"{better} is before {_listed(rows)}" for better, rows in pairs.items())
+        columns.append(f"*{column}*, {said}")
+    return f"in the paper, but not here: {'; '.join(columns)}."
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -33,7 +33,8 @@ Each cell gives our mean and population standard deviation over seeds, and below
 the paper says in words, or shows in a figure. A *reduced* result is of a smaller problem, so that
 only the order of its rows is to be compared with the paper's. Two rows are *reversed* if they come
 in another order than in the paper, by more than the standard deviation of their difference in
-both; where we have one seed, the paper's deviation stands for ours.
+both, and by more than the last decimal here; where we have one seed, the paper's deviation stands
+for ours.
 
 Commands below that name a folder such as `runs/reproduce-reduced/NAME-seed0` go on from a run of
 `umbel reproduce`, which makes that folder; `--only ROW` makes no more than the rows named.

@@ -93,6 +93,16 @@ class Budget:
             how = "rounds are judged on validation examples, by accuracy and loss"
             check(not late, "until", name, f"measured before the end: {how}")
 
+    @property
+    def goals(self) -> str:
+        """The goals as a user writes them, in one order; empty if there are none."""
+        return ", ".join(sorted(f"{name}={goal:g}" for name, goal in self.until))
+
+    @property
+    def time(self) -> str:
+        """The time of a session in seconds, as "600s"; empty if it has no end."""
+        return "" if self.max_seconds is None else f"{self.max_seconds:g}s"
+
     def reached(self, record: Record) -> str | None:
         """Which goal this round reached, as a sentence; None if none."""
         for name, goal in self.until:

@@ -69,9 +69,9 @@ class EvidenceFolder:
         due = (number + 1) % spacing(number + 1) == 0
         if turn and number:
             # Methods that cluster once forget what they clustered by.
-            self._save(number - 1, told(algorithm, before), apart=True)
+            self._save(number - 1, evidence_of(algorithm, before), apart=True)
         if turn or due or is_last:
-            self._save(number, told(algorithm, after), apart=turn or is_last)
+            self._save(number, evidence_of(algorithm, after), apart=turn or is_last)
             self._thin(number + 1)
 
     def go_on(self, last: int, turn: bool) -> None:
@@ -132,9 +132,12 @@ class EvidenceFolder:
                 yield int(number), file
 
 
-def told(algorithm: Algorithm[Any], state: State) -> Mapping[str, Tensor]:
+def evidence_of(algorithm: Algorithm[Any], state: State) -> Mapping[str, Tensor]:
     """The evidence of a method. Raises `UsageError` if it has not the form that it must have."""
     tensors = algorithm.evidence(state, sample)
+    known = isinstance(tensors, Mapping) and all(isinstance(t, Tensor) for t in tensors.values())
+    if not known:
+        raise UsageError(f"what evidence returns: {type(tensors).__name__}: not tensors by name")
     if not fits(tensors):
         kinds = {name: f"{each.dtype} {tuple(each.shape)}" for name, each in tensors.items()}
         raise UsageError(f"what evidence returns: {kinds}: {FORM}")

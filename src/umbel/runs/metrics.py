@@ -22,6 +22,9 @@ TAKEN = (
 )
 """Names that records and tables have for something else."""
 
+MOST = 10**300
+"""Whole numbers below it, of either sign, are floats, too."""
+
 FREE = "a name that is free: call it otherwise"
 
 
@@ -71,11 +74,15 @@ def as_measures(measured: Any, metrics: Sequence[str]) -> Mapping[str, float]:
     for name, value in measured.items():
         check(is_free(name) and name not in metrics, "measure", name, FREE)
         plain = value.item() if getattr(value, "shape", None) == () else value
-        fine = plain is None or isinstance(plain, int | float)
+        fine = plain is None or isinstance(plain, float)
+        fine |= isinstance(plain, int) and abs(plain) < MOST
         check(fine, f"measure: {name}", _said(plain), "a number")
         numbers[name] = nan if plain is None else plain
     return numbers
 
 
 def _said(value: object) -> str:
-    return value if isinstance(value, str) else str(getattr(value, "dtype", type(value).__name__))
+    if isinstance(value, str):
+        return value
+    shape = f" {tuple(value.shape)}" if hasattr(value, "shape") else ""
+    return f"{getattr(value, 'dtype', type(value).__name__)}{shape}"

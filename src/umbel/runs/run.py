@@ -79,7 +79,7 @@ class Run(Settings):
     #: "mae", "r2", or your own as "module:function"
     metrics: tuple[str, ...] = ()
     personal: Personal | None = None  #: how clients tune their models in the end; None: not at all
-    #: the federation as rounds see it: with the validation examples by which clients tune
+    #: whose examples are used: where clients tune, those that validate this are set apart
     divided: Federation = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -58,17 +58,19 @@ def rounds_in(
 def _check_same_budget(folder: RunFolder, budget: Budget) -> None:
     """Raise `UsageError` where a run that was begun is to stop elsewhere than it was told then."""
     stopped, kept = folder.stop, folder.budget
-    goes_on = f'umbel.resume("{folder.path}", run, rounds=...) goes on'
-    if stopped is not None and budget != kept:
-        ended = f"stopped after {counted(stopped.rounds, 'round')}: {stopped.why}"
-        log.warning("%s: %s; %s", folder.path, ended, goes_on)
-    how = f"{goes_on} to another goal or time"
+    if stopped is None and folder.finished:
+        return  # no round is left that could be too many
     for name, new, old in (
-        ("until", budget.until, kept.until),
-        ("max_time", budget.max_seconds, kept.max_seconds),
+        ("until", budget.goals, kept.goals),
+        ("max_time", budget.time, kept.time),
     ):
-        if new not in (None, ()):
-            check(new == old, name, new, f"{old or 'none'}, as planned in {folder.path}; {how}")
+        how = f'umbel.resume("{folder.path}", run, {name}="{new}") goes on so'
+        expected = f"{old or 'none'}, as planned in {folder.path}; {how}"
+        check(new in ("", old), name, new, expected)
+    if stopped is not None and budget == Budget() != kept:
+        ended = f"stopped after {counted(stopped.rounds, 'round')}: {stopped.why}"
+        goes_on = f'umbel.resume("{folder.path}", run, rounds={folder.experiment.rounds}) goes on'
+        log.warning("%s: %s; %s", folder.path, ended, goes_on)
 
 
 def resume(
