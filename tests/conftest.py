@@ -24,8 +24,16 @@ settings.load_profile("umbel")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What waits for processes comes first, so that others are tested meanwhile."""
-    items.sort(key=lambda item: item.get_closest_marker("deployment") is None)
+    """What waits for processes comes first, so that others are tested meanwhile.
+
+    Next comes the longest of the other files, which one process would be alone with at the end.
+    """
+
+    def rank(item: pytest.Item) -> tuple[bool, bool]:
+        waits = item.get_closest_marker("deployment") is not None
+        return not waits, not item.nodeid.startswith("tests/test_pages.py")
+
+    items.sort(key=rank)
 
 
 @pytest.fixture
