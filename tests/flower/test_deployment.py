@@ -73,6 +73,7 @@ def absences(run: RunFolder, since: int) -> list[tuple[int, ...]]:
     return [tuple(sorted({*r.missing, *r.refused})) for r in run.records()[since:]]
 
 
+@pytest.mark.thorough
 def test_an_answer_that_comes_late_is_not_counted(deployed: Deployment, run: RunFolder) -> None:
     slow = deployed.folder / "data" / "site1" / "slow"
     slow.touch()

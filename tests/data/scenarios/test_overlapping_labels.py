@@ -171,6 +171,7 @@ def test_without_a_number_all_images_but_a_share_of_each_label_are_for_training(
         replace(GLOBAL, test_fraction=1.0)
 
 
+@pytest.mark.thorough
 def test_lin_emnist_has_eight_groups_of_25_with_40_of_47_classes_each(real_data: Sources) -> None:
     federation = LIN_EMNIST.build(0, real_data)
     assert federation.groups is not None
