@@ -9,7 +9,7 @@ import pytest
 
 from umbel.checks import UsageError
 from umbel.data.tables.kinds import Numbers, Words, column_of
-from umbel.data.tables.reading import Form, Rows, read_rows
+from umbel.data.tables.reading import Form, Rows, holds_tables, read_rows
 
 pytest.importorskip("pyarrow", reason="the extra umbel[data] is not installed")
 
@@ -241,3 +241,13 @@ def test_bools_are_numbers_however_a_file_writes_them(tmp_path: Path) -> None:
     same = column_of(typed, "flag")
     assert isinstance(same, Numbers)
     assert same.values.tolist() == [1, 0]
+
+
+def test_endings_may_be_in_capitals(tmp_path: Path) -> None:
+    for name in ("a.csv", "B.CSV"):
+        (tmp_path / name).write_text("age\n41\n")
+    assert holds_tables(tmp_path)
+    assert [file.name for file in read_rows(tmp_path, FORM, everything).files] == ["B.CSV", "a.csv"]
+    assert len(read(tmp_path / "ONE.CSV", "age\n41\n")) == 1
+    large = parquet(tmp_path / "T.PARQUET", {"age": [1, 2]})
+    assert len(read_rows(large, FORM, everything)) == 2
