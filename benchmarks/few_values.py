@@ -148,16 +148,14 @@ def few_coordinates(seed: int) -> None:
     """Fig. 4 with few values."""
     columns = ("ratio = 1000", "ratio = 10000")
     for column, experiment in experiments("cflgp-fig4", seed, columns).items():
-        for source in ("all", "live"):
-            run = changed(experiment)
-            live = (first_gradients(run) != 0).double().mean(0)
-            start: Any = run.start(experiment.rounds)
-            method: Any = run.algorithm
-            if source == "live":
-                rng = np.random.default_rng(seed)
-                values = torch.nonzero(live >= LIVE)[:, 0]
-                few = drawn(values, method.compression * len(values) / len(live), rng)
-                start = replace(start, coordinates=few)
+        run = changed(experiment)
+        live = (first_gradients(run) != 0).double().mean(0)
+        values = torch.nonzero(live >= LIVE)[:, 0]
+        method: Any = run.algorithm
+        compression = method.compression * len(values) / len(live)
+        few = drawn(values, compression, np.random.default_rng(seed))
+        usual: Any = run.start(experiment.rounds)
+        for source, start in ("all", usual), ("live", replace(usual, coordinates=few)):
             zero = 1 - live[start.coordinates].mean()
             aris = [record.ari or 0.0 for _, record in run.rounds(experiment.rounds, start)]
             click.echo(

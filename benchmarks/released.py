@@ -103,7 +103,7 @@ def ifca(clients: Clients, rounds: int) -> Iterator[Tensor]:
         yield labels
 
 
-def rules(rounds: int) -> Mapping[str, Callable[[Clients], Iterator[Tensor]]]:
+def rules(rounds: int) -> Mapping[str, Rule]:
     return {
         "CFL-GP": partial(cfl_gp, rounds=rounds, until=rounds),
         "CFL-GP, clustering for 10 rounds": partial(cfl_gp, rounds=rounds, until=10),
@@ -120,11 +120,11 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     usual: Any = shipped("cfl-gp-mnist8")
-    for batch in options.batch:
-        for seed in range(options.seeds):
-            scenario = replace(ROTATED_MNIST_8, clients=options.clients)
-            run = replace(usual, scenario=scenario, seed=seed).open(Sources.default())
-            groups = np.asarray(run.federation.groups)
+    scenario = replace(ROTATED_MNIST_8, clients=options.clients)
+    for seed in range(options.seeds):
+        run = replace(usual, scenario=scenario, seed=seed).open(Sources.default())
+        groups = np.asarray(run.federation.groups)
+        for batch in options.batch:
             for name, rule in rules(options.rounds).items():
                 clients = Clients(run, batch, seed)
                 courses = list(rule(clients))

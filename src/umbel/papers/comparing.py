@@ -114,13 +114,16 @@ def reversals(wanted: Reproduction, results: SavedResults, measure: str) -> Iter
     is printed. What a single seed gives has no deviation; the paper's stands for it.
     """
     sign = -1 if named(measure).lower_is_better else 1
-    rows = [row for row in compared(wanted, results, measure) if row.difference is not None]
-    for one, other in combinations(rows, 2):
+    rows = [
+        (row, row.mean, row.published)
+        for row in compared(wanted, results, measure)
+        if row.mean is not None and row.published is not None
+    ]
+    for (one, mean, paper), (other, other_mean, other_paper) in combinations(rows, 2):
         if one.column != other.column:
             continue
-        theirs = _published(one).mean - _published(other).mean
-        ours = (one.mean or 0.0) - (other.mean or 0.0)
-        spread = hypot(_published(one).std, _published(other).std)
+        ours, theirs = mean - other_mean, paper.mean - other_paper.mean
+        spread = hypot(paper.std, other_paper.std)
         known = one.std is not None and other.std is not None
         own = hypot(one.std or 0.0, other.std or 0.0) if known else spread
         printed = 10.0 ** -named(measure).digits
@@ -146,11 +149,6 @@ def order(wanted: Reproduction, results: SavedResults, measure: str) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
-
-
-def _published(row: Compared) -> Published:
-    assert row.published is not None
-    return row.published
 
 
 def has_order(wanted: Reproduction, results: SavedResults, measure: str) -> bool:

@@ -108,6 +108,7 @@ class EvidenceFolder:
         if not tensors:
             return
         self.path.mkdir(exist_ok=True)
+        # A clone each: safetensors refuses tensors that share their memory.
         values = {
             name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()
         }
