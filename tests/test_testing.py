@@ -271,7 +271,7 @@ MISTAKES: list[tuple[Algorithm[Any], str]] = [
     (FitsTwo(), "fit returns one ((2,)) instead of a tensor (8,)"),
     (MeasuresTheRound(), "measure: 'round' is not a name that is free"),
     (ProfilesFlat(), "profile returns one ((8,)) instead of a tensor (8, D)"),
-    (ComparesOthers(), "evidence has not the shapes that it should have: {'clients': (8,), 's"),
+    (ComparesOthers(), "what evidence returns: {'clients': 'torch.int64 (8,)', 'similarity'"),
     (PERSONAL, "clients [0, 1, 3, 4, 5, 7], who were never asked, are served models of zeros"),
 ]
 

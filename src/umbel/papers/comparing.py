@@ -133,8 +133,11 @@ def reversals(wanted: Reproduction, results: SavedResults, measure: str) -> Iter
             yield Reversal(one.column, better.row, worse.row)
 
 
-def order(wanted: Reproduction, results: SavedResults, measure: str) -> str:
-    """Say which rows come in another order than in the paper: a sentence."""
+def order(wanted: Reproduction, results: SavedResults, measure: str, around: str = "") -> str:
+    """Say which rows come in another order than in the paper: a sentence.
+
+    Names of columns have `around` on both sides, such as what Markdown has for emphasis.
+    """
     worse: dict[str, dict[str, list[str]]] = {}
     for pair in reversals(wanted, results, measure):
         worse.setdefault(pair.column, {}).setdefault(pair.better, []).append(pair.worse)
@@ -143,7 +146,7 @@ def order(wanted: Reproduction, results: SavedResults, measure: str) -> str:
     columns = []
     for column, pairs in worse.items():
         said = ", ".join(f"{better} is before {_listed(rows)}" for better, rows in pairs.items())
-        columns.append(f"*{column}*, {said}")
+        columns.append(f"{around}{column}{around}, {said}")
     return f"in the paper, but not here: {'; '.join(columns)}."
 
 

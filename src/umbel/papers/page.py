@@ -54,7 +54,7 @@ def tables(wanted: Reproduction, results: SavedResults) -> Iterator[Table | str]
     for measure in _measured(wanted, results):
         yield _terminal_table(wanted, results, measure)
         if results.size != "smoke" and has_order(wanted, results, measure):
-            yield _order(wanted, results, measure)
+            yield f"{title(measure)}: {order(wanted, results, measure)}"
 
 
 def _terminal_table(wanted: Reproduction, results: SavedResults, measure: str) -> Table:
@@ -132,7 +132,7 @@ def _result(wanted: Reproduction, results: SavedResults) -> Iterator[str]:
     for measure in _measured(wanted, results):
         yield from _table(wanted, results, measure)
         if has_order(wanted, results, measure):
-            yield _order(wanted, results, measure) + "\n"
+            yield f"{title(measure)}: {order(wanted, results, measure, around='*')}\n"
 
 
 def _measured(wanted: Reproduction, results: SavedResults) -> Iterator[str]:
@@ -164,11 +164,6 @@ def _cell(cell: Compared | None) -> str:
         return cell.ours
     verdict = "**✓**" if cell.within else cell.verdict
     return f"{cell.ours}<br>*{cell.published}* {verdict}".strip()
-
-
-def _order(wanted: Reproduction, results: SavedResults, measure: str) -> str:
-    """Whether rows come in the paper's order."""
-    return f"{title(measure)}: {order(wanted, results, measure)}"
 
 
 def write(folder: Path) -> None:
