@@ -15,43 +15,27 @@ import numpy as np
 import pytest
 import tomli_w
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 import umbel
 from tests.engines.modules import OwnStatistics
-from tests.federations import blobs, mlp
+from tests.federations import blobs
 from tests.processes import ended, start, wait_for_lines
+from tests.runs.saved import LOCAL, binary, build, make_run
 from tests.runs.test_execution import assert_same_end, untimed
 from tests.shell import Shell
-from umbel import FLACC, FedAvg, FedEM, LocalTraining, PFedMe, Run, RunFolder, UsageError
+from umbel import FLACC, FedAvg, Run, RunFolder, UsageError
 from umbel.algorithms import Restarts, Sharing
 from umbel.algorithms.base import Algorithm, State
 from umbel.algorithms.restarts import RestartsState
 from umbel.algorithms.sharing import SharingState
-from umbel.engines import EngineSettings, Sequential
-from umbel.runs.own import OwnModule, described, differences
-
-LOCAL = LocalTraining(epochs=1, batch_size=8)
-
-
-def build() -> nn.Module:
-    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+from umbel.engines import Sequential
 
 
 def with_mask() -> nn.Module:
     module = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 1))
     module.register_buffer("mask", torch.full((3, 3), -torch.inf).triu(1))
     return module
-
-
-def binary() -> umbel.Federation:
-    clients = [blobs().train.of(client) for client in range(6)]
-    return umbel.Federation.from_arrays([(x, (y > 0).long()) for x, y in clients])
-
-
-def make_run(**changes: Any) -> Run:
-    run = Run(FLACC(LOCAL, n_sep=2), blobs(), umbel.Net(build), participation=0.75)
-    return replace(run, **changes)
 
 
 @dataclass(frozen=True)
@@ -208,143 +192,6 @@ def test_a_module_that_no_file_builds_is_said_at_once_and_given_again(
         umbel.load(tmp_path / "mine", other)
 
 
-class Masked(nn.Module):
-    """Two inputs in three are left out, by a constant."""
-
-    def __init__(self, kept: int) -> None:
-        super().__init__()
-        self.layer = nn.Linear(6, 3)
-        self.mask: Tensor
-        self.register_buffer("mask", (torch.arange(6) % 3 == kept).int(), persistent=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x * self.mask)  # type: ignore[no-any-return]
-
-
-def test_a_net_with_other_constants_is_refused(tmp_path: Path) -> None:
-    make_run(net=umbel.Net(lambda: Masked(0))).save(tmp_path / "mine", 1)
-    with pytest.raises(UsageError, match=r"net: Masked with 21 values: .*, built otherwise"):
-        umbel.load(tmp_path / "mine", umbel.Net(lambda: Masked(1)))
-
-
-def changed(split: str) -> umbel.Federation:
-    federation = blobs()
-    old = getattr(federation, split)
-    x = old.x.clone()
-    x[0, 0] += 1
-    return replace(federation, **{split: replace(old, x=x)})
-
-
-def scaled() -> nn.Module:
-    module = build()
-    with torch.no_grad():
-        next(iter(module.parameters()))[0, 0] += 0.1
-    return module
-
-
-OTHERS: dict[str, dict[str, Any]] = {
-    "the training examples have other values": {"federation": changed("train")},
-    "the test examples have other values": {"federation": changed("test")},
-    "the planted groups are others": {"federation": replace(blobs(), groups=None)},
-    "the clients have other names": {"federation": replace(blobs(), names=tuple("abcdef"))},
-    "scenario.clients is 6 there and 2 here": {"federation": blobs((5, 17))},
-    "model.kind is 'Sequential' there and 'Linear' here": {
-        "net": umbel.Net(lambda: nn.Linear(6, 3))
-    },
-    "the module is built otherwise": {
-        "net": umbel.Net(lambda: nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)))
-    },
-    "the module's initial values are others": {"net": umbel.Net(scaled)},
-    "model.objective is 'CLASSIFICATION' there and 'REGRESSION' here": {
-        "net": umbel.Net(build, umbel.REGRESSION)
-    },
-    "algorithm.local.lr is 0.1 there and 0.2 here": {
-        "algorithm": FLACC(replace(LOCAL, lr=0.2), n_sep=2)
-    },
-    "algorithm.name is 'flacc' there and 'fedavg' here": {"algorithm": FedAvg(LOCAL)},
-    "seed is 0 there and 1 here": {"seed": 1},
-    "limits.quorum is 0.5 there and 1.0 here": {"limits": umbel.Limits(quorum=1.0)},
-}
-
-
-@pytest.mark.parametrize("what", OTHERS)
-def test_another_run_is_refused_and_what_differs_is_said(what: str, whole: umbel.Result) -> None:
-    other = make_run(**OTHERS[what])
-    calls = (
-        lambda: umbel.resume(whole.folder.path, other),
-        lambda: umbel.finish(whole.folder.path, other),
-        lambda: other.rounds(6, folder=whole.folder.path),
-    )
-    for call in calls:
-        with pytest.raises(UsageError) as refused:
-            call()
-        assert str(refused.value).startswith(f"{whole.folder.path}: holds another run: ")
-        assert what in str(refused.value)
-
-
-def weighted(weight: float, near: float = 0.5) -> umbel.Objective:
-    """The squared error times a weight, in functions of the same names whatever the numbers."""
-
-    def losses(outputs: Tensor, y: Tensor) -> Tensor:
-        return weight * ((outputs - y) ** 2).mean(1)
-
-    def correct(outputs: Tensor, y: Tensor) -> Tensor:
-        return ((outputs - y).abs().amax(1) < near).float()
-
-    return umbel.Objective(losses, correct)
-
-
-def fitting(objective: umbel.Objective) -> Run:
-    clients = [(x, x[:, :2]) for x in (blobs().train.of(client)[0] for client in range(3))]
-    federation = umbel.Federation.from_arrays(clients)
-    return Run(FedAvg(LOCAL), federation, umbel.Net(lambda: nn.Linear(6, 2), objective))
-
-
-@pytest.mark.parametrize(
-    ("other", "which"), [(weighted(0.01), "losses"), (weighted(1, near=0.1), "correct")]
-)
-def test_an_objective_that_gives_other_values_is_refused(
-    other: umbel.Objective, which: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "mine"
-    list(islice(fitting(weighted(1)).rounds(2, folder=path), 1))
-    with pytest.raises(UsageError, match=f"the objective's {which} gives other values"):
-        umbel.resume(path, fitting(other))
-    assert len(umbel.resume(path, fitting(weighted(1))).records) == 2
-
-
-def test_an_objective_may_refuse_some_of_the_made_up_outputs(tmp_path: Path) -> None:
-    def fitting_probabilities(weight: float) -> Run:
-        losses = nn.BCELoss(reduction="none")  # of outputs in [0, 1] alone
-        objective = umbel.Objective(
-            lambda outputs, y: weight * losses(outputs[:, 0], y.float()),
-            lambda outputs, y: ((outputs[:, 0] > 0.5) == (y > 0.5)).float(),
-        )
-        net = umbel.Net(lambda: nn.Sequential(nn.Linear(6, 1), nn.Sigmoid()), objective)
-        return Run(FedAvg(LOCAL), binary(), net)
-
-    fitting_probabilities(1).save(tmp_path / "mine", 1)
-    with pytest.raises(UsageError, match="the objective's losses gives other values"):
-        fitting_probabilities(2).save(tmp_path / "mine", 1)
-
-
-def test_a_folder_from_before_objectives_were_compared_goes_on() -> None:
-    run = fitting(weighted(1))
-    here = described(run, "mine", 2, 1)
-    assert isinstance(here.model, OwnModule)
-    assert all(here.model.gives)
-    before = replace(here, model=replace(here.model, gives=OwnModule.gives))
-    assert list(differences(before, here, run.net)) == []
-
-
-def test_a_run_goes_on_with_another_number_of_workers(tmp_path: Path) -> None:
-    run = make_run(engine=EngineSettings("sequential", workers=2))
-    for _ in run.rounds(4, folder=tmp_path):
-        break
-    alone = replace(run, engine=EngineSettings("sequential", workers=1))
-    assert len(umbel.resume(tmp_path, alone).records) == 4
-
-
 def test_a_folder_of_an_experiment_and_one_of_a_run_are_not_mixed_up(
     whole: umbel.Result, umbel: Shell
 ) -> None:
@@ -418,89 +265,6 @@ def test_a_process_killed_at_any_moment_goes_on_to_the_same_end(tmp_path: Path) 
 
 
 # ------------------------------------------------------------------ what each client is served
-
-
-def test_clients_get_their_personal_model_or_mixture(tmp_path: Path) -> None:
-    methods = (
-        PFedMe(local=replace(LOCAL, lr=0.05)),
-        umbel.PerFedAvg(alpha=0.1),
-        FedEM(2, replace(LOCAL, lr=0.5)),
-        umbel.LocalOnly(LOCAL),
-        umbel.IFCA(2, LOCAL),
-    )
-    test = blobs().test
-    for algorithm in methods:
-        result = make_run(algorithm=algorithm).save(tmp_path / type(algorithm).__name__, 3)
-        models = [result.model_for(client) for client in range(6)]
-        for client, row in enumerate(result.clients):
-            x, y = test.of(client)
-            assert not models[client].training
-            loss = nn.functional.cross_entropy(models[client](x), y)
-            assert loss.item() == pytest.approx(row.loss, rel=1e-4)
-        x, _ = test.of(0)
-        assert not torch.allclose(models[0](x), models[1](x))
-        with pytest.raises(UsageError, match=r"client: 'site-3' is not known; known: 0, 1, 2, 3"):
-            result.model_for("site-3")
-
-
-def test_clients_with_names_are_known_by_their_numbers_too(tmp_path: Path) -> None:
-    data = blobs()
-    clients = range(data.num_clients)
-    pairs = {f"site-{n}": data.train.of(n) for n in clients}
-    named = umbel.Federation.from_arrays(pairs, num_classes=data.num_classes, test_fraction=0.2)
-    result = umbel.Run(umbel.LocalOnly(LOCAL), named, mlp()).save(tmp_path / "run", 1)
-    x = data.train.of(0)[0]
-    assert torch.equal(result.model_for(3)(x), result.model_for("site-3")(x))
-    for client in (-1, data.num_clients):
-        with pytest.raises(UsageError, match=f"client: '{client}' is not known"):
-            result.model_for(client)
-
-
-def test_models_that_clients_share_are_saved_once(tmp_path: Path) -> None:
-    result = make_run(algorithm=FedEM(2, LOCAL)).save(tmp_path / "mine", 2)
-    models, weights = result.folder.models.mixture(3)
-    assert models.shape == (2, make_run().net.layout.num_values)
-    assert float(weights.sum()) == pytest.approx(1)
-    shared = make_run(algorithm=FedAvg(LOCAL)).save(tmp_path / "one", 2)
-    assert [file.name for file in (tmp_path / "one" / "models").iterdir()] == [
-        "cluster-0.safetensors"
-    ]
-    assert torch.equal(shared.model_for(2)[0].weight, shared.model(0)[0].weight)  # type: ignore[index]
-
-
-def test_of_folders_before_clients_models_were_kept_the_rest_can_be_used(tmp_path: Path) -> None:
-    import json
-
-    from safetensors.torch import load_file, save_file
-
-    for algorithm, known in [(PFedMe(), False), (FLACC(LOCAL, n_sep=2), True)]:
-        path = tmp_path / type(algorithm).__name__
-        result = make_run(algorithm=algorithm).save(path, 2)
-        (path / "models" / "clients.safetensors").unlink(missing_ok=True)
-        for file in (path / "models").iterdir():
-            old = {"input_shape": [6], "num_outputs": 3, "num_classes": 3, "label": 0}
-            save_file(load_file(file), file, {"umbel": json.dumps(old)})
-        result = umbel.load(path)
-        assert result.model(0)(torch.zeros(1, 6)).shape == (1, 3)
-        if known:
-            assert result.model_for("0")(torch.zeros(1, 6)).shape == (1, 3)
-        else:
-            with pytest.raises(
-                UsageError, match=r"written before clients' .*; remove clusters.csv"
-            ):
-                result.model_for("0")
-            (path / "clusters.csv").unlink()
-            umbel.resume(path, make_run(algorithm=algorithm))
-            assert umbel.load(path).model_for("0")(torch.zeros(1, 6)).shape == (1, 3)
-
-
-def test_results_are_not_to_be_removed_where_only_the_net_is_not_known(tmp_path: Path) -> None:
-    make_run(net=umbel.Net(lambda: build())).save(tmp_path / "mine", 1)
-    result = umbel.load(tmp_path / "mine")
-    with pytest.raises(UsageError, match=r"needs it again, and umbel export its --net$"):
-        result.model(0)
-    with pytest.raises(UsageError, match=r"needs it again, and umbel export its --net$"):
-        result.model_for("0")
 
 
 def test_records_of_a_saved_run_are_those_of_a_run_in_memory(whole: umbel.Result) -> None:

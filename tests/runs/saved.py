@@ -1,0 +1,28 @@
+"""A run of own data and an own module, which tests save."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+import umbel
+from tests.federations import blobs
+from umbel import FLACC, LocalTraining, Run
+
+LOCAL = LocalTraining(epochs=1, batch_size=8)
+
+
+def build() -> nn.Module:
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def binary() -> umbel.Federation:
+    clients = [blobs().train.of(client) for client in range(6)]
+    return umbel.Federation.from_arrays([(x, (y > 0).long()) for x, y in clients])
+
+
+def make_run(**changes: Any) -> Run:
+    run = Run(FLACC(LOCAL, n_sep=2), blobs(), umbel.Net(build), participation=0.75)
+    return replace(run, **changes)

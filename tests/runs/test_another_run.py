@@ -1,0 +1,162 @@
+"""A folder goes on with the run that it is of, and with no other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import umbel
+from tests.federations import blobs
+from tests.runs.saved import LOCAL, binary, build, make_run
+from umbel import FLACC, FedAvg, Run, UsageError
+from umbel.engines import EngineSettings
+from umbel.runs.own import OwnModule, described, differences
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> umbel.Result:
+    """Six rounds without interruption."""
+    return make_run().save(tmp_path_factory.mktemp("runs") / "mine", 6)
+
+
+class Masked(nn.Module):
+    """Two inputs in three are left out, by a constant."""
+
+    def __init__(self, kept: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+        self.mask: Tensor
+        self.register_buffer("mask", (torch.arange(6) % 3 == kept).int(), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x * self.mask)  # type: ignore[no-any-return]
+
+
+def test_a_net_with_other_constants_is_refused(tmp_path: Path) -> None:
+    make_run(net=umbel.Net(lambda: Masked(0))).save(tmp_path / "mine", 1)
+    with pytest.raises(UsageError, match=r"net: Masked with 21 values: .*, built otherwise"):
+        umbel.load(tmp_path / "mine", umbel.Net(lambda: Masked(1)))
+
+
+def changed(split: str) -> umbel.Federation:
+    federation = blobs()
+    old = getattr(federation, split)
+    x = old.x.clone()
+    x[0, 0] += 1
+    return replace(federation, **{split: replace(old, x=x)})
+
+
+def scaled() -> nn.Module:
+    module = build()
+    with torch.no_grad():
+        next(iter(module.parameters()))[0, 0] += 0.1
+    return module
+
+
+OTHERS: dict[str, dict[str, Any]] = {
+    "the training examples have other values": {"federation": changed("train")},
+    "the test examples have other values": {"federation": changed("test")},
+    "the planted groups are others": {"federation": replace(blobs(), groups=None)},
+    "the clients have other names": {"federation": replace(blobs(), names=tuple("abcdef"))},
+    "scenario.clients is 6 there and 2 here": {"federation": blobs((5, 17))},
+    "model.kind is 'Sequential' there and 'Linear' here": {
+        "net": umbel.Net(lambda: nn.Linear(6, 3))
+    },
+    "the module is built otherwise": {
+        "net": umbel.Net(lambda: nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)))
+    },
+    "the module's initial values are others": {"net": umbel.Net(scaled)},
+    "model.objective is 'CLASSIFICATION' there and 'REGRESSION' here": {
+        "net": umbel.Net(build, umbel.REGRESSION)
+    },
+    "algorithm.local.lr is 0.1 there and 0.2 here": {
+        "algorithm": FLACC(replace(LOCAL, lr=0.2), n_sep=2)
+    },
+    "algorithm.name is 'flacc' there and 'fedavg' here": {"algorithm": FedAvg(LOCAL)},
+    "seed is 0 there and 1 here": {"seed": 1},
+    "limits.quorum is 0.5 there and 1.0 here": {"limits": umbel.Limits(quorum=1.0)},
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_another_run_is_refused_and_what_differs_is_said(what: str, whole: umbel.Result) -> None:
+    other = make_run(**OTHERS[what])
+    calls = (
+        lambda: umbel.resume(whole.folder.path, other),
+        lambda: umbel.finish(whole.folder.path, other),
+        lambda: other.rounds(6, folder=whole.folder.path),
+    )
+    for call in calls:
+        with pytest.raises(UsageError) as refused:
+            call()
+        assert str(refused.value).startswith(f"{whole.folder.path}: holds another run: ")
+        assert what in str(refused.value)
+
+
+def weighted(weight: float, near: float = 0.5) -> umbel.Objective:
+    """The squared error times a weight, in functions of the same names whatever the numbers."""
+
+    def losses(outputs: Tensor, y: Tensor) -> Tensor:
+        return weight * ((outputs - y) ** 2).mean(1)
+
+    def correct(outputs: Tensor, y: Tensor) -> Tensor:
+        return ((outputs - y).abs().amax(1) < near).float()
+
+    return umbel.Objective(losses, correct)
+
+
+def fitting(objective: umbel.Objective) -> Run:
+    clients = [(x, x[:, :2]) for x in (blobs().train.of(client)[0] for client in range(3))]
+    federation = umbel.Federation.from_arrays(clients)
+    return Run(FedAvg(LOCAL), federation, umbel.Net(lambda: nn.Linear(6, 2), objective))
+
+
+@pytest.mark.parametrize(
+    ("other", "which"), [(weighted(0.01), "losses"), (weighted(1, near=0.1), "correct")]
+)
+def test_an_objective_that_gives_other_values_is_refused(
+    other: umbel.Objective, which: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine"
+    list(islice(fitting(weighted(1)).rounds(2, folder=path), 1))
+    with pytest.raises(UsageError, match=f"the objective's {which} gives other values"):
+        umbel.resume(path, fitting(other))
+    assert len(umbel.resume(path, fitting(weighted(1))).records) == 2
+
+
+def test_an_objective_may_refuse_some_of_the_made_up_outputs(tmp_path: Path) -> None:
+    def fitting_probabilities(weight: float) -> Run:
+        losses = nn.BCELoss(reduction="none")  # of outputs in [0, 1] alone
+        objective = umbel.Objective(
+            lambda outputs, y: weight * losses(outputs[:, 0], y.float()),
+            lambda outputs, y: ((outputs[:, 0] > 0.5) == (y > 0.5)).float(),
+        )
+        net = umbel.Net(lambda: nn.Sequential(nn.Linear(6, 1), nn.Sigmoid()), objective)
+        return Run(FedAvg(LOCAL), binary(), net)
+
+    fitting_probabilities(1).save(tmp_path / "mine", 1)
+    with pytest.raises(UsageError, match="the objective's losses gives other values"):
+        fitting_probabilities(2).save(tmp_path / "mine", 1)
+
+
+def test_a_folder_from_before_objectives_were_compared_goes_on() -> None:
+    run = fitting(weighted(1))
+    here = described(run, "mine", 2, 1)
+    assert isinstance(here.model, OwnModule)
+    assert all(here.model.gives)
+    before = replace(here, model=replace(here.model, gives=OwnModule.gives))
+    assert list(differences(before, here, run.net)) == []
+
+
+def test_a_run_goes_on_with_another_number_of_workers(tmp_path: Path) -> None:
+    run = make_run(engine=EngineSettings("sequential", workers=2))
+    for _ in run.rounds(4, folder=tmp_path):
+        break
+    alone = replace(run, engine=EngineSettings("sequential", workers=1))
+    assert len(umbel.resume(tmp_path, alone).records) == 4

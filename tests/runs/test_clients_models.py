@@ -1,0 +1,98 @@
+"""The models that a saved run has for its clients."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import umbel
+from tests.federations import blobs, mlp
+from tests.runs.saved import LOCAL, build, make_run
+from umbel import FLACC, FedAvg, FedEM, PFedMe, UsageError
+
+
+def test_clients_get_their_personal_model_or_mixture(tmp_path: Path) -> None:
+    methods = (
+        PFedMe(local=replace(LOCAL, lr=0.05)),
+        umbel.PerFedAvg(alpha=0.1),
+        FedEM(2, replace(LOCAL, lr=0.5)),
+        umbel.LocalOnly(LOCAL),
+        umbel.IFCA(2, LOCAL),
+    )
+    test = blobs().test
+    for algorithm in methods:
+        result = make_run(algorithm=algorithm).save(tmp_path / type(algorithm).__name__, 3)
+        models = [result.model_for(client) for client in range(6)]
+        for client, row in enumerate(result.clients):
+            x, y = test.of(client)
+            assert not models[client].training
+            loss = nn.functional.cross_entropy(models[client](x), y)
+            assert loss.item() == pytest.approx(row.loss, rel=1e-4)
+        x, _ = test.of(0)
+        assert not torch.allclose(models[0](x), models[1](x))
+        with pytest.raises(UsageError, match=r"client: 'site-3' is not known; known: 0, 1, 2, 3"):
+            result.model_for("site-3")
+
+
+def test_clients_with_names_are_known_by_their_numbers_too(tmp_path: Path) -> None:
+    data = blobs()
+    clients = range(data.num_clients)
+    pairs = {f"site-{n}": data.train.of(n) for n in clients}
+    named = umbel.Federation.from_arrays(pairs, num_classes=data.num_classes, test_fraction=0.2)
+    result = umbel.Run(umbel.LocalOnly(LOCAL), named, mlp()).save(tmp_path / "run", 1)
+    x = data.train.of(0)[0]
+    assert torch.equal(result.model_for(3)(x), result.model_for("site-3")(x))
+    for client in (-1, data.num_clients):
+        with pytest.raises(UsageError, match=f"client: '{client}' is not known"):
+            result.model_for(client)
+
+
+def test_models_that_clients_share_are_saved_once(tmp_path: Path) -> None:
+    result = make_run(algorithm=FedEM(2, LOCAL)).save(tmp_path / "mine", 2)
+    models, weights = result.folder.models.mixture(3)
+    assert models.shape == (2, make_run().net.layout.num_values)
+    assert float(weights.sum()) == pytest.approx(1)
+    shared = make_run(algorithm=FedAvg(LOCAL)).save(tmp_path / "one", 2)
+    assert [file.name for file in (tmp_path / "one" / "models").iterdir()] == [
+        "cluster-0.safetensors"
+    ]
+    assert torch.equal(shared.model_for(2)[0].weight, shared.model(0)[0].weight)  # type: ignore[index]
+
+
+def test_of_folders_before_clients_models_were_kept_the_rest_can_be_used(tmp_path: Path) -> None:
+    import json
+
+    from safetensors.torch import load_file, save_file
+
+    for algorithm, known in [(PFedMe(), False), (FLACC(LOCAL, n_sep=2), True)]:
+        path = tmp_path / type(algorithm).__name__
+        result = make_run(algorithm=algorithm).save(path, 2)
+        (path / "models" / "clients.safetensors").unlink(missing_ok=True)
+        for file in (path / "models").iterdir():
+            old = {"input_shape": [6], "num_outputs": 3, "num_classes": 3, "label": 0}
+            save_file(load_file(file), file, {"umbel": json.dumps(old)})
+        result = umbel.load(path)
+        assert result.model(0)(torch.zeros(1, 6)).shape == (1, 3)
+        if known:
+            assert result.model_for("0")(torch.zeros(1, 6)).shape == (1, 3)
+        else:
+            with pytest.raises(
+                UsageError, match=r"written before clients' .*; remove clusters.csv"
+            ):
+                result.model_for("0")
+            (path / "clusters.csv").unlink()
+            umbel.resume(path, make_run(algorithm=algorithm))
+            assert umbel.load(path).model_for("0")(torch.zeros(1, 6)).shape == (1, 3)
+
+
+def test_results_are_not_to_be_removed_where_only_the_net_is_not_known(tmp_path: Path) -> None:
+    make_run(net=umbel.Net(lambda: build())).save(tmp_path / "mine", 1)
+    result = umbel.load(tmp_path / "mine")
+    with pytest.raises(UsageError, match=r"needs it again, and umbel export its --net$"):
+        result.model(0)
+    with pytest.raises(UsageError, match=r"needs it again, and umbel export its --net$"):
+        result.model_for("0")
