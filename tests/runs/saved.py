@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 import umbel
 from tests.federations import blobs
@@ -16,6 +17,19 @@ LOCAL = LocalTraining(epochs=1, batch_size=8)
 
 def build() -> nn.Module:
     return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+class Masked(nn.Module):
+    """Two inputs in three are left out, by a constant."""
+
+    def __init__(self, kept: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+        self.mask: Tensor
+        self.register_buffer("mask", (torch.arange(6) % 3 == kept).int(), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x * self.mask)  # type: ignore[no-any-return]
 
 
 def binary() -> umbel.Federation:

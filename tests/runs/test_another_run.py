@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import umbel
 from tests.federations import blobs
-from tests.runs.saved import LOCAL, binary, build, make_run
+from tests.runs.saved import LOCAL, Masked, binary, build, make_run
 from umbel import FLACC, FedAvg, Run, UsageError
 from umbel.engines import EngineSettings
 from umbel.runs.own import OwnModule, described, differences
@@ -23,19 +23,6 @@ from umbel.runs.own import OwnModule, described, differences
 def whole(tmp_path_factory: pytest.TempPathFactory) -> umbel.Result:
     """Six rounds without interruption."""
     return make_run().save(tmp_path_factory.mktemp("runs") / "mine", 6)
-
-
-class Masked(nn.Module):
-    """Two inputs in three are left out, by a constant."""
-
-    def __init__(self, kept: int) -> None:
-        super().__init__()
-        self.layer = nn.Linear(6, 3)
-        self.mask: Tensor
-        self.register_buffer("mask", (torch.arange(6) % 3 == kept).int(), persistent=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layer(x * self.mask)  # type: ignore[no-any-return]
 
 
 def test_a_net_with_other_constants_is_refused(tmp_path: Path) -> None:

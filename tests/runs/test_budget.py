@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import umbel as package
+from tests.runs.saved import LOCAL, make_run
 from tests.runs.test_execution import assert_same_end, untimed
-from tests.runs.test_saving import LOCAL, make_run
 from tests.shell import Shell
 from umbel import CFLGP, IFCA, REGRESSION, FedEM, Federation, RunFolder, UsageError
 from umbel.algorithms.base import Algorithm

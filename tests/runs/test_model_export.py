@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import umbel
 from tests.federations import blobs
-from tests.runs.test_saving import LOCAL, Masked, build, make_run
+from tests.runs.saved import LOCAL, Masked, build, make_run
 from tests.shell import Shell
 from umbel import FedEM, PFedMe, UsageError
 

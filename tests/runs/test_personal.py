@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import f1_score
-from torch import Tensor
 
 import umbel
-from tests.runs.test_execution import assert_goes_on_to, finish
+from tests.runs.tuned import EXPERIMENT, LOCAL, PERSONAL, ended, evaluated, of_each, opened
 from umbel.algorithms import (
     FLACC,
     IFCA,
     FedAvg,
-    FedEM,
     LocalOnly,
     PerFedAvg,
     PFedMe,
@@ -26,64 +22,17 @@ from umbel.algorithms import (
 )
 from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError
-from umbel.client.net import Net
-from umbel.client.work import MEMORY, Evaluation, LocalTraining, PersonalTraining
+from umbel.client.work import MEMORY, LocalTraining, PersonalTraining
 from umbel.data.federation import Federation
-from umbel.data.scenarios import ROTATED_DIGITS, LinearRegressions
+from umbel.data.scenarios import LinearRegressions
 from umbel.data.sources import Sources
 from umbel.engines import EngineSettings, Sequential
-from umbel.engines.privacy import Privacy
 from umbel.flow import Engine, Replies, Request, Rows
-from umbel.networks import MLP, Linear
-from umbel.report import terminal
+from umbel.networks import Linear
 from umbel.runs import tuning
-from umbel.runs.config import read, write
-from umbel.runs.execution import execute_together, load
-from umbel.runs.experiment import Experiment
-from umbel.runs.folder import RunFolder
-from umbel.runs.personal import Personal
 from umbel.runs.run import Run
-from umbel.runs.scores import ClientScores
 from umbel.seeds import Stream, client_seeds
 from umbel.testing import mlp
-
-LOCAL = LocalTraining(epochs=2, batch_size=10)
-PERSONAL = Personal(epochs=(0, 1, 3), lr=0.1, batch_size=10, validation_fraction=0.25)
-EXPERIMENT = Experiment(
-    replace(ROTATED_DIGITS, clients=8, examples=(40, 60)),
-    MLP((16,)),
-    IFCA(local=LOCAL, num_clusters=2),
-    name="small",
-    rounds=3,
-    personal=PERSONAL,
-)
-
-
-def opened(**changes: Any) -> Run:
-    return replace(EXPERIMENT, **changes).open(Sources.default())
-
-
-def ended(run: Run, rounds: int = 3) -> ClientScores:
-    """The scores on the test at the end."""
-    *_, (_, _, scores) = run.scored_rounds(rounds, run.start(rounds), 0)
-    assert scores is not None
-    assert scores.tuning is not None
-    return scores
-
-
-def of_each(scores: ClientScores) -> Tensor:
-    """(M, P) what each client is served in the end."""
-    models = scores.served.models
-    return models.take(torch.arange(len(models.index)))
-
-
-def evaluated(run: Run, models: Tensor, split: Any) -> dict[str, Tensor]:
-    clients = torch.arange(len(models))
-    asked = Request(
-        Evaluation(split), clients, [0] * len(models), {}, {"theta": Rows(models, clients)}
-    )
-    columns = Sequential(run.net, run.federation).send(asked).columns
-    return {name: columns[name] / columns["num_examples"] for name in ("loss", "right")}
 
 
 @pytest.mark.parametrize(
@@ -280,66 +229,6 @@ def test_a_client_without_validation_examples_keeps_what_it_is_served() -> None:
     assert scores.tuning.epochs.any()
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
-    return finish(RunFolder.create(tmp_path_factory.mktemp("runs") / "whole", EXPERIMENT))
-
-
-def test_results_are_those_of_the_tuned_models_with_the_others_beside_them(
-    whole: RunFolder,
-) -> None:
-    result = load(whole.path)
-    last, clients = result.last, result.clients
-    assert [record.accuracy for record in result.records[:-1]] == [None, None]
-    assert last.accuracy == pytest.approx(np.mean([c.accuracy for c in clients]))
-    untuned = np.mean([c.untuned_accuracy for c in clients])
-    assert last.measures["untuned_accuracy"] == pytest.approx(untuned)
-    share = np.mean([bool(c.tuned_epochs) for c in clients])
-    assert last.measures["tuned_share"] == pytest.approx(share)
-    assert share > 0
-    chosen = last.measures["tuned_validation_loss"]
-    assert last.validation_loss is not None
-    assert chosen is not None
-    assert chosen < last.validation_loss
-    rows = umbel.results(whole.path).clients
-    assert rows.column("tuned_epochs") == [c.tuned_epochs for c in clients]
-    federation = EXPERIMENT.open(Sources.default()).federation
-    for number, client in enumerate(clients):
-        x, y = federation.test.of(number)
-        with torch.no_grad():
-            right = (result.model_for(client.name)(x).argmax(1) == y).float().mean()
-        assert client.accuracy == pytest.approx(float(right))
-    lines = [str(cell) for cell in terminal.last_round(last).columns[0].cells]
-    assert "accuracy before fine-tuning" in lines
-
-
-@pytest.mark.parametrize("after", [1, 2, 3])
-def test_a_run_that_was_stopped_goes_on_to_the_same_models(
-    after: int, tmp_path: Path, whole: RunFolder
-) -> None:
-    assert_goes_on_to(whole, tmp_path / "run", EXPERIMENT, after)
-
-
-def test_a_run_that_ends_early_tunes_what_it_has(tmp_path: Path) -> None:
-    run = opened()
-    result = run.save(tmp_path / "run", 9, until="accuracy=0.05")
-    assert len(result.records) < 9
-    assert "tuned_share" in result.last.measures
-
-
-def test_runs_side_by_side_tune_as_each_alone(tmp_path: Path) -> None:
-    def folders(where: Path) -> list[RunFolder]:
-        alike = replace(EXPERIMENT, scenario=replace(ROTATED_DIGITS, clients=8, examples=(50,)))
-        return [RunFolder.create(where / str(n), alike.with_seed(n)) for n in range(2)]
-
-    side, alone = folders(tmp_path / "side"), folders(tmp_path / "alone")
-    assert execute_together(side, Sources.default(), lambda _: None)
-    for one, other in zip(side, map(finish, alone), strict=True):
-        for found, expected in zip(one.clients(), other.clients(), strict=True):
-            assert found.tuned_epochs == expected.tuned_epochs
-            assert found.accuracy == pytest.approx(expected.accuracy)
-
-
 def test_regressions_are_tuned_by_their_loss() -> None:
     run = opened(
         scenario=replace(LinearRegressions(), examples=60, test_examples=20, clients=6),
@@ -351,76 +240,6 @@ def test_regressions_are_tuned_by_their_loss() -> None:
     assert scores.tuning.epochs.any()
     assert np.nanmean(scores.loss) < np.nanmean(scores.tuning.loss)
     assert np.isnan(scores.accuracy).all()
-
-
-def test_settings_are_read_and_written() -> None:
-    text = write(EXPERIMENT)
-    assert "[personal]" in text
-    assert "[personal]" not in write(replace(EXPERIMENT, personal=None))
-    assert PERSONAL.choices == ((0, 0.0), (1, 1.0), (3, 1.0))
-    between = replace(PERSONAL, interpolate=(1.0, 0.5, 0.0))
-    assert between.choices == ((0, 0.0), (1, 0.5), (1, 1.0), (3, 0.5), (3, 1.0))
-    assert between.shares.tolist() == [[0, 0], [0.5, 0], [1, 0], [0, 0.5], [0, 1]]
-    assert [work.local.epochs for work in PERSONAL.works()] == [1, 2]
-
-
-def test_the_experiment_of_a_run_says_how_clients_tune(tmp_path: Path) -> None:
-    file = tmp_path / "small.toml"
-    file.write_text(write(EXPERIMENT))
-    assert read(file) == EXPERIMENT
-    assert read(file, ["personal.epochs=[2]"]).personal == replace(PERSONAL, epochs=(2,))
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"epochs": ()}, "epochs: .* is not a list of numbers of epochs"),
-        ({"epochs": (0,)}, "one of them 1 or more"),
-        ({"epochs": (-1, 2)}, "one of them 1 or more"),
-        ({"lr": 0.0}, "lr: 0.0 is not more than 0"),
-        ({"batch_size": 0}, "batch_size: 0"),
-        ({"interpolate": (1.5,)}, "interpolate: .* is not a list of weights"),
-        ({"interpolate": (0.0,)}, "one of them more than 0"),
-        ({"validation_fraction": 0.0}, r"validation_fraction: 0.0 is not in \(0, 1\)"),
-    ],
-)
-def test_bad_settings_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(UsageError, match=message):
-        Personal(**settings)
-
-
-def test_what_can_not_be_tuned_is_refused_before_the_first_round(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="one model: its clients use mixtures"):
-        replace(EXPERIMENT, algorithm=FedEM(local=LOCAL))
-    with pytest.raises(UsageError, match=r"a run with privacy\.clip"):
-        replace(EXPERIMENT, algorithm=FedAvg(local=LOCAL), privacy=Privacy(clip=1.0))
-    with pytest.raises(UsageError, match="set validation_fraction"):
-        opened(personal=replace(PERSONAL, validation_fraction=None)).rounds(1)
-    with pytest.raises(UsageError, match=r"personal\.validation_fraction: 0\.25 is not left out"):
-        opened(scenario=replace(ROTATED_DIGITS, clients=8, validation_fraction=0.2))
-    with pytest.raises(UsageError, match=r"personal\.parameters: 'head' is not a pattern"):
-        opened(personal=replace(PERSONAL, parameters=("head",))).rounds(1)
-    run = opened(personal=None)
-    with pytest.raises(UsageError, match=r"federation\.with_validation"):
-        Run(run.algorithm, run.federation, run.net, personal=Personal()).rounds(1)
-    several = Run(
-        FedAvg(LOCAL), run.federation.with_validation(0.2), run.net, personal=Personal(epochs=(1,))
-    )
-    assert several.save(tmp_path / "own", 1).clients[0].tuned_epochs is not None
-
-
-def test_batch_normalisation_is_told_of_mini_batches_of_one() -> None:
-    def build() -> torch.nn.Module:
-        return torch.nn.Sequential(
-            torch.nn.Flatten(), torch.nn.BatchNorm1d(64), torch.nn.Linear(64, 10)
-        )
-
-    federation = opened(personal=None).federation.with_validation(0.2)
-    size = int(federation.train.sizes[0])
-    personal = Personal(batch_size=size - 1)
-    method = FedAvg(LocalTraining(batch_size="all"))
-    with pytest.raises(UsageError, match="batch normalisation needs two"):
-        list(Run(method, federation, Net(build), personal=personal).rounds(1))
 
 
 def test_which_examples_are_set_apart_does_not_depend_on_the_other_clients() -> None:
@@ -470,30 +289,3 @@ def test_newcomers_need_no_validation_examples_to_be_assigned() -> None:
     assert len(assigned.labels) == 4
     plain = umbel.Run(run.algorithm, newcomers, run.net)
     torch.testing.assert_close(assigned.scores, plain.assign(state).scores)
-
-
-@dataclass(frozen=True)
-class Unsaid(FedEM):
-    """A method that mixes models, and does not say so."""
-
-    mixes: ClassVar[bool] = False
-
-
-def test_a_method_that_does_not_say_it_mixes_is_refused_after_its_first_round() -> None:
-    rounds = opened(algorithm=Unsaid(local=LOCAL)).rounds(5)
-    with pytest.raises(UsageError, match="one model: its clients use mixtures"):
-        next(rounds)
-
-
-def test_metrics_are_those_of_the_tuned_models() -> None:
-    plain = opened()
-    run = replace(plain, metrics=("macro-f1",))
-    scores, without = ended(run), ended(plain)
-    assert scores.loss == pytest.approx(without.loss, rel=1e-3)
-    module = run.net.module(of_each(scores)[0])
-    x, y = run.federation.test.of(0)
-    with torch.no_grad():
-        expected = f1_score(y, module(x).argmax(1), average="macro", zero_division=0)
-    assert scores.metrics["macro-f1"][0] == pytest.approx(expected)
-    *_, (_, record) = run.rounds(3)
-    assert record.measures["macro-f1"] == pytest.approx(np.nanmean(scores.metrics["macro-f1"]))
