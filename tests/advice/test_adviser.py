@@ -327,3 +327,15 @@ def test_budgets_are_rounds_or_time() -> None:
     for wrong in ("0", "five", "-1", "9999999999", 0, -1):
         with pytest.raises(umbel.UsageError, match=f"budget: {wrong!r} is not rounds, 1 or more"):
             umbel.advise(tables(1), net(), budget=wrong)
+
+
+def test_a_client_of_next_to_nothing_hides_no_gain_of_the_others() -> None:
+    pairs = [tables(2, clients=4, examples=400).train.of(client) for client in range(4)]
+    few = tables(2, clients=1, examples=6, seed=1).train.of(0)
+    alone, beside = (
+        umbel.advise(
+            umbel.Federation.from_arrays(each, num_classes=2), net(), local=LOCAL, budget=SHORT
+        )
+        for each in (pairs, [*pairs, few])
+    )
+    assert alone.verdict.answer == beside.verdict.answer == "clusters"

@@ -22,7 +22,7 @@ from umbel.client.work import Feature, Gradient, LocalTraining, Quantised
 from umbel.data.federation import Federation
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Faults
-from umbel.flow import Replies, Request
+from umbel.flow import Engine, Replies, Request
 from umbel.runs import checkpoint
 from umbel.runs.run import Run
 from umbel.runs.seals import KEY
@@ -402,3 +402,21 @@ def test_a_checkpoint_of_an_earlier_version_goes_on(wrapped: bool, tmp_path: Pat
     assert_same_state(restored, first)
     ((again, _),) = run.rounds(2, restored, number)
     assert_same_state(again, second)
+
+
+def test_a_client_whose_features_are_far_too_large_gets_no_cluster_to_itself() -> None:
+    class Liar:
+        def __init__(self, engine: Engine) -> None:
+            self.engine = engine
+
+        def send(self, request: Request) -> Replies:
+            replies = self.engine.send(request)
+            for name in {"feature", "gradient"} & replies.columns.keys():
+                replies.columns[name][replies.clients == 3] *= 1000
+            return replies
+
+    method = CFLGP(num_clusters=2, gradient=Gradient("all"), local=LocalTraining(lr=0.1))
+    run = Run(method, blobs((30,) * 12), mlp(), limits=Limits(max_norm_ratio=3.0))
+    *_, (_, record) = replace(run, engine=Liar(run.clients)).rounds(10)
+    assert record.ari == 1.0
+    assert "shortened to" in record.bounded[3]

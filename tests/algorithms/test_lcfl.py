@@ -308,3 +308,14 @@ def test_a_clustering_of_ones_own_keeps_its_number() -> None:
         LCFL(num_clusters=4, clusterer=Halves())
     with pytest.raises(UsageError, match="num_clusters: 3 is not at most the number of clients, 2"):
         method.init(setup(2))
+
+
+def test_a_client_whose_cluster_is_not_known_trains_none() -> None:
+    late = replace(clustered(), assigned=torch.tensor([True, True, True, False]))
+    flow = LCFL(clusterer=KMedoids(2)).round(late, context([2, 3], 4, number=5))
+    requested(flow)
+    nobody = torch.zeros(0, dtype=torch.long)
+    asked = flow.send(Replies(nobody, {"update": torch.zeros(0, 1), "num_examples": nobody}))
+    while asked.optional:
+        asked = flow.send(Replies(nobody, {"losses": torch.zeros(0, 1, dtype=torch.double)}))
+    assert asked.clients.tolist() == [2]

@@ -432,3 +432,15 @@ def test_a_quorum_that_is_met_exactly_is_met() -> None:
         assert len(Guarded(engine, Limits(quorum=share)).send(request).clients) == 55
     with pytest.raises(QuorumError, match="asks for 56"):
         Guarded(FiftyFive(), Limits(quorum=0.551)).send(request)
+
+
+def test_a_single_client_that_diverges_ends_no_run_without_a_quorum(engine: Sequential) -> None:
+    class OneLies:
+        def send(self, request: Request) -> Replies:
+            replies = engine.send(request).pick(torch.tensor([2]))
+            replies.columns["update"][:] = torch.nan
+            return replies
+
+    guard = Guarded(OneLies(), Limits(quorum=0.0), advice=lambda: "lower the learning rate")
+    assert not len(guard.send(request()).clients)
+    assert list(guard.take()[1]) == [2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,19 @@ def test_a_page_says_of_each_client_what_it_gains_beside_both_baselines(tmp_path
     runs = [Result(RunFolder(each.parent)) for each in sorted(path.glob("*/experiment.toml"))]
     names = {found.name: found.baseline for found in contenders(runs, ACCURACY)}
     assert names == {"fedavg": "FedAvg", "ifca": "", "local-only": "local-only"}
+
+
+def test_a_leader_that_is_behind_where_both_have_seeds_is_said_to_be() -> None:
+    ahead, behind = contender("ifca", ABOVE, seeds=2), contender("flacc", BASE, seeds=3)
+    lucky = replace(behind, quality=0.9)  # by the seeds that it alone has
+    text = said(ahead, lucky)
+    assert "but ifca is ahead by +0.1 (95% interval +0.09" in text
+    assert "on the 16 results of the same clients under 2 seeds that both have." in text
+    assert "could be chance" not in text
+
+
+def test_losses_of_any_size_are_compared() -> None:
+    small = [loss * 1e-8 for loss in BASE]
+    twice = contender("flacc", [2 * loss for loss in small], 1)
+    text = said(twice, contender("ifca", small, 1), measure=LOSS)
+    assert text.startswith("ifca has the lowest mean loss, 6.5e-09, and is ahead of every other")

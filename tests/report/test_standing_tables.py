@@ -18,7 +18,7 @@ from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.report import course_tables, standing_tables, terminal
 from umbel.report.charts import Chart
-from umbel.report.comparing import courses, sheet
+from umbel.report.comparing import Sheet, courses, sheet
 from umbel.report.evenness import evenness
 from umbel.report.writing import write_files
 from umbel.runs.folder import RunFolder
@@ -218,3 +218,9 @@ def test_without_test_examples_nothing_is_said_of_how_well_clients_are_served(
     assert "No method is named as the best: of none the loss is known." in page.said
     assert "inf" not in page.said.split()
     assert "Every seed" not in page.titles
+
+
+def test_signs_that_latex_reads_otherwise_are_written_as_they_are() -> None:
+    table = Sheet(("AMI with temp^2", "a~b", "c_\\d"), ())
+    head = r"AMI with temp\textasciicircum{}2 & a\textasciitilde{}b & c\_\textbackslash{}d \\"
+    assert head in table.latex

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 import umbel
 from umbel.algorithms.joint import JointState
+from umbel.checks import UsageError
 from umbel.cli import app
 from umbel.client.work import Description, Gradient, LocalTraining
 from umbel.data.scenarios import LABEL_SWAPPED_DIGITS, ROTATED_DIGITS
@@ -271,3 +272,28 @@ def test_newcomers_without_labels_join_those_who_have_several_an_example(
 
 def _two() -> torch.nn.Module:
     return torch.nn.Linear(3, 2)
+
+
+@pytest.mark.parametrize("sizes", [(4, 4), (5, 5), (3, 3, 3), (1, 19), (1, 99)])
+def test_clusters_of_few_clients_are_told_apart_by_inputs_if_they_are_far_apart(
+    sizes: tuple[int, ...],
+) -> None:
+    clusters = np.repeat(np.arange(len(sizes)), sizes)
+    known = np.random.default_rng(0).normal(size=(len(clusters), 10)) + 100.0 * clusters[:, None]
+    found = placed(known, clusters, known, len(sizes), seed=0)
+    assert (found.argmax(1) == clusters).all()
+
+
+@pytest.mark.parametrize("sizes", [(2, 2), (4, 4), (5, 5), (3, 3, 3), (1, 19), (1, 49)])
+def test_clusters_of_few_clients_that_inputs_do_not_tell_apart_are_refused(
+    sizes: tuple[int, ...],
+) -> None:
+    clusters, taken = np.repeat(np.arange(len(sizes)), sizes), 0
+    for seed in range(100):
+        known = np.random.default_rng(seed).normal(size=(len(clusters), 10))
+        try:
+            placed(known, clusters, known, len(sizes), seed)
+        except UsageError:
+            continue
+        taken += 1
+    assert taken <= 5  # 0.01 of 100 are expected at most; six come by chance once in 2,000 times

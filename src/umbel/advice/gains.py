@@ -73,13 +73,14 @@ def gain_over_examples(new: Sequence[Floats], old: Sequence[Floats]) -> Gain:
     """What these clients gain, whoever else there is, from the losses of each one's examples.
 
     The mean is over clients, as in `gain`; its error is that of their means, by Welch (1947).
+    Clients with one example, whose error nobody knows, are left out, as those with none are.
     """
     from scipy.stats import t
 
     pairs = (before - after for after, before in zip(new, old, strict=True))
-    values = [each for each in pairs if len(each) and np.isfinite(each).all()]
+    values = [each for each in pairs if len(each) > 1 and np.isfinite(each).all()]
     mean = float(np.mean([each.mean() for each in values])) if values else nan
-    if min(map(len, values), default=0) < 2:
+    if not values:
         return Gain(mean=mean, low=-inf, high=inf, p_value=1.0)
     squares = np.array([each.var(ddof=1) / len(each) for each in values])
     if not squares.any():

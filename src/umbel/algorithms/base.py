@@ -245,8 +245,10 @@ def federate(state: S, ctx: Context, local: LocalTraining, averaging: Averaging)
     """Run one round of FedAvg within every cluster (McMahan et al. 2017, Algorithm 1).
 
     Each cluster's model moves by the mean of its clients' updates, weighted as `averaging` says:
-    theta_k <- theta_k + sum_i n_i update_i / sum_i n_i.
+    theta_k <- theta_k + sum_i n_i update_i / sum_i n_i. A cohort of nobody changes nothing.
     """
+    if not len(ctx.cohort):
+        return state
     reduction = averaging.reduction(len(state.models), state.labels)
     theta = Rows(state.models, state.labels[ctx.cohort])
     trained = yield from train_summed(theta, ctx, local, reduction)

@@ -55,9 +55,11 @@ class FLACC(Algorithm[FLACCState]):
     Mehta & Shao 2023, Algorithm 1. The number of clusters is found, not given. A client's entity is
     its cluster from the first round on, but until separation all train and use the one global
     model. A pair of clients that was never in one cohort, or not in the last `memory` rounds, has
-    no similarity: minima and maxima are over the pairs that have one. Two subservers of which one
-    has no known inner pair may merge, whatever the other's are. A lost reply leaves what is
-    remembered of the client as it was. A client never asked stays a cluster of its own.
+    no similarity: minima and maxima are over the pairs that have one. Line 19 forgets after the
+    merges, so that those of a round still count similarities of `memory` + 1 rounds before. Two
+    subservers of which one has no known inner pair may merge, whatever the other's are. A lost
+    reply leaves what is remembered of the client as it was. A client never asked stays a cluster of
+    its own.
 
     `best_of` settles what Algorithm 1 leaves open: the arg max of eq. 9 over the pairs that may
     merge (as Fig. 2 shows), or over all, so that a best pair that may not merge blocks the others.

@@ -92,12 +92,10 @@ class FLHC(Algorithm[FLHCState]):
         if ctx.round >= self.cluster_round and not len(state.joint):
             return (yield from self._cluster(state, ctx.everyone))
         late = ctx.cohort[~state.placed[ctx.cohort]]
-        cohort = ctx.cohort[state.placed[ctx.cohort]]
+        known = ctx.asking(ctx.cohort[state.placed[ctx.cohort]])
         if len(late):
             state = yield from self._admit(state, ctx.asking(late, optional=True))
-        if not len(cohort):
-            return state
-        return (yield from federate(state, replace(ctx, cohort=cohort), self.local, self.averaging))
+        return (yield from federate(state, known, self.local, self.averaging))
 
     def assign(self, state: FLHCState, ctx: Context) -> Flow[Assigned]:
         check_clustered(len(state.joint) > 0, ", or a smaller cluster_round")

@@ -75,9 +75,9 @@ class LCFL(Algorithm[LCFLState]):
     code does ("federated": `warm_up_rounds` of FedAvg; the models are those that clients trained in
     the last of them, and clusters start from the global model). The clustering round asks all
     clients, whatever the participation; the next is one, too, if fewer answer than there are to be
-    clusters. A client that misses it counts in the largest cluster; when it is first asked later,
-    it warms up too and joins the nearest medoid. A newcomer does the same, with `start` "own" from
-    the first model of the seed; medoids are not asked, so distances are its half of eq. 2 or 6.
+    clusters. Who misses it is served the largest cluster's model, and trains none; when first asked
+    later, it warms up and joins the nearest medoid. A newcomer does the same, with `start` "own"
+    from the seed's first model; medoids aren't asked: distances are its half of eq. 2 or 6.
 
     Every client gets the models of all others, which is M x M models. With `compared`, only
     that many clients, drawn at random, are clustered by each other's models; the rest join the
@@ -154,7 +154,8 @@ class LCFL(Algorithm[LCFLState]):
         late = ctx.cohort[~state.assigned[ctx.cohort]]
         if len(late):
             state = yield from self._assign_late(state, ctx.asking(late, optional=True))
-        return (yield from federate(state, ctx, self.local, self.averaging))
+        known = ctx.asking(ctx.cohort[state.assigned[ctx.cohort]])
+        return (yield from federate(state, known, self.local, self.averaging))
 
     def assign(self, state: LCFLState, ctx: Context) -> Flow[Assigned]:
         check_clustered(state.clustered, ", or a smaller warm_up_rounds")

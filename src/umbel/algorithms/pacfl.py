@@ -85,10 +85,8 @@ class PACFL(Algorithm[PACFLState]):
             state = yield from self._cluster(state, ctx.everyone)
         else:
             state = yield from self._admit(state, ctx)
-        cohort = ctx.cohort[state.placed[ctx.cohort]]
-        if not len(cohort):
-            return state
-        return (yield from federate(state, replace(ctx, cohort=cohort), self.local, self.averaging))
+        known = ctx.asking(ctx.cohort[state.placed[ctx.cohort]])
+        return (yield from federate(state, known, self.local, self.averaging))
 
     def assign(self, state: PACFLState, ctx: Context) -> Flow[Assigned]:
         check_clustered(bool(state.placed.any()))

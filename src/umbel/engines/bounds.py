@@ -12,8 +12,8 @@ from umbel.engines.validation import Limits
 from umbel.flow import Replies, Request
 from umbel.summary import in_short
 
-STEPS = ("update", "gradient")
-"""Columns whose rows move models."""
+STEPS = ("update", "gradient", "feature")
+"""Columns whose rows move models, or means that clients are clustered by."""
 
 
 @dataclass(frozen=True)

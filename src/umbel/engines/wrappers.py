@@ -109,8 +109,9 @@ class Guarded:
         usable, asked = len(replies.clients), len(request.clients)
         far = [] if self.faults else [w for w in refused.values() if w.endswith(DIVERGED)]
         diverged, quorum = len(far), ceil(self.limits.quorum * asked - ROUNDING)
-        # A run in which everybody's training diverges must not go on in silence.
-        if usable < max(quorum, min(diverged, 1)) and not request.optional:
+        # A run in which training diverges must not go on in silence, nor one liar end it.
+        least = max(quorum, int(2 * diverged >= max(asked, 1)))
+        if usable < least and not request.optional:
             asks = f"limits.quorum = {self.limits.quorum:g} asks for {quorum}"
             diverging = diverged and self.advice is not None
             raise (DivergedError if diverging else QuorumError)(

@@ -235,7 +235,13 @@ def _known(cell: str) -> str:
     return "" if cell == "-" else cell
 
 
+LATEX = str.maketrans(
+    {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
+    | {"±": r" $\pm$ "}
+)
+"""Signs that mean something else in LaTeX, and what is written for them."""
+
+
 def _latex(cell: str) -> str:
-    for sign in "&%$#_{}":
-        cell = cell.replace(sign, f"\\{sign}")
-    return cell.replace("±", r" $\pm$ ")
+    return cell.translate(LATEX)

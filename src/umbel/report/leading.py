@@ -70,6 +70,8 @@ def _doubt(near: Pair, lead: Interval) -> str:
             f"its lead over {name}, {signed(lead.mean)}, rests on {_pairs(lead)}: fewer than "
             f"{FEWEST} tell nothing of chance."
         )
+    if lead.high < 0:
+        return f"{name} is ahead by {said(lead.reversed)} on the {_pairs(lead)} that both have."
     return f"its lead over {name} could be chance: {said(lead)}, paired over {_pairs(lead)}."
 
 

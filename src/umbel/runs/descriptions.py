@@ -7,6 +7,7 @@ folder; after that its data are no longer needed.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import comb, factorial, prod
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,9 @@ SHUFFLES = 199
 
 ALPHA = 0.01
 """p-value above which clusters are said not to be told apart by inputs."""
+
+FEWEST = 100
+"""Ways to divide clients below which no permutation gives a p-value as small as `ALPHA`."""
 
 FILE = "descriptions.safetensors"
 
@@ -133,10 +137,54 @@ def _components(known: Floats, new: Floats) -> tuple[Floats, Floats]:
 
 
 def _chance(scores: Floats, clusters: Ints, rng: np.random.Generator) -> float:
-    """How likely random clusters of these sizes lie as far apart as these, by permutation."""
+    """How likely random clusters of these sizes lie as far apart as these.
+
+    By permutation, or where clients are too few for that, as if they were normal.
+    """
+    ways = _divisions(np.bincount(clusters))
+    if ways < FEWEST:
+        return _normal_chance(scores, clusters)
     least = _between(scores, clusters) * (1 - 1e-9)
-    shuffled = [_between(scores, rng.permutation(clusters)) for _ in range(SHUFFLES)]
-    return float((1 + sum(each >= least for each in shuffled)) / (1 + SHUFFLES))
+    shuffled = (rng.permutation(clusters) for _ in range(SHUFFLES))
+    # The same clusters under other numbers are no others.
+    others = [each for each in shuffled if not _same(each, clusters)]
+    further = sum(_between(scores, each) >= least for each in others)
+    return max(1 / ways, (1 + further) / (1 + len(others)))
+
+
+def _divisions(sizes: Ints) -> int:
+    """In how many ways clients can be divided into clusters of these sizes."""
+    ways, left = 1, int(sizes.sum())
+    for size in sizes.tolist():
+        ways, left = ways * comb(left, size), left - size
+    alike = np.bincount(sizes[sizes > 0])
+    return ways // prod(factorial(count) for count in alike.tolist())
+
+
+def _same(one: Ints, other: Ints) -> bool:
+    """Whether two rows of clusters are one division of the clients."""
+    pairs = len(set(zip(one.tolist(), other.tolist(), strict=True)))
+    return pairs == len(set(one.tolist())) == len(set(other.tolist()))
+
+
+def _normal_chance(scores: Floats, clusters: Ints) -> float:
+    """The p-value of the ratio of what is between clusters and within them: Box (1954).
+
+    Components vary unlike each other: they count as fewer that vary alike.
+    """
+    from scipy.stats import f
+
+    present, index, sizes = np.unique(clusters, return_inverse=True, return_counts=True)
+    means = np.stack([scores[index == n].mean(0) for n in range(len(present))])
+    within = scores - means[index]
+    between = float((sizes[:, None] * (means - scores.mean(0)) ** 2).sum())
+    inside, freedom = float((within**2).sum()), len(scores) - len(present)
+    if freedom < 1 or not inside:
+        return float(freedom < 1 or not between)
+    cross = within.T @ within
+    dims = inside**2 / float((cross**2).sum())
+    ratio = between / (len(present) - 1) / (inside / freedom)
+    return float(f.sf(ratio, dims * (len(present) - 1), dims * freedom))
 
 
 def _between(scores: Floats, clusters: Ints) -> float:

@@ -22,13 +22,14 @@ def run_of(algorithm: Algorithm[Any], **changes: Any) -> Run:
     given = {"federation": blobs(), "net": mlp(dtype=torch.float64), "participation": 0.75}
     settings = {"seed": 3, **given, **changes}
     asked_for = {"participation": 1.0, "net: no adapters": adapted_mlp(torch.float64)}
-    try:
-        return Run(algorithm, **settings)
-    except UsageError as error:
-        more = {k.split(":")[0]: v for k, v in asked_for.items() if str(error).startswith(k)}
-        if not more:
-            raise
-        return Run(algorithm, **settings | more)
+    while True:
+        try:
+            return Run(algorithm, **settings)
+        except UsageError as error:
+            more = [start for start in asked_for if str(error).startswith(start)]
+            if not more:
+                raise
+            settings |= {start.split(":")[0]: asked_for.pop(start) for start in more}
 
 
 @lru_cache(maxsize=1)

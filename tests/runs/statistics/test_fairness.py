@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import sqrt
 
 import pytest
@@ -61,3 +62,14 @@ def test_without_numbers_of_test_examples_and_of_losses_nobody_is_surely_worse_o
     loss = worse_off(clients([0.1, 0.9]), clients([0.9, 0.8]), by_loss=True)
     assert loss is not None
     assert (loss.share, loss.surely) == (0.5, None)
+
+
+def test_losses_far_below_one_are_told_apart() -> None:
+    before, now = ([replace(c, loss=loss) for c in clients([0.5] * 2)] for loss in (1e-8, 5e-8))
+    found = worse_off(now, before, by_loss=True)
+    assert found is not None
+    assert found.share == 1.0
+    rounding = [replace(client, loss=1e-8 * (1 + 1e-9)) for client in before]
+    alike = worse_off(rounding, before, by_loss=True)
+    assert alike is not None
+    assert alike.share == 0.0

@@ -10,7 +10,7 @@ from umbel.data.scenarios.base import Scenario
 from umbel.runs.outcomes import by_method, mean
 from umbel.runs.result import Result
 from umbel.runs.statistics.baselines import baseline_of
-from umbel.runs.statistics.fairness import SAME
+from umbel.runs.statistics.fairness import SAME, magnitude
 from umbel.runs.statistics.measures import Measure
 from umbel.runs.statistics.paired import Gain
 
@@ -52,22 +52,20 @@ def gains(one: Contender, other: Contender, measure: Measure) -> list[Gain]:
     for seed in sorted(set(one.scores) & set(other.scores)):
         if one.scenarios[seed] != other.scenarios[seed]:
             continue  # clients of the same name, and other data
-        before = other.scores[seed]
-        for client, now in one.scores[seed].items():
-            if client in before:
-                gain = before[client] - now if measure.lower else now - before[client]
-                small = abs(gain) <= SAME * max(1.0, abs(now))
-                value = 0.0 if small else gain
-                with_other = before[client]
-                gained.append(
-                    Gain(client=client, seed=seed, value=value, now=now, before=with_other)
-                )
+        mine, others = one.scores[seed], other.scores[seed]
+        usual = magnitude((*mine.values(), *others.values()))
+        for client, now in mine.items():
+            if client in others:
+                before = others[client]
+                gain = before - now if measure.lower else now - before
+                value = 0.0 if abs(gain) <= SAME * max(usual, abs(now)) else gain
+                gained.append(Gain(client=client, seed=seed, value=value, now=now, before=before))
     return gained
 
 
 def _rank(quality: float, measure: Measure) -> tuple[bool, float]:
     """What is not known comes first. Rounding errors must not order methods that are equal."""
-    return isfinite(quality), round(-quality if measure.lower else quality, 9)
+    return isfinite(quality), float(f"{-quality if measure.lower else quality:.9g}")
 
 
 def _scores(run: Result, measure: Measure) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
 
@@ -13,7 +13,7 @@ from umbel.runs.result import Result
 from umbel.runs.statistics.baselines import FEDERATED, LOCAL, Baselines
 
 SAME = 1e-6
-"""A smaller difference is rounding."""
+"""A smaller difference is rounding, as a share of what is usual."""
 
 BEYOND_CHANCE = 1.645
 """Standard errors: the difference of two accuracies is as large by chance in one of 20 clients."""
@@ -77,6 +77,7 @@ def worse_off(
     For losses no standard error is known.
     """
     earlier = {client.name: client for client in before}
+    usual = magnitude(value_of(client, by_loss) for client in (*clients, *before))
     at_all, surely = [], []
     for client in clients:
         now, other = value_of(client, by_loss), earlier.get(client.name)
@@ -84,13 +85,19 @@ def worse_off(
         if now is None or then is None:
             continue
         worse = now - then if by_loss else then - now
-        at_all.append(worse > SAME * max(1.0, abs(now)))
+        at_all.append(worse > SAME * max(usual, abs(now)))
         if not by_loss and client.test_examples:
             surely.append(worse_by_more_than_chance(now, then, client.test_examples))
     if not at_all:
         return None
     known = len(surely) == len(at_all)
     return WorseOff(float(np.mean(at_all)), float(np.mean(surely)) if known else None)
+
+
+def magnitude(values: Iterable[float | None]) -> float:
+    """The mean magnitude of the known values, 0 without any: losses may be of any size."""
+    known = [abs(value) for value in values if value is not None]
+    return float(np.mean(known)) if known else 0.0
 
 
 def worse_by_more_than_chance(now: float, then: float, examples: int) -> bool:

@@ -16,6 +16,7 @@ from math import inf
 import numpy as np
 
 from umbel.runs.statistics.crossed import Crossed, Ends, spread_of
+from umbel.runs.statistics.fairness import magnitude
 from umbel.runs.statistics.resampling import MOST, by_bootstrap
 from umbel.runs.statistics.student import by_t
 
@@ -23,7 +24,7 @@ FEWEST = 6
 """Fewer pairs have no interval: even if all of them agree in sign, that is chance in one of 16."""
 
 ROUNDING = 1e-9
-"""A mean of gains nearer to zero is zero, and so is a standard error."""
+"""A mean of gains nearer to zero, as a share of the values, is zero; so is a standard error."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,10 +78,11 @@ def interval(gains: Sequence[Gain], samples: int = MOST) -> Interval:
     table = _crossed(gains)
     whole = spread_of(table)
     mean = float(whole.mean[0])
-    mean = 0.0 if abs(mean) < ROUNDING else mean
+    none = ROUNDING * magnitude(each for g in gains for each in (g.value, g.now, g.before))
+    mean = 0.0 if abs(mean) <= none else mean
     if len(gains) < FEWEST:
         ends = [Ends(-inf, inf, 1.0)]
-    elif whole.error[0] < ROUNDING:  # everyone gains the same
+    elif whole.error[0] <= none:  # everyone gains the same
         ends = [Ends(mean, mean, 0.0 if mean else 1.0)]
     else:
         ends = [by_t(table, whole), by_bootstrap(table, whole, samples)]
