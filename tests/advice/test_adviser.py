@@ -339,3 +339,31 @@ def test_a_client_of_next_to_nothing_hides_no_gain_of_the_others() -> None:
         for each in (pairs, [*pairs, few])
     )
     assert alone.verdict.answer == beside.verdict.answer == "clusters"
+
+
+@pytest.mark.parametrize("budget", [3, 5])
+def test_clusters_are_not_passed_over_for_fine_tuning_that_clusters_as_long_would_beat(
+    budget: int,
+) -> None:
+    federation = umbel.scenario("rotated-digits", clients=12, seed=0)
+    linear = umbel.Net(lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)))
+    local = umbel.LocalTraining(lr=0.05, epochs=1)
+    advice = umbel.advise(federation, linear, local=local, budget=budget)
+    tuned = [each for each in advice.standings if each.contender.tuned]
+    assert [len({r.contender.name for r in each.rivals}) for each in tuned] == [2, 2]
+    assert advice.verdict.answer == "clusters"
+    assert adjusted_rand_score(federation.groups, list(advice.clusters.values())) == 1.0
+
+
+def test_ways_are_compared_with_the_participation_that_the_run_to_make_next_has(
+    tmp_path: Path,
+) -> None:
+    whole, few = (
+        umbel.advise(tables(2), net(), local=LOCAL, budget=6, participation=share)
+        for share in (1.0, 0.25)
+    )
+    assert whole.standings[0].all_megabytes == pytest.approx(4 * few.standings[0].all_megabytes)
+    asked = ["rotated-digits", "--budget", "2", "--out", str(tmp_path / "out")]
+    refused = CliRunner().invoke(app, ["advise", *asked, "--set", "privacy.clip=1"])
+    assert "privacy.clip: 1.0 is not left out" in str(refused.exception)
+    assert not (tmp_path / "out").exists()

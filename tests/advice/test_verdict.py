@@ -135,10 +135,12 @@ def test_a_gain_over_examples_is_a_mean_over_clients_with_its_interval() -> None
     assert gain_over_examples(old, old).low == 0 == gain_over_examples(old, old).high
 
 
-def test_a_gain_over_single_examples_has_no_interval() -> None:
-    found = gain_over_examples([np.zeros(1), np.zeros(4)], [np.ones(1), np.ones(4)])
-    assert (found.mean, found.low, found.high) == (1.0, -np.inf, np.inf)
-    assert not found.sure
+def test_clients_with_one_example_are_left_out_of_a_gain_over_examples() -> None:
+    found = gain_over_examples([np.zeros(1), np.zeros(4)], [np.full(1, 9.0), np.ones(4)])
+    assert (found.mean, found.low, found.high) == (1.0, 1.0, 1.0)
+    nobody = gain_over_examples([np.zeros(1)], [np.ones(1)])
+    assert (nobody.low, nobody.high) == (-np.inf, np.inf)
+    assert not nobody.sure
 
 
 def test_nothing_is_said_of_the_gain_of_a_way_without_losses() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.shell import Shell
 from umbel.cli import main
+from umbel.cli.advancing import no_empty_folders
 
 RUN = "runs/fedavg-seed0"
 
@@ -96,3 +97,16 @@ def test_names_that_the_encoding_of_the_output_lacks_are_printed_by_their_number
     with pytest.raises(SystemExit, match="2"):
         main()
     assert b"nothing-\\u5317" in raw.getvalue()
+
+
+def test_an_empty_folder_is_removed_where_the_user_stops_the_command(tmp_path: Path) -> None:
+    place = tmp_path / "advice"
+
+    def stopped() -> None:
+        with no_empty_folders([place]):
+            place.mkdir()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        stopped()
+    assert not place.exists()

@@ -59,6 +59,7 @@ def advise(
     *,
     local: LocalTraining | None = None,
     budget: int | str = 80,
+    participation: float = 1.0,
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Advice:
@@ -68,7 +69,8 @@ def advise(
     race on validation examples (a fifth of the training examples, where there are no others) with
     `local` training, by default two epochs at the learning rate that suits one model best. The
     `budget` is how many rounds each may train for, or a time for all, such as "5m"; the result then
-    depends on how fast the machine is. Test examples are used once, for what is said of the answer
+    depends on how fast the machine is. A share `participation` of the clients trains in each round;
+    all fine-tune. Test examples are used once, for what is said of the answer
     at the end. `progress` is called with a line for each step. Raises `UsageError` for fewer than
     two clients, and for what is no budget.
     """
@@ -81,7 +83,13 @@ def advise(
     trial = for_selection(federation, seed)
     found = structure(pooled(trial, seed, net.objective), count, seed)
     out_of_time = allowance.clock()
-    track = Track(federation=trial, net=net, seed=seed, out_of_time=out_of_time)
+    track = Track(
+        federation=trial,
+        net=net,
+        seed=seed,
+        out_of_time=out_of_time,
+        participation=participation,
+    )
     if local is None:
         progress("choosing a learning rate")
         local = replace(LOCAL, lr=learning_rate(track, LOCAL))

@@ -127,12 +127,10 @@ def race(
 
 def _tuned(track: Track, bases: Sequence[Standing], local: LocalTraining) -> Iterator[Standing]:
     """Fine-tuned forms of the bases, each with its rivals; the first base is one model."""
-    further: list[Standing] = []
-    for base in bases:
-        further.append(track.trained_on(base, local, EPOCHS))
-        # Fine-tuning is more training, too, which must not pass for what clients gain by it.
-        rivals = (further[0], further[-1])
-        yield replace(track.tuned(base, local, further[-1].rounds or EPOCHS), rivals=rivals)
+    # Fine-tuning is more training, too, which must not pass for what clients gain by it.
+    rivals = tuple(track.trained_on(base, local, EPOCHS) for base in bases)
+    for base, further in zip(bases, rivals, strict=True):
+        yield replace(track.tuned(base, local, further.rounds or EPOCHS), rivals=rivals)
 
 
 def _check_trained(one: Standing, track: Track, local: LocalTraining) -> None:

@@ -74,7 +74,7 @@ class Standing:
     all_megabytes: float = 0.0  #: likewise, of all rounds
     examples: tuple[Floats, ...] = ()  #: each client's validation losses, if clients are few
     stopped: str = ""  #: why it was stopped; empty: it was not
-    #: of a way with fine-tuning: one model, and the models that it tunes, trained on for as long
+    #: of a way with fine-tuning: one model, and the best clusters, trained on for as long
     rivals: tuple[Standing, ...] = ()
 
     __repr__ = in_short
@@ -117,11 +117,15 @@ class Track:
     net: Net
     seed: int
     out_of_time: Callable[[], bool]  #: asked after every round
+    participation: float = 1.0  #: share of the clients in a round, but for those of fine-tuning
 
     __repr__ = in_short
 
     def advance(self, standing: Standing, rounds: int) -> Standing:
         """Train until `rounds` rounds are done, or the time is up."""
+        return self._advanced(standing, rounds, self.participation)
+
+    def _advanced(self, standing: Standing, rounds: int, participation: float) -> Standing:
         if standing.stopped or standing.rounds >= rounds:
             return standing
         step = max(1, (rounds - standing.rounds) // EVALUATIONS)
@@ -129,6 +133,7 @@ class Track:
             standing.contender.algorithm,
             self.federation,
             self.net,
+            participation=participation,
             seed=self.seed,
             evaluate_every=step,
         )
@@ -163,7 +168,7 @@ class Track:
             base=base.contender,
         )
         start = _again(base, contender, State(models, torch.arange(len(models))))
-        after = self.advance(start, epochs)
+        after = self._advanced(start, epochs, 1.0)
         return replace(after, clusters=base.clusters, megabytes=base.megabytes)
 
     def trained_on(self, base: Standing, local: LocalTraining, epochs: int) -> Standing:
@@ -173,7 +178,7 @@ class Track:
         algorithm = FixedClusters(clusters=tuple(clusters.tolist()), local=_by_epoch(local))
         name = f"{base.contender.name}, trained on"
         contender = replace(base.contender, name=name, algorithm=algorithm)
-        return self.advance(_again(base, contender, State(models, clusters)), epochs)
+        return self._advanced(_again(base, contender, State(models, clusters)), epochs, 1.0)
 
 
 def _by_epoch(local: LocalTraining) -> LocalTraining:

@@ -84,9 +84,19 @@ def decide(standings: Sequence[Standing], structure: Structure) -> Verdict:
 
 
 def _pays(standing: Standing, one: Standing) -> bool:
-    """Whether it surely beats one model; fine-tuning must also beat training on together."""
-    adds = all(standing.mean < e.mean - ALIKE * abs(e.mean) for e in standing.rivals)
+    """Whether it surely beats one model; fine-tuning must also beat training on together.
+
+    Fine-tuning one model must beat clusters that are trained on where these surely beat one model.
+    """
+    rivals = [each for each in standing.rivals if _counts(each, standing)]
+    adds = all(standing.mean < e.mean - ALIKE * abs(e.mean) for e in rivals)
     return adds and ahead(standing, one_beside(standing, one))
+
+
+def _counts(rival: Standing, standing: Standing) -> bool:
+    return rival.contender.kind in ("one", standing.contender.kind) or ahead(
+        rival, standing.rivals[0]
+    )
 
 
 def _answer(chosen: Standing, one: Standing, field: Sequence[Standing]) -> Answer:

@@ -79,7 +79,7 @@ def _why(advice: Advice) -> Iterator[str]:
     if not verdict.alone.course:
         yield "Training alone diverged."
     elif verdict.chosen.contender.kind != "local":
-        yield from _gained("training alone", verdict.over_alone)
+        yield from _gained(f"training alone{_shorter(advice)}", verdict.over_alone)
 
 
 def _gained(over: str, gain: Gain) -> Iterator[str]:
@@ -116,6 +116,10 @@ def _as_long(advice: Advice) -> str:
     """Fine-tuning goes on after the last round, and is compared with what did so, too."""
     verdict = advice.verdict
     return "" if verdict.beside is verdict.one else " trained for as many epochs"
+
+
+def _shorter(advice: Advice) -> str:
+    return " without the epochs of fine-tuning" if advice.verdict.tuned else ""
 
 
 def _cost(advice: Advice) -> Iterator[str]:

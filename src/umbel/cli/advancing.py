@@ -156,12 +156,12 @@ def nothing_left_of(folders: Sequence[RunFolder]) -> Iterator[None]:
 
 @contextmanager
 def no_empty_folders(paths: Sequence[Path]) -> Iterator[None]:
-    """Remove the folders that were made for what is refused, if they are empty."""
+    """Remove the folders that were made for what is refused or stopped, if they are empty."""
     places = (place for path in paths for place in (path, *path.parents))
     new = {place for place in places if not place.exists()}
     try:
         yield
-    except (UsageError, OSError, MemoryError):
+    except BaseException:
         for path in sorted(new, key=lambda path: len(path.parts), reverse=True):
             with suppress(OSError):  # not empty: others have written there
                 path.rmdir()

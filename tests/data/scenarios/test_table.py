@@ -424,3 +424,27 @@ def test_many_dates_that_are_texts_are_to_be_named_as_dates(tmp_path: Path) -> N
     table = Table(path=path, client="site", target="out", most_categories=20)
     with pytest.raises(UsageError, match="name it in leave_out, or in dates"):
         table.build(0, Sources.default())
+
+
+def test_a_target_of_numbers_and_words_is_one_of_classes_where_that_is_said(tmp_path: Path) -> None:
+    table = frame()
+    table["outcome"] = np.random.default_rng(1).choice(["1", "2", "x"], ROWS, p=[0.5, 0.4, 0.1])
+    said = {"path": written(tmp_path, table), "client": "site", "target": "outcome"}
+    with pytest.raises(UsageError, match="name the column in categories"):
+        umbel.scenario("table", **said)
+    federation = umbel.scenario("table", **said, categories=["outcome"])
+    assert federation.num_classes == 3
+    assert federation.encoding is not None
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"columns": ("age", "outcome")}, r"columns: \['outcome'\] is not to predict from"),
+        ({"columns": ("age", "site")}, r"columns: \['site'\] is not to predict from"),
+        ({"texts": ("outcome",)}, "texts: 'outcome' is not to predict from"),
+    ],
+)
+def test_what_is_predicted_is_no_input(setting: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        Table(path="table.csv", client="site", target="outcome", **setting)

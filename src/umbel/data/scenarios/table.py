@@ -98,6 +98,10 @@ class Table(Scenario):
         check(column, "split_column", self.split_column, 'a column, as split = "column" needs')
         kinds = (*self.numbers, *self.categories, *self.dates, *self.texts)
         check(self.target != self.client, "target", self.target, "another column than client")
+        told = sorted({self.target, self.client or self.target} & {*self.columns})
+        check(not told, "columns", told, "to predict from: they are the target and the client")
+        text = self.target not in self.texts
+        check(text, "texts", self.target, "to predict from: it is the target; see categories")
         twice = sorted({name for name in kinds if kinds.count(name) > 1})
         check(not twice, "columns", twice, "of one kind each")
         both = sorted({*self.columns} & {*self.leave_out})
@@ -111,7 +115,7 @@ class Table(Scenario):
                 f"client: {path} is one file: name its column that says whose a row is"
             )
         rows = read_rows(path, Form(self.separator, self.missing), self._wanted)
-        targets = targets_of(rows, self.target, self.task)
+        targets = targets_of(rows, self.target, self.task, self._kinds.get(self.target))
         clients = clients_of(rows, self.client, self._usable(rows, targets))
         clients, parts = self._kept(clients, self._parts(rows, clients, seed))
         encode = self._reader(rows, [part.train for part in parts])
