@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from tests.federations import blobs
+from umbel.algorithms import FedAvg
+from umbel.checks import UsageError
 from umbel.client.batches import IGNORED
 from umbel.client.net import Net
 from umbel.client.work import Evaluation, Gradient, LocalTraining, MeanLoss, Work
@@ -29,6 +32,7 @@ from umbel.networks import (
     TextClassifier,
 )
 from umbel.networks.autoencoder import Norm
+from umbel.runs.run import Run
 
 SHAPES = {"cnn-1d": (1, 24), "lenet": (1, 16, 16), "resnet18": (1, 2, 2)}
 
@@ -150,3 +154,18 @@ def texts(sizes: Sequence[int], places: int, more: int = 0) -> Federation:
         x[np.arange(places) >= rng.integers(2, places, (size, 1))] = 0
         clients.append((np.pad(x, ((0, 0), (0, more))), rng.integers(0, 3, size)))
     return Federation.from_arrays(clients, num_classes=3, test_fraction=0.0)
+
+
+@pytest.mark.parametrize("engine", [Sequential, Vectorised])
+def test_a_client_none_of_whose_test_labels_counts_has_no_score(engine: Any) -> None:
+    x, y = np.zeros((2, 4, 6), dtype=np.int64)
+    nothing = np.full_like(y, IGNORED)
+    federation = Federation.from_arrays([(x, y)] * 2, [(x, y), (x, nothing)], num_classes=5)
+    net = Net(lambda: CharTransformer(8, 2, 2, 12).build((6,), 5))
+    run = Run(FedAvg(), federation, net, engine=engine(net, federation))
+    ((state, record),) = run.rounds(1)
+    scores = run.scores(state, run.context(0, 1))
+    assert np.isnan(scores.loss).tolist() == np.isnan(scores.accuracy).tolist() == [False, True]
+    assert record.worst == record.accuracy
+    with pytest.raises(UsageError, match="client 1: training labels: 'all -100' is not some that"):
+        Federation.from_arrays([(x, y), (x, nothing)], num_classes=5)

@@ -20,7 +20,7 @@ from umbel.data.examples import check_alike, of_one_type, tensors_of, with_all_s
 from umbel.data.form import Form
 from umbel.data.given import check_picked, in_order, listed
 from umbel.data.groups import numbers_of
-from umbel.data.labels import check_labels, fitting_classes
+from umbel.data.labels import check_labels, check_trainable, fitting_classes
 from umbel.data.splits import Pair, Split, joined, set_apart
 from umbel.data.tables.encoding import Encoding
 from umbel.notebooks import cut
@@ -218,8 +218,7 @@ class Federation:
         shards = splits["train"]
         everything, whose = [p for each in splits.values() for p in each], names * len(splits)
         check_alike(everything, whose)
-        for (x, _), name in zip(shards, names, strict=True):
-            check(len(x) > 0, f"client {name}", len(x), "a positive number of training examples")
+        check_trainable(shards, names)
         if not shards[0][1].is_floating_point():
             num_classes = check_labels(everything, whose, num_classes)
         else:

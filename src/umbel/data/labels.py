@@ -51,6 +51,14 @@ def check_labels(
     return classes
 
 
+def check_trainable(shards: Sequence[tuple[Tensor, Tensor]], names: Sequence[str]) -> None:
+    """Raise `UsageError` for a client that has no examples to train on, or no label that counts."""
+    for (x, y), name in zip(shards, names, strict=True):
+        check(len(x) > 0, f"client {name}", len(x), "a positive number of training examples")
+        some = y.is_floating_point() or y.dim() < 2 or bool((y != IGNORED).any())
+        check(some, f"client {name}: training labels", f"all {IGNORED}", "some that count")
+
+
 def _advice(y: Tensor, everyones: Sequence[Tensor]) -> str:
     """What to do with a client's labels y, some of which are out of range."""
     if y.dim() == 1 and int(y.min()) == IGNORED:

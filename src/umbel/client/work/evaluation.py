@@ -69,10 +69,13 @@ def evaluated(
             seen.append((outputs.detach(), batch.y))
         loss = loss + batch.total(objective.losses(outputs, batch.y).double())
         right = right + batch.total(objective.correct(outputs, batch.y).double())
+    count = shard.num_examples
     if num_labels(shard.y) is not None:
-        share = shard.num_examples / shard.size().clamp(min=1)
+        size = shard.size()
+        share = count / size.clamp(min=1)
         loss, right = loss * share, right * share
-    sums = {"loss": loss, "right": right, "num_examples": shard.num_examples}
+        count = count * (size > 0)  # nothing is known of labels none of which counts
+    sums = {"loss": loss, "right": right, "num_examples": count}
     return {**sums, **_measured(metrics, objective, seen)}
 
 
