@@ -146,6 +146,20 @@ def test_what_can_not_start_is_named_before_another_is_trained(jobs: str, umbel:
     assert not (umbel.folder / "runs").exists()
 
 
+@pytest.mark.parametrize("other", ["", "participation = 0.25\n"], ids=["same", "other"])
+@pytest.mark.parametrize("settings", [(), ("--set", "algorithm.local.lr=0.1,0.2")])
+def test_two_files_of_one_name_are_refused_before_any_run(
+    other: str, settings: tuple[str, ...], umbel: Shell
+) -> None:
+    text = SMALL.format(name="fedavg").replace("participation = 0.5\n", other)
+    (umbel.folder / "both" / "zeal.toml").write_text('name = "fedavg"\n' + text)
+    message = umbel.refused("compare", "both", "--seeds", "2", *settings)
+    said = "is not the name of one experiment: fedavg.toml and zeal.toml have it"
+    assert message.startswith("umbel: name: 'fedavg")
+    assert message.endswith(f"{said}; give each a name of its own")
+    assert not (umbel.folder / "runs").exists()
+
+
 @pytest.mark.parametrize("seeds", ["1", "2"])
 def test_of_several_runs_the_one_that_is_refused_is_named(seeds: str, umbel: Shell) -> None:
     (umbel.folder / "both" / "fedavg.toml").unlink()

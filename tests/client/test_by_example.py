@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -109,3 +110,19 @@ def test_rounding_is_no_larger_than_that_of_steps_on_the_weights(always: list[ob
         for found in (kept, stepped)
     ]
     assert errors[0] < 2 * errors[1]
+
+
+def test_products_of_examples_may_be_larger_than_float16_holds(always: list[object]) -> None:
+    """Inputs of a few hundred are fine in float16, and their squares are not."""
+    federation = blobs()
+    federation = replace(federation, train=replace(federation.train, x=150 * federation.train.x))
+    updates = []
+    for dtype in (torch.float32, torch.float16):
+        net = mlp(dtype=dtype)
+        asked = request(LocalTraining(lr=1e-4, batch_size=4, epochs=3), net, [0, 1, 2])
+        sent = Vectorised(net.using("dense"), federation).send(asked).columns["update"]
+        assert sent.dtype == dtype
+        updates.append(sent.double())
+    assert len(always) == 2
+    exact, found = updates
+    assert (found - exact).norm() < 0.02 * exact.norm()

@@ -207,6 +207,30 @@ class Locked(nn.Linear):
         self.lock = threading.Lock()
 
 
+class Keeping(nn.Linear):
+    """Keeps what it computed, for somebody to look at."""
+
+    def __init__(self, kept: Callable[[Tensor], Tensor]) -> None:
+        super().__init__(4, 3)
+        self.kept, self.seen = kept, torch.zeros(())
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs = super().forward(x)
+        self.seen = self.kept(outputs)
+        return outputs
+
+
+@pytest.mark.parametrize("kept", [Tensor.relu, Tensor.detach])
+def test_a_forward_that_keeps_what_it_computed_is_told_to_keep_no_tensor(
+    kept: Callable[[Tensor], Tensor],
+) -> None:
+    net = umbel.Net(partial(Keeping, kept))
+    with pytest.raises(
+        umbel.UsageError, match=r"let forward keep no tensor on the module, as self"
+    ):
+        make_engine(net, clients(numbers(12, 4), LABELS))
+
+
 def hooked_parameter() -> nn.Module:
     layer = nn.Linear(6, 3)
     layer.weight.register_hook(torch.zeros_like)  # type: ignore[no-untyped-call]

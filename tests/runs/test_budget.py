@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,15 @@ def test_times_are_read(text: float | str, value: float) -> None:
     assert seconds(text) == value
 
 
-@pytest.mark.parametrize("text", ["ten", "", "-5m", "0s", "10 minutes", "m", 0, float("nan")])
-def test_what_is_no_time_is_refused(text: float | str) -> None:
-    with pytest.raises(UsageError, match=r"is not a time such as 90s, 10m, 1.5h or 2d"):
+NO_TIMES = [[1], timedelta(seconds=5), True, float("inf"), b"90s"]
+
+
+@pytest.mark.parametrize(
+    "text", ["ten", "", "-5m", "0s", "10 minutes", "m", 0, float("nan"), *NO_TIMES]
+)
+def test_what_is_no_time_is_refused(text: Any) -> None:
+    said = r"is not a time such as 90s, 10m, 1.5h or 2d, or a number of seconds"
+    with pytest.raises(UsageError, match=said):
         Budget.of(max_time=text)
 
 
@@ -50,6 +57,33 @@ def test_what_is_no_time_is_refused(text: float | str) -> None:
 def test_what_is_no_goal_is_refused(text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         Budget.of(text)
+
+
+@pytest.mark.parametrize(
+    ("until", "message"),
+    [
+        (0.9, 'until: 0.9 is not a goal such as "accuracy=0.9", a list of such, or {"accuracy": 0'),
+        (None, 'until: None is not a goal such as "accuracy=0.9"'),
+        (b"accuracy=0.9", "until: b'accuracy=0.9' is not a goal such as"),
+        ([("accuracy", 0.9)], "until: ('accuracy', 0.9) is not of the form accuracy=0.9"),
+        ({3: 0.5}, "until: 3 is not a measure to reach; known: accuracy, worst"),
+        ({("accuracy",): 0.5}, "until: ('accuracy',) is not a measure to reach"),
+        ({"accuracy": "0.9"}, "until: accuracy: '0.9' is not a number"),
+        ({"accuracy": True}, "until: accuracy: True is not a number"),
+        ({"accuracy": float("nan")}, "until: accuracy: nan is not a finite number"),
+    ],
+    ids=str,
+)
+def test_goals_of_another_type_are_refused_by_what_was_given(until: Any, message: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        Budget.of(until)
+    assert str(refused.value).startswith(message)
+
+
+def test_a_goal_and_a_time_may_be_scalars_of_numpy() -> None:
+    goal, time = np.float32(0.5), np.int64(5)
+    budget = Budget.of({"accuracy": goal}, max_time=time)  # type: ignore[arg-type]
+    assert budget == Budget((("accuracy", 0.5),), 5.0)
 
 
 def test_goals_are_read_and_reached() -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -12,11 +12,14 @@ import torch
 
 import umbel
 from tests.federations import blobs
-from umbel.algorithms.base import Setup, State
+from umbel import EngineSettings
+from umbel.algorithms.base import Served, Setup, State
 from umbel.algorithms.restarts import RestartsState
+from umbel.flow import Flow
 from umbel.runs import checkpoint
 from umbel.runs.forms import as_state
 from umbel.runs.records import Record
+from umbel.server.ask import Context
 from umbel.testing import assert_same_state
 
 ONE = torch.ones(2)
@@ -80,7 +83,7 @@ def test_a_field_that_no_checkpoint_holds_is_refused_by_name(extra: Any, said: s
     rivals = RestartsState(torch.zeros(1, 5), torch.zeros(3, dtype=torch.long), (holding(extra),))
     for state in (holding(extra), rivals):
         with pytest.raises(umbel.UsageError) as refused:
-            as_state(state, setup())
+            as_state(state, setup(), torch.float32)
         start = f"extra of the state that init returns: {said} is not what a checkpoint holds: "
         assert str(refused.value).startswith(start)
 
@@ -94,11 +97,56 @@ def test_a_field_that_no_checkpoint_holds_is_refused_by_name(extra: Any, said: s
     ids=str,
 )
 def test_what_is_taken_reads_back_the_same(extra: Any, tmp_path: Path) -> None:
-    state = as_state(holding(extra), setup())
+    state = as_state(holding(extra), setup(), torch.float32)
     checkpoint.save(tmp_path / "c.safetensors", state, 1)
     found, _ = checkpoint.load(tmp_path / "c.safetensors", holding(extra))
     assert_same_state(found, state)
     assert isinstance(found.extra, type(extra)) or isinstance(extra, float)
+
+
+@dataclass(frozen=True)
+class Doubling(umbel.FedAvg):
+    """A method that returns values of another type, from one of its functions."""
+
+    where: str = "round"
+
+    def init(self, setup: Setup) -> State:
+        first = super().init(setup)
+        return replace(first, models=first.models.double()) if self.where == "init" else first
+
+    def round(self, state: State, ctx: Context) -> Flow[State]:
+        after = yield from super().round(state, ctx)
+        return replace(after, models=after.models.double()) if self.where == "round" else after
+
+    def serve(self, state: State, ctx: Context) -> Flow[Served]:
+        served = yield from super().serve(state, ctx)
+        models = replace(served.models, table=served.models.table.double())
+        return replace(served, models=models) if self.where == "serve" else served
+
+
+@pytest.mark.parametrize(
+    ("where", "which"),
+    [
+        ("init", "models of the state that init returns"),
+        ("round", "models of the state that round returns"),
+        ("serve", "models that serve returns"),
+    ],
+)
+@pytest.mark.parametrize("engine", ["auto", "sequential"])
+def test_models_of_another_type_than_the_networks_are_refused(
+    where: str, which: str, engine: Literal["auto", "sequential"]
+) -> None:
+    net = umbel.Net(lambda: torch.nn.Linear(6, 3))
+    run = umbel.Run(Doubling(where=where), blobs(), net, engine=EngineSettings(engine))
+    said = f"{which}: torch.float64 is not torch.float32, the type of the network's values"
+    with pytest.raises(umbel.UsageError, match=said):
+        next(run.rounds(2))
+
+
+def test_models_of_a_network_of_doubles_are_doubles() -> None:
+    net = umbel.Net(lambda: torch.nn.Linear(6, 3).double())
+    state, _ = next(umbel.Run(Doubling(), blobs(), net).rounds(1))
+    assert state.models.dtype == torch.float64
 
 
 @dataclass(frozen=True)

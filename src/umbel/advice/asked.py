@@ -22,7 +22,10 @@ MODEL = {"name": "mlp", "hidden": [64]}
 def asked_about(
     data: str, settings: Sequence[str], seed: int | None, *, looking: bool = False
 ) -> Experiment:
-    """The data and the network, as an experiment. Raises `UsageError` for what can't be found."""
+    """The data and the network, as an experiment.
+
+    Raises `UsageError` for what can't be found, and for privacy, which no way is tried with.
+    """
     path = Path(data)
     if path.suffix == ".toml" or data in shipped_experiments():
         found = read(find_experiment(data), settings, looking=looking)
@@ -36,6 +39,8 @@ def asked_about(
         for setting in settings:
             table = merged(table, parse_setting(setting))
         found = structured(table, Experiment, looking)
+    clip = found.privacy.clip
+    check(clip is None, "privacy.clip", clip, "left out: ways are compared without noise")
     return found if seed is None else found.with_seed(seed)
 
 

@@ -79,9 +79,8 @@ class LCFL(Algorithm[LCFLState]):
     later, it warms up and joins the nearest medoid. A newcomer does the same, with `start` "own"
     from the seed's first model; medoids aren't asked: distances are its half of eq. 2 or 6.
 
-    Every client gets the models of all others, which is M x M models. With `compared`, only
-    that many clients, drawn at random, are clustered by each other's models; the rest join the
-    nearest medoid when they are first asked, as those do that missed the clustering.
+    Every client gets the models of all others, which is M x M models. With `compared`, only that
+    many clients, drawn at random, are clustered; the rest join later, as those who missed it do.
     """
 
     only_trains: ClassVar[Mapping[str, tuple[str, ...]]] = {"metric": ("parameters", "update")}

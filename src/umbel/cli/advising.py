@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from umbel.checks import UsageError, check, command
+from umbel.checks import UsageError, command
 from umbel.cli.options import data_dir_option, no_import_option, set_option
 from umbel.cli.printing import print_tables, say
 
@@ -72,8 +72,6 @@ def advise(
     asked = asked_about(data, settings, seed, looking=True)
     if allow([asked], no_import):
         asked = asked_about(data, settings, seed)
-    unprotected = "left out: ways are compared without noise"
-    check(asked.privacy.clip is None, "privacy.clip", asked.privacy.clip, unprotected)
     with under("scenario", asked.scenario):
         federation = asked.scenario.build(asked.seed, Sources.default(data_dir))
     say(repr(federation))

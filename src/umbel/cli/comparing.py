@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from umbel.checks import InUseError, UsageError, naming, nearest
+from umbel.checks import InUseError, UsageError, check, naming, nearest
 from umbel.cli.advancing import (
     advance,
     advance_together,
@@ -43,19 +43,32 @@ LINES = 4
 def sweeps_in(source: Path, settings: Sequence[str]) -> list[Experiment]:
     """The experiments of a folder, one for each combination of the settings' values.
 
-    Raises `UsageError` for a setting that none of them has.
+    Raises `UsageError` for a setting that none of them has, and for two files of one name.
     """
-    sweeps = [sweep(file, settings) for file in experiments_in(source)]
+    files = experiments_in(source)
+    sweeps = [sweep(file, settings) for file in files]
     nowhere = set.intersection(*(set(each.lacking) for each in sweeps))
     for path in sorted(nowhere):
         raise UsageError(
             f"--set {path}: unknown key: no experiment of {source.name} has it{_hint(path, sweeps)}"
         )
+    _check_names(files, sweeps)
     for each in sweeps:
         for path in each.lacking:
             base = parts_of(each.experiments[0].name)[0]
             say(f"{base}: has no {path}, and runs without it", err=True)
     return [experiment for each in sweeps for experiment in each.experiments]
+
+
+def _check_names(files: Sequence[Path], sweeps: Sequence[Sweep]) -> None:
+    """Raise `UsageError` where experiments of two files would be in one folder, and one row."""
+    named: dict[str, Path] = {}
+    for file, each in zip(files, sweeps, strict=True):
+        for experiment in each.experiments:
+            first = named.setdefault(experiment.name, file)
+            both = f"{first.name} and {file.name} have it"
+            expected = f"the name of one experiment: {both}; give each a name of its own"
+            check(first is file, "name", experiment.name, expected)
 
 
 def _hint(path: str, sweeps: Sequence[Sweep]) -> str:

@@ -15,6 +15,13 @@ COMPUTED = (torch.float32, torch.float64, torch.int64, torch.bool)
 """The types of buffers that a module computes, such as tables of positions: their last digits may
 differ by machine. Buffers of other types hold what was quantised."""
 
+KEPT = (
+    "let forward keep no tensor on the module, as self.h = ... does, but in a variable of its own; "
+    "use nn.utils.parametrizations.weight_norm in place of nn.utils.weight_norm, call "
+    "nn.utils.prune.remove after pruning, and "
+)
+"""How to keep tensors that can't be copied out of a module."""
+
 
 def scratch_of(module: nn.Module, layout: Layout) -> dict[str, Tensor]:
     """Buffers that a pass may write in: what is not saved, and the counters of normalisations.
@@ -62,10 +69,11 @@ def twin(module: nn.Module, layout: Layout) -> nn.Module:
         return copy.deepcopy(module, shared)
     except (RuntimeError, TypeError) as error:
         said = str(error).splitlines()[0]
+        # Tensors that can't be copied raise it, and so do some locks.
+        of_tensors = KEPT if isinstance(error, RuntimeError) else ""
         raise UsageError(
-            f"Net: {type(module).__name__} can't be copied, and every client trains a copy: use "
-            "nn.utils.parametrizations.weight_norm in place of nn.utils.weight_norm, call "
-            f"nn.utils.prune.remove after pruning, and keep files and locks out of it ({said})"
+            f"Net: {type(module).__name__} can't be copied, and every client trains a copy: "
+            f"{of_tensors}keep files and locks out of it ({said})"
         ) from error
 
 

@@ -48,8 +48,9 @@ def _sentence(said: str, x: Tensor, of_code: bool) -> str:
         )
     if "index out of range in self" in said:
         return (
-            f"x: an input is not a row of the network's embedding; inputs go from {int(x.min())} "
-            f"to {int(x.max())}: make num_embeddings larger, or number what is embedded from 0"
+            "x: an input is not a row of the network's embedding; inputs, before forward computes "
+            f"with them, go from {int(x.min())} to {int(x.max())}: make num_embeddings larger, or "
+            "number what is embedded from 0"
         )
     if "indices" in said and "Long" in said and not whole:
         return (

@@ -12,17 +12,19 @@ import torch
 from torch import Tensor
 
 from umbel.checks import UsageError, check
-from umbel.client.batches import SLICE, Batch
+from umbel.client.batches import Batch
 from umbel.client.net import Net
 from umbel.client.objectives import BINARY, CLASSIFICATION, OBJECTIVES, REGRESSION, Objective
 from umbel.client.work import Gradient, Work
 from umbel.data.federation import Federation
 from umbel.data.labels import are_indicators
-from umbel.data.splits import Split, typed
+from umbel.data.splits import typed
 from umbel.engines.explained import ALONE, explained
+from umbel.engines.fit_examples import check_examples
 from umbel.engines.fit_gradient import check_gradient
 from umbel.engines.fit_objective import check_accuracy, check_objective
 from umbel.engines.fit_repeats import check_repeats
+from umbel.engines.fit_slices import check_slices
 
 log = logging.getLogger(__name__)
 
@@ -62,40 +64,16 @@ def check_fit(net: Net, federation: Federation) -> None:
         _check_parameters(net.modules.overwritten(batch.x))
         check_gradient(net, batch)
         check_repeats(net, batch.x)
-    _check_extremes(net, theta, federation)
-
-
-def _check_extremes(net: Net, theta: Tensor, federation: Federation) -> None:
-    """Run the network on the smallest and largest whole numbers at every place of an input.
-
-    Batched clients share the memory of their embeddings: a number that is out of range in one
-    would be read from another's, without a word.
-    """
-    for split in federation.splits:
-        if split.x.is_floating_point() or not len(split.x):
-            continue
-        flat = split.x.reshape(len(split.x), -1)
-        rows = np.unique(torch.cat([flat.argmin(0), flat.argmax(0)]).numpy())
-        for some in torch.split(torch.from_numpy(rows), SLICE):
-            try:
-                net.outputs(theta, split.x[some])
-            except IndexError:
-                _blame(net, theta, federation, split, some)
-
-
-def _blame(net: Net, theta: Tensor, federation: Federation, split: Split, rows: Tensor) -> None:
-    """Name the client of the first of these examples that the network does not take."""
-    for row in rows.tolist():
-        client = int(np.searchsorted(split.offsets, row, side="right")) - 1
-        with explained(split.x[row : row + 1], f"client {federation.names[client]}: "):
-            net.outputs(theta, split.x[row : row + 1])
+    check_examples(net, theta, federation, batch.x)
 
 
 def check_batches(net: Net, federation: Federation, settings: Any) -> None:
-    """Raise `UsageError` where a client would train on a single example, and the network can't.
+    """Raise `UsageError` where the network can't take a single example, and would be given one.
 
-    `settings` are those of the method: the mini-batches are those of the works in them.
+    That may be in training, or in an evaluation. `settings` are those of the method: the
+    mini-batches are those of the works in them.
     """
+    check_slices(net, federation, settings, sample(net, federation, 1).x)
     if not _needs_company(net, federation):
         return
     sizes = federation.train.sizes

@@ -5,14 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from umbel.checks import check
+from umbel.client.batches import Batch
 from umbel.client.constants import twin
 from umbel.client.drawing import drawing_from, plain_state
-from umbel.client.kernels.general import one_tensor
-from umbel.client.kernels.in_place import IMAGES
+from umbel.client.kernels.accumulating import Accumulating
+from umbel.client.kernels.general import General, one_tensor
+from umbel.client.kernels.in_place import IMAGES, InPlace
+from umbel.client.layout import unflatten
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.engines.fit import sample
@@ -20,30 +23,63 @@ from umbel.engines.fit import sample
 APART = 0.05
 """Rounding alone never moves a result by this share of its length."""
 
+MIXED = 0.01
+"""The same, but for 8 roundings, of the gradient by one tensor of the network."""
+
 
 def mixes(net: Net, federation: Federation) -> bool:
     """Whether what the network makes of an example depends on the others of its batch.
 
-    If a module draws as it trains, such as one with dropout, only its evaluation is tried, and
-    whether it has batch normalisation. One that fails on a single example mixes them, too.
+    Its outputs may, or its gradient alone, as with nn.Embedding(scale_grad_by_freq=True). If a
+    module draws as it trains, such as one with dropout, only its evaluation is tried, and whether
+    it has batch normalisation. One that fails on a single example mixes them, too.
     """
-    x, models = sample(net, federation, 3).x, net.new(0)[None]
-    training = twin(net.modules.training, net.layout)
-    for module in (training, twin(net.modules.evaluating, net.layout)):
-        with torch.no_grad(), drawing_from(0):
-            before = torch.get_rng_state()
-            whole = one_tensor(module(x))
-            if not torch.equal(torch.get_rng_state(), before):
-                if any(isinstance(part, _BatchNorm) and part.training for part in module.modules()):
-                    return True
-                continue
-            try:
-                alone = torch.cat([one_tensor(module(row)) for row in torch.split(x, 1)])
-            except Exception:  # as of batch normalisation, which needs two
-                return True
-        if whole.shape != alone.shape or not agree(whole, alone, models, net.eps):
+    x, theta = sample(net, federation, 3).x, net.new(0)
+    steady = []
+    for module in (net.modules.training, net.modules.evaluating):
+        told = _outputs_mix(net, module, x, theta)
+        if told:
             return True
-    return False
+        if told is not None:
+            steady.append(module)
+    batch = sample(net, federation)
+    return any(_gradient_mixes(net, module, batch, theta) for module in steady[:1])
+
+
+def _outputs_mix(net: Net, module: nn.Module, x: Tensor, theta: Tensor) -> bool | None:
+    """Whether the outputs of this module, in its mode, do; None where it draws."""
+    module = twin(module, net.layout)
+    with torch.no_grad(), drawing_from(0):
+        before = torch.get_rng_state()
+        whole = one_tensor(module(x))
+        if not torch.equal(torch.get_rng_state(), before):
+            normed = (isinstance(part, _BatchNorm) and part.training for part in module.modules())
+            return True if any(normed) else None
+        try:
+            alone = torch.cat([one_tensor(module(row)) for row in torch.split(x, 1)])
+        except Exception:  # as of batch normalisation, which needs two
+            return True
+    return whole.shape != alone.shape or not agree(whole, alone, theta[None], net.eps)
+
+
+def _gradient_mixes(net: Net, module: nn.Module, batch: Batch, theta: Tensor) -> bool:
+    """Whether the gradient of this module, in its mode, is not the mean of single examples'.
+
+    The first example is there twice, for those that count how often a batch has a value.
+    """
+    batch = Batch(torch.cat([batch.x, batch.x[:1]]), torch.cat([batch.y, batch.y[:1]]))
+    kernel = InPlace(General(replace(net.modules, training=module), net.objective))
+    with drawing_from(0):
+        try:
+            whole, _, _ = kernel.gradient(theta, batch)
+            alone, _, _ = Accumulating(kernel, 1).gradient(theta, batch)
+        except RuntimeError:  # in evaluation a module need not have a gradient
+            return False
+    found, expected = (unflatten(one, net.layout.weights) for one in (whole, alone))
+    # Some tensors have no gradient but for rounding, which is small beside the others' gradients.
+    least = net.eps**0.5 * float(torch.linalg.vector_norm(alone))
+    share = MIXED + 8 * net.eps
+    return not all(_close(found[name], one, share, least) for name, one in expected.items())
 
 
 def draws_plainly(net: Net, federation: Federation) -> bool:
@@ -76,7 +112,6 @@ def with_channels_last(net: Net, federation: Federation) -> Net:
     """
     if net.way.kernel != "in-place" or not any(isinstance(part, IMAGES) for part in net.parts):
         return net
-    faster = net.computing(replace(net.way, channels_last=True))
     batch, theta = sample(net, federation, 3), net.new(0)
 
     def made(one: Net) -> tuple[Tensor, Tensor]:
@@ -85,6 +120,7 @@ def with_channels_last(net: Net, federation: Federation) -> Net:
 
     expected = made(net)
     try:
+        faster = net.computing(replace(net.way, channels_last=True))
         found = made(faster)
     except RuntimeError:
         return net
@@ -92,10 +128,10 @@ def with_channels_last(net: Net, federation: Federation) -> Net:
     return faster if fine else net
 
 
-def _close(found: Tensor, expected: Tensor) -> bool:
-    """Whether two results differ by no more than rounding does."""
+def _close(found: Tensor, expected: Tensor, share: float = APART, least: float = 0) -> bool:
+    """Whether two results differ by no more than rounding: a share of their length, and `least`."""
     apart = torch.linalg.vector_norm(found - expected)
-    return bool(apart <= APART * torch.linalg.vector_norm(expected))
+    return bool(apart <= share * torch.linalg.vector_norm(expected) + least)
 
 
 def agree(found: Tensor, expected: Tensor, models: Tensor, eps: float) -> bool:

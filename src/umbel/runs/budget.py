@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from math import isfinite
+from math import inf, isfinite, nan
 from typing import TYPE_CHECKING, Any
 
-from umbel.checks import UsageError, check, nearest
+from umbel.checks import UsageError, check, nearest, shown
 from umbel.client.objectives import REGRESSION
 from umbel.runs.records import Record
+from umbel.settings import UnfitError, argument, scalar
 
 if TYPE_CHECKING:
     from umbel.runs.run import Run
@@ -30,6 +31,9 @@ SECONDS: Mapping[str, float] = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 Until = str | Iterable[str] | Mapping[str, float]
 """Goals: "accuracy=0.9", several of these, or {"accuracy": 0.9}."""
+
+GOALS = 'a goal such as "accuracy=0.9", a list of such, or {"accuracy": 0.9}'
+"""What goals may be, in words."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +65,7 @@ class Budget:
 
         Raises `UsageError` where that can't be understood or reached.
         """
-        texts = [until] if isinstance(until, str) else until
-        pairs = texts.items() if isinstance(texts, Mapping) else map(_goal, texts)
-        goals = tuple((name, _checked(name, value)) for name, value in pairs)
+        goals = tuple((name, _checked(name, value)) for name, value in _pairs(until))
         return cls(goals, None if max_time is None else seconds(max_time))
 
     @classmethod
@@ -121,16 +123,24 @@ class Budget:
 
 def seconds(time: float | str) -> float:
     """The seconds of "90", "90s", "10m", "1.5h" or "2d". Raises `UsageError` for anything else."""
-    expected = "a time such as 90s, 10m, 1.5h or 2d"
-    if isinstance(time, str):
-        parts = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)\s*([smhd]?)", time.strip())
-        check(parts is not None, "max_time", time, expected)
-        assert parts is not None
-        value = float(parts[1]) * SECONDS[parts[2]]
-    else:
-        value = float(time)
-    check(value > 0 and isfinite(value), "max_time", time, expected)
+    value = _seconds_of_text(time) if isinstance(time, str) else _seconds_of_number(time)
+    expected = "a time such as 90s, 10m, 1.5h or 2d, or a number of seconds"
+    check(0 < value < inf, "max_time", time, expected)
     return value
+
+
+def _seconds_of_text(text: str) -> float:
+    """The seconds that a text says, NaN if it says none."""
+    parts = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)\s*([smhd]?)", text.strip())
+    return nan if parts is None else float(parts[1]) * SECONDS[parts[2]]
+
+
+def _seconds_of_number(number: Any) -> float:
+    """A number as it is, NaN for anything else."""
+    try:
+        return float(scalar(number, float))
+    except UnfitError:
+        return nan
 
 
 def reaches(name: str, value: float, goal: float) -> bool:
@@ -145,21 +155,32 @@ def first_round(values: Iterable[tuple[int, float | None]], name: str, goal: flo
     )
 
 
-def _goal(text: str) -> tuple[str, float]:
-    name, _, value = str(text).partition("=")
+def _pairs(until: Any) -> Iterable[tuple[Any, Any]]:
+    """The measures and goals of what a user writes, which may be of any type."""
+    if isinstance(until, Mapping):
+        return until.items()
+    several = isinstance(until, Iterable) and not isinstance(until, str | bytes)
+    check(isinstance(until, str) or several, "until", until, GOALS)
+    return map(_goal, until if several else [until])
+
+
+def _goal(text: Any) -> tuple[str, float]:
+    name, _, value = text.partition("=") if isinstance(text, str) else ("", "", "")
     try:
-        return name.strip(), float(value)
+        goal = float(value)
     except ValueError:
-        raise UsageError(f"until: {text!r} is not of the form accuracy=0.9") from None
+        goal = nan
+    check(isfinite(goal), "until", text, "of the form accuracy=0.9")
+    return name.strip(), goal
 
 
-def _checked(name: str, value: float) -> float:
+def _checked(name: Any, value: Any) -> float:
     known = (*AT_LEAST, *AT_MOST)
     if name not in known:
-        raise UsageError(f"until: {name!r} is not a measure to reach; {nearest(name, known)}")
-    number = isinstance(value, int | float) and isfinite(value)
-    check(number, "until", f"{name}={value}", "of the form accuracy=0.9")
-    low, high = (-1.0 if name == "ari" else 0.0), (float("inf") if name == "loss" else 1.0)
+        hint = nearest(str(name), known)
+        raise UsageError(f"until: {shown(name)} is not a measure to reach; {hint}")
+    goal: float = argument(f"until: {name}", value, float)
+    low, high = (-1.0 if name == "ari" else 0.0), (inf if name == "loss" else 1.0)
     expected = f"in {low:g} to {high:g}" if name != "loss" else "0 or more"
-    check(low <= value <= high, "until", f"{name}={value:g}", expected)
-    return float(value)
+    check(low <= goal <= high, "until", f"{name}={goal:g}", expected)
+    return goal

@@ -3,7 +3,7 @@ told in a sentence, by `umbel run` as by `umbel.testing`."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -23,23 +23,50 @@ HELD = (
 """What a field of a state may be, and how to get there."""
 
 
-def as_state(state: Any, known: Setup | Context) -> Any:
-    """The state that `init` or `round` has returned. Raises `UsageError` if it is no such state."""
+@dataclass(frozen=True)
+class Expected:
+    """What the state of a run has to fit: its network, and its federation."""
+
+    width: int  # P, the values of a model
+    dtype: torch.dtype  # of these
+    num_clients: int  # M
+
+
+def as_state(state: Any, known: Setup | Context, dtype: torch.dtype) -> Any:
+    """The state that `init` or `round` has returned, for a net of this type.
+
+    Raises `UsageError` if it is no such state.
+    """
     function = "init" if isinstance(known, Setup) else "round"
     _check_type(state, State, function)
-    models, labels, width = state.models, state.labels, known.layout.num_values
-    name = f"models of the state that {function} returns"
-    floating = isinstance(models, Tensor) and models.is_floating_point()
-    check(floating, name, _kind(models), "a tensor of floating-point numbers")
-    fits = models.dim() == 2 and len(models) > 0 and models.shape[1] == width
-    expected = f"(K, {width}), a row for each model"
-    check(fits, f"{name}: shape", tuple(models.shape), expected)
+    expected = Expected(known.layout.num_values, dtype, known.num_clients)
+    _check_state(state, expected, f"the state that {function} returns")
     if function == "round":  # of first values the net's own check says more
-        _check_finite(models, name)
-    name = f"labels of the state that {function} returns"
-    _check_numbers(labels, name, known.num_clients, state.labels_end, "clusters")
+        _check_finite(state.models, "models of the state that round returns")
     _check_can_be_held(state, function)
     return state
+
+
+def as_given(state: Any, first: State) -> State:
+    """The state that a run is to go on from, where `first` is the one that it would begin with.
+
+    Raises `UsageError` for the state of another method, network or federation.
+    """
+    # Restarts go on as the best of them, whose state is of a kind within the first.
+    kinds = (first, *within(first)[1])
+    like = next((kind for kind in kinds if isinstance(state, type(kind))), None)
+    names = " or ".join(dict.fromkeys(type(kind).__name__ for kind in kinds))
+    expected = f"the {names} of this run's method: give what its rounds yielded"
+    check(like is not None, "state", _kind(state), expected)
+    assert like is not None
+    values, labels = first.models, first.labels
+    fitting = Expected(values.shape[1], values.dtype, len(labels))
+    _check_state(state, fitting, "the given state")
+    for other in within(state)[1]:
+        for inside in within(like)[1][:1]:
+            as_given(other, inside)
+    given: State = state
+    return given
 
 
 def as_served(served: Any, state: State, ctx: Context) -> Served:
@@ -50,6 +77,7 @@ def as_served(served: Any, state: State, ctx: Context) -> Served:
         rows = getattr(served, name)
         if rows is not None or name == "models":
             _check_type(rows, Rows, f"{name} that serve returns")
+            _check_models(rows.table, state.models.dtype, f"{name} that serve returns")
             name = f"{name}.index that serve returns"
             _check_numbers(rows.index, name, count, len(rows.table), "rows of its table")
     name = "labels that serve returns"
@@ -76,6 +104,23 @@ def as_assigned(assigned: Any, ctx: Context) -> Assigned:
     check(fits, f"{name}: shape", tuple(scores.shape), expected)
     checked: Assigned = assigned
     return checked
+
+
+def _check_state(state: State, expected: Expected, which: str) -> None:
+    """Raise `UsageError` unless models and labels are as expected."""
+    models, name, width = state.models, f"models of {which}", expected.width
+    _check_models(models, expected.dtype, name)
+    fits = models.dim() == 2 and len(models) > 0 and models.shape[1] == width
+    check(fits, f"{name}: shape", tuple(models.shape), f"(K, {width}), a row for each model")
+    name, count = f"labels of {which}", expected.num_clients
+    _check_numbers(state.labels, name, count, state.labels_end, "clusters")
+
+
+def _check_models(models: Any, dtype: torch.dtype, name: str) -> None:
+    floating = isinstance(models, Tensor) and models.is_floating_point()
+    check(floating, name, _kind(models), "a tensor of floating-point numbers")
+    expected = f"{dtype}, the type of the network's values"
+    check(models.dtype == dtype, name, models.dtype, expected)
 
 
 def _check_finite(models: Tensor, name: str) -> None:

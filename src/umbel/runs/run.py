@@ -29,7 +29,7 @@ from umbel.runs.budget import Budget, Until
 from umbel.runs.counted import Counted
 from umbel.runs.evaluation import Evaluated, clusters_of, evaluated
 from umbel.runs.evidence import sample
-from umbel.runs.forms import as_assigned, as_state
+from umbel.runs.forms import as_assigned, as_given, as_state
 from umbel.runs.metrics import as_measures, check_names, names_of
 from umbel.runs.personal import Personal
 from umbel.runs.records import Record, make_record
@@ -114,8 +114,8 @@ class Run(Settings):
     def clients(self) -> Engine:
         """Where the clients work: the engine itself, without metering, checks or faults."""
         tuned = [] if self.personal is None else self.personal.works()
-        works, size = [self.algorithm, *tuned], self.cohort_size
-        return engine_of(self.engine, self.net, self.divided, works, self.privacy, size)
+        works, asked = [self.algorithm, *tuned], (self.privacy, self.cohort_size, self.metrics)
+        return engine_of(self.engine, self.net, self.divided, works, *asked)
 
     @property
     def cohort_size(self) -> int:
@@ -144,11 +144,13 @@ class Run(Settings):
         To go on where a run stopped, give its last state and the number of the round to come. With
         a `folder`, every round is on disk before it is yielded, and those that are there already
         are not done again. Raises `QuorumError` when too few clients give a usable reply, and
-        `UsageError` where the folder holds another run or can't hold this one.
+        `UsageError` where state or folder are of another run, or no folder can hold this one.
         """
-        num_rounds = argument("rounds", num_rounds, int)
+        num_rounds, first = argument("rounds", num_rounds, int), argument("first", first, int)
+        check(first >= 0, "first", first, "0 or more")
         if folder is None:
-            state = self.start(num_rounds) if state is None else state
+            begun = self.start(num_rounds)
+            state = begun if state is None else as_given(state, begun)
             scored = self.scored_rounds(num_rounds, state, first)
             return Counted(((after, record) for after, record, _ in scored), num_rounds - first)
         from umbel.runs.saving import rounds_in
@@ -189,10 +191,10 @@ class Run(Settings):
         guard = Guarded(meter, self.limits, diverging, self.faults.any, elsewhere)
         judge = Guarded(clients, self.limits.unbounded)
         for number in range(first, num_rounds):
-            began = perf_counter()
-            context = self.context(number, num_rounds)
+            began, context = perf_counter(), self.context(number, num_rounds)
             with naming(f"round {number}"):
-                state = as_state(drive(self.algorithm.round(state, context), guard), context)
+                after = drive(self.algorithm.round(state, context), guard)
+                state = as_state(after, context, self.net.dtype)
             # The time that an evaluation has saved the round counts as the round's own.
             spared = clients.take() if isinstance(clients, Remembering) else 0.0
             meter.seconds += spared

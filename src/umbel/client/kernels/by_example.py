@@ -106,16 +106,19 @@ class ByExample:
         flat, count, most, size_out = x.flatten(1), len(weight), span.most, weight.shape[1]
         half_steps = half and rule.pays_by_example(most)
         half = half and rule.pays(most, weight.shape[2], size_out)
+        # A product of two examples may be beyond what float16 holds, where no input is.
+        full = torch.float32 if weight.dtype == torch.float16 else weight.dtype
+        given = torch.bfloat16 if half else full
         starts = zip(span.start.tolist(), span.sizes, strict=True)
         examples = [flat[start : start + size] for start, size in starts]
-        kind = torch.bfloat16 if half_steps else weight.dtype
-        products = torch.zeros(count, most, most, dtype=kind)
-        received = weight.new_zeros(count, most, size_out)
+        kept = torch.bfloat16 if half_steps else full
+        products = torch.zeros(count, most, most, dtype=kept)
+        received = torch.zeros(count, most, size_out, dtype=full)
         for rows, matrix, into, outputs in zip(examples, weight, products, received, strict=True):
-            given, matrix = (rows.bfloat16(), matrix.bfloat16()) if half else (rows, matrix)
-            into[: len(rows), : len(rows)] = given @ given.t()
-            outputs[: len(rows)] = given @ matrix.t()
-        coefficients = weight.new_zeros(count, most, size_out)
+            rows = rows.to(given)
+            into[: len(rows), : len(rows)] = rows @ rows.t()
+            outputs[: len(rows)] = rows @ matrix.to(given).t()
+        coefficients = torch.zeros_like(received)
         path = None if bias is None else Moving.of(bias, descent)
         return cls(
             products,
@@ -150,7 +153,8 @@ class ByExample:
             out.baddbmm_(_rows(self.products, taken), self.coefficients.now)
         else:
             out.add_(torch.bmm(_rows(self.products, taken), self.rounded))
-        return out if self.bias is None else out.add_(self.bias.now)
+        out = out if self.bias is None else out.add_(self.bias.now)
+        return out.to(self.examples[0].dtype)
 
     def back(self, slope: Tensor) -> Tensor:  # noqa: ARG002
         raise AssertionError("the slope by the inputs of a first layer is not needed")
@@ -171,10 +175,11 @@ class ByExample:
     def put_update(self, weight: Tensor, *bias: Tensor) -> None:
         for into, rows, found in zip(weight, self.examples, self.coefficients.now, strict=True):
             of_rows = found[: len(rows)].t()
-            if self.half:
-                into.copy_(of_rows.bfloat16() @ rows.bfloat16())
-            else:
+            kind = torch.bfloat16 if self.half else of_rows.dtype
+            if kind == into.dtype:
                 torch.mm(of_rows, rows, out=into)
+            else:
+                into.copy_(of_rows.to(kind) @ rows.to(kind))
         for into in bias:
             assert self.bias is not None
             self.bias.put_update(into)
@@ -193,7 +198,7 @@ def _rows(table: Tensor, taken: Tensor) -> Tensor:
 def _add_rows(rows: Tensor, slopes: Tensor, values: Tensor, old: float, new: float) -> None:
     if old != 1:
         values.mul_(old)
-    values.view(-1, values.shape[2]).index_add_(0, rows, slopes, alpha=new)
+    values.view(-1, values.shape[2]).index_add_(0, rows, slopes.to(values.dtype), alpha=new)
 
 
 def _add_sum(slope: Tensor, values: Tensor, old: float, new: float) -> None:

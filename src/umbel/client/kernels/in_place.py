@@ -27,13 +27,12 @@ class InPlace:
         self.module = twin(general.modules.training, general.modules.layout)
         self.channels_last = channels_last
         if channels_last:
-            self.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+            _put_channels_last(self.module)
         tensors, layout = tensors_of(self.module), general.modules.layout
         self.weights = [tensors[entry.name] for entry in layout.weights]
         self.tensors = [*self.weights, *(tensors[entry.name] for entry in layout.rest)]
         self.scratch = [
-            (self.module.get_submodule(name.rpartition(".")[0]), name.rpartition(".")[2], start)
-            for name, start in general.modules.scratch.items()
+            (self._places(name), start) for name, start in general.modules.scratch.items()
         ]
 
     def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
@@ -76,8 +75,16 @@ class InPlace:
 
     def _restart(self) -> None:
         """Each pass finds what it may write in as it was."""
-        for owner, name, start in self.scratch:
-            setattr(owner, name, start.clone())  # a pass may have put another tensor there
+        for places, start in self.scratch:
+            buffer = start.clone()  # one for all places: what one layer writes, another may read
+            for owner, name in places:
+                setattr(owner, name, buffer)  # a pass may have put another tensor there
+
+    def _places(self, name: str) -> list[tuple[nn.Module, str]]:
+        """The modules that hold what has this name, each with its own name for it."""
+        further = [place for place, own in self.general.modules.places.items() if own == name]
+        cut = [place.rpartition(".") for place in (name, *further)]
+        return [(self.module.get_submodule(owner), leaf) for owner, _, leaf in cut]
 
     def _views(self, theta: Tensor) -> list[Tensor]:
         parts = torch.split(theta, [tensor.numel() for tensor in self.tensors])
@@ -95,3 +102,24 @@ class InPlace:
         last = x.permute(0, 2, 3, 1)
         # By its strides an image with one channel is of both forms, unless it is flat in between.
         return last.flatten(1).view(last.shape).permute(0, 3, 1, 2)
+
+
+def _put_channels_last(module: nn.Module) -> None:
+    """Put the channels of all tensors of four dimensions last; those of five can't have it so.
+
+    Buffers may share the memory of another module, which stays as it is.
+    """
+    for parameter in module.parameters():
+        if parameter.dim() == 4:
+            parameter.data = _with_channels_last(parameter.data)
+    # What layers share they share afterwards, too.
+    last = {id(buffer): _with_channels_last(buffer) for buffer in module.buffers()}
+    for part in module.modules():
+        for name, buffer in list(part.named_buffers(recurse=False, remove_duplicate=False)):
+            setattr(part, name, last[id(buffer)])
+
+
+def _with_channels_last(tensor: Tensor) -> Tensor:
+    if tensor.dim() != 4:
+        return tensor
+    return tensor.contiguous(memory_format=torch.channels_last)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.func import grad
 
+from umbel.checks import check
 from umbel.client.batches import Batch, Plan, Shard
 from umbel.client.net import Net
 from umbel.client.work.base import Batching, Footprint, Promise, Work
@@ -28,7 +29,8 @@ class MetaTraining(Work):
     inner gradient, the outer one v, and the Hessian H. "first-order" leaves H out, "hessian-free"
     takes (grad f(w + delta v) - grad f(w - delta v)) / 2 delta for H v, "exact" differentiates
     twice. If a ReLU switches between the two points, "hessian-free" has the gradient's whole jump
-    over 2 delta; whether one does may depend on the last bit.
+    over 2 delta; whether one does may depend on the last bit. H v is in full precision, whatever
+    the gradients are in.
     """
 
     local: LocalTraining  #: mini-batches, learning rate and optimizer
@@ -47,11 +49,12 @@ class MetaTraining(Work):
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         theta = sent["theta"]
         inside = self.local.descent.start(theta[: net.layout.num_weights])
+        precise = _in_full_precision(net) if self.variant == "hessian-free" else net
         batches = shard.batches()
         for inner in batches:
             gradient, rest = self._outer(net, theta, inner, next(batches))
             if self.variant != "first-order":
-                curved = self._hessian_times(gradient, net, theta, next(batches))
+                curved = self._hessian_times(gradient, precise, theta, next(batches))
                 gradient = gradient - self.alpha * curved
             theta, inside = self.local.descent.step(theta, gradient, rest, inside, inner)
         return {"update": theta - sent["theta"], "num_examples": shard.num_examples}
@@ -77,17 +80,9 @@ class MetaTraining(Work):
 
     def _hessian_times(self, vector: Tensor, net: Net, theta: Tensor, batch: Batch) -> Tensor:
         """Return H v (num_weights,)."""
-        cut = net.layout.num_weights
-        rest = theta[cut:]
+        rest = theta[net.layout.num_weights :]
         if self.variant == "exact":
-
-            def along(weights: Tensor) -> Tensor:
-                gradient = grad(lambda w: net.training_loss(w, rest, batch))
-                slope: Tensor = gradient(weights)
-                return slope @ vector
-
-            curved: Tensor = grad(along)(theta[:cut])
-            return curved
+            return _differentiated_twice(vector, net, theta, batch)
         # Dropout must draw the same both times: the difference would be that of two masks.
         with torch.random.fork_rng(devices=[theta.device] if theta.is_cuda else []):
             ahead, _ = net.gradient(_moved(theta, self.delta * vector, rest), batch)
@@ -99,6 +94,37 @@ class MetaTraining(Work):
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         return replace(self.local.footprint(sent), models=2)
+
+
+def _in_full_precision(net: Net) -> Net:
+    """The same net; a small difference of gradients in bfloat16 is little else than rounding."""
+    if net.way.precision == "full":
+        return net
+    return net.computing(replace(net.way, precision="full"))
+
+
+def _differentiated_twice(vector: Tensor, net: Net, theta: Tensor, batch: Batch) -> Tensor:
+    """Return H v (num_weights,) as it is.
+
+    Raises `UsageError` where the module has no second derivatives that `torch.func` can find.
+    """
+    cut = net.layout.num_weights
+    rest = theta[cut:]
+
+    def along(weights: Tensor) -> Tensor:
+        gradient = grad(lambda w: net.training_loss(w, rest, batch))
+        slope: Tensor = gradient(weights)
+        return slope @ vector
+
+    try:
+        curved: Tensor = grad(along)(theta[:cut])
+    except torch.OutOfMemoryError:  # which says nothing of the module
+        raise
+    except RuntimeError as error:
+        said = str(error).partition("\n")[0]
+        expected = f'possible with this module; "first-order" and "hessian-free" are: {said}'
+        check(False, "algorithm.variant", "exact", expected)
+    return curved
 
 
 def _moved(theta: Tensor, by: Tensor, rest: Tensor) -> Tensor:

@@ -1,0 +1,110 @@
+"""Whether the network takes the examples of every client, found out by running it on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+from umbel.client.batches import SLICE
+from umbel.client.net import Net
+from umbel.data.federation import Federation
+from umbel.data.splits import Split, typed
+from umbel.engines.explained import FAILURES, explained
+
+EMBEDDINGS = (nn.Embedding, nn.EmbeddingBag)
+
+LOOKUPS = frozenset(
+    {
+        *(functional.embedding, functional.embedding_bag, functional.one_hot, torch.embedding),
+        *(torch.gather, Tensor.gather, torch.index_select, Tensor.index_select),
+    }
+)
+"""Functions that take values by indices, which may be out of range."""
+
+AT_ONCE = 2**24
+"""Largest number of values that a function gives for the examples that are tried at once."""
+
+
+def check_examples(net: Net, theta: Tensor, federation: Federation, x: Tensor) -> None:
+    """Raise `UsageError` that names the client with an example that the network does not take.
+
+    Batched clients share the memory of their embeddings: an index that is out of range in one
+    would be read from another's, without a word. Where a pass of `x`, a few inputs, shows that
+    the network takes values by indices, it is run on all examples; else on those with the smallest
+    and largest whole number at every place of an input.
+    """
+    with torch.no_grad(), _Watch() as watch:
+        net.outputs(theta, x)
+    looks_up = watch.looks_up or any(isinstance(part, EMBEDDINGS) for part in net.parts)
+    at_once = min(SLICE, 1 + AT_ONCE * len(x) // watch.largest)
+    for split in federation.splits:
+        rows = torch.arange(len(split.x)) if looks_up else _extremes(split.x)
+        for some in torch.split(rows, at_once) if len(rows) else ():
+            try:
+                _pass(net, theta, split, some)
+            except FAILURES:
+                _blame(net, theta, federation, split, some)
+
+
+class _Watch(TorchFunctionMode):
+    """Notes whether anything is taken by indices, and the size of the largest result."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks_up, self.largest = False, 1
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        self.looks_up = self.looks_up or func in LOOKUPS or _by_tensor(func, args)
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, Tensor):
+            self.largest = max(self.largest, result.numel())
+        return result
+
+
+def _by_tensor(func: Callable[..., Any], args: tuple[Any, ...]) -> bool:
+    """Whether this is `table[indices]`, where the indices are a tensor."""
+    if func is not Tensor.__getitem__:
+        return False
+    places = args[1] if isinstance(args[1], tuple) else (args[1],)
+    return any(isinstance(place, Tensor) for place in places)
+
+
+def _extremes(x: Tensor) -> Tensor:
+    """The rows with the smallest and the largest whole number at each place."""
+    if x.is_floating_point() or not len(x):
+        return torch.zeros(0, dtype=torch.long)
+    flat = x.reshape(len(x), -1)
+    return torch.from_numpy(np.unique(torch.cat([flat.argmin(0), flat.argmax(0)]).numpy()))
+
+
+def _pass(net: Net, theta: Tensor, split: Split, rows: Tensor) -> None:
+    """Evaluate these examples; one alone stands in twice, as batch normalisation may need two."""
+    rows = rows.repeat(2) if len(rows) == 1 else rows
+    with torch.no_grad():
+        net.outputs(theta, typed(split.x[rows], net.dtype))
+
+
+def _blame(net: Net, theta: Tensor, federation: Federation, split: Split, rows: Tensor) -> None:
+    """Name the client of the first of these examples that the network does not take.
+
+    If each is taken alone, the fault may be in several of one client together. If it is not, the
+    network refused examples of several clients beside one another, which it will never be given.
+    """
+    clients = np.searchsorted(split.offsets, rows.numpy(), side="right") - 1
+    for client in np.unique(clients).tolist():
+        own = rows[torch.from_numpy(clients == client)]
+        for some in (*torch.split(own, 1), own):
+            with explained(split.x[some], f"client {federation.names[client]}: "):
+                _pass(net, theta, split, some)

@@ -1,0 +1,131 @@
+"""An engine that is given to a run was made for its network and its clients, or is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import umbel
+from tests.federations import SIZES, blobs
+from umbel import FedAvg, Federation, Net, Run, UsageError
+from umbel.engines import Sequential, Vectorised
+from umbel.engines.workers import Workers
+from umbel.flow import Engine
+
+Make = Callable[[Net, Federation], Engine]
+
+KINDS: list[Make] = [
+    Sequential,
+    Vectorised,
+    lambda net, federation: Workers(Sequential(net, federation), 1),
+]
+
+NET = Net(lambda: nn.Linear(6, 3))
+
+
+def with_other_values() -> Federation:
+    there = blobs()
+    return replace(there, train=replace(there.train, x=there.train.x + 1))
+
+
+def with_other_answers() -> Federation:
+    there = blobs()
+    return replace(there, test=replace(there.test, y=there.test.y.flip(0)))
+
+
+@pytest.mark.parametrize("make", KINDS, ids=["sequential", "vectorised", "workers"])
+@pytest.mark.parametrize(
+    ("federation", "said"),
+    [
+        (blobs(SIZES[:4]), "it holds 4 clients, and the run's federation 6"),
+        (blobs((*SIZES, 8)), "it holds 7 clients, and the run's federation 6"),
+        (blobs(SIZES[::-1]), "it holds other training examples than the run's federation"),
+        (with_other_values(), "it holds other training examples than the run's federation"),
+        (with_other_answers(), "it holds other test examples than the run's federation"),
+        (
+            blobs([9 * size for size in SIZES]).with_validation(0.2),
+            "it holds other training examples than the run's federation",
+        ),
+    ],
+    ids=["fewer", "more", "order", "values", "answers", "validation"],
+)
+def test_an_engine_with_other_clients_than_the_run_is_refused(
+    make: Make, federation: Federation, said: str
+) -> None:
+    run = Run(FedAvg(), blobs(), NET, engine=make(NET, federation))
+    with pytest.raises(UsageError, match=f"^engine: {said}; write .*net, federation. with those"):
+        next(run.rounds(1))
+
+
+class Base(nn.Module):
+    """A linear layer upon a frozen one."""
+
+    def __init__(self, fill: float) -> None:
+        super().__init__()
+        self.trunk, self.head = nn.Linear(6, 6), nn.Linear(6, 3)
+        nn.init.constant_(self.trunk.weight, fill)
+        self.trunk.requires_grad_(False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(self.trunk(x))  # type: ignore[no-any-return]
+
+
+def chain(between: nn.Module) -> Net:
+    return Net(lambda: nn.Sequential(nn.Linear(6, 8), between, nn.Linear(8, 3)))
+
+
+@pytest.mark.parametrize("make", KINDS, ids=["sequential", "vectorised", "workers"])
+@pytest.mark.parametrize(
+    ("there", "here", "said"),
+    [
+        (
+            Net(lambda: nn.Linear(6, 4)),
+            NET,
+            r"its network has weight \(4, 6\), and that of the run has weight \(3, 6\)",
+        ),
+        (
+            Net(lambda: nn.Linear(6, 3, bias=False)),
+            NET,
+            r"its network has none, and that of the run has bias \(3,\)",
+        ),
+        (Net(NET.build, umbel.REGRESSION), NET, "its network has another objective"),
+        (Net(lambda: nn.Linear(6, 3).double()), NET, "its network is of torch.float64, and that"),
+        (chain(nn.Tanh()), chain(nn.ReLU()), "its network is built otherwise than that of the run"),
+        (
+            Net(lambda: Base(0.1)),
+            Net(lambda: Base(0.2)),
+            "the frozen values of its network are oth",
+        ),
+    ],
+    ids=["shape", "bias", "objective", "type", "structure", "frozen"],
+)
+def test_an_engine_with_another_network_than_the_run_is_refused(
+    make: Make, there: Net, here: Net, said: str
+) -> None:
+    run = Run(FedAvg(), blobs(), here, engine=make(there, blobs()))
+    with pytest.raises(UsageError, match=f"^engine: {said}"):
+        next(run.rounds(1))
+
+
+@pytest.mark.parametrize("make", KINDS, ids=["sequential", "vectorised", "workers"])
+def test_an_engine_made_anew_of_the_same_is_taken(make: Make) -> None:
+    federation = blobs().with_validation(0.2)
+    again = blobs().with_validation(0.2)
+    net = Net(lambda: Base(0.1).double())
+    engine = make(Net(lambda: Base(0.1).double()), again)
+    _, record = next(Run(FedAvg(), federation, net, engine=engine).rounds(1))
+    assert record.untimed() == next(Run(FedAvg(), federation, net).rounds(1))[1].untimed()
+
+
+def test_a_folder_does_not_begin_with_such_an_engine(tmp_path: Path) -> None:
+    run = Run(FedAvg(), blobs(), NET, engine=Sequential(NET, with_other_values()))
+    with pytest.raises(UsageError, match="engine: it holds other training examples"):
+        run.save(tmp_path / "mine", 1)
+    assert (
+        len(replace(run, engine=Sequential(NET, blobs())).save(tmp_path / "mine", 1).records) == 1
+    )
