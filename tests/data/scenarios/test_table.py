@@ -429,7 +429,8 @@ def test_many_dates_that_are_texts_are_to_be_named_as_dates(tmp_path: Path) -> N
 def test_a_target_of_numbers_and_words_is_one_of_classes_where_that_is_said(tmp_path: Path) -> None:
     table = frame()
     table["outcome"] = np.random.default_rng(1).choice(["1", "2", "x"], ROWS, p=[0.5, 0.4, 0.1])
-    said = {"path": written(tmp_path, table), "client": "site", "target": "outcome"}
+    said: dict[str, Any] = {"path": written(tmp_path, table), "client": "site"}
+    said["target"] = "outcome"
     with pytest.raises(UsageError, match="name the column in categories"):
         umbel.scenario("table", **said)
     federation = umbel.scenario("table", **said, categories=["outcome"])
