@@ -35,6 +35,11 @@ def test_those_of_picked_clients_stay_theirs() -> None:
     assert federation.attributes == {"site": ("north", "south")}
 
 
+def test_values_that_are_not_known_are_empty() -> None:
+    federation = known({"site": ["south", None, float("nan")]})
+    assert federation.attributes == {"site": ("south", "", "")}
+
+
 def test_a_folder_keeps_them(tmp_path: Path) -> None:
     attributes = {"site": ("the south, far", 'a "quoted" one', "north"), "wrist": ("0", "1", "")}
     known(dict(attributes)).save(tmp_path)

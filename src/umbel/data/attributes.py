@@ -14,6 +14,7 @@ from typing import TypeAlias
 from umbel.checks import UsageError, check, is_plain, shown
 from umbel.data.files import read_text
 from umbel.data.given import in_order
+from umbel.data.objects import is_missing
 from umbel.summary import counted, few
 
 Attributes: TypeAlias = "Mapping[str, tuple[str, ...]]"
@@ -29,7 +30,10 @@ FILE, OWNER = "attributes.csv", "client"
 
 
 def attributes_of(given: Given | None, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """The attributes of the clients of these names. Raises `UsageError` unless each has a value."""
+    """The attributes of the clients of these names; empty where a value is not known.
+
+    Raises `UsageError` unless there is one for each.
+    """
     found = {}
     expected = 'a mapping of names to values; of a table write table.to_dict("list")'
     fine = given is None or isinstance(given, Mapping)
@@ -38,7 +42,7 @@ def attributes_of(given: Given | None, names: tuple[str, ...]) -> dict[str, tupl
         fine = isinstance(name, str) and is_plain(name) and bool(name.strip()) and name != OWNER
         check(fine, "attributes", name, f"a name for an attribute other than {OWNER!r}")
         of_each = in_order(values, f"attributes: {name}", names)
-        found[name] = tuple(map(str, of_each))
+        found[name] = tuple("" if is_missing(value) else str(value) for value in of_each)
         for value in found[name]:
             check(is_plain(value), f"attributes: {name}", value, "without control characters")
     return found
