@@ -289,6 +289,11 @@ def test_clients_that_are_no_pairs_are_refused(
     assert "1234" not in str(refused.value)
 
 
+def test_labels_of_some_and_numbers_of_others_are_told_from_sequences() -> None:
+    with pytest.raises(UsageError, match=r"client 1: .* with labels .*; y of all clients must be"):
+        Federation.from_arrays([(np.ones((4, 2)), np.ones(4)), (np.ones((4, 2)), Y)])
+
+
 def test_sequences_that_each_client_padded_for_itself_are_refused() -> None:
     with pytest.raises(UsageError, match="if these are sequences, pad all clients' to one length"):
         Federation.from_arrays([(np.ones((4, 12)), Y), (np.ones((4, 57)), Y)])

@@ -16,6 +16,8 @@ from umbel.data.splits import Pair, set_apart
 from umbel.data.values import inputs, targets
 from umbel.seeds import Stream, generator
 
+MIXED = "y of all clients must be whole numbers, as classes are, or of all floating-point numbers"
+
 
 def tensors_of(given: Mapping[str, Sequence[Any]], names: tuple[str, ...]) -> dict[str, list[Pair]]:
     """The examples of each split, client by client, as tensors."""
@@ -74,11 +76,15 @@ def check_alike(shards: Sequence[Pair], names: Sequence[str]) -> None:
         what = "numbers" if y.is_floating_point() else "labels"
         return f"inputs of shape {tuple(x.shape[1:])} with {what} of shape {tuple(y.shape[1:])}"
 
-    wanted = kind(next((shard for shard in shards if len(shard[0])), shards[0]))
-    expected = f"{wanted}, as others; if these are sequences, pad all clients' to one length"
+    first = next((shard for shard in shards if len(shard[0])), shards[0])
+    wanted, numbers = kind(first), first[1].is_floating_point()
     for shard, name in zip(shards, names, strict=True):
         if len(shard[0]):
-            check(kind(shard) == wanted, f"client {name}", kind(shard), expected)
+            alike = shard[1].is_floating_point() == numbers
+            hint = "if these are sequences, pad all clients' to one length" if alike else MIXED
+            check(
+                kind(shard) == wanted, f"client {name}", kind(shard), f"{wanted}, as others; {hint}"
+            )
 
 
 def _tensors(x: object, y: object, name: str) -> Pair:

@@ -108,7 +108,8 @@ def advice(federation: Federation) -> str:
     """Return what to change if training diverges."""
     y = federation.train.y
     wide = float(y.abs().max()) if y.is_floating_point() else 0.0
-    targets = f"scale y, which reaches {wide:.3g}, to about 1" if wide > 100 else ""
+    way = "" if federation.encoding is None else " (scenario.scale_target = true)"
+    targets = f"scale y, which reaches {wide:.3g}, to about 1{way}" if wide > 100 else ""
     lower = "lower the learning rate (algorithm.local.lr)"
     return " and ".join(filter(None, (_scale(federation), targets, lower)))
 

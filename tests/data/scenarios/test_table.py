@@ -351,7 +351,7 @@ def test_clients_without_training_rows_or_without_a_name_are_refused(tmp_path: P
         ({"client": None}, "is one file: name its column that says whose a row is"),
         ({"target": "outcom"}, "lacks the column 'outcom'; did you mean outcome"),
         ({"columns": ("weigth",)}, "lacks the column 'weigth'; did you mean weight"),
-        ({"columns": ("empty",)}, "column 'empty': 'a value' is not there in any training row"),
+        ({"columns": ("empty",)}, "column 'empty': has no value in any training row"),
         ({"categories": ("wards",)}, "lacks the column 'wards'; did you mean ward"),
         ({"leave_out": ("Day",)}, "lacks the column 'Day'; did you mean day"),
         ({"numbers": ("ward",)}, "column 'ward': is not a number"),

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import check
+from umbel.checks import UsageError
 from umbel.data import scaling
 from umbel.data.scaling import Scale
 from umbel.data.tables.kinds import Numbers, Words
@@ -62,8 +62,9 @@ def statistics_of(
         values = matrix(numbers, np.concatenate(clients))
         scale, gaps = scaling.pooled(values), np.isnan(values).any(0)
     for column, mean in zip(numbers, scale.mean, strict=True):
-        expected = "there in any training row: name it in leave_out"
-        check(not np.isnan(mean), f"column {column.name!r}", "a value", expected)
+        if np.isnan(mean):
+            none = "has no value in any training row: name it in leave_out"
+            raise UsageError(f"column {column.name!r}: {none}")
     count: Callable[..., Categories] = _federated if source == "federated" else _pooled
     found = {column.name: count(column, clients, least_clients) for column in words}
     return Statistics(scale, gaps, found)
