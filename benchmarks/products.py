@@ -92,7 +92,7 @@ def _by_example(received: Tensor, bias: Tensor, half: bool) -> ByExample:
         zeros.bfloat16() if half else None,
         Moving.of(bias[..., :1].expand(-1, -1, size_out), DESCENT),
         torch.zeros(1, dtype=torch.long),
-        [],
+        [torch.zeros(1, 1)],
         half,
     )
 

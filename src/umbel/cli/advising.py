@@ -59,11 +59,10 @@ def advise(
     from umbel.advice.adviser import advise as advise_
     from umbel.advice.asked import asked_about, local_training
     from umbel.advice.next_run import next_experiment
-    from umbel.advice.saving import FOUND, check_free, save
+    from umbel.advice.saving import check_free, save
     from umbel.advice.summary import summary
-    from umbel.cli.advancing import no_empty_folders, writing_to
+    from umbel.cli.advancing import no_empty_folders
     from umbel.cli.importing import allow
-    from umbel.data.files import check_place
     from umbel.data.sources import Sources
     from umbel.runs.paths import under
 
@@ -76,9 +75,7 @@ def advise(
         federation = asked.scenario.build(asked.seed, Sources.default(data_dir))
     say(repr(federation))
     with no_empty_folders([out]):
-        with writing_to(out, "--out"):
-            out.mkdir(parents=True, exist_ok=True)
-        check_place(out / FOUND, "--out")
+        make_place(out)
         found = advise_(
             federation,
             asked.net(federation),
@@ -93,6 +90,17 @@ def advise(
         files = save(out, told, next_experiment(found, asked))
     say(f"written: {', '.join(str(file) for file in files)}")
     say(f"to run it: {command('run', out / 'experiment.toml')}")
+
+
+def make_place(out: Path) -> None:
+    """Make the folder. Raises `UsageError` where that, or a file in it, can't be made."""
+    from umbel.advice.saving import FOUND
+    from umbel.cli.advancing import writing_to
+    from umbel.data.files import check_place
+
+    with writing_to(out, "--out"):
+        out.mkdir(parents=True, exist_ok=True)
+    check_place(out / FOUND, "--out")
 
 
 def print_advice(told: Summary) -> None:
