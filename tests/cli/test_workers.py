@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from tests.shell import SMALL, Shell
 from umbel.data.sources import Sources
 from umbel.engines import workers
+from umbel.engines.crew import Crew
 from umbel.engines.workers import can_fork
 from umbel.networks import MLP
 from umbel.runs.execution import execute
@@ -45,6 +46,9 @@ def deadly(umbel: Shell) -> Shell:
         return nn.Sequential(Deadly(), built(self, *sizes))  # type: ignore[arg-type]
 
     umbel.monkeypatch.setattr(MLP, "build", build)
+    # The parent could be done before a worker has begun: here workers do all tasks.
+    watch = Crew._work_and_watch
+    umbel.monkeypatch.setattr(Crew, "_work_and_watch", lambda crew, _: watch(crew, False))
     (umbel.folder / "spread.toml").write_text(
         SMALL.format(name="fedavg") + '\n[engine]\nname = "sequential"\nworkers = 2\n'
     )
