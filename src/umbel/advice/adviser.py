@@ -70,9 +70,9 @@ def advise(
     `local` training, by default two epochs at the learning rate that suits one model best. The
     `budget` is how many rounds each may train for, or a time for all, such as "5m"; the result then
     depends on how fast the machine is. A share `participation` of the clients trains in each round;
-    all fine-tune. Test examples are used once, for what is said of the answer
-    at the end. `progress` is called with a line for each step. Raises `UsageError` for fewer than
-    two clients, and for what is no budget.
+    all fine-tune. Test examples are used once, for what is said of the answer at the end.
+    `progress` is called with a line for each step. Raises `UsageError` for fewer than two clients,
+    and for what is no budget.
     """
     federation = argument("federation", federation, Federation)
     check(isinstance(net, Net), "net", net, "a Net; write Net(lambda: MyModule(...))")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from torch import Tensor
@@ -18,6 +18,15 @@ FAILURES = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, As
 
 OF_CODE = (KeyError, AttributeError, AssertionError)
 """What Python raises, which says nothing of the shape of inputs."""
+
+
+def fails_alone(tried: Callable[[], object]) -> bool:
+    """Whether what is tried with a single example fails, as batch normalisation does."""
+    try:
+        tried()
+    except ValueError as error:
+        return ALONE in str(error)
+    return False
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from umbel.client.work import Gradient, Work
 from umbel.data.federation import Federation
 from umbel.data.labels import are_indicators
 from umbel.data.splits import typed
-from umbel.engines.explained import ALONE, explained
+from umbel.engines.explained import explained, fails_alone
 from umbel.engines.fit_examples import check_examples
 from umbel.engines.fit_gradient import check_gradient
 from umbel.engines.fit_objective import check_accuracy, check_objective
@@ -74,7 +74,7 @@ def check_batches(net: Net, federation: Federation, settings: Any) -> None:
     mini-batches are those of the works in them.
     """
     check_slices(net, federation, settings, sample(net, federation, 1).x)
-    if not _needs_company(net, federation):
+    if not fails_alone(lambda: check_gradient(net, sample(net, federation, 1))):
         return
     sizes = federation.train.sizes
     for work in works_in(settings):
@@ -237,12 +237,3 @@ def _check_parameters(overwritten: str | None) -> None:
             "does, and would change a model that others use: let forward compute with a copy, as "
             "by F.linear(x, self.weight.clamp(-1, 1)), and leave max_norm out"
         )
-
-
-def _needs_company(net: Net, federation: Federation) -> bool:
-    """Whether training on a single example fails, as batch normalisation does."""
-    try:
-        check_gradient(net, sample(net, federation, 1))
-    except ValueError as error:
-        return ALONE in str(error)
-    return False

@@ -15,7 +15,7 @@ from umbel.client.drawing import drawing_from
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
-from umbel.engines.explained import ALONE
+from umbel.engines.explained import fails_alone
 
 
 def check_slices(net: Net, federation: Federation, settings: Any, x: Tensor) -> None:
@@ -23,7 +23,7 @@ def check_slices(net: Net, federation: Federation, settings: Any, x: Tensor) -> 
 
     `x` (1, ...) is an input that it is tried on; `settings` are those of the method.
     """
-    if not _needs_company(net, x):
+    if not fails_alone(lambda: _evaluate(net, x)):
         return
     splits = {"test": federation.test, "validation": federation.validation}
     if _asks_for_more(settings):
@@ -33,14 +33,9 @@ def check_slices(net: Net, federation: Federation, settings: Any, x: Tensor) -> 
             _check_sizes(federation, name, split)
 
 
-def _needs_company(net: Net, x: Tensor) -> bool:
-    """Whether evaluating a single example fails, as batch normalisation without statistics does."""
-    try:
-        with torch.no_grad(), drawing_from(seed=0):
-            net.outputs(net.new(seed=0), x)
-    except ValueError as error:
-        return ALONE in str(error)
-    return False
+def _evaluate(net: Net, x: Tensor) -> None:
+    with torch.no_grad(), drawing_from(seed=0):
+        net.outputs(net.new(seed=0), x)
 
 
 def _asks_for_more(settings: Any) -> bool:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from umbel.client.constants import bits
 from umbel.data.splits import Split
@@ -26,6 +27,11 @@ def digest(parts: Iterable[Any]) -> str:
     for part in parts:
         total.update(part)
     return total.hexdigest()[:32]
+
+
+def structure(module: nn.Module) -> str:
+    """How a module is built, as text: the same in another process."""
+    return re.sub(r"0x[0-9a-f]+", "", repr(module))
 
 
 def fingerprint(tensors: Iterable[Tensor]) -> tuple[float, ...]:

@@ -5,7 +5,6 @@ They stand in `experiment.toml` where a scenario and a model stand otherwise.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
@@ -23,7 +22,7 @@ from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings
 from umbel.networks.base import Model
 from umbel.runs.another import settings_of
-from umbel.runs.digests import digest, fingerprint, near, split_digest
+from umbel.runs.digests import digest, fingerprint, near, split_digest, structure
 from umbel.runs.experiment import Experiment
 from umbel.runs.origins import FROZEN_WITHIN
 from umbel.runs.own_objective import NOTHING, Prints, objective_prints, other_functions
@@ -190,7 +189,7 @@ def own_module(net: Net, federation: Federation | None = None) -> OwnModule:
     entries = net.layout.weights + net.layout.rest
     inside = {*(entry.name for entry in entries), *net.modules.frozen}
     tensors = dict([*module.named_parameters(), *module.named_buffers()])
-    built = [re.sub(r"0x[0-9a-f]+", "", repr(module)), str(net.dtype)]
+    built = [structure(module), str(net.dtype)]
     built += [f"{entry.name} {tuple(entry.shape)}" for entry in entries]
     known = {id(value): name for name, value in vars(objectives).items()}
     objective = known.get(id(net.objective))

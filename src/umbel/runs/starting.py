@@ -3,44 +3,34 @@
 from __future__ import annotations
 
 import logging
-import re
-from collections.abc import Iterator, Sequence
-from itertools import zip_longest
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from umbel.algorithms.base import Algorithm, Setup, State, check_only_trains
 from umbel.algorithms.restarts import method_of
 from umbel.algorithms.sharing import Sharing
-from umbel.checks import UsageError, check
+from umbel.checks import check
 from umbel.client.drawing import drawing_from
-from umbel.client.layout import Entry
 from umbel.client.net import Net
-from umbel.client.objectives import OBJECTIVES
 from umbel.data.federation import Federation
-from umbel.data.splits import Split
 from umbel.engines.choice import EngineSettings, make_engine
 from umbel.engines.fit import check_batches, check_fit
 from umbel.engines.fit_metrics import check_own_metrics
 from umbel.engines.privacy import Privacy
 from umbel.engines.private import Private
 from umbel.engines.sequential import Sequential
-from umbel.engines.storage import Storage
 from umbel.engines.vectorised import Vectorised
 from umbel.engines.workers import Workers
 from umbel.flow import Engine
 from umbel.runs.forms import as_state
+from umbel.runs.given_engine import check_holds
 from umbel.seeds import Stream, seed_of
-from umbel.summary import counted
 
 log = logging.getLogger(__name__)
-
-ROWS = 4096
-"""Examples of an engine's that are compared at once with those of the run."""
 
 
 def check_settings(seed: int, participation: float, evaluate_every: int) -> None:
@@ -89,7 +79,7 @@ def engine_of(
         engine = chosen
         within = chosen.engine if isinstance(chosen, Workers) else chosen
         if isinstance(within, Sequential | Vectorised):
-            _check_holds(within, net, federation)
+            check_holds(within, net, federation)
         with drawing_from(seed=0):
             check_fit(net, federation)
     else:
@@ -98,73 +88,6 @@ def engine_of(
         check_batches(net, federation, one)
     check_own_metrics(net, federation, metrics)
     return engine if privacy.clip is None else Private(engine, privacy, cohort=cohort)
-
-
-def _check_holds(engine: Sequential | Vectorised, net: Net, federation: Federation) -> None:
-    """Raise `UsageError` unless an engine was made for this network and these clients."""
-    there = engine.given if isinstance(engine, Sequential) else engine.net
-    for said in (*_other_network(there, net), *_other_clients(engine.storage, federation)):
-        name = type(engine).__name__
-        how = f"write {name}(net, federation) with those of the run"
-        raise UsageError(f"engine: {said}; {how}")
-
-
-def _other_network(there: Net, here: Net) -> Iterator[str]:
-    """How the network of an engine differs from that of its run, as sentences."""
-    entries = zip_longest(*(each.layout.weights + each.layout.rest for each in (there, here)))
-    for one, other in entries:
-        if one != other:
-            yield f"its network has {_tensor(one)}, and that of the run has {_tensor(other)}"
-    if there.dtype != here.dtype:
-        yield f"its network is of {there.dtype}, and that of the run of {here.dtype}"
-    known = OBJECTIVES.values()
-    # Functions of one's own may be the same though they were written anew for each network.
-    named = there.objective in known or here.objective in known
-    if named and there.objective != here.objective:
-        yield "its network has another objective than that of the run"
-    if there.build is not here.build:
-        if _structure(there) != _structure(here):
-            yield "its network is built otherwise than that of the run"
-        if there.frozen_digest != here.frozen_digest:
-            yield "the frozen values of its network are others than those of the run"
-
-
-def _other_clients(there: Storage, here: Federation) -> Iterator[str]:
-    """How the examples of an engine differ from those of the run's clients, as sentences."""
-    clients = len(there.train.sizes)
-    if clients != here.num_clients:
-        yield f"it holds {counted(clients, 'client')}, and the run's federation {here.num_clients}"
-    for name in ("train", "test", "validation"):
-        if not _are_same(getattr(there, name), getattr(here, name)):
-            what = "training" if name == "train" else name
-            yield f"it holds other {what} examples than the run's federation"
-
-
-def _tensor(entry: Entry | None) -> str:
-    return "none" if entry is None else f"{entry.name} {tuple(entry.shape)}"
-
-
-def _structure(net: Net) -> str:
-    return re.sub(r"0x[0-9a-f]+", "", repr(net.modules.training))
-
-
-def _are_same(there: Split | None, here: Split | None) -> bool:
-    """Whether an engine's examples are these, in its type and on its device."""
-    if there is None or here is None:
-        return there is here
-    return np.array_equal(there.offsets, here.offsets) and all(
-        _are_equal(*pair) for pair in ((there.x, here.x), (there.y, here.y))
-    )
-
-
-def _are_equal(there: Tensor, here: Tensor) -> bool:
-    if there is here:
-        return True
-    if there.shape != here.shape or there.is_floating_point() != here.is_floating_point():
-        return False
-    # Block by block, as those on a device may be all that its memory has room for.
-    blocks = zip(torch.split(there, ROWS), torch.split(here, ROWS), strict=True)
-    return all(torch.equal(one, other.to(one)) for one, other in blocks)
 
 
 def first_state(

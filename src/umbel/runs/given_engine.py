@@ -1,0 +1,88 @@
+"""Whether an engine that is given to a run was made for its network and its clients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import zip_longest
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from umbel.checks import UsageError
+from umbel.client.layout import Entry
+from umbel.client.net import Net
+from umbel.client.objectives import OBJECTIVES
+from umbel.data.federation import Federation
+from umbel.data.splits import Split
+from umbel.engines.sequential import Sequential
+from umbel.engines.storage import Storage
+from umbel.engines.vectorised import Vectorised
+from umbel.runs.digests import structure
+from umbel.summary import counted
+
+ROWS = 4096
+"""Examples of an engine's that are compared at once with those of the run."""
+
+
+def check_holds(engine: Sequential | Vectorised, net: Net, federation: Federation) -> None:
+    """Raise `UsageError` unless an engine was made for this network and these clients."""
+    there = engine.given if isinstance(engine, Sequential) else engine.net
+    for said in (*_other_network(there, net), *_other_clients(engine.storage, federation)):
+        name = type(engine).__name__
+        how = f"write {name}(net, federation) with those of the run"
+        raise UsageError(f"engine: {said}; {how}")
+
+
+def _other_network(there: Net, here: Net) -> Iterator[str]:
+    """How the network of an engine differs from that of its run, as sentences."""
+    entries = zip_longest(*(each.layout.weights + each.layout.rest for each in (there, here)))
+    for one, other in entries:
+        if one != other:
+            yield f"its network has {_tensor(one)}, and that of the run has {_tensor(other)}"
+    if there.dtype != here.dtype:
+        yield f"its network is of {there.dtype}, and that of the run of {here.dtype}"
+    known = OBJECTIVES.values()
+    # Functions of one's own may be the same though they were written anew for each network.
+    named = there.objective in known or here.objective in known
+    if named and there.objective != here.objective:
+        yield "its network has another objective than that of the run"
+    if there.build is not here.build:
+        if structure(there.modules.training) != structure(here.modules.training):
+            yield "its network is built otherwise than that of the run"
+        if there.frozen_digest != here.frozen_digest:
+            yield "the frozen values of its network are others than those of the run"
+
+
+def _other_clients(there: Storage, here: Federation) -> Iterator[str]:
+    """How the examples of an engine differ from those of the run's clients, as sentences."""
+    clients = len(there.train.sizes)
+    if clients != here.num_clients:
+        yield f"it holds {counted(clients, 'client')}, and the run's federation {here.num_clients}"
+    for name in ("train", "test", "validation"):
+        if not _are_same(getattr(there, name), getattr(here, name)):
+            what = "training" if name == "train" else name
+            yield f"it holds other {what} examples than the run's federation"
+
+
+def _tensor(entry: Entry | None) -> str:
+    return "none" if entry is None else f"{entry.name} {tuple(entry.shape)}"
+
+
+def _are_same(there: Split | None, here: Split | None) -> bool:
+    """Whether an engine's examples are these, in its type and on its device."""
+    if there is None or here is None:
+        return there is here
+    return np.array_equal(there.offsets, here.offsets) and all(
+        _are_equal(*pair) for pair in ((there.x, here.x), (there.y, here.y))
+    )
+
+
+def _are_equal(there: Tensor, here: Tensor) -> bool:
+    if there is here:
+        return True
+    if there.shape != here.shape or there.is_floating_point() != here.is_floating_point():
+        return False
+    # Block by block, as those on a device may be all that its memory has room for.
+    blocks = zip(torch.split(there, ROWS), torch.split(here, ROWS), strict=True)
+    return all(torch.equal(one, other.to(one)) for one, other in blocks)
