@@ -135,7 +135,8 @@ class Engine(Protocol):
     """Where clients work: a loop, one batched tensor program, machines elsewhere.
 
     An engine whose clients are on other machines says so by `elsewhere = True`: a request then goes
-    to them in one exchange, also where rows could be asked for in blocks and summed.
+    to them in one exchange, also where rows could be asked for in blocks and summed, and they are
+    left to protect what they send. What clients of any other engine send is protected by the run.
     """
 
     def send(self, request: Request) -> Replies:

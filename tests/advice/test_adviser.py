@@ -217,6 +217,14 @@ def test_a_single_client_is_not_advised_on() -> None:
         umbel.advise(tables(1, clients=1), net())
 
 
+@pytest.mark.parametrize("share", [0, -0.5, 1.5, float("nan")])
+def test_a_share_that_is_none_is_refused_before_clients_are_compared(share: float) -> None:
+    begun: list[str] = []
+    with pytest.raises(umbel.UsageError, match=r"participation: .* is not in \(0, 1\]"):
+        umbel.advise(tables(1), net(), participation=share, progress=begun.append)
+    assert not begun
+
+
 def test_the_command_prints_writes_and_names_the_run_to_make_next(tmp_path: Path) -> None:
     tables(2).save(tmp_path / "sites")
     out = tmp_path / "advice"

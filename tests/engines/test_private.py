@@ -23,7 +23,7 @@ from umbel.engines import EngineSettings, Sequential
 from umbel.engines.noise import BLOCK, key_of, standard_normal
 from umbel.engines.privacy import Privacy
 from umbel.engines.private import Private, released
-from umbel.flow import Request, Rows
+from umbel.flow import Engine, Replies, Request, Rows
 from umbel.method import Context, Flow, State, losses, train
 from umbel.networks import Linear
 from umbel.runs.experiment import Experiment
@@ -101,13 +101,35 @@ def test_epsilon_is_that_of_the_gaussian_mechanism(noise: float, releases: int) 
     assert exact_delta(0.98 * found, mu) > privacy.delta
 
 
+@dataclass
+class Mine:
+    """An engine that no class of the package is, as of a Ray cluster or of a user's."""
+
+    clients: Engine
+
+    def send(self, request: Request) -> Replies:
+        return self.clients.send(request)
+
+
 def test_an_engine_of_ones_own_in_this_process_is_private_too() -> None:
     net, federation = mlp(), blobs()
     states = []
-    for engine in (Sequential(net, federation), EngineSettings("sequential", device="cpu")):
+    mine = Sequential(net, federation)
+    for engine in (mine, Mine(mine), EngineSettings("sequential", device="cpu")):
         run = Run(FedAvg(), federation, net, engine=engine, privacy=PRIVACY)
         states += [state.models for state, _ in run.rounds(2)][-1:]
-    torch.testing.assert_close(*states)
+    torch.testing.assert_close(states[0], states[1])
+    torch.testing.assert_close(states[0], states[2])
+
+
+def test_an_engine_that_is_private_already_is_not_made_so_twice() -> None:
+    net, federation = mlp(), blobs()
+    once = Private(Sequential(net, federation), PRIVACY, cohort=federation.num_clients)
+    given, made = (
+        next(Run(FedAvg(), federation, net, engine=engine, privacy=PRIVACY).rounds(1))[0].models
+        for engine in (once, Sequential(net, federation))
+    )
+    torch.testing.assert_close(given, made)
 
 
 def test_an_engine_of_ones_own_is_tried_before_the_first_round() -> None:

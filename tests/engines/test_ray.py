@@ -92,6 +92,21 @@ def test_replies_are_those_of_workers(
     assert_identical(engines[kind].send(asked), Workers(engines[kind].engine, 1).send(asked))
 
 
+def test_what_leaves_actors_given_as_an_engine_is_private(engines: dict[str, RayCluster]) -> None:
+    remote = engines["vectorised"]
+    net, federation = mlp(dtype=torch.float32).using("dense"), blobs().with_validation(0.2)
+    privacy = umbel.Privacy(clip=0.01, noise_multiplier=0.5)
+    apart = umbel.Run(umbel.FedAvg(), federation, net, privacy=privacy)
+    states = [
+        next(run.rounds(1))[0].models
+        for run in (replace(apart, engine=engine) for engine in (remote, remote.engine))
+    ]
+    torch.testing.assert_close(*states)
+    others = umbel.Run(umbel.FedAvg(), blobs([9, 8]), net, engine=remote)
+    with pytest.raises(umbel.UsageError, match=r"engine: it holds 8 clients, and the run.s fed"):
+        next(others.rounds(1))
+
+
 def test_errors_of_an_actor_are_raised_here(engines: dict[str, RayCluster]) -> None:
     net = mlp()
     asked = request(LocalTraining(), net, [0, 1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -15,15 +15,29 @@ from tests.federations import SIZES, blobs
 from umbel import FedAvg, Federation, Net, Run, UsageError
 from umbel.engines import Sequential, Vectorised
 from umbel.engines.workers import Workers
-from umbel.flow import Engine
+from umbel.flow import Engine, Replies, Request
 
 Make = Callable[[Net, Federation], Engine]
+
+
+@dataclass
+class Around:
+    """An engine around one of this process, as one of actors of a Ray cluster is."""
+
+    engine: Engine
+
+    def send(self, request: Request) -> Replies:
+        return self.engine.send(request)
+
 
 KINDS: list[Make] = [
     Sequential,
     Vectorised,
     lambda net, federation: Workers(Sequential(net, federation), 1),
+    lambda net, federation: Around(Sequential(net, federation)),
 ]
+
+NAMES = ["sequential", "vectorised", "workers", "around"]
 
 NET = Net(lambda: nn.Linear(6, 3))
 
@@ -38,7 +52,7 @@ def with_other_answers() -> Federation:
     return replace(there, test=replace(there.test, y=there.test.y.flip(0)))
 
 
-@pytest.mark.parametrize("make", KINDS, ids=["sequential", "vectorised", "workers"])
+@pytest.mark.parametrize("make", KINDS, ids=NAMES)
 @pytest.mark.parametrize(
     ("federation", "said"),
     [
@@ -79,7 +93,7 @@ def chain(between: nn.Module) -> Net:
     return Net(lambda: nn.Sequential(nn.Linear(6, 8), between, nn.Linear(8, 3)))
 
 
-@pytest.mark.parametrize("make", KINDS, ids=["sequential", "vectorised", "workers"])
+@pytest.mark.parametrize("make", KINDS, ids=NAMES)
 @pytest.mark.parametrize(
     ("there", "here", "said"),
     [
@@ -112,7 +126,7 @@ def test_an_engine_with_another_network_than_the_run_is_refused(
         next(run.rounds(1))
 
 
-@pytest.mark.parametrize("make", KINDS, ids=["sequential", "vectorised", "workers"])
+@pytest.mark.parametrize("make", KINDS, ids=NAMES)
 def test_an_engine_made_anew_of_the_same_is_taken(make: Make) -> None:
     federation = blobs().with_validation(0.2)
     again = blobs().with_validation(0.2)

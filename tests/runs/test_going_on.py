@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +29,7 @@ def fedavg() -> Run:
         ("1", "first: '1' is not a whole number"),
         (1.5, "first: 1.5 is not a whole number"),
         (None, "first: None is not a whole number"),
+        (1, "first: 1 is not 0 without a state: give the one after the round before"),
     ],
 )
 def test_the_round_to_come_is_a_number(first: Any, said: str) -> None:
@@ -92,3 +95,28 @@ def test_restarts_go_on_before_and_after_the_best_is_chosen() -> None:
     for number, (state, _) in enumerate(whole[:-1], start=1):
         rest = [record.untimed() for _, record in run.rounds(4, state, number)]
         assert rest == [record.untimed() for _, record in whole[number:]]
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        (None, "state: 'NoneType' is not a state: give what the rounds of a run yielded"),
+        (
+            with_models(torch.zeros(1, 5)),
+            r"models of the given state: shape: (1, 5) is not (K, 83)",
+        ),
+        (with_models(torch.zeros(1, 83).double()), "models of the given state: torch.float64 is"),
+    ],
+)
+def test_what_clients_are_to_judge_is_the_state_of_a_run(state: Any, said: str) -> None:
+    run = fedavg()
+    ((ended, record),) = run.rounds(1)
+    ways: list[Callable[[Any], object]] = [
+        run.assign,
+        lambda given: run.scores(given, run.context(0, 1)),
+        lambda given: run.closing(record, given, 1),
+    ]
+    for way in ways:
+        way(ended)
+        with pytest.raises(UsageError, match="^" + re.escape(said)):
+            way(state)

@@ -76,6 +76,7 @@ def advise(
     """
     federation = argument("federation", federation, Federation)
     check(isinstance(net, Net), "net", net, "a Net; write Net(lambda: MyModule(...))")
+    check(0 < participation <= 1, "participation", participation, "in (0, 1]")
     count = federation.num_clients
     check(count >= 2, "federation", count, "two clients or more")
     allowance = Allowance.of(budget)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from umbel.algorithms.base import Assigned, Served, Setup, State
 from umbel.checks import check
+from umbel.client.net import Net
 from umbel.engines.validation import rounding
 from umbel.flow import Rows, check_numbers
 from umbel.runs.checkpoint import can_hold, within
@@ -69,6 +70,16 @@ def as_given(state: Any, first: State) -> State:
     return given
 
 
+def check_judged(state: Any, net: Net) -> None:
+    """Raise `UsageError` unless the models of a state are of this network.
+
+    Its clients may be others than those who judge them, as newcomers do.
+    """
+    whose = "a state: give what the rounds of a run yielded"
+    check(isinstance(state, State), "state", _kind(state), whose)
+    _check_table(state.models, net.layout.num_values, net.dtype, "models of the given state")
+
+
 def as_served(served: Any, state: State, ctx: Context) -> Served:
     """What `serve` has returned for the cohort. Raises `UsageError` if it has not that form."""
     _check_type(served, Served, "serve")
@@ -108,12 +119,15 @@ def as_assigned(assigned: Any, ctx: Context) -> Assigned:
 
 def _check_state(state: State, expected: Expected, which: str) -> None:
     """Raise `UsageError` unless models and labels are as expected."""
-    models, name, width = state.models, f"models of {which}", expected.width
-    _check_models(models, expected.dtype, name)
-    fits = models.dim() == 2 and len(models) > 0 and models.shape[1] == width
-    check(fits, f"{name}: shape", tuple(models.shape), f"(K, {width}), a row for each model")
+    _check_table(state.models, expected.width, expected.dtype, f"models of {which}")
     name, count = f"labels of {which}", expected.num_clients
     _check_numbers(state.labels, name, count, state.labels_end, "clusters")
+
+
+def _check_table(models: Any, width: int, dtype: torch.dtype, name: str) -> None:
+    _check_models(models, dtype, name)
+    fits = models.dim() == 2 and len(models) > 0 and models.shape[1] == width
+    check(fits, f"{name}: shape", tuple(models.shape), f"(K, {width}), a row for each model")
 
 
 def _check_models(models: Any, dtype: torch.dtype, name: str) -> None:

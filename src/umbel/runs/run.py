@@ -29,7 +29,7 @@ from umbel.runs.budget import Budget, Until
 from umbel.runs.counted import Counted
 from umbel.runs.evaluation import Evaluated, clusters_of, evaluated
 from umbel.runs.evidence import sample
-from umbel.runs.forms import as_assigned, as_given, as_state
+from umbel.runs.forms import as_assigned, as_given, as_state, check_judged
 from umbel.runs.metrics import as_measures, check_names, names_of
 from umbel.runs.personal import Personal
 from umbel.runs.records import Record, make_record
@@ -149,6 +149,8 @@ class Run(Settings):
         num_rounds, first = argument("rounds", num_rounds, int), argument("first", first, int)
         check(first >= 0, "first", first, "0 or more")
         if folder is None:
+            expected = "0 without a state: give the one after the round before"
+            check(state is not None or first == 0, "first", first, expected)
             begun = self.start(num_rounds)
             state = begun if state is None else as_given(state, begun)
             scored = self.scored_rounds(num_rounds, state, first)
@@ -221,7 +223,7 @@ class Run(Settings):
                 measures=measures,
                 num_models=len(state.models),
             )
-            yield state, _unjudged(record, judge), found.get("test")
+            yield state, record.unjudged(*judge.take()[:2]), found.get("test")
 
     def _judged_on(self, last: bool) -> tuple[Judged, ...]:
         """What a round is evaluated on: test examples in the last alone, where there are others."""
@@ -234,10 +236,11 @@ class Run(Settings):
 
         The round was the last of fewer than were planned, and `state` is the one after it.
         """
+        check_judged(state, self.net)
         context, on = self.context(record.round, num_rounds), self._judged_on(last=True)
         judge = Guarded(self._remembering(), self.limits.unbounded)
         found = drive(self._evaluated(state, context, on), judge)
-        record = _unjudged(record, judge)
+        record = record.unjudged(*judge.take()[:2])
         if "validation" in found:
             record = record.validated(found["validation"])
         return record.evaluated(found["test"], self.federation.groups), found["test"]
@@ -262,6 +265,7 @@ class Run(Settings):
         where learning rates decay, newcomers are compared at that of the last.
         """
         check(argument("rounds", rounds, int) >= 1, "rounds", rounds, "1 or more")
+        check_judged(state, self.net)
         everyone = self.context(rounds - 1, rounds).everyone
         whole = self if self.divided is self.federation else replace(self, personal=None)
         guard = Guarded(whole.clients, self.limits.unbounded)
@@ -269,6 +273,7 @@ class Run(Settings):
 
     def scores(self, state: State, context: Context, on: Judged = "test") -> ClientScores:
         """Evaluate how each client is served by this state. It costs no metered traffic."""
+        check_judged(state, self.net)
         judge = Guarded(self._remembering(), self.limits.unbounded)
         return drive(score(self.algorithm, state, context, on, self.metrics), judge)
 
@@ -291,9 +296,3 @@ class Run(Settings):
             num_outputs=self.federation.num_outputs,
             sample=sample,
         )
-
-
-def _unjudged(record: Record, judge: Guarded) -> Record:
-    """The record with those whose answers to its evaluations did not come, or were set aside."""
-    missing, refused, _ = judge.take()
-    return record.unjudged(missing, refused)

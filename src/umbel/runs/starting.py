@@ -24,7 +24,6 @@ from umbel.engines.privacy import Privacy
 from umbel.engines.private import Private
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
-from umbel.engines.workers import Workers
 from umbel.flow import Engine
 from umbel.runs.forms import as_state
 from umbel.runs.given_engine import check_holds
@@ -69,25 +68,27 @@ def engine_of(
     """Where the clients work: an engine by settings, or an object.
 
     `settings` are those of the method and of what clients do besides; `metrics` are measured beside
-    loss and accuracy. An object of another kind than this process's engines is left to check its
-    clients and to protect what they send. Raises `UsageError` where the network, or a metric of
-    one's own, does not fit the federation, or an engine was made for others.
+    loss and accuracy. An object whose clients are elsewhere is left to check them and to protect
+    what they send. Raises `UsageError` where the network, or a metric of one's own, does not fit
+    the federation, or an engine was made for others.
     """
+    if getattr(chosen, "elsewhere", False):
+        assert not isinstance(chosen, EngineSettings)
+        return chosen
     if isinstance(chosen, EngineSettings):
         engine = make_engine(net, federation, chosen)
-    elif isinstance(chosen, Sequential | Vectorised | Workers):
+    else:
         engine = chosen
-        within = chosen.engine if isinstance(chosen, Workers) else chosen
+        within = getattr(chosen, "engine", chosen)
         if isinstance(within, Sequential | Vectorised):
             check_holds(within, net, federation)
         with drawing_from(seed=0):
             check_fit(net, federation)
-    else:
-        return chosen
     for one in settings:
         check_batches(net, federation, one)
     check_own_metrics(net, federation, metrics)
-    return engine if privacy.clip is None else Private(engine, privacy, cohort=cohort)
+    open_ = privacy.clip is None or isinstance(engine, Private)
+    return engine if open_ else Private(engine, privacy, cohort=cohort)
 
 
 def first_state(
