@@ -25,6 +25,7 @@ MAY_BE_SEEN_BY_ALGORITHMS = (
     "umbel.server.loss_distances",
     "umbel.server.silhouettes",
     "umbel.algorithms.base",
+    "umbel.algorithms.fitting",
     "umbel.checks",
     "umbel.client.layout",
     "umbel.client.routing",

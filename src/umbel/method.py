@@ -15,11 +15,11 @@ from umbel.algorithms.base import (
     Setup,
     State,
     check_no_pull,
-    check_num_clusters,
     check_plain_steps,
     federate,
     one_model,
 )
+from umbel.algorithms.fitting import check_clusters, check_num_clusters
 from umbel.checks import UsageError, check
 from umbel.client.batches import Batch, Plan, Shard
 from umbel.client.layout import Entry, Layout
@@ -151,6 +151,7 @@ __all__ = [
     "agglomerate",
     "best_gradients",
     "check",
+    "check_clusters",
     "check_no_pull",
     "check_num_clusters",
     "check_plain_steps",

@@ -420,3 +420,13 @@ def test_a_client_whose_features_are_far_too_large_gets_no_cluster_to_itself() -
     *_, (_, record) = replace(run, engine=Liar(run.clients)).rounds(10)
     assert record.ari == 1.0
     assert "shortened to" in record.bounded[3]
+
+
+def test_the_first_clusters_may_be_given() -> None:
+    given = CFLGP(2, clusters=(1, 0, 0, 0, 0, 1))
+    assert given.init(setup(6)).labels.tolist() == [1, 0, 0, 0, 0, 1]
+    assert CFLGP(2).init(setup(6)).labels.sort().values.tolist() == [0, 0, 0, 1, 1, 1]
+    with pytest.raises(UsageError, match=r"^clusters: \(0, 2\) is not numbers of 0 to 1"):
+        CFLGP(2, clusters=(0, 2))
+    with pytest.raises(UsageError, match="'3 numbers' is not the cluster of each of the 6 clients"):
+        next(Run(CFLGP(2, clusters=(0, 1, 1)), blobs(), mlp()).rounds(1))

@@ -66,7 +66,7 @@ def test_without_attributes_a_folder_has_no_file_of_them(tmp_path: Path) -> None
     ("attributes", "message"),
     [
         ({"site": ["south"]}, "attributes: site: 1 is not as many clients as 3"),
-        ({"site": {"Ava": 1, "Ben": 2, "Dan": 3}}, "a mapping without Cleo"),
+        ({"site": {"Ava": 1, "Ben": 2, "Dan": 3}}, "attributes: site: lacks Cleo and names Dan"),
         ({"client": [1, 2, 3]}, "attributes: 'client' is not a name for an attribute"),
         ({" ": [1, 2, 3]}, "attributes: ' ' is not a name for an attribute"),
         ({"site": ["a\x1b[2J", "b", "c"]}, "is not without control characters"),

@@ -90,6 +90,35 @@ def test_what_gives_no_examples_is_refused(dataset: Any, message: str) -> None:
     assert str(refused.value).startswith(message)
 
 
+@pytest.mark.parametrize("columns", ["xy", ("x",), ("x", "y", "z"), (["a", "b"], "y"), None])
+def test_columns_are_one_of_x_and_one_of_y(columns: Any) -> None:
+    with pytest.raises(UsageError, match=r"columns: .* is not a pair of names"):
+        Federation.from_datasets([Pairs({"x": 1.0, "y": 0})], columns=columns)
+
+
+def test_what_a_dataset_raises_says_which_example_of_whom_it_was() -> None:
+    class Missing(Pairs):
+        def __getitem__(self, index: int) -> Any:
+            if index == 1:
+                raise FileNotFoundError("no file 7.png")
+            return super().__getitem__(index)
+
+    whole, missing = (kind((X[0], 0), (X[1], 1)) for kind in (Pairs, Missing))
+    with pytest.raises(FileNotFoundError, match=r"no file 7\.png") as raised:
+        Federation.from_datasets({"Ava": whole, "Ben": missing})
+    assert raised.value.__notes__ == ["This was example 1 of client Ben."]
+
+
+def test_images_with_palettes_are_refused_as_their_numbers_are_no_colours() -> None:
+    image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
+    palette = image.fromarray(np.zeros((2, 2), dtype=np.uint8)).convert("P")
+    for client in (Pairs((palette, 0)), Pairs({"x": palette, "y": 0})):
+        with pytest.raises(UsageError, match=r"palette' is not .*: write image.convert\(.RGB"):
+            Federation.from_datasets([client])
+    colours = Pairs((palette.convert("RGB"), 0), (palette.convert("RGB"), 1))
+    assert Federation.from_datasets([colours]).input_shape == (2, 2, 3)
+
+
 def test_test_examples_are_found_by_the_name_of_the_client() -> None:
     train = {"Ava": TensorDataset(X, Y), "Ben": TensorDataset(X, Y)}
     test = {"Ben": TensorDataset(X[:1], Y[:1]), "Ava": TensorDataset(X[:3], Y[:3])}

@@ -30,6 +30,11 @@ def test_a_saved_federation_is_read_back_the_same(tmp_path: Path) -> None:
     assert again.groups is not None
     assert federation.groups is not None
     assert again.groups.tolist() == federation.groups.tolist()
+    for name in ("b ", " b", "\u2003b"):  # as lines of groups.csv would not say it
+        odd = replace(federation, names=("a", name, "d", "e"))
+        with pytest.raises(umbel.UsageError, match=r"is not a name for a file: .* no space at an"):
+            odd.save(tmp_path / "odd")
+        assert not (tmp_path / "odd").exists()
     odd = replace(federation, names=("a", "b/c", "d", "e"))
     with pytest.raises(umbel.UsageError, match="client: 'b/c' is not a name for a file"):
         odd.save(tmp_path / "others")

@@ -45,6 +45,19 @@ def test_columns_of_any_size_keep_their_differences(federation: bool, size: floa
     np.testing.assert_allclose(found(values), StandardScaler().fit_transform(numbers), rtol=1e-6)
 
 
+@pytest.mark.parametrize("federation", [False, True])
+def test_numbers_far_from_zero_are_scaled_and_a_constant_of_many_clients_is_not(
+    federation: bool,
+) -> None:
+    rng = np.random.default_rng(0)
+    stamps = 1e15 + rng.integers(0, 1000, size=3000)  # as of identifiers, or of times in seconds
+    values = np.stack([stamps, np.full(3000, 0.1), np.full(3000, 1e15 / 3)], axis=1)
+    found = federated(np.split(values, 1000)) if federation else pooled(values)
+    scaled = found(values)
+    assert scaled[:, 0].std() == pytest.approx(1, rel=1e-3)
+    assert found.deviation[1:].tolist() == [1.0, 1.0]
+
+
 def test_missing_values_become_the_mean() -> None:
     scale = Scale(np.array([2.0]), np.array([4.0]))
     assert scale(np.array([[2.0], [np.nan], [10.0]])).tolist() == [[0.0], [0.0], [2.0]]

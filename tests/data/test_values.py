@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -276,8 +277,17 @@ def test_targets_whose_index_has_nothing_of_that_of_x_are_taken_row_by_row() -> 
             {},
             "client 0: 'TensorDataset' is not a pair (x, y); for datasets write umbel.Federation.",
         ),
-        ({"Ava": (X, Y)}, {"test": {"Ben": (X, Y)}}, "test: 'a mapping without Ava' is not one of"),
-        ({"Ava": (X, Y)}, {"test": {}}, "test: 0 is not as many clients as 1"),
+        (
+            {"Ava": (X, Y)},
+            {"test": {"Ben": (X, Y)}},
+            "test: lacks Ava and names Ben, not in train: it is by client, and needs each one",
+        ),
+        ({"Ava": (X, Y)}, {"test": {}}, "test: lacks Ava: it is by client"),
+        ({"Ava": (X, Y)}, {"test": {"Ava": (X, Y), "Eve": 1}}, "test: names Eve, not in train: it"),
+        ({"Ava": (X, Y)}, {"test": TABLE}, "test: 'DataFrame' is not a list or a mapping by"),
+        ({"Ava": (X, Y)}, {"groups": TABLE}, "groups: 'DataFrame' is not a list or a mapping by"),
+        ([(X, Y)] * 2, {"groups": [[0, 1], [1, 0]]}, "groups: client 0: [0, 1] is not one group"),
+        ([(X, Y)] * 2, {"groups": np.eye(2)}, "groups: client 0: a ndarray is not one group"),
     ],
 )
 def test_clients_that_are_no_pairs_are_refused(
@@ -305,8 +315,38 @@ def test_groups_are_numbers_or_words_in_a_list_or_by_name() -> None:
         found = Federation.from_arrays(train, groups=groups)
         assert found.groups is not None
         assert found.groups.tolist() == [1, 0, 1]
-    with pytest.raises(UsageError, match="groups: 'a mapping without Ava' is not one of the"):
+    with pytest.raises(UsageError, match="groups: lacks Ava and names Eve, not in train"):
         Federation.from_arrays(train, groups={"Eve": 0, "Ben": 1, "Cleo": 1})
+
+
+def test_a_series_that_names_clients_is_by_name_whatever_its_order() -> None:
+    train = {"west": (X, Y), "east": (X, Y), "mid": (X, Y)}
+    kinds = pd.Series({"east": "cold", "mid": "cold", "west": "warm"})  # as a groupby orders it
+    found = Federation.from_arrays(train, groups=kinds, attributes={"kind": kinds})
+    assert found.groups is not None
+    assert found.groups.tolist() == [1, 0, 0]
+    assert found.attributes["kind"] == ("warm", "cold", "cold")
+    for wrong, said in [
+        (kinds.iloc[:2], "groups: lacks west: it is by client"),
+        (kinds.rename({"mid": "centre"}), "groups: lacks mid and names centre, not in train"),
+        (kinds.rename({"mid": "east"}), "groups: index: 'east' is not there once"),
+        (kinds.rename(str.upper), "groups: index: 'EAST, MID, WEST' is not by clients' names"),
+    ]:
+        with pytest.raises(UsageError, match="^" + re.escape(said)):
+            Federation.from_arrays(train, groups=wrong)
+    in_their_order = Federation.from_arrays(train, groups=kinds.reset_index(drop=True))
+    assert in_their_order.groups is not None
+    assert in_their_order.groups.tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "mask", [[True, False], np.array([True, False]), torch.tensor([True, False])], ids=type
+)
+def test_a_mask_is_no_numbers_of_clients(mask: Any) -> None:
+    found = Federation.from_arrays([(X, Y)] * 2)
+    with pytest.raises(UsageError, match="clients: 'truth values' is not numbers of clients"):
+        found.pick(mask)
+    assert found.pick(n for n in (1,)).names == ("1",)
 
 
 def test_no_two_clients_have_one_name() -> None:

@@ -175,6 +175,15 @@ def test_texts_longer_than_the_network_knows_are_refused() -> None:
         net.outputs(net.new(0), texts([3], LONGEST + 1))
 
 
+def test_positions_that_padding_takes_are_no_places_of_an_example() -> None:
+    model = made("RobertaForSequenceClassification", pad_token_id=1)
+    net = umbel.Net(adapted(model, lora()))
+    most = LONGEST - 2
+    assert net.outputs(net.new(0), texts([most], most)).shape == (1, 2)
+    with pytest.raises(umbel.UsageError, match=f"{most + 1} is not at most {most}, the positions"):
+        net.outputs(net.new(0), texts([most + 1], most + 1))
+
+
 @pytest.mark.parametrize(
     ("x", "said"),
     [

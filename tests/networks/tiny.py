@@ -43,6 +43,8 @@ def made(kind: str, **settings: Any) -> Any:
     config = (
         transformers.GPT2Config(**{**GPT2, **settings})
         if kind.startswith("GPT2")
+        else transformers.RobertaConfig(**{**BERT, **settings})
+        if kind.startswith("Roberta")
         else transformers.BertConfig(**{**BERT, **settings})
     )
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():

@@ -236,6 +236,39 @@ def test_what_no_folder_can_hold_is_refused_before_the_first_round(tmp_path: Pat
         make_run(algorithm=Elsewhere(LOCAL)).save(tmp_path / "mine", 9)
 
 
+def test_a_file_in_the_place_of_the_folder_is_refused_as_is_a_module_for_a_net(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "mine").write_text("notes")
+    with pytest.raises(UsageError, match=r"^folder: '.*mine' is not a folder to write in"):
+        make_run().save(tmp_path / "mine", 1)
+    assert (tmp_path / "mine").read_text() == "notes"
+    folder = make_run().save(tmp_path / "ours", 1).folder
+    module: Any = nn.Linear(6, 3)
+    with pytest.raises(UsageError, match=r"^net: .*Linear.* is not a Net; write Net\(lambda"):
+        umbel.load(folder.path, module)
+
+
+def losses(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return nn.functional.cross_entropy(outputs, y, reduction="none")
+
+
+def hits(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return outputs.argmax(1) == y
+
+
+def test_an_objective_of_ones_own_is_said_at_once_and_its_net_given_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = make_run(net=umbel.Net(build, umbel.Objective(losses, hits)))
+    run.save(tmp_path / "mine", 1)
+    assert "its objective, tests.runs.test_saving:losses" in caplog.text
+    assert "is your own: give load and export the net again" in caplog.text
+    with pytest.raises(UsageError, match=r"is one of your own: umbel\.load\(.*net\) needs it"):
+        umbel.load(tmp_path / "mine").model(0)
+    assert umbel.load(tmp_path / "mine", run.net).model(0)(torch.zeros(2, 6)).shape == (2, 3)
+
+
 def test_an_engine_of_ones_own_is_said_and_asked_for_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -287,10 +287,3 @@ def check_only_trains(method: Algorithm[Any], field: str, value: object, expecte
         name, given = type(method).__name__, getattr(method, setting)
         needed = f"{' or '.join(map(repr, fine))}, with which clients of {name} only train"
         check(given in fine, setting, given, f"{needed}, as {field} needs")
-
-
-def check_num_clusters(num_clusters: int | None, setup: Setup | Known) -> None:
-    """Raise `UsageError` if there are fewer clients than clusters, where both are known."""
-    if num_clusters is not None and setup.num_clients is not None:
-        expected = f"at most the number of clients, {setup.num_clients}"
-        check(num_clusters <= setup.num_clients, "algorithm.num_clusters", num_clusters, expected)

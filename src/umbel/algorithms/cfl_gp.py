@@ -19,20 +19,15 @@ from umbel.algorithms.base import (
     Setup,
     State,
     check_clustered,
-    check_num_clusters,
     check_plain_steps,
 )
+from umbel.algorithms.fitting import check_clusters, check_num_clusters
 from umbel.checks import check
 from umbel.client.work import Gradient, LocalTraining, Quantised
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Features, Sample, features, gradients, train
-from umbel.server.clustering import (
-    k_means,
-    leading_projection,
-    match_labels,
-    projection_by,
-)
+from umbel.server.clustering import k_means, leading_projection, match_labels, projection_by
 from umbel.server.kept_features import allowed, drawn, moved, to_means
 from umbel.server.kept_products import no_products, products_after
 
@@ -60,11 +55,11 @@ class CFLGPState(State):
 class CFLGP(Algorithm[CFLGPState]):
     """Average each client's gradients on the same models over time, and cluster the averages.
 
-    Kim et al. 2024, Algorithms 1, 3 and 4. The first clusters are random and balanced. Each round,
-    clients send the gradient of their cluster's model (Algorithm 1), or what local training changes
-    (Algorithm 4). Every `period` rounds one of the models, in turn, goes to all clients, whatever
-    the participation; each answers for that model too, and the running means are clustered by
-    Algorithm 3. That ends when the clusters have not changed for `patience` rounds.
+    Kim et al. 2024, Algorithms 1, 3 and 4. The first clusters are random and balanced, unless they
+    are given. Each round, clients send the gradient of their cluster's model (Algorithm 1), or what
+    local training changes (Algorithm 4). Every `period` rounds one of the models, in turn, goes to
+    all clients, whatever the participation; each answers for that model too, and the running means
+    are clustered by Algorithm 3, until the clusters have not changed for `patience` rounds.
 
     A client that does not answer keeps its feature and its cluster, and takes no part in the
     clustering until it has answered for every model that was sent; if the clustering has ended by
@@ -92,6 +87,8 @@ class CFLGP(Algorithm[CFLGPState]):
     compression: float = 1.0  #: features keep one of this many values, drawn at random (E.1)
     parameters: tuple[str, ...] = ()  #: patterns of the parameters that features are of; (): all
     digits: int | None = None  #: decimals of what clients send (E.1); None: all
+    #: the first cluster of each client, in the order of the federation; (): random and balanced
+    clusters: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         check(self.num_clusters >= 1, "num_clusters", self.num_clusters, "1 or more")
@@ -103,25 +100,30 @@ class CFLGP(Algorithm[CFLGPState]):
         check(not summed, "reduction", self.reduction, '"mean": updates are averaged')
         plain = self.reduction == "mean" or self.averaging == Averaging("equal")
         check(plain, "averaging", self.averaging, '"equal" weights and nothing shared, with sums')
+        fine = all(0 <= number < self.num_clusters for number in self.clusters)
+        check(fine, "clusters", self.clusters, f"numbers of 0 to {self.num_clusters - 1}")
         if self.digits is not None:
             Quantised(self.gradient, self.digits)  # what it can't be is refused here, too
 
     def check(self, known: Known) -> None:
         super().check(known)
         check_num_clusters(self.num_clusters, known)
+        check_clusters(self.clusters, known)
         if known.layout is not None:
             allowed(known.layout, self.parameters)
 
     def init(self, setup: Setup) -> CFLGPState:
         check_num_clusters(self.num_clusters, setup)
+        check_clusters(self.clusters, setup)
         rng = np.random.default_rng(setup.seed)
         clients = setup.num_clients
         models = setup.new_models(self.num_clusters, self.averaging.shared)
         coordinates = drawn(allowed(setup.layout, self.parameters), self.compression, rng)
         count, size = self.num_clusters, len(coordinates)
+        balanced = torch.from_numpy(rng.permutation(np.arange(clients) % count))
         return CFLGPState(
             models=models,
-            labels=torch.from_numpy(rng.permutation(np.arange(clients) % self.num_clusters)),
+            labels=torch.tensor(self.clusters) if self.clusters else balanced,
             features=tuple(models.new_zeros(clients, size) for _ in range(count)),
             products=no_products(count, clients, size),
             counts=torch.zeros(clients, count, dtype=torch.long),

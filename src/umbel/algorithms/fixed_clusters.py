@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import torch
 
 from umbel.algorithms.base import Algorithm, Known, Setup, State, federate
+from umbel.algorithms.fitting import check_clusters
 from umbel.checks import check
 from umbel.client.work import LocalTraining
 from umbel.flow import Flow
@@ -35,20 +36,13 @@ class FixedClusters(Algorithm[State]):
 
     def check(self, known: Known) -> None:
         super().check(known)
-        if known.num_clients is not None:
-            self._check_count(known.num_clients)
+        check_clusters(self.clusters, known)
 
     def init(self, setup: Setup) -> State:
-        self._check_count(setup.num_clients)
+        check_clusters(self.clusters, setup)
         clusters = self.clusters or (0,) * setup.num_clients
         labels = torch.unique(torch.tensor(clusters), return_inverse=True)[1]
         return State(setup.new_models(1).repeat(int(labels.max()) + 1, 1), labels)
 
     def round(self, state: State, ctx: Context) -> Flow[State]:
         return (yield from federate(state, ctx, self.local, self.averaging))
-
-    def _check_count(self, num_clients: int) -> None:
-        count = len(self.clusters)
-        fine = count in (0, num_clients)
-        expected = f"the cluster of each of the {num_clients} clients"
-        check(fine, "algorithm.clusters", f"{count} numbers", expected)

@@ -16,9 +16,9 @@ from umbel.algorithms.base import (
     Served,
     Setup,
     State,
-    check_num_clusters,
     check_plain_steps,
 )
+from umbel.algorithms.fitting import check_num_clusters
 from umbel.checks import check
 from umbel.client.work import Gradient, Judge, LocalTraining
 from umbel.flow import Flow, Rows

@@ -17,8 +17,8 @@ from umbel.algorithms.base import (
     Known,
     Setup,
     State,
-    check_num_clusters,
 )
+from umbel.algorithms.fitting import check_num_clusters
 from umbel.checks import check
 from umbel.client.work import JointScore, LocalTraining
 from umbel.flow import Flow, Rows

@@ -17,9 +17,9 @@ from umbel.algorithms.base import (
     Setup,
     State,
     check_clustered,
-    check_num_clusters,
     federate,
 )
+from umbel.algorithms.fitting import check_num_clusters
 from umbel.checks import check
 from umbel.client.layout import Layout
 from umbel.client.work import LocalTraining, MeanLoss

@@ -13,9 +13,9 @@ from umbel.algorithms.base import (
     Known,
     Setup,
     State,
-    check_num_clusters,
     federate,
 )
+from umbel.algorithms.fitting import check_num_clusters
 from umbel.checks import check
 from umbel.client.work import LocalTraining
 from umbel.flow import Flow

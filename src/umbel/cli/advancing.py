@@ -166,15 +166,3 @@ def no_empty_folders(paths: Sequence[Path]) -> Iterator[None]:
             with suppress(OSError):  # not empty: others have written there
                 path.rmdir()
         raise
-
-
-@contextmanager
-def writing_to(folder: Path, option: str = "--runs-dir") -> Iterator[None]:
-    """Name the option where a folder can't be made."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in FULL:
-            raise
-        why = f"a folder to write in: {error.strerror or error}"
-        raise UsageError(f"{option}: {str(folder)!r} is not {why}") from None

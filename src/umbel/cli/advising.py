@@ -95,8 +95,8 @@ def advise(
 def make_place(out: Path) -> None:
     """Make the folder. Raises `UsageError` where that, or a file in it, can't be made."""
     from umbel.advice.saving import FOUND
-    from umbel.cli.advancing import writing_to
     from umbel.data.files import check_place
+    from umbel.runs.durable import writing_to
 
     with writing_to(out, "--out"):
         out.mkdir(parents=True, exist_ok=True)

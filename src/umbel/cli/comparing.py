@@ -20,7 +20,6 @@ from umbel.cli.advancing import (
     nothing_left_of,
     resumable,
     titled,
-    writing_to,
 )
 from umbel.cli.job import Made, noting
 from umbel.cli.jobs import make_in_jobs
@@ -28,6 +27,7 @@ from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen, Screen
 from umbel.data.sources import Sources
 from umbel.runs.config import plain, structured
+from umbel.runs.durable import writing_to
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import experiments_in

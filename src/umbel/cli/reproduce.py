@@ -61,11 +61,12 @@ def reproduce(
     every result that is there, those of other rows and columns than --only names, too. A run that
     diverges, or gets too few usable replies, stops no other; the status is then 1.
     """
-    from umbel.cli.advancing import end_if, interruptible, no_empty_folders, writing_to
+    from umbel.cli.advancing import end_if, interruptible, no_empty_folders
     from umbel.cli.reproducing import make_all
     from umbel.data.files import check_folder, check_place
     from umbel.data.sources import Sources
     from umbel.papers.runner import results
+    from umbel.runs.durable import writing_to
 
     wanted = _find(name).in_precision(precision)
     part = wanted.only(only, size)

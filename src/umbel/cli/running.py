@@ -43,12 +43,13 @@ def run(
     no_import: bool,
 ) -> None:
     """Run one EXPERIMENT: a TOML file, or the name of one that `umbel list experiments` shows."""
-    from umbel.cli.advancing import advance, nothing_left_of, writing_to
+    from umbel.cli.advancing import advance, nothing_left_of
     from umbel.cli.importing import allow
     from umbel.cli.looking import print_run
     from umbel.data.sources import Sources
     from umbel.runs.budget import Budget
     from umbel.runs.config import read
+    from umbel.runs.durable import writing_to
     from umbel.runs.folder import RunFolder
     from umbel.runs.library import find_experiment
 

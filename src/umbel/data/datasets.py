@@ -23,14 +23,31 @@ def arrays_of(
 
     Raises `UsageError` for what is no such dataset, or gives something else than examples.
     """
+    _check_columns(columns)
     kind = type(dataset).__name__
     fine = hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
     expected = "a map-style dataset, with a length and examples by number"
     check(fine, f"client {client}", kind, f"{expected}; of a DataLoader give its .dataset")
     fine = not isinstance(dataset, Mapping)
     check(fine, f"client {client}", kind, "one dataset: give one of those in it, by its name")
-    pairs = [_pair(dataset[place], client, columns) for place in range(len(dataset))]
+    pairs = [_pair(_read(dataset, place, client), client, columns) for place in range(len(dataset))]
     return [x for x, _ in pairs], [y for _, y in pairs]
+
+
+def _check_columns(columns: object) -> None:
+    """Raise `UsageError` unless these are the names of x and of y."""
+    named = columns if isinstance(columns, tuple | list) else ()
+    fine = len(named) == 2 and all(isinstance(name, str) for name in named)
+    check(fine, "columns", columns, "a pair of names, (name of x, name of y): one column each")
+
+
+def _read(dataset: Dataset, place: int, client: str) -> Any:
+    """An example, or the dataset's own error, which says besides whose it is."""
+    try:
+        return dataset[place]
+    except Exception as error:
+        error.add_note(f"This was example {place} of client {client}.")
+        raise
 
 
 def _pair(example: Any, client: str, columns: tuple[str, str]) -> tuple[object, object]:
@@ -38,9 +55,13 @@ def _pair(example: Any, client: str, columns: tuple[str, str]) -> tuple[object, 
         for name in columns:
             known = f"any of {', '.join(map(repr, example))}; write columns=(name of x, name of y)"
             check(name in example, f"client {client}: columns", name, known)
-        return example[columns[0]], example[columns[1]]
+        example = example[columns[0]], example[columns[1]]
     if not isinstance(example, tuple | list) or len(example) != 2:
         of = f" of {len(example)}" if isinstance(example, tuple | list) else ""
         what = f"a {type(example).__name__}{of}"
         raise UsageError(f"client {client}: an example of the dataset is {what}, not a pair (x, y)")
+    for part in example:
+        fine = getattr(part, "mode", "") != "P"  # its values are numbers of a palette of its own
+        expected = 'an image of colours or greys: write image.convert("RGB"), or "L"'
+        check(fine, f"client {client}", "an image with a palette", expected)
     return example[0], example[1]

@@ -140,18 +140,19 @@ class Federation:
         validation = _validation(apart, self.names, fraction)
         return replace(self, train=joined(left), validation=validation)
 
-    def pick(self, clients: Sequence[int]) -> Federation:
+    def pick(self, clients: Iterable[int]) -> Federation:
         """Make a federation of these clients only, in this order, under their names.
 
         Raises `UsageError` without a client, and for one that is named twice or not there.
         """
+        clients = list(clients)
         check_picked(clients, self.num_clients)
         validation = None if self.validation is None else self.validation.pick(clients)
         return Federation(
             self.train.pick(clients),
             self.test.pick(clients),
             validation=validation if validation is not None and len(validation.x) else None,
-            groups=None if self.groups is None else self.groups[list(clients)],
+            groups=None if self.groups is None else self.groups[clients],
             num_classes=self.num_classes,
             names=tuple(self.names[client] for client in clients),
             attributes=picked(self.attributes, clients),

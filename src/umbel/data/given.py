@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from umbel.checks import check, is_plain
+from umbel.checks import UsageError, check, is_plain
 from umbel.data.dataframes import is_table
 from umbel.summary import counted, few
 
@@ -48,19 +48,54 @@ def _check_different(names: Sequence[str]) -> None:
 def in_order(
     given: Iterable[Any] | Mapping[str, Any], what: str, names: tuple[str, ...]
 ) -> list[Any]:
-    """What is given for each client, in a list or by name, in the order of their names."""
-    entries = list(given)
-    check(len(entries) == len(names), what, len(entries), f"as many clients as {len(names)}")
-    if not isinstance(given, Mapping):
+    """What is given for each client, in a list or by name, in the order of their names.
+
+    A Series of pandas is by name where its index has names of clients. Raises `UsageError` unless
+    there is something for every client, and for no other.
+    """
+    flat = not is_table(given) or getattr(given, "ndim", 1) == 1
+    check(flat, what, type(given).__name__, "a list or a mapping by client; give one column of it")
+    by_name = _by_name(given, what, names)
+    if by_name is None:
+        entries = list(given)
+        check(len(entries) == len(names), what, len(entries), f"as many clients as {len(names)}")
         return entries
-    by_name = {str(name): entry for name, entry in given.items()}
-    for name in names:
-        check(name in by_name, what, f"a mapping without {name}", "one of the clients in train")
+    known = set(names)
+    lacking = [name for name in names if name not in by_name]
+    others = [name for name in by_name if name not in known]
+    if lacking or others:
+        parts = [f"lacks {few(lacking)}"] if lacking else []
+        parts += [f"names {few(others)}, not in train"] if others else []
+        raise UsageError(f"{what}: {' and '.join(parts)}: it is by client, and needs each one")
     return [by_name[name] for name in names]
+
+
+def _by_name(given: Any, what: str, names: tuple[str, ...]) -> dict[str, Any] | None:
+    """What is given, by the names of clients; None where it is in their order.
+
+    Raises `UsageError` for a Series whose index is of words that name no client, as it might be
+    in any order.
+    """
+    if isinstance(given, Mapping):
+        return {str(name): entry for name, entry in given.items()}
+    if not is_table(given):
+        return None
+    index, known = [str(label) for label in given.index], set(names)
+    if known.isdisjoint(index):
+        numbered = all(hasattr(label, "__index__") for label in given.index)
+        expected = "by clients' names; where it is in their order, give .tolist() of it"
+        check(numbered, f"{what}: index", few(index), expected)
+        return None
+    for most, times in Counter(index).most_common(1):
+        check(times == 1, f"{what}: index", most, "there once: it is by client")
+    return dict(zip(index, given, strict=True))
 
 
 def check_picked(clients: Sequence[int], count: int) -> None:
     """Raise `UsageError` unless these are some of `count` clients, none of them twice."""
+    whole = not any("bool" in str(getattr(client, "dtype", type(client))) for client in clients)
+    expected = "numbers of clients: of a mask, give the places where it is true"
+    check(whole, "clients", "truth values", expected)
     check(len(clients) > 0, "clients", list(clients), "filled: it needs at least one client")
     for client in clients:
         fine = hasattr(client, "__index__") and 0 <= client < count

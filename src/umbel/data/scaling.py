@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from umbel.summary import in_short
 
-CONSTANT = 1e-9
-"""A smaller deviation, relative to the mean, is one of rounding: the column is constant."""
+CONSTANT = 8 * float(np.finfo(np.float64).eps)
+"""Values that are no further apart, relative to the largest, are one value but for rounding."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,16 @@ def pooled(values: NDArray[np.float64]) -> Scale:
     columns = [small[there[:, place], place] for place in range(values.shape[1])]
     means = np.array([column.mean() if len(column) else np.nan for column in columns])
     deviations = np.array([column.std() if len(column) else 0.0 for column in columns])
-    means, deviations = np.ldexp(means, powers), np.ldexp(deviations, powers)
-    return Scale(means, _usable(means, deviations))
+    deviations = np.where(_constant([small]), 1.0, np.ldexp(deviations, powers))
+    return Scale(np.ldexp(means, powers), deviations)
 
 
 def federated(shards: Sequence[NDArray[np.float64]]) -> Scale:
     """The scale of all clients' values (n_c, F) without seeing them: each client sends sums.
 
-    Clients first send how large the values of each column are, how many there are and their sums,
-    which gives the means; then the sums of squared distances from those means, which in one pass
-    would cancel each other.
+    Clients first send how large the values of each column are, how many there are, their sums,
+    which give the means, and whether they are all one; then the sums of squared distances from
+    those means, which in one pass would cancel each other.
     """
     powers = _powers(shards)
     shards = [np.ldexp(shard, -powers) for shard in shards]
@@ -60,8 +60,8 @@ def federated(shards: Sequence[NDArray[np.float64]]) -> Scale:
         means = np.asarray(totals / counts, dtype=np.float64)
         squares = sum(np.nansum((shard - means) ** 2, axis=0) for shard in shards)
         deviations = np.sqrt(squares / counts)
-    means, deviations = np.ldexp(means, powers), np.ldexp(deviations, powers)
-    return Scale(means, _usable(means, deviations))
+    deviations = np.where(_constant(shards), 1.0, np.ldexp(deviations, powers))
+    return Scale(np.ldexp(means, powers), deviations)
 
 
 def _powers(shards: Sequence[NDArray[np.float64]]) -> NDArray[np.int32]:
@@ -74,6 +74,13 @@ def _powers(shards: Sequence[NDArray[np.float64]]) -> NDArray[np.int32]:
     return powers
 
 
-def _usable(means: NDArray[np.float64], deviations: NDArray[np.float64]) -> NDArray[np.float64]:
-    found = np.nan_to_num(deviations)
-    return np.where(found <= CONSTANT * np.maximum(np.abs(np.nan_to_num(means)), 1e-30), 1.0, found)
+def _constant(shards: Sequence[NDArray[np.float64]]) -> NDArray[np.bool_]:
+    """(F,) whether a column has one value, or none: a mean's rounding has no part in it.
+
+    A client says whether its values are one, and which; those that differ it does not show.
+    """
+    low = np.min([np.where(np.isfinite(s), s, np.inf).min(0, initial=np.inf) for s in shards], 0)
+    high = np.max([np.where(np.isfinite(s), s, -np.inf).max(0, initial=-np.inf) for s in shards], 0)
+    size = np.maximum(np.abs(low), np.abs(high))
+    found: NDArray[np.bool_] = (low > high) | (high - low <= CONSTANT * size)
+    return found

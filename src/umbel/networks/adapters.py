@@ -13,7 +13,7 @@ from torch.nn.functional import pad as padded
 
 from umbel.checks import UsageError, check
 from umbel.networks.packages import optional
-from umbel.networks.tokens import attended, check_ids, longest
+from umbel.networks.tokens import attended, check_ids, longest, positions
 
 
 class TokenNetwork(nn.Module):
@@ -67,7 +67,7 @@ def adapted(
     name, own, settings = type(model).__name__, lent(model), copy.deepcopy(config)
     own.config.use_cache = False  # what was read before is of use to who writes a text
     own.config.pad_token_id = pad = own.config.pad_token_id if pad is None else pad
-    most = getattr(own.config, "max_position_embeddings", None)
+    most = positions(own)
 
     def build() -> nn.Module:
         network = with_adapters(own, settings, peft, "config")

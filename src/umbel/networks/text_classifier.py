@@ -15,7 +15,7 @@ from umbel.networks.adapters import draw_anew, lent, with_adapters
 from umbel.networks.base import Model
 from umbel.networks.encoders import PACKAGED, load_encoder
 from umbel.networks.packages import optional
-from umbel.networks.tokens import attended, check_ids, longest
+from umbel.networks.tokens import attended, check_ids, longest, positions
 
 
 class SentenceClassifier(nn.Module):
@@ -27,7 +27,7 @@ class SentenceClassifier(nn.Module):
         super().__init__()
         self.encoder = encoder
         self.pad: int | None = encoder.config.pad_token_id
-        self.most: int | None = getattr(encoder.config, "max_position_embeddings", None)
+        self.most = positions(encoder)
         self.head = nn.Linear(encoder.config.hidden_size, num_outputs)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)

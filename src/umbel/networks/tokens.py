@@ -7,7 +7,7 @@ ids are padding wherever they stand.
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from umbel.checks import UsageError, check
 
@@ -35,6 +35,20 @@ def longest(mask: Tensor) -> int:
         return int((mask.any(0) * places).max()) + 1
     except RuntimeError:  # values are those of many models or examples at once, or of none
         return length
+
+
+def positions(network: nn.Module) -> int | None:
+    """How many places of an example a network of transformers knows; None: any number.
+
+    Those like RoBERTa count positions from behind that of padding, whose rows they keep as well.
+    """
+    most: int | None = getattr(network.config, "max_position_embeddings", None)
+    if most is None:
+        return None
+    named = (part for name, part in network.named_modules() if "position" in name)
+    tables = [part for part in named if isinstance(part, nn.Embedding)]
+    unused = [part.padding_idx + 1 for part in tables if part.padding_idx is not None]
+    return most - max(unused, default=0)
 
 
 def check_ids(ids: Tensor, most: int | None) -> None:

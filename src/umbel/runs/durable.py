@@ -10,6 +10,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from umbel.checks import UsageError
+
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What the disk says where there is no room on it, or where it fails."""
 
@@ -62,6 +64,18 @@ def append_text(file: Path, text: str) -> None:
         opened.write(text)
         opened.flush()
         os.fsync(opened.fileno())
+
+
+@contextmanager
+def writing_to(folder: Path, option: str = "--runs-dir") -> Iterator[None]:
+    """Raise `UsageError` that names the option where a folder can't be made."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise
+        why = f"a folder to write in: {error.strerror or error}"
+        raise UsageError(f"{option}: {str(folder)!r} is not {why}") from None
 
 
 @contextmanager

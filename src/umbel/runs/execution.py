@@ -221,6 +221,7 @@ def load(path: Path | str, net: Net | None = None) -> Result:
         how = OVER_FLOWER if over_flower(folder.path) else here
         raise UsageError(f"{path}: not finished; {how}")
     if net is not None:
+        check(isinstance(net, Net), "net", net, "a Net; write Net(lambda: MyModule(...))")
         model = folder.experiment.model
         expected = "needed: the run's experiment says how to build its module"
         check(isinstance(model, OwnModule), "net", type(model).__name__, expected)

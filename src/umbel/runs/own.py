@@ -28,6 +28,9 @@ from umbel.runs.origins import FROZEN_WITHIN
 from umbel.runs.own_objective import NOTHING, Prints, objective_prints, other_functions
 from umbel.runs.run import Run
 
+KNOWN = {name: each for name, each in vars(objectives).items() if isinstance(each, Objective)}
+"""The objectives that are no user's own, by the names that a folder keeps."""
+
 UNREADABLE = {
     "scenario.train": "the training examples have other values",
     "scenario.test": "the test examples have other values",
@@ -90,10 +93,11 @@ class OwnModule(Model):
 
     def net(self) -> Net:
         """The net again. Raises `UsageError` where no file says how to build it."""
-        known = {name: o for name, o in vars(objectives).items() if isinstance(o, Objective)}
-        if not self.source or self.objective not in known:
+        if self.objective not in KNOWN:
+            raise UsageError(f"its objective, {self.objective}, is one of your own")
+        if not self.source:
             raise UsageError(f"its module, {self}, was built in Python")
-        objective = known[self.objective]
+        objective = KNOWN[self.objective]
         net = Net(self._builder(), objective, trained=self.trained, moving=self.moving)
         self.check_fits(net)
         return net
@@ -191,7 +195,7 @@ def own_module(net: Net, federation: Federation | None = None) -> OwnModule:
     tensors = dict([*module.named_parameters(), *module.named_buffers()])
     built = [structure(module), str(net.dtype)]
     built += [f"{entry.name} {tuple(entry.shape)}" for entry in entries]
-    known = {id(value): name for name, value in vars(objectives).items()}
+    known = {id(value): name for name, value in KNOWN.items()}
     objective = known.get(id(net.objective))
     own = federation if objective is None else None
     return OwnModule(
@@ -246,6 +250,8 @@ def what_only_python_has(experiment: Experiment) -> str:
     data, module = experiment.scenario, experiment.model
     if isinstance(data, OwnData) and data.engine:
         return f"its engine, {data.engine}, is an object: to resume it, give the run such a one"
+    if isinstance(module, OwnModule) and module.objective not in KNOWN:
+        return f"its objective, {module.objective}, is your own: give load and export the net again"
     if isinstance(module, OwnModule) and not module.source:
         return f"no file says how to build its {module.kind}: give load and export the net again"
     return ""

@@ -11,6 +11,7 @@ from umbel.checks import UsageError, check
 from umbel.data.files import check_file
 from umbel.data.sources import Sources
 from umbel.runs.budget import Budget, Stop, Until
+from umbel.runs.durable import writing_to
 from umbel.runs.execution import advance_states, load, opened
 from umbel.runs.folder import RunFolder
 from umbel.runs.origins import origin
@@ -48,7 +49,8 @@ def rounds_in(
         check(there == rounds, "rounds", rounds, f"{there}, as planned in {path}; {how}")
         _check_same_budget(folder, budget)
     else:
-        folder = RunFolder.create(where, experiment)
+        with writing_to(where, "folder"):
+            folder = RunFolder.create(where, experiment)
         folder.set_budget(budget)
         if said := what_only_python_has(experiment):
             log.warning("%s: %s", path, said)

@@ -24,7 +24,7 @@ from umbel.summary import counted, few
 LARGEST = 2**24
 """Bytes of a file of groups."""
 
-FILE_NAME = 'a name for a file: no / \\ , " or line break, no dot in front'
+FILE_NAME = 'a name for a file: no / \\ , " or line break, no dot in front, no space at an end'
 
 GROUPS = "groups.csv"
 
@@ -108,7 +108,7 @@ def write_clients(federation: Federation, path: Path) -> None:
     A folder that holds all this already is left as it is.
     """
     for name in federation.names:
-        fine = bool(name) and not set(name) & set('/\\\0,"\r\n') and name[0] != "."
+        fine = name == name.strip() and not set(name) & set('/\\\0,"\r\n') and name[:1] not in "."
         check(fine, "client", name, FILE_NAME)
         check_length(Path(f"{name}.npz"), f"client {name[:20]}...")
     check_length(path, "folder")

@@ -112,7 +112,7 @@ def _table_9(size: Size) -> Iterator[Cell]:
 
 
 def _fig_4(size: Size) -> Iterator[Cell]:
-    """Running means after 1, 10 and 20 rounds, of evenly spaced values of each gradient."""
+    """Running means after 1, 10 and 20 rounds, of values of each gradient drawn at random."""
     clients = pick(size, smoke=8, reduced=80, full=80)
     rounds = pick(size, smoke=3, reduced=21, full=21)
     ratios = (1, 10, 100, 1000, 10_000, 100_000)
