@@ -51,6 +51,16 @@ def test_every_work_is_read_as_it_was_written(work: Work) -> None:
     assert messages.asked_in(messages.ask(asked(work=work)), MAX_BYTES).work == work
 
 
+def test_arrays_of_a_message_begin_in_memory_where_tensors_do() -> None:
+    sent = {str(n): torch.arange(float(n)) for n in (1, 3, 5, 17, 100, 1000)}
+    kept = []  # so that each has a place of its own
+    for _ in range(20):
+        found = tensors(RecordDict({"rows": arrays(sent)}), "rows", None, MAX_BYTES)
+        assert all(tensor.data_ptr() % 64 == 0 for tensor in found.values())
+        kept.append(found)
+    torch.testing.assert_close(kept[-1], sent, rtol=0, atol=0)
+
+
 def test_tensors_and_rows_are_read_as_they_were_written() -> None:
     before = asked(remembered=["x", "y"])
     after = messages.asked_in(messages.ask(before), MAX_BYTES)

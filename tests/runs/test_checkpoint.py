@@ -68,6 +68,18 @@ def test_a_state_reads_back_bit_for_bit(file: Path) -> None:
             assert type(found) is type(expected)
 
 
+def test_what_is_read_begins_in_memory_where_tensors_do(tmp_path: Path) -> None:
+    first = features(1, 2)
+    for size in (1, 3, 7, 50):  # of what stands before it in the file
+        path = tmp_path / str(size) / "checkpoint.safetensors"
+        path.parent.mkdir()
+        saved = replace(with_features(*first), models=torch.ones(1, size))
+        checkpoint.save(path, saved, 7)
+        state, _ = checkpoint.load(path, with_features(*features(0, 0)))
+        tensors = [value for value in vars(state).values() if isinstance(value, torch.Tensor)]
+        assert all(tensor.data_ptr() % 64 == 0 for tensor in (*tensors, *state.features))
+
+
 def test_saving_replaces_the_file_and_leaves_nothing_beside(file: Path) -> None:
     checkpoint.save(file, replace(STATE, merges=0), 8)
     assert checkpoint.load(file, EMPTY)[1] == 8

@@ -86,6 +86,14 @@ def assert_goes_on_to(whole: RunFolder, path: Path, experiment: Experiment, afte
     assert_same_end(finish(folder), whole)
 
 
+@pytest.mark.parametrize("after", [1, 4, 5])
+def test_what_is_read_lies_in_memory_as_what_was_computed(tmp_path: Path, after: int) -> None:
+    # Models and their last changes go to clients as they are: their place decides the last bits.
+    shipped = umbel.read(umbel.find_experiment("joint-digits"), ["rounds=6", "participation=0.7"])
+    whole = finish(begin(tmp_path / "whole", shipped))
+    assert_goes_on_to(whole, tmp_path / "parts", shipped, after)
+
+
 def test_a_finished_run_holds_all_that_is_needed(whole: RunFolder) -> None:
     records = whole.records()
     assert len(records) == 10

@@ -13,11 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from umbel.client.constants import bits
+from umbel.engines.alignment import ALIGNED
 from umbel.summary import in_short
-
-ALIGNED = 64
-"""Bytes of which the address of a tensor of PyTorch's own is a multiple."""
-
 
 @dataclass(frozen=True)
 class Packed:

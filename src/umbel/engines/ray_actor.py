@@ -25,7 +25,8 @@ from umbel.client.work import Work
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
 from umbel.engines.allocation import keep_freed_memory
-from umbel.engines.packed import ALIGNED, Packed
+from umbel.engines.alignment import aligned
+from umbel.engines.packed import Packed
 from umbel.engines.sequential import Sequential
 from umbel.engines.storage import Storage, chosen
 from umbel.engines.vectorised import Vectorised
@@ -258,10 +259,9 @@ def _joined(arrays: Sequence[Arrays]) -> Split:
 def tensor_of(array: NDArray[Any]) -> Tensor:
     """The same values as a tensor, which is not to be written to.
 
-    They are where Ray has them, or moved to where tensors begin: the place in memory decides how
-    products are summed, and so the last bit.
+    They are where Ray has them, or moved to where tensors begin.
     """
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         tensor = torch.from_numpy(array)
-    return tensor.clone() if tensor.data_ptr() % ALIGNED else tensor
+    return aligned(tensor)

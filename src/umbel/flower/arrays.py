@@ -12,6 +12,7 @@ from torch import Tensor
 
 from umbel.checks import check
 from umbel.client.constants import bits
+from umbel.engines.alignment import aligned
 from umbel.flower.fields import check_names
 from umbel.flower.refusals import RefusedError, shown
 
@@ -80,4 +81,4 @@ def _tensor(name: str, array: Array) -> Tensor:
     values = bytearray(array.data)  # a copy: a tensor's memory may be written to
     if dtype is torch.bool and max(values) > 1:
         raise RefusedError(f"{name}: bytes that are neither true nor false")
-    return torch.frombuffer(values, dtype=dtype).reshape(shape)
+    return aligned(torch.frombuffer(values, dtype=dtype).reshape(shape))

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from umbel.checks import UsageError
 from umbel.client.constants import digest_of
+from umbel.engines.alignment import aligned
 from umbel.runs.durable import PARTIAL
 from umbel.runs.tensor_files import HALF_WRITTEN, reading, write_plain
 from umbel.summary import in_short
@@ -106,7 +107,7 @@ def read(folder: Path, digests: Mapping[str, str], otherwise: str) -> dict[str, 
     for name, digest in digests.items():
         file = _file(folder, digest)
         with reading(file, otherwise) as (opened, _):
-            tensors[name] = opened.get_tensor("values")
+            tensors[name] = aligned(opened.get_tensor("values"))
         if digest_of({"values": tensors[name]}) != digest:
             raise UsageError(f"{file}: {otherwise}: it does not hold what it is named for")
     return tensors

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from umbel.checks import UsageError, check_memory
 from umbel.data.files import check_file
+from umbel.engines.alignment import aligned
 from umbel.runs.durable import PARTIAL, replacing
 from umbel.runs.seals import BLANK, KEY, check_seal, file_intact, seal_file
 
@@ -88,5 +89,5 @@ def reading(file: Path, otherwise: str, advice: str = "") -> Iterator[tuple[Any,
 
 
 def tensors_in(opened: Any) -> dict[str, Tensor]:
-    """All tensors of an open file by name."""
-    return {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    """All tensors of an open file by name, as they would lie if they had been computed."""
+    return {name: aligned(opened.get_tensor(name)) for name in opened.keys()}  # noqa: SIM118
