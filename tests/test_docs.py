@@ -26,9 +26,9 @@ from umbel.client.work import LocalTraining
 from umbel.data.scenarios import SCENARIOS
 from umbel.data.shifts import SHIFTS
 from umbel.engines import EngineSettings
+from umbel.engines.faults import Faults
 from umbel.engines.privacy import Privacy
 from umbel.engines.validation import Limits
-from umbel.engines.wrappers import Faults
 from umbel.networks import MODELS
 from umbel.runs.config import structured
 from umbel.runs.experiment import Experiment

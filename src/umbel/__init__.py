@@ -47,9 +47,10 @@ if TYPE_CHECKING:
     from umbel.data.scenarios.base import Scenario
     from umbel.data.sources import Sources
     from umbel.engines import EngineSettings, Sequential, Vectorised
+    from umbel.engines.faults import Faults
     from umbel.engines.privacy import Privacy
     from umbel.engines.validation import Limits
-    from umbel.engines.wrappers import Faults, QuorumError
+    from umbel.engines.wrappers import QuorumError
     from umbel.report.cluster_plot import plot_clusters
     from umbel.report.courses import plot, table
     from umbel.report.reporting import write_report

@@ -43,8 +43,8 @@ from umbel.client.work import Gradient, LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines import Sequential
+from umbel.engines.faults import Faults
 from umbel.engines.validation import Limits, assemble
-from umbel.engines.wrappers import Faults
 from umbel.flow import Replies, Request, drive
 from umbel.runs.config import read
 from umbel.runs.execution import execute, load

@@ -21,7 +21,7 @@ from umbel.algorithms import FLACC, IFCA
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.data.sources import Sources
-from umbel.engines.wrappers import Faults
+from umbel.engines.faults import Faults
 from umbel.runs.config import read
 from umbel.runs.execution import advance, execute
 from umbel.runs.experiment import Experiment

@@ -16,8 +16,9 @@ from umbel.algorithms.sharing import Sharing
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
+from umbel.engines.faults import Faults
 from umbel.engines.validation import Limits
-from umbel.engines.wrappers import Faults, QuorumError
+from umbel.engines.wrappers import QuorumError
 from umbel.runs.budget import Budget
 from umbel.runs.records import Record
 from umbel.runs.run import Run

@@ -21,8 +21,9 @@ from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines import EngineSettings
+from umbel.engines.faults import Faults
 from umbel.engines.validation import Limits
-from umbel.engines.wrappers import Faults, QuorumError
+from umbel.engines.wrappers import QuorumError
 from umbel.flow import Engine, Replies, Request, Rows
 from umbel.networks import MLP
 from umbel.runs.execution import TOGETHER, execute, execute_together

@@ -16,6 +16,7 @@ from umbel.client.constants import bits
 from umbel.engines.alignment import ALIGNED
 from umbel.summary import in_short
 
+
 @dataclass(frozen=True)
 class Packed:
     """Each tensor begins at a multiple of `ALIGNED` bytes."""

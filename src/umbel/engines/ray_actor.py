@@ -24,8 +24,8 @@ from umbel.client.ways import Way
 from umbel.client.work import Work
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
-from umbel.engines.allocation import keep_freed_memory
 from umbel.engines.alignment import aligned
+from umbel.engines.allocation import keep_freed_memory
 from umbel.engines.packed import Packed
 from umbel.engines.sequential import Sequential
 from umbel.engines.storage import Storage, chosen

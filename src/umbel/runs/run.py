@@ -18,11 +18,12 @@ from umbel.client.metrics import check_metrics
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.engines.choice import EngineSettings
+from umbel.engines.faults import Faults, Faulty
 from umbel.engines.fit import advice
 from umbel.engines.privacy import Privacy
 from umbel.engines.remembering import Remembering
 from umbel.engines.validation import Limits
-from umbel.engines.wrappers import Faults, Faulty, Guarded, Metered
+from umbel.engines.wrappers import Guarded, Metered
 from umbel.flow import Engine, Flow, drive
 from umbel.notebooks import named
 from umbel.runs.budget import Budget, Until

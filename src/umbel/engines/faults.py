@@ -1,0 +1,97 @@
+"""Faults of clients, simulated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from umbel.checks import check
+from umbel.client.descent import held
+from umbel.engines.validation import assemble
+from umbel.flow import Engine, Replies, Request
+from umbel.seeds import Stream, generator
+from umbel.settings import Settings
+
+
+@dataclass(frozen=True)
+class Faults(Settings):
+    """How often clients fail in a simulation: probabilities of five faults, in each round.
+
+    >>> umbel.Faults(drop=0.2, huge=0.01).drop
+    0.2
+
+    Which client fails when is drawn once for each run's seed, round and client: a client that drops
+    out answers no request of that round.
+    """
+
+    drop: float = 0.0  #: a client never answers
+    late: float = 0.0  #: it answers after the round is over
+    not_finite: float = 0.0  #: it sends NaN
+    wrong_shape: float = 0.0  #: it sends tensors of the wrong shape
+    huge: float = 0.0  #: it sends numbers far too large
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            check(0 <= value <= 1, name, value, "a probability, in [0, 1]")
+        total = sum(vars(self).values())
+        together = " + ".join(name for name, value in vars(self).items() if value)
+        check(total <= 1, together, total, "a sum of probabilities of at most 1")
+
+    @property
+    def any(self) -> bool:
+        """Whether anything can fail at all."""
+        return any(vars(self).values())
+
+    def of(self, seed: int) -> str | None:
+        """Return the fault of the client that works under this seed, or None."""
+        drawn = generator(seed, Stream.FAULT).random()
+        for name, probability in vars(self).items():
+            drawn -= probability
+            if drawn < 0:
+                return str(name)
+        return None
+
+
+@dataclass
+class Faulty:
+    """Makes clients fail, as `faults` says."""
+
+    engine: Engine
+    faults: Faults
+
+    def send(self, request: Request) -> Replies:
+        fates = [self.faults.of(seed) for seed in request.seeds]
+        if not any(fates):
+            return self.engine.send(request)
+        fate_of = dict(zip(request.clients.tolist(), fates, strict=True))
+        working = np.flatnonzero([fate != "drop" for fate in fates])
+        replies = self.engine.send(request.pick(torch.from_numpy(working)))
+        seen = assemble(request, _answers(replies, fate_of))
+        late = {client: "late" for client, fate in fate_of.items() if fate == "late"}
+        return Replies(seen.clients, seen.columns, {**seen.refused, **late})
+
+
+def _answers(
+    replies: Replies, fate_of: Mapping[int, str | None]
+) -> Iterator[tuple[int, dict[str, Tensor]]]:
+    for n, client in enumerate(replies.clients.tolist()):
+        fate = fate_of[client]
+        if fate != "late":
+            answer = {name: column[n] for name, column in replies.columns.items()}
+            yield client, {name: _spoilt(value, fate) for name, value in answer.items()}
+
+
+def _spoilt(value: Tensor, fate: str | None) -> Tensor:
+    match fate:
+        case "not_finite" if value.is_floating_point():
+            return torch.full_like(value, torch.nan)
+        case "huge" if value.is_floating_point():
+            return torch.full_like(value, held(1e30, value))
+        case "wrong_shape":
+            return value.reshape(1, -1)
+        case _:
+            return value
