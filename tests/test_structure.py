@@ -23,6 +23,7 @@ MAY_BE_SEEN_BY_ALGORITHMS = (
     "umbel.server.kept_features",
     "umbel.server.kept_products",
     "umbel.server.loss_distances",
+    "umbel.server.shares",
     "umbel.server.silhouettes",
     "umbel.algorithms.base",
     "umbel.algorithms.fitting",

@@ -117,6 +117,14 @@ def test_then_clusters_are_made_and_each_trains_its_expert_beside_the_others() -
     assert before.routers.abs().max() <= 2**-0.5
 
 
+def test_a_claim_of_many_examples_is_worth_its_share_of_an_expert() -> None:
+    boasting = replace(warmed_up(), examples=torch.tensor([10**9, 3, 2, 2, 0]))
+    for share, mean in [(1.0, [0.0, 0.0, 2.0, 0.0, 4.0]), (0.5, [0.0, 2.0, 3.0, 0.0, 2.0])]:
+        flow = ALGORITHM.round(boasting, replace(knowing([0, 1, 2], 1), max_share=share))
+        theta = requested(flow).sent_to(0)["theta"][:5]
+        torch.testing.assert_close(theta, START[:5] + torch.tensor(mean))
+
+
 def test_clients_are_served_their_expert_with_its_router_and_all_others() -> None:
     state, _ = routed_round()
     flow = ALGORITHM.serve(state, knowing([0, 2, 4], 1))

@@ -20,7 +20,6 @@ from umbel.client.work import (
     MixtureTraining,
 )
 from umbel.engines import Sequential
-from umbel.engines.bounds import bounded_weights
 from umbel.engines.faults import Faults, Faulty
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Guarded, Metered, QuorumError
@@ -28,6 +27,7 @@ from umbel.flow import Replies, Request, Rows
 from umbel.report.terminal import one_line
 from umbel.runs.run import Run
 from umbel.server.aggregation import Averaging
+from umbel.server.shares import bounded_weights
 
 NET = mlp()
 P = NET.layout.num_values

@@ -29,6 +29,7 @@ from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Experts, Sample, train, train_experts
 from umbel.server.cluster_test import judge
 from umbel.server.clustering import agglomerate
+from umbel.server.shares import within_shares
 from umbel.server.silhouettes import best_by_silhouette
 
 
@@ -164,9 +165,8 @@ class FedLEASE(Algorithm[FedLEASEState]):
         labels, silhouette, chance = self._labels(pointing, distance, ctx.clustering_seed)
         sizes = torch.bincount(labels)
         count = len(sizes)
-        step = self.averaging.step(
-            models - state.start, labels, state.examples[clients], count, ctx.layout
-        )
+        weights = within_shares(state.examples[clients], labels, ctx.max_share)
+        step = self.averaging.step(models - state.start, labels, weights, count, ctx.layout)
         experts = Experts.new(state.start + step, ctx.layout, ctx.clustering_seed)
         largest, shown = sizes.argmax().expand(ctx.num_clients), ctx.sample(len(clients))
         return replace(

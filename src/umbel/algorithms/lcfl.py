@@ -29,6 +29,7 @@ from umbel.server.ask import Context, Sample, losses, own_loss, train, train_wit
 from umbel.server.clusterers import Clusterer, KMedoids, joined, medoids, parted
 from umbel.server.clustering import distances
 from umbel.server.loss_distances import loss_distance
+from umbel.server.shares import within_shares
 from umbel.summary import in_short
 
 Metric = Literal["loss", "loss-gap", "parameters", "gradient", "update"]
@@ -213,7 +214,7 @@ class LCFL(Algorithm[LCFLState]):
         largest = torch.full_like(state.labels, int(torch.bincount(clusters).argmax()))
         assigned = state.assigned.index_fill(0, warm.clients, True)
         return LCFLState(
-            models=self._starts(warm, clusters, ctx.layout),
+            models=self._starts(warm, clusters, ctx),
             labels=largest.index_copy(0, warm.clients, clusters),
             clustered=True,
             assigned=assigned,
@@ -226,14 +227,13 @@ class LCFL(Algorithm[LCFLState]):
             distance=distance[shown][:, shown].float(),
         )
 
-    def _starts(self, warm: Warm, clusters: Tensor, layout: Layout) -> Tensor:
+    def _starts(self, warm: Warm, clusters: Tensor, ctx: Context) -> Tensor:
         """The models (K, P) that the clusters start from."""
-        count = int(clusters.max()) + 1
-        if self.warm_up == "local":
-            return self.averaging.step(warm.model, clusters, warm.num_examples, count, layout)
-        everyone = torch.zeros_like(clusters)
-        mean = self.averaging.step(warm.model, everyone, warm.num_examples, 1, layout)
-        return mean.repeat(count, 1)
+        count, apart = int(clusters.max()) + 1, self.warm_up == "local"
+        labels = clusters if apart else torch.zeros_like(clusters)
+        weights = within_shares(warm.num_examples, labels, ctx.max_share)
+        mean = self.averaging.step(warm.model, labels, weights, count if apart else 1, ctx.layout)
+        return mean if apart else mean.repeat(count, 1)
 
     def _assign_late(self, state: LCFLState, ctx: Context) -> Flow[LCFLState]:
         """Clients that missed the clustering join the nearest medoid."""

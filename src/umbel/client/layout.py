@@ -47,6 +47,14 @@ class Layout:
         """P, the number of values in a model."""
         return self.num_weights + sum(entry.shape.numel() for entry in self.rest)
 
+    @cached_property
+    def variances(self) -> Tensor:
+        """(V,) int64, which values of theta are running variances: below 0 they are of nothing."""
+        names = [entry.name.rpartition(".")[2] for entry in self.weights + self.rest]
+        sizes = torch.tensor([entry.shape.numel() for entry in self.weights + self.rest])
+        found = torch.tensor([name == "running_var" for name in names])
+        return torch.nonzero(found.repeat_interleave(sizes))[:, 0]
+
     def tensors(self, theta: Tensor) -> dict[str, Tensor]:
         """Views of theta (P,) by name, in the module's shapes."""
         return unflatten(theta, self.weights + self.rest)

@@ -4,16 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from umbel.client.layout import Layout
+from umbel.engines.moving import first_statistic
 from umbel.engines.validation import Limits
 from umbel.flow import Replies, Request
+from umbel.server.shares import within_shares
 from umbel.summary import in_short
 
 STEPS = ("update", "gradient", "feature")
 """Columns whose rows move models, or means that clients are clustered by."""
+
+
+class Piece(NamedTuple):
+    """Some values of each row of a column, of which one length is measured."""
+
+    column: str
+    begin: int
+    end: int
+    name: str  # in messages
+
+    def of(self, rows: Tensor) -> Tensor:
+        """A view of these values, of rows (..., P)."""
+        return rows[..., self.begin : self.end]
 
 
 @dataclass(frozen=True)
@@ -23,22 +40,25 @@ class Claims:
     clients: Tensor  # (N,) who answered
     clusters: Tensor  # (N,) whose average each enters
     counts: Tensor | None  # (N,) numbers of examples; None: they are not sent
-    norms: Mapping[str, Tensor]  # by column, (N,) float64, of those that are bounded
+    norms: Mapping[Piece, Tensor]  # (N,) float64, of what is bounded
 
     __repr__ = in_short
 
     @classmethod
-    def of(cls, request: Request, replies: Replies, limits: Limits) -> Claims | None:
+    def of(
+        cls, request: Request, replies: Replies, limits: Limits, layout: Layout | None = None
+    ) -> Claims | None:
         """What these replies to a request, or to a part of it, claim; None if nothing moves."""
         steps = [name for name in STEPS if name in replies.columns]
         if not steps or request.work.split != "train" or not len(replies.clients):
             return None
         bounded = [] if limits.max_norm_ratio is None else steps
+        pieces = [p for name in bounded for p in _pieces(request, replies, name, layout)]
         return cls(
             replies.clients,
             _clusters(request, replies),
             replies.columns.get("num_examples"),
-            {name: _norms(replies.columns[name]) for name in bounded},
+            {piece: _norms(piece.of(replies.columns[piece.column])) for piece in pieces},
         )
 
     @classmethod
@@ -58,7 +78,7 @@ class Bounds:
     """Whose number of examples is lowered, and whose steps are shortened."""
 
     examples: Mapping[int, int] = field(default_factory=dict)  # by client: what counts instead
-    scales: Mapping[str, Mapping[int, float]] = field(default_factory=dict)  # by column and client
+    scales: Mapping[Piece, Mapping[int, float]] = field(default_factory=dict)  # by client
     reasons: Mapping[int, str] = field(default_factory=dict)  # by client: what is bounded, and how
 
     __repr__ = in_short
@@ -77,14 +97,14 @@ class Bounds:
                 f"num_examples: {claimed:,} counted as {most:,}, by limits.max_share = "
                 f"{limits.max_share:g}"
             )
-        scales: dict[str, dict[int, float]] = {}
-        for name, norms in claims.norms.items():
+        scales: dict[Piece, dict[int, float]] = {}
+        for piece, norms in claims.norms.items():
             ratio = limits.max_norm_ratio
             assert ratio is not None
             for client, norm, longest in _long_steps(claims.clients, norms, ratio):
-                scales.setdefault(name, {})[client] = longest / norm
+                scales.setdefault(piece, {})[client] = longest / norm
                 reasons[client] = (
-                    f"{name}: of norm {norm:.3g}, shortened to {longest:.3g}, by "
+                    f"{piece.name}: of norm {norm:.3g}, shortened to {longest:.3g}, by "
                     f"limits.max_norm_ratio = {ratio:g}"
                 )
         return cls(examples, scales, reasons)
@@ -94,15 +114,27 @@ class Bounds:
         clients = replies.clients.tolist()
         if self.reasons.keys().isdisjoint(clients):
             return replies
-        names = ["num_examples", *self.scales] if self.examples else list(self.scales)
-        changed = {name: replies.columns[name].clone() for name in names}
+        names = {piece.column for piece in self.scales}
+        names |= {"num_examples"} if self.examples else set()
+        changed = {name: replies.columns[name].clone() for name in sorted(names)}
         for n, client in enumerate(clients):
             if client in self.examples:
                 changed["num_examples"][n] = self.examples[client]
-            for name, scales in self.scales.items():
+            for piece, scales in self.scales.items():
                 if client in scales:
-                    changed[name][n] *= scales[client]
+                    piece.of(changed[piece.column][n]).mul_(scales[client])
         return replace(replies, columns={**replies.columns, **changed})
+
+
+def _pieces(
+    request: Request, replies: Replies, column: str, layout: Layout | None
+) -> Iterator[Piece]:
+    """The weights in a column, and apart from them the statistics, which may be far larger."""
+    end = replies.columns[column].shape[-1]
+    cut = first_statistic(request, layout, end)
+    yield Piece(column, 0, cut, column)
+    if cut < end:
+        yield Piece(column, cut, end, f"{column} of statistics")
 
 
 def _clusters(request: Request, replies: Replies) -> Tensor:
@@ -129,7 +161,7 @@ def _heavy_clients(claims: Claims, share: float) -> Iterator[tuple[int, int, int
     """Who has more than its share: the client, what it claims, and what it may have."""
     if claims.counts is None or share >= 1:
         return
-    allowed = _allowed(claims.counts, claims.clusters, share)
+    allowed = within_shares(claims.counts, claims.clusters, share)
     high = allowed < claims.counts
     columns = (claims.clients, claims.counts, allowed)
     yield from zip(*(column[high].tolist() for column in columns), strict=True)
@@ -144,44 +176,3 @@ def _long_steps(clients: Tensor, norms: Tensor, ratio: float) -> Iterator[tuple[
     long = norms > longest
     for client, norm in zip(clients[long].tolist(), norms[long].tolist(), strict=True):
         yield client, norm, longest
-
-
-def _allowed(counts: Tensor, clusters: Tensor, share: float) -> Tensor:
-    """Numbers of examples (N,) with no more than its share in any average.
-
-    Averages of parameters that clusters share are over all clients: there, too.
-    """
-    allowed, claimed = counts.clone(), counts.double()
-    _, index, sizes = torch.unique(clusters, return_inverse=True, return_counts=True)
-    sums = torch.zeros(len(sizes), dtype=torch.double).index_add_(0, index, claimed)
-    # Most often there is no such cluster, however many there are.
-    heavy = (claimed * (1 - share) > share * (sums[index] - claimed)) & (sizes[index] > 1)
-    for cluster in sorted(set(index[heavy].tolist())):
-        members = index == cluster
-        allowed[members] = bounded_weights(counts[members], share)
-    return bounded_weights(allowed, share)
-
-
-def bounded_weights(counts: Tensor, share: float) -> Tensor:
-    """Lower numbers of examples (N,) until none is more than this share of all clients' together.
-
-    A single client is not bounded: it is alone.
-    """
-    if len(counts) < 2 or share >= 1:
-        return counts
-    least, bounded = counts.double().clamp(max=float(counts.min())), counts.double()
-    for _ in range(ROUNDS):
-        others = bounded.sum() - bounded
-        most = share / (1 - share) * others * (1 + ROUNDING)
-        lower = torch.minimum(bounded, most).floor().maximum(least)
-        if torch.equal(lower, bounded):
-            break
-        bounded = lower
-    return bounded.to(counts.dtype)
-
-
-ROUNDING = 1e-12
-"""A bound that is a whole number may come out a little below it."""
-
-ROUNDS = 100
-"""Passes in which several clients above their share are lowered; one passes for one client."""

@@ -12,8 +12,10 @@ import torch
 
 from umbel.checks import DivergedError
 from umbel.checks import QuorumError as QuorumError
+from umbel.client.layout import Layout
 from umbel.client.work import MEMORY
 from umbel.engines.bounds import Bounds, Claims
+from umbel.engines.moving import negative_variances
 from umbel.engines.validation import DIVERGED, Limits, bad_values, promises
 from umbel.flow import Engine, Replies, Request
 from umbel.reduction import Sums
@@ -89,6 +91,7 @@ class Guarded:
     advice: Callable[[], str] | None = None
     faults: bool = False  # whether such numbers are made on purpose
     elsewhere: bool = False  # whether clients are on other machines
+    layout: Layout | None = None  # of the models, which says what in them are statistics
     missing: set[int] = field(default_factory=set)  # no answer came
     refused: dict[int, str] = field(default_factory=dict)  # an answer came, and why it is not used
     bounded: dict[int, str] = field(default_factory=dict)  # an answer was used in part, and how
@@ -126,7 +129,7 @@ class Guarded:
 
         def seen(block: Request) -> Replies:
             usable = self._usable(block, absent, self.engine.send)
-            claims.append(Claims.of(block, usable, self.limits))
+            claims.append(Claims.of(block, usable, self.limits, self.layout))
             return usable
 
         blocks = [request] if self.elsewhere else list(_blocks(request))
@@ -148,7 +151,8 @@ class Guarded:
     def _usable(self, block: Request, absent: Absent, ask: Callable[[Request], Replies]) -> Replies:
         """The replies that can be used; those that can't, and who sent none, are noted."""
         replies = ask(block)
-        bad = {**replies.refused, **bad_values(block, replies, self.limits)}
+        bad = {**replies.refused, **negative_variances(block, replies, self.layout)}
+        bad |= bad_values(block, replies, self.limits)
         absent.missing |= set(block.clients.tolist()) - {*replies.clients.tolist(), *bad}
         absent.refused |= bad
         return _without(replies, bad)

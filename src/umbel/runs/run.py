@@ -191,7 +191,7 @@ class Run(Settings):
         meter = Metered(Faulty(clients, self.faults) if self.faults.any else clients)
         diverging = partial(advice, self.divided)
         elsewhere = bool(getattr(clients, "elsewhere", False))
-        guard = Guarded(meter, self.limits, diverging, self.faults.any, elsewhere)
+        guard = Guarded(meter, self.limits, diverging, self.faults.any, elsewhere, self.net.layout)
         judge = Guarded(clients, self.limits.unbounded)
         for number in range(first, num_rounds):
             began, context = perf_counter(), self.context(number, num_rounds)
@@ -296,4 +296,5 @@ class Run(Settings):
             input_shape=self.federation.input_shape,
             num_outputs=self.federation.num_outputs,
             sample=sample,
+            max_share=self.limits.max_share,
         )

@@ -48,6 +48,9 @@ class Context:
     num_outputs: int = 0  #: outputs of a model: the number of classes
     optional: bool = False  #: whether the round can do without any reply of the cohort
     sample: Sample = all_places  #: which clients evidence is about; by default all
+    #: share of the weight that one client may have in an average; requests are held to it already,
+    #: but clusters that are found by what came back are not
+    max_share: float = 1.0
 
     __repr__ = in_short
 

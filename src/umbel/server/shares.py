@@ -1,0 +1,48 @@
+"""How much one client may weigh in an average, by the number of examples that it claims."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+ROUNDING = 1e-12
+"""A bound that is a whole number may come out a little below it."""
+
+ROUNDS = 100
+"""Passes in which several clients above their share are lowered; one passes for one client."""
+
+
+def within_shares(counts: Tensor, clusters: Tensor, share: float) -> Tensor:
+    """Numbers of examples (N,) with no more than its share in any average.
+
+    Averages of parameters that clusters share are over all clients: there, too.
+    """
+    if share >= 1:
+        return counts
+    allowed, claimed = counts.clone(), counts.double()
+    _, index, sizes = torch.unique(clusters, return_inverse=True, return_counts=True)
+    sums = torch.zeros(len(sizes), dtype=torch.double).index_add_(0, index, claimed)
+    # Most often there is no such cluster, however many there are.
+    heavy = (claimed * (1 - share) > share * (sums[index] - claimed)) & (sizes[index] > 1)
+    for cluster in sorted(set(index[heavy].tolist())):
+        members = index == cluster
+        allowed[members] = bounded_weights(counts[members], share)
+    return bounded_weights(allowed, share)
+
+
+def bounded_weights(counts: Tensor, share: float) -> Tensor:
+    """Lower numbers of examples (N,) until none is more than this share of all clients' together.
+
+    A single client is not bounded: it is alone.
+    """
+    if len(counts) < 2 or share >= 1:
+        return counts
+    least, bounded = counts.double().clamp(max=float(counts.min())), counts.double()
+    for _ in range(ROUNDS):
+        others = bounded.sum() - bounded
+        most = share / (1 - share) * others * (1 + ROUNDING)
+        lower = torch.minimum(bounded, most).floor().maximum(least)
+        if torch.equal(lower, bounded):
+            break
+        bounded = lower
+    return bounded.to(counts.dtype)

@@ -1,0 +1,136 @@
+"""One client that lies is held to its bounds, whatever the method makes of what it sends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from tests.algorithms.test_contract import LOCAL, WITH_BUFFERS, by_name, cases
+from tests.federations import blobs, mlp
+from umbel import Federation, Limits, Net, Run
+from umbel.algorithms import LCFL, FedAvg, Sharing
+from umbel.engines.wrappers import Guarded
+from umbel.flow import Engine, Replies, Request, Rows
+
+LIAR = 1
+
+NORMALISED = Net(lambda: nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)))
+
+WHOLE = replace(LOCAL, drop_last=True)
+
+
+@dataclass
+class Lying:
+    """An engine in which one client's replies are made worse: `spoil` changes its rows."""
+
+    engine: Engine
+    spoil: Callable[[Request, Mapping[str, Tensor]], None]
+    elsewhere: bool = True  # so that the run takes it for one that protects and checks
+
+    def send(self, request: Request) -> Replies:
+        replies = self.engine.send(request)
+        columns = {name: column.clone() for name, column in replies.columns.items()}
+        for n in torch.nonzero(replies.clients == LIAR)[:, 0].tolist():
+            self.spoil(request, {name: column[n] for name, column in columns.items()})
+        return replace(replies, columns=columns)
+
+
+def lied_to(run: Run, spoil: Callable[[Request, Mapping[str, Tensor]], None]) -> Run:
+    return replace(run, engine=Lying(run.clients, spoil))
+
+
+def alike(sizes: tuple[int, ...] = (12,) * 6, scale: float = 1.0) -> Federation:
+    federation = blobs(sizes)
+    return replace(federation, train=replace(federation.train, x=federation.train.x * scale))
+
+
+def below_zero(_: Request, row: Mapping[str, Tensor]) -> None:
+    if "update" in row:
+        row["update"][..., NORMALISED.layout.variances[0]] = -100.0
+
+
+@pytest.mark.parametrize("name", by_name(WITH_BUFFERS))
+def test_no_client_makes_a_running_variance_negative(name: str) -> None:
+    method = cases(WHOLE)[name]
+    run = lied_to(Run(method, alike(), NORMALISED, limits=Limits(quorum=0.0)), below_zero)
+    for state, record in run.rounds(3):
+        assert float(state.models[:, NORMALISED.layout.variances].min()) >= 0
+        assert record.loss is not None
+    honest = Run(method, alike(), NORMALISED)
+    assert not any(record.refused for _, record in honest.rounds(3))
+
+
+def test_what_would_be_below_zero_is_said() -> None:
+    run = lied_to(Run(FedAvg(WHOLE), alike(), NORMALISED), below_zero)
+    ((_, record),) = run.rounds(1)
+    assert record.refused[LIAR].startswith("update: a running variance of -99")
+
+
+def test_nor_one_of_a_part_that_is_shared() -> None:
+    def spoil(_: Request, row: Mapping[str, Tensor]) -> None:
+        if "update" in row:
+            row["update"][-8:] = -100.0  # of what is shared, variances come last
+
+    method = Sharing(FedAvg(WHOLE), kept=("2.*",))
+    ((_, record),) = lied_to(Run(method, alike(), NORMALISED), spoil).rounds(1)
+    assert record.refused[LIAR].startswith("update: a running variance of -99")
+    assert record.loss is not None
+
+
+def test_weights_and_statistics_have_bounds_of_their_own() -> None:
+    layout = NORMALISED.layout
+    # Statistics of inputs as large as these move much further than weights.
+    engine = Run(FedAvg(WHOLE), alike(scale=100.0), NORMALISED).clients
+    cut, sent = layout.num_weights, []
+
+    def spoil(_: Request, row: Mapping[str, Tensor]) -> None:
+        row["update"][:cut] *= 50
+        sent.append(row["update"].clone())
+
+    guard = Guarded(Lying(engine, spoil), Limits(max_norm_ratio=3.0), layout=layout)
+    theta = Rows(NORMALISED.new(0)[None], torch.zeros(6, dtype=torch.long))
+    asked = Request(WHOLE, torch.arange(6), list(range(6)), each={"theta": theta})
+    update = guard.send(asked).columns["update"]
+    lengths = update[:, :cut].double().norm(dim=1)
+    assert float(lengths[LIAR]) == pytest.approx(3 * float(lengths.median()), rel=1e-5)
+    torch.testing.assert_close(update[LIAR, cut:], sent[0][cut:])
+    assert guard.take()[2][LIAR].startswith("update: of norm ")
+
+
+@dataclass
+class Noting(Lying):
+    """As `Lying`; what all clients send is kept."""
+
+    seen: list[Replies] = field(default_factory=list)
+
+    def send(self, request: Request) -> Replies:
+        replies = super().send(request)
+        self.seen.append(replies)
+        return replies
+
+
+@pytest.mark.parametrize("share", [0.9, 0.5, 0.3])
+def test_a_share_holds_in_clusters_that_are_found_afterwards(share: float) -> None:
+    def boast(_: Request, row: Mapping[str, Tensor]) -> None:
+        if "update" in row:
+            row["num_examples"].fill_(10**9)
+
+    run = Run(
+        LCFL(LOCAL, num_clusters=4),
+        blobs((20,) * 24, num_groups=4),
+        mlp(),
+        limits=Limits(max_share=share),
+    )
+    engine = Noting(run.clients, boast)
+    ((state, _),) = replace(run, engine=engine).rounds(1)
+    members = torch.nonzero(state.labels == state.labels[LIAR])[:, 0]
+    assert len(members) == 6
+    update = engine.seen[0].columns["update"].double()
+    mine, others = update[LIAR], update[members[members != LIAR]].mean(0)
+    begun = state.models[state.labels[LIAR]].double() - run.start(1).models[0] - others
+    weight = float(begun @ (mine - others) / (mine - others).square().sum())
+    assert weight == pytest.approx(share, abs=1e-2)
