@@ -101,6 +101,33 @@ def test_weights_and_statistics_have_bounds_of_their_own() -> None:
     assert guard.take()[2][LIAR].startswith("update: of norm ")
 
 
+def test_a_liar_has_its_share_at_most_of_means_over_examples_and_no_loss_below_zero() -> None:
+    run = Run(FedAvg(LOCAL), blobs((12,) * 10), mlp(), limits=Limits(max_share=0.5))
+    ((_, honest),) = run.rounds(1)
+
+    def boast(request: Request, row: Mapping[str, Tensor]) -> None:
+        if request.work.split == "test":
+            row["num_examples"].fill_(10**9)
+            row["right"].fill_(0.0)
+
+    ((_, record),) = lied_to(run, boast).rounds(1)
+    assert record.bounded == {
+        LIAR: "evaluation: num_examples: 1,000,000,000 counted as 72, by limits.max_share = 0.5"
+    }
+    assert honest.weighted_accuracy is not None
+    assert record.weighted_accuracy is not None
+    assert record.weighted_accuracy >= 0.4 * honest.weighted_accuracy
+
+    def deny(request: Request, row: Mapping[str, Tensor]) -> None:
+        if request.work.split == "test":
+            row["loss"].fill_(-(10.0**9))
+
+    ((_, record),) = lied_to(run, deny).rounds(1)
+    assert record.refused[LIAR].startswith("evaluation: loss: -1.25e+08, a mean that no loss of")
+    assert record.loss is not None
+    assert record.loss > 0
+
+
 @dataclass
 class Noting(Lying):
     """As `Lying`; what all clients send is kept."""

@@ -20,6 +20,10 @@ STEPS = ("update", "gradient", "feature")
 """Columns whose rows move models, or means that clients are clustered by."""
 
 
+SUMS = ("loss", "right")
+"""Columns of an evaluation that are sums over examples."""
+
+
 class Piece(NamedTuple):
     """Some values of each row of a column, of which one length is measured."""
 
@@ -49,6 +53,9 @@ class Claims:
         cls, request: Request, replies: Replies, limits: Limits, layout: Layout | None = None
     ) -> Claims | None:
         """What these replies to a request, or to a part of it, claim; None if nothing moves."""
+        if request.work.split != "train" and "num_examples" in replies.columns:
+            together = torch.zeros_like(replies.clients)
+            return cls(replies.clients, together, replies.columns["num_examples"], {})
         steps = [name for name in STEPS if name in replies.columns]
         if not steps or request.work.split != "train" or not len(replies.clients):
             return None
@@ -115,10 +122,13 @@ class Bounds:
         if self.reasons.keys().isdisjoint(clients):
             return replies
         names = {piece.column for piece in self.scales}
-        names |= {"num_examples"} if self.examples else set()
+        sums = [name for name in SUMS if name in replies.columns] if self.examples else []
+        names |= {"num_examples", *sums} if self.examples else set()
         changed = {name: replies.columns[name].clone() for name in sorted(names)}
         for n, client in enumerate(clients):
             if client in self.examples:
+                for name in sums:
+                    changed[name][n] *= self.examples[client] / changed["num_examples"][n]
                 changed["num_examples"][n] = self.examples[client]
             for piece, scales in self.scales.items():
                 if client in scales:

@@ -40,6 +40,10 @@ class Limits(Settings):
         """The same where no client moves others' models, and its own are judged as they are."""
         return replace(self, max_share=1.0, max_norm_ratio=None)
 
+    def judging(self, elsewhere: bool) -> Limits:
+        """The same for what clients say of models: of those in this process it is true."""
+        return replace(self.unbounded, max_share=self.max_share) if elsewhere else self.unbounded
+
 
 def promises(request: Request) -> dict[str, Promise]:
     """What each column of the replies must look like."""
@@ -135,6 +139,17 @@ def bad_values(request: Request, replies: Replies, limits: Limits) -> dict[int, 
                 fault = f"{name}: sums to {float(sums[n]):.3g} instead of {promise.total:g}"
                 faults.setdefault(int(replies.clients[n]), fault)
     return faults
+
+
+def false_losses(replies: Replies) -> dict[int, str]:
+    """Whose sums of losses are below 0 by more than rounding, where no loss is."""
+    loss, counts = replies.columns.get("loss"), replies.columns.get("num_examples")
+    if loss is None or counts is None or not loss.numel():
+        return {}
+    least = (loss.reshape(len(loss), -1) / counts.clamp(min=1)[:, None]).amin(1)
+    wrong = torch.nonzero(least < -rounding(torch.float32))[:, 0].tolist()
+    said = "a mean that no loss of this objective has"
+    return {int(replies.clients[n]): f"loss: {float(least[n]):.3g}, {said}" for n in wrong}
 
 
 def _range(promise: Promise, limits: Limits) -> tuple[float, float]:

@@ -16,7 +16,7 @@ from umbel.client.layout import Layout
 from umbel.client.work import MEMORY
 from umbel.engines.bounds import Bounds, Claims
 from umbel.engines.moving import negative_variances
-from umbel.engines.validation import DIVERGED, Limits, bad_values, promises
+from umbel.engines.validation import DIVERGED, Limits, bad_values, false_losses, promises
 from umbel.flow import Engine, Replies, Request
 from umbel.reduction import Sums
 
@@ -92,6 +92,7 @@ class Guarded:
     faults: bool = False  # whether such numbers are made on purpose
     elsewhere: bool = False  # whether clients are on other machines
     layout: Layout | None = None  # of the models, which says what in them are statistics
+    never_negative: bool = False  # whether no loss of the objective is below 0
     missing: set[int] = field(default_factory=set)  # no answer came
     refused: dict[int, str] = field(default_factory=dict)  # an answer came, and why it is not used
     bounded: dict[int, str] = field(default_factory=dict)  # an answer was used in part, and how
@@ -152,6 +153,7 @@ class Guarded:
         """The replies that can be used; those that can't, and who sent none, are noted."""
         replies = ask(block)
         bad = {**replies.refused, **negative_variances(block, replies, self.layout)}
+        bad |= false_losses(replies) if self.never_negative else {}
         bad |= bad_values(block, replies, self.limits)
         absent.missing |= set(block.clients.tolist()) - {*replies.clients.tolist(), *bad}
         absent.refused |= bad

@@ -137,15 +137,17 @@ class Record:
         measures = {**self.measures, **means(scores, VALIDATION)}
         return replace(self, **_validation(scores), measures=measures)
 
-    def unjudged(self, missing: Iterable[int], refused: Mapping[int, str]) -> Record:
-        """The same with clients that did not answer its evaluation, or whose answer is not used."""
-        reasons = dict(self.refused)
-        for client, why in refused.items():
-            said = reasons.get(client, "")
-            if why != said and not said.endswith(EVALUATION + why):
-                reasons[client] = f"{said}; {EVALUATION}{why}".removeprefix("; ")
+    def unjudged(
+        self, missing: Iterable[int], refused: Mapping[int, str], bounded: Mapping[int, str]
+    ) -> Record:
+        """The same with clients whose answer to its evaluation is missing, or not used as it is."""
         everyone = tuple(sorted({*self.missing, *missing}))
-        return replace(self, missing=everyone, refused=dict(sorted(reasons.items())))
+        return replace(
+            self,
+            missing=everyone,
+            refused=_with_evaluation(self.refused, refused),
+            bounded=_with_evaluation(self.bounded, bounded),
+        )
 
     def to_json(self) -> str:
         """One line; what the method adds stands beside the rest."""
@@ -218,6 +220,16 @@ def make_record(
             **({} if scores is None else {**_tuning(scores), **means(scores)}),
         },
     )
+
+
+def _with_evaluation(before: Mapping[int, str], more: Mapping[int, str]) -> dict[int, str]:
+    """The reasons of a round by client, and those of its evaluation."""
+    reasons = dict(before)
+    for client, why in more.items():
+        said = reasons.get(client, "")
+        if why != said and not said.endswith(EVALUATION + why):
+            reasons[client] = f"{said}; {EVALUATION}{why}".removeprefix("; ")
+    return dict(sorted(reasons.items()))
 
 
 def _quality(scores: ClientScores) -> dict[str, Any]:

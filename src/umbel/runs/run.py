@@ -31,6 +31,7 @@ from umbel.runs.counted import Counted
 from umbel.runs.evaluation import Evaluated, clusters_of, evaluated
 from umbel.runs.evidence import sample
 from umbel.runs.forms import as_assigned, as_given, as_state, check_judged
+from umbel.runs.guards import are_elsewhere, judge_of
 from umbel.runs.metrics import as_measures, check_names, names_of
 from umbel.runs.personal import Personal
 from umbel.runs.records import Record, make_record
@@ -189,10 +190,9 @@ class Run(Settings):
         """Do as `Run.rounds`, with the scores on test examples where the round was so evaluated."""
         clients = self._remembering()
         meter = Metered(Faulty(clients, self.faults) if self.faults.any else clients)
-        diverging = partial(advice, self.divided)
-        elsewhere = bool(getattr(clients, "elsewhere", False))
-        guard = Guarded(meter, self.limits, diverging, self.faults.any, elsewhere, self.net.layout)
-        judge = Guarded(clients, self.limits.unbounded)
+        told, layout, where = partial(advice, self.divided), self.net.layout, are_elsewhere(clients)
+        guard = Guarded(meter, self.limits, told, self.faults.any, where, layout)
+        judge = judge_of(clients, self.limits, self.net)
         for number in range(first, num_rounds):
             began, context = perf_counter(), self.context(number, num_rounds)
             with naming(f"round {number}"):
@@ -224,7 +224,7 @@ class Run(Settings):
                 measures=measures,
                 num_models=len(state.models),
             )
-            yield state, record.unjudged(*judge.take()[:2]), found.get("test")
+            yield state, record.unjudged(*judge.take()), found.get("test")
 
     def _judged_on(self, last: bool) -> tuple[Judged, ...]:
         """What a round is evaluated on: test examples in the last alone, where there are others."""
@@ -239,9 +239,9 @@ class Run(Settings):
         """
         check_judged(state, self.net)
         context, on = self.context(record.round, num_rounds), self._judged_on(last=True)
-        judge = Guarded(self._remembering(), self.limits.unbounded)
+        judge = judge_of(self._remembering(), self.limits, self.net)
         found = drive(self._evaluated(state, context, on), judge)
-        record = record.unjudged(*judge.take()[:2])
+        record = record.unjudged(*judge.take())
         if "validation" in found:
             record = record.validated(found["validation"])
         return record.evaluated(found["test"], self.federation.groups), found["test"]
@@ -275,7 +275,7 @@ class Run(Settings):
     def scores(self, state: State, context: Context, on: Judged = "test") -> ClientScores:
         """Evaluate how each client is served by this state. It costs no metered traffic."""
         check_judged(state, self.net)
-        judge = Guarded(self._remembering(), self.limits.unbounded)
+        judge = judge_of(self._remembering(), self.limits, self.net)
         return drive(score(self.algorithm, state, context, on, self.metrics), judge)
 
     def _evaluated(self, state: State, context: Context, on: Sequence[Judged]) -> Flow[Evaluated]:
