@@ -79,6 +79,20 @@ def test_numbers_of_double_precision_are_judged_as_networks_take_them(two: umbel
     assert found == expected
 
 
+def test_only_ways_that_were_trained_as_long_are_compared() -> None:
+    rotated = umbel.scenario("rotated-digits", clients=12)
+    network = umbel.Net(lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)))
+    advice = umbel.advise(rotated, network, local=LOCAL, budget=40)
+    verdict = advice.verdict
+    assert verdict.alone.rounds == verdict.one.rounds == verdict.chosen.rounds == 40
+    rows = summary(advice).contenders
+    stopped = [row for row in rows if row.stopped]
+    assert stopped  # two clusters for four angles, at the least
+    assert all(row.rounds == 20 and row.gain is row.low is row.high is None for row in stopped)
+    known = [row for row in rows if not row.stopped and row.name != "one model"]
+    assert all(row.gain is not None for row in known)
+
+
 def test_alike_clients_get_one_model() -> None:
     advice = umbel.advise(tables(1), net(), local=LOCAL, budget=SHORT)
     assert advice.verdict.answer == "one model"
@@ -332,7 +346,8 @@ def test_budgets_are_rounds_or_time() -> None:
     assert Allowance.of("40") == Allowance(rounds=40)
     assert Allowance.of("5m").seconds == 300
     assert Allowance.of(40) == Allowance.of("40")
-    for wrong in ("0", "five", "-1", "9999999999", 0, -1):
+    assert Allowance.of("2.5m").seconds == 150
+    for wrong in ("0", "five", "-1", "9999999999", 0, -1, "2.5", 2.5, "1e2"):
         with pytest.raises(umbel.UsageError, match=f"budget: {wrong!r} is not rounds, 1 or more"):
             umbel.advise(tables(1), net(), budget=wrong)
 

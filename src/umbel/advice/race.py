@@ -1,6 +1,6 @@
 """A race between ways to serve the clients, on validation examples, under a budget.
 
-All train side by side; who is surely behind is stopped early.
+All train side by side; clusters that are surely behind are stopped early.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ class Allowance:
         try:
             if text.isdecimal():
                 return cls(rounds=int(text[:10]))
+            # A bare number that is no whole one would be seconds, which nobody means.
+            check(not text[-1:].isdecimal(), "budget", budget, "a time with a unit")
             return cls(rounds=LONG, seconds=seconds(text))
         except UsageError:
             expected = "rounds, 1 or more, or a time such as 90s, 5m, 1.5h"
@@ -168,14 +170,14 @@ def _done(standing: Standing) -> bool:
 
 
 def _without_losers(standings: Sequence[Standing]) -> list[Standing]:
-    """The same; who is surely behind the best is stopped.
+    """The same; clusters that are surely behind the best are stopped.
 
-    One model is not: all others are compared with it.
+    One model and training alone are not: what is advised is compared with both.
     """
     best = min(standings, key=lambda each: each.mean)
     return [
         replace(each, stopped=f"behind {best.contender.name}")
-        if each.contender.kind != "one" and not each.stopped and _far_behind(each, best)
+        if each.contender.kind == "clusters" and not each.stopped and _far_behind(each, best)
         else each
         for each in standings
     ]

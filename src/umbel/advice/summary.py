@@ -23,7 +23,8 @@ class ContenderRow:
     best_round: int  # rounds done when its mean validation loss was the lowest
     loss: float | None = None  # mean over clients, on validation examples
     accuracy: float | None = None  # likewise; None: no such measure
-    gain: float | None = None  # how much lower its loss is than that of one model, trained as long
+    gain: float | None = None  # how much lower its loss is than that of one model, trained as long;
+    # None: it was stopped after fewer rounds
     low: float | None = None  # 95% interval of the gain; None: there is none
     high: float | None = None
     megabytes: float = 0.0  # to and from each client, until the best round
@@ -99,6 +100,7 @@ def _row(standing: Standing, advice: Advice) -> ContenderRow:
     one = advice.verdict.one
     over_one = lead(standing, one_beside(standing, one))
     test_loss, test_accuracy = advice.test.get(standing.contender.name, (None, None))
+    whole = not standing.had_less_than(one)
     known = standing.accuracy[standing.accuracy == standing.accuracy]
     course = [(done, loss) for done, loss in standing.course if isfinite(loss)]
     return ContenderRow(
@@ -107,9 +109,9 @@ def _row(standing: Standing, advice: Advice) -> ContenderRow:
         best_round=standing.best_round,
         loss=_known(standing.mean),
         accuracy=float(known.mean()) if len(known) else None,
-        gain=None if standing is one else _known(over_one.mean),
-        low=_known(over_one.low),
-        high=_known(over_one.high),
+        gain=_known(over_one.mean) if whole and standing is not one else None,
+        low=_known(over_one.low) if whole else None,
+        high=_known(over_one.high) if whole else None,
         megabytes=standing.megabytes,
         stopped=standing.stopped,
         test_loss=test_loss,

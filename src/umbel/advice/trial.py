@@ -85,6 +85,10 @@ class Standing:
         known = self.loss[~np.isnan(self.loss)]
         return float(known.mean()) if len(known) else float("inf")
 
+    def had_less_than(self, other: Standing) -> bool:
+        """Whether it was stopped after fewer rounds, so that their losses can't be compared."""
+        return bool(self.stopped) and self.rounds < other.rounds
+
     @property
     def divided(self) -> bool:
         """Whether clients are in more than one cluster: those that IFCA finds may be empty."""

@@ -108,7 +108,8 @@ def _who(advice: Advice) -> Iterator[str]:
     yield (
         f"Compared with one model{_as_long(advice)}, {len(gaining)} of {of} clients surely "
         f"gain, and {len(hurt)} {'is' if len(hurt) == 1 else 'are'} surely hurt"
-        f"{f' ({few(hurt)})' if hurt else ''}; for the others their examples can't tell."
+        f"{f' ({few(hurt)})' if hurt else ''}"
+        + ("." if len(gaining) + len(hurt) == of else "; for the others their examples can't tell.")
     )
 
 
@@ -119,7 +120,10 @@ def _as_long(advice: Advice) -> str:
 
 
 def _shorter(advice: Advice) -> str:
-    return " without the epochs of fine-tuning" if advice.verdict.tuned else ""
+    verdict = advice.verdict
+    if verdict.alone.had_less_than(verdict.chosen):  # as the time was up
+        return f" for {verdict.alone.rounds} rounds in place of {verdict.chosen.rounds}"
+    return " without the epochs of fine-tuning" if verdict.tuned else ""
 
 
 def _cost(advice: Advice) -> Iterator[str]:
