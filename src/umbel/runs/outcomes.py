@@ -10,6 +10,7 @@ import numpy as np
 
 from umbel.runs.result import Result
 from umbel.runs.sweep import parts_of
+from umbel.runs.variants import variants
 
 Methods: TypeAlias = Sequence[tuple[str, Sequence[Result]]]
 """The runs of each method, by its name."""
@@ -25,18 +26,19 @@ def by_method(runs: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     """The runs of each method, named without what all names end in; the best last.
 
     The variants of a sweep are named by their values, as in "joint lam=0.1", and controls as in
-    "joint (random clusters)".
+    "joint (random clusters)". Runs of one name whose settings differ are variants, too.
     """
     ordered = sorted(runs, key=lambda run: (run.experiment.name, run.experiment.seed))
-    methods = [list(group) for _, group in groupby(ordered, key=lambda run: run.experiment.name)]
+    named = [list(group) for _, group in groupby(ordered, key=lambda run: run.experiment.name)]
+    methods = [each for group in named for each in variants(group)]
     # Rounded, for rounding errors must not order methods that are equal.
-    methods.sort(key=lambda runs: -round(mean([run.last.loss for run in runs]), 9))
-    methods.sort(key=lambda runs: round(mean([run.last.accuracy for run in runs]), 9))
-    parts = [parts_of(runs[0].experiment.name) for runs in methods]
-    bases = _shortened({base for base, _ in parts})
-    keys = _shortest({path for _, settings in parts for path in settings})
-    names = [_named(bases[base], settings, keys) for base, settings in parts]
-    return list(zip(names, methods, strict=True))
+    methods.sort(key=lambda each: -round(mean([run.last.loss for run in each[1]]), 9))
+    methods.sort(key=lambda each: round(mean([run.last.accuracy for run in each[1]]), 9))
+    parts = [(parts_of(runs[0].experiment.name), more) for more, runs in methods]
+    bases = _shortened({base for (base, _), _ in parts})
+    keys = _shortest({path for (_, settings), more in parts for path in (*settings, *more)})
+    names = [_named(bases[base], {**settings, **more}, keys) for (base, settings), more in parts]
+    return [(name, seeded) for name, (_, seeded) in zip(names, methods, strict=True)]
 
 
 def _named(base: str, settings: Mapping[str, str], keys: Mapping[str, str]) -> str:

@@ -1,0 +1,76 @@
+"""Runs of one name that are not seeds of one experiment: they are told apart by their settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+
+from umbel.runs import config
+from umbel.runs.experiment import Experiment
+from umbel.runs.flat import flat
+from umbel.runs.result import Result
+
+BESIDE = {"name", "description", "seed", "rounds", "evaluate_every", "checkpoint_every"}
+"""Settings that runs of one experiment may differ in, or of which a table tells by itself."""
+
+DIGESTS = {"train", "test", "validation", "groups", "names", "initial", "constants", "gives"}
+"""What of data and modules made in Python may be another for each seed."""
+
+SAME_ANYHOW = {"engine.name", "engine.kernel", "engine.device", "engine.memory_mb"}
+SAME_ANYHOW |= {"engine.workers", "engine.address", "algorithm.clusters", "model.frozen"}
+"""Settings that don't change what is learnt, or are found anew for each seed."""
+
+LONGEST = 24
+"""Characters of a value in a name."""
+
+
+def variants(runs: Sequence[Result]) -> list[tuple[Mapping[str, str], list[Result]]]:
+    """The runs by their settings, each part with those that tell it from the others."""
+    told = [(sorted(_settings(run.experiment).items()), run) for run in runs]
+    told.sort(key=lambda each: str(each[0]))  # stable: seeds stay in their order
+    parts = [
+        (dict(key), [run for _, run in group])
+        for key, group in groupby(told, key=lambda each: each[0])
+    ]
+    names = _telling([settings for settings, _ in parts])
+    return [
+        ({name: _short(settings[name]) for name in names if name in settings}, seeded)
+        for settings, seeded in parts
+    ]
+
+
+def _settings(experiment: Experiment) -> dict[str, str]:
+    """What makes an experiment, by dotted names."""
+    of_python = {f"{part}.{name}" for part in ("scenario", "model") for name in DIGESTS}
+    left_out = BESIDE | of_python | SAME_ANYHOW
+    found = flat(config.plain(experiment))
+    return {name: repr(value) for name, value in found if name not in left_out}
+
+
+def _telling(parts: Sequence[Mapping[str, str]]) -> list[str]:
+    """As few settings as tell these apart, those of the method first."""
+    chosen: list[str] = []
+    for name in _differing(parts):
+        if _count(parts, [*chosen, name]) > _count(parts, chosen):
+            chosen.append(name)
+    return chosen
+
+
+def _differing(parts: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    names = dict.fromkeys(name for part in parts for name in part)
+    order = ("algorithm.name", "algorithm.", "model.", "scenario.", "")
+    rank = {
+        name: next(n for n, start in enumerate(order) if name.startswith(start)) for name in names
+    }
+    for name in sorted(names, key=lambda name: rank[name]):
+        if len({part.get(name) for part in parts}) > 1:
+            yield name
+
+
+def _count(parts: Sequence[Mapping[str, str]], names: Sequence[str]) -> int:
+    return len({tuple(part.get(name) for name in names) for part in parts})
+
+
+def _short(value: str) -> str:
+    text = value.strip("'")
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
