@@ -349,7 +349,7 @@ def test_budgets_are_rounds_or_time() -> None:
     assert Allowance.of("2.5m").seconds == 150
     for wrong in ("0", "five", "-1", "9999999999", 0, -1, "2.5", 2.5, "1e2"):
         with pytest.raises(umbel.UsageError, match=f"budget: {wrong!r} is not rounds, 1 or more"):
-            umbel.advise(tables(1), net(), budget=wrong)
+            umbel.advise(tables(1), net(), budget=wrong)  # type: ignore[arg-type]
 
 
 def test_a_client_of_next_to_nothing_hides_no_gain_of_the_others() -> None:

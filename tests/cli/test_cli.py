@@ -118,6 +118,14 @@ def test_names_and_files_that_are_not_there_are_refused(umbel: Shell) -> None:
     assert "'.' is not known; `umbel list` shows" in umbel.refused("run", ".")
     assert "can't be read: No such file" in umbel.refused("run", "gone.toml")
     assert "is not known" in umbel.refused("compare", "gone")
+    for folder in ("rotated-digits", "both"):
+        several = (
+            f"experiment: '{folder}' is a folder of several experiments; `umbel compare {folder}"
+        )
+        assert several in umbel.refused("run", folder)
+    for name in ("flacc-digits", "both/fedavg.toml"):
+        one = f"folder: '{name}' is one experiment: `umbel run {name}` runs it"
+        assert one in umbel.refused("compare", name)
     assert "'gone' is not the folder of a run" in umbel.refused("resume", "gone")
     missing = umbel.refused("run", "both/flacc.toml", "--data-dir", "gone")
     assert "--data-dir: 'gone' is not an existing directory" in missing

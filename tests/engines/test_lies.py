@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from tests.algorithms.test_contract import LOCAL, WITH_BUFFERS, by_name, cases
 from tests.federations import blobs, mlp
 from umbel import Federation, Limits, Net, Run
-from umbel.algorithms import LCFL, FedAvg, Sharing
+from umbel.algorithms import CFLGP, LCFL, FedAvg, Sharing
+from umbel.client.work import Gradient
 from umbel.engines.wrappers import Guarded
 from umbel.flow import Engine, Replies, Request, Rows
 
@@ -126,6 +127,54 @@ def test_a_liar_has_its_share_at_most_of_means_over_examples_and_no_loss_below_z
     assert record.refused[LIAR].startswith("evaluation: loss: -1.25e+08, a mean that no loss of")
     assert record.loss is not None
     assert record.loss > 0
+
+
+def test_a_feature_that_comes_late_is_held_to_those_that_are_kept() -> None:
+    method = CFLGP(local=LOCAL, gradient=Gradient(8), patience=2)
+    ended: list[bool] = []
+
+    class Late(Lying):
+        """The liar is silent until the clustering has ended, and then sends a huge feature."""
+
+        def send(self, request: Request) -> Replies:
+            replies = super().send(request)
+            if ended:
+                return replies
+            return replies.pick(torch.nonzero(replies.clients != LIAR)[:, 0])
+
+    def spoil(_: Request, row: Mapping[str, Tensor]) -> None:
+        if "feature" in row:
+            row["feature"].fill_(1e4)
+
+    run = Run(method, blobs((20,) * 10), mlp(), limits=Limits(max_norm_ratio=3.0))
+    for state, _ in replace(run, engine=Late(run.clients, spoil)).rounds(12):
+        ended += [True] if getattr(state, "stopped", False) else []
+    assert ended
+    honest = [client for client in range(10) if client != LIAR]
+    assigned = run.assign(state).scores.argmin(1)[honest]
+    labels = state.labels[honest]
+    assert set(labels.tolist()) == {0, 1}
+    assert torch.equal(assigned, labels)
+
+
+def test_what_a_node_says_of_itself_is_no_divergence(caplog: pytest.LogCaptureFixture) -> None:
+    said = "x: training diverged there, or the reply is faulty"
+
+    class Refusing:
+        elsewhere = True
+
+        def __init__(self, engine: Engine) -> None:
+            self.engine = engine
+
+        def send(self, request: Request) -> Replies:
+            replies = self.engine.send(request)
+            others = replies.pick(torch.nonzero(replies.clients != LIAR)[:, 0])
+            return replace(others, refused={LIAR: said})
+
+    run = Run(FedAvg(LOCAL), alike(), mlp())
+    ((_, record),) = replace(run, engine=Refusing(run.clients)).rounds(1)
+    assert record.refused[LIAR].startswith(said)
+    assert "training diverged for" not in caplog.text
 
 
 @dataclass

@@ -34,7 +34,7 @@ from umbel.data.federation import Federation
 from umbel.data.form import Form
 from umbel.data.sources import Sources
 from umbel.flow import Request, Rows
-from umbel.flower import Settings, serve
+from umbel.flower import Settings, messages, serve
 from umbel.flower.client import Node
 from umbel.flower.discovery import Meeting
 from umbel.flower.exchange import HELLO, WORK
@@ -149,6 +149,47 @@ def test_what_flower_can_not_decode_is_refused_without_the_others(tmp_path: Path
     ((_, record),) = replace(EVERYONE.open(Sources.default()), engine=engine).rounds(1)
     why = "node 993: not a message: KeyError: 'arraychunk_ids'"
     assert record.refused == dict.fromkeys((1, 4, 7), why)
+
+
+@dataclass
+class Interrupted(MemoryGrid):
+    """The SuperLink does not answer the first time that replies are pulled."""
+
+    pulls: int = 0
+
+    def pull_messages(self, message_ids: Any) -> list[Message]:
+        self.pulls += 1
+        if self.pulls <= 2:
+            raise ConnectionError("503 from the SuperLink")
+        return super().pull_messages(message_ids)
+
+
+def test_replies_are_looked_for_again_where_the_superlink_does_not_answer_once(
+    tmp_path: Path,
+) -> None:
+    grid = grid_of(EVERYONE, tmp_path)
+    engine = engine_of(grid)
+    engine.meeting.grid = interrupted = Interrupted(grid.apps, grid.configs)
+    ((_, record),) = replace(EVERYONE.open(Sources.default()), engine=engine).rounds(1)
+    assert interrupted.pulls > 2
+    assert (record.missing, record.refused) == ((), {})
+
+
+def test_clients_that_their_node_leaves_out_are_refused_with_the_reason(tmp_path: Path) -> None:
+    grid = grid_of(EVERYONE, tmp_path)
+    engine = engine_of(grid)
+    whole = messages.answer_in
+
+    def partly(*asked: Any) -> Any:
+        names, columns = whole(*asked)
+        return names[:-1], {name: rows[:-1] for name, rows in columns.items()}
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(messages, "answer_in", partly)
+        ((_, record),) = replace(EVERYONE.open(Sources.default()), engine=engine).rounds(1)
+    assert not record.missing
+    assert len(record.refused) == len(grid.apps)
+    assert all("left out of its node's answer" in why for why in record.refused.values())
 
 
 # Whose a client is

@@ -222,6 +222,26 @@ def test_nodes_judge_rounds_on_validation_examples_though_some_have_none(tmp_pat
     assert sum(size == 0 for size in sizes) == 3
 
 
+def test_a_few_who_say_that_they_validate_do_not_decide_what_all_are_judged_by(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    scenario = replace(ROTATED_DIGITS, clients=8, examples=(20, 40), validation_fraction=0.2)
+    experiment = replace(SMALL, scenario=scenario)
+    grid = grid_of(experiment, tmp_path / "site")
+
+    def without(context: Context, settings: Experiment) -> Federation:
+        built = settings.scenario.build(settings.seed, Sources.default())
+        return replace(slice_of(context, built), validation=None)
+
+    one, *others = grid.apps
+    file = tmp_path / "site" / "experiment.toml"
+    apps = {one: grid.apps[one], **{node: client_app(file, without) for node in others}}
+    served = serve(replace(grid, apps=apps), experiment, Settings(8, runs_dir=str(tmp_path)))
+    assert all(record.loss is not None for record in served.records())
+    assert all(record.validation_loss is None for record in served.records())
+    assert "3 of 8 clients say that they have validation examples" in caplog.text
+
+
 def test_a_roll_without_validation_is_as_earlier_versions_wrote_it(tmp_path: Path) -> None:
     grid = grid_of(SMALL, tmp_path / "site")
     served = serve(grid, SMALL, Settings(8, runs_dir=str(tmp_path)))

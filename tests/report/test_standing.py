@@ -70,6 +70,14 @@ def test_a_method_that_chance_may_have_put_first_is_still_ahead_of_others() -> N
     assert text.endswith("Corrected for all 3 pairs of methods (Holm), it is ahead of a.")
 
 
+def test_a_tie_with_one_method_is_not_said_to_hold_of_others() -> None:
+    near = tuple(score - gain for score, gain in zip(BASE, (0.2, -0.2, 0.1, 0) * 2, strict=True))
+    ties = (contender(name, BASE) for name in ("lcfl", "oracle", "pacfl"))
+    text = said(contender("a", near), *ties)
+    assert "but every client fares alike with oracle. The same holds of lcfl." in text
+    assert "Nor is it ahead of a for sure." in text
+
+
 def test_with_one_seed_the_page_says_that_only_clients_vary() -> None:
     text = said(contender("ifca", BASE, 1), contender("flacc", ABOVE, 1))
     assert "of the same clients under one seed" in text

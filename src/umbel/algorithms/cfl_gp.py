@@ -30,6 +30,7 @@ from umbel.server.ask import Context, Features, Sample, features, gradients, tra
 from umbel.server.clustering import k_means, leading_projection, match_labels, projection_by
 from umbel.server.kept_features import allowed, drawn, moved, to_means
 from umbel.server.kept_products import no_products, products_after
+from umbel.server.shares import within_norms
 
 SHOWN_VALUES = 20
 """Number of singular values saved as evidence."""
@@ -238,7 +239,8 @@ class CFLGP(Algorithm[CFLGPState]):
         clients, blocks = yield from self._at_anchors(state, ctx)
         features, products, counts = [*state.features], state.products, state.counts.clone()
         for turn, block in enumerate(blocks):
-            features[turn] = features[turn].index_copy(0, clients, block)
+            held = within_norms(block, features[turn][_complete(state)], ctx.max_norm_ratio)
+            features[turn] = features[turn].index_copy(0, clients, held)
             products = products_after(products, features[turn], turn)
             counts[clients, turn] = counts[clients, turn].clamp(min=1)
         labels = state.labels.index_copy(0, clients, self._to_means(state, blocks).argmin(1))
@@ -251,8 +253,7 @@ class CFLGP(Algorithm[CFLGPState]):
         return min(state.queries, self.num_clusters)
 
     def _at_anchors(self, state: CFLGPState, ctx: Context) -> Flow[tuple[Tensor, list[Tensor]]]:
-        """The clients (N,) that answered for every model as it was on average when it was sent to
-        all, and what they answered, of (N, J) by model."""
+        """Who (N,) answered for each model as it was on average, and what: (N, J) by model."""
         answers = []
         for turn, anchor in enumerate(state.anchors[: self._sent(state)]):
             decayed = self._decayed(turn, state.queries)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from umbel.checks import check
+from umbel.checks import check, command
 from umbel.cli.completing import complete_runs
 from umbel.cli.options import (
     RowFormat,
@@ -18,8 +18,10 @@ from umbel.cli.options import (
 )
 from umbel.cli.printing import print_rows, print_tables, say, say_lines
 from umbel.runs.rows import Table
+from umbel.summary import few
 
 if TYPE_CHECKING:
+    from umbel.runs.experiment import Experiment
     from umbel.runs.folder import RunFolder
 
 PLOT_HELP = "Draw it too, to a file that ends in .png, .svg, .pdf."
@@ -109,6 +111,9 @@ def _print_results(run: Path, at: str | None, reach: str | None, judge: str | No
     if reach is not None:
         wanted.append(course_tables.reached(runs, *goal_of(reach)))
     print_tables(*wanted, sep="\n" if at is None and reach is None else "")
+    left = [folder.path.name for folder in folders if not folder.finished]
+    if left:
+        say(f"not finished: {few(left)}; `{command('report', run)}` shows them, too")
 
 
 def _print_advice(folder: Path) -> None:
@@ -220,6 +225,7 @@ def print_run(folder: RunFolder) -> None:
     records, clients = run.records, run.clients if run.finished else []
     stopped = f": stopped after {how_far(folder)}" if folder.stop else ""
     say(f"{folder.path}{stopped}" + ("" if clients else " (not finished)"))
+    say(_what(run.experiment))
     if records:
         even = of_clients(run)
         print_tables(terminal.last_round(records[-1], names_of(run.experiment), even, clients))
@@ -229,6 +235,17 @@ def print_run(folder: RunFolder) -> None:
     absences = terminal.absences(records, names)
     if absences is not None:
         print_tables(absences)
+
+
+def _what(experiment: Experiment) -> str:
+    """What was run, in short: the method, and on what, by the names that settings have."""
+    from umbel.runs.config import plain
+
+    named = {part: plain(getattr(experiment, part)) for part in ("algorithm", "scenario", "model")}
+    names = {part: str(table["name"]) for part, table in named.items()}
+    if ":OwnData" in names["scenario"]:
+        return f"{names['algorithm']} on data and a module made in Python"
+    return f"{names['algorithm']} on {names['scenario']}, with {names['model']}"
 
 
 def how_far(folder: RunFolder) -> str:

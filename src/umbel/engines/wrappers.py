@@ -74,6 +74,7 @@ class Absent:
 
     missing: set[int] = field(default_factory=set)  # no answer came
     refused: dict[int, str] = field(default_factory=dict)  # an answer came, and why it is not used
+    diverged: set[int] = field(default_factory=set)  # whose numbers were not finite, or too large
 
 
 @dataclass
@@ -106,7 +107,7 @@ class Guarded:
         self.refused |= refused
         self.bounded |= bounds.reasons
         usable, asked = len(replies.clients), len(request.clients)
-        far = [] if self.faults else [w for w in refused.values() if w.endswith(DIVERGED)]
+        far = set() if self.faults else absent.diverged
         diverged, quorum = len(far), ceil(self.limits.quorum * asked - ROUNDING)
         # A run in which training diverges must not go on in silence, nor one liar end it.
         least = max(quorum, int(2 * diverged >= max(asked, 1)))
@@ -154,7 +155,9 @@ class Guarded:
         replies = ask(block)
         bad = {**replies.refused, **negative_variances(block, replies, self.layout)}
         bad |= false_losses(replies) if self.never_negative else {}
-        bad |= bad_values(block, replies, self.limits)
+        values = bad_values(block, replies, self.limits)
+        absent.diverged |= {client for client, why in values.items() if why.endswith(DIVERGED)}
+        bad |= values
         absent.missing |= set(block.clients.tolist()) - {*replies.clients.tolist(), *bad}
         absent.refused |= bad
         return _without(replies, bad)

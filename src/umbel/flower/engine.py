@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 
 Answers: TypeAlias = list[tuple[int, dict[str, Tensor]]]
 
+LEFT_OUT = "left out of its node's answer"
+"""Why a client is refused whose node answers for others that were asked with it."""
+
 TAKEN = "brings this client, which another node brought first"
 
 
@@ -166,4 +169,5 @@ class FlowerEngine:
             (number[name], {column: values[n] for column, values in columns.items()})
             for n, name in enumerate(names)
         ]
-        return rows, {number[name]: why for name, why in refused.items()}
+        whys = {number[name]: why for name, why in refused.items()}
+        return rows, whys | {number[name]: LEFT_OUT for name in number.keys() - {*named}}

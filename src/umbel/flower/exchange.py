@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import grpc  # type: ignore[import-untyped]
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
@@ -81,7 +82,7 @@ def pulled(grid: Grid, names: Iterable[str]) -> list[tuple[str, Reply]]:
     """The replies that have come to the messages of these names.
 
     Each is pulled by itself, as Flower decodes it on the way: one that can't be decoded must not
-    take others with it.
+    take others with it. Where the SuperLink does not answer for a moment, replies are still there.
     """
     found = []
     for name in names:
@@ -90,7 +91,9 @@ def pulled(grid: Grid, names: Iterable[str]) -> list[tuple[str, Reply]]:
             own = [reply for reply in replies if reply.metadata.reply_to_message_id == name]
             if replies:
                 found.append((name, Reply.of(own[0]) if own else Reply(error=ASTRAY)))
+        except (OSError, grpc.RpcError):
+            grid.get_node_ids()  # this raises too if the SuperLink is gone for good
         except Exception as error:
-            grid.get_node_ids()  # this raises too if it is the SuperLink that does not answer
+            grid.get_node_ids()
             found.append((name, Reply(error=f"not a message: {reason(error)}")))
     return found

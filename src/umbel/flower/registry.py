@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +17,8 @@ from umbel.data.federation import Federation
 from umbel.data.splits import Split
 from umbel.flower.greeting import Site, SiteForm
 from umbel.runs.seals import json_value
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,16 @@ class Roll:
         every.sort(key=lambda one: _natural(one[0]))
         names = [name for name, _, _ in every]
         validation = [0 if s.validation is None else s.validation[n] for _, s, n in every]
+        validated = sum(count > 0 for count in validation)
+        # A few nodes do not decide what all are judged by.
+        most = 2 * validated >= len(names)
+        if validated and not most:
+            log.warning(
+                "%d of %d clients say that they have validation examples: rounds are judged on "
+                "test examples, as most have none",
+                validated,
+                len(names),
+            )
         groups = [site.groups[n] for _, site, n in every if site.groups is not None]
         return cls(
             names,
@@ -48,7 +61,7 @@ class Roll:
             [site.test[n] for _, site, n in every],
             groups if len(groups) == len(names) else None,
             every[0][1].form,
-            validation if any(validation) else None,
+            validation if validated and most else None,
         )
 
     @classmethod

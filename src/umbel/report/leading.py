@@ -38,8 +38,10 @@ def verdict(order: Standing, measure: Measure) -> str:
         )
     else:
         text = f"No method is best for sure: {leader}, but {_doubt(near, lead)}"
-        others = [pair.other.name for pair in doubtful[1:]]
-        text += f" The same holds of {_listed(others)}." if others else ""
+        same = [pair.other.name for pair in doubtful[1:] if _alike(pair.lead, lead)]
+        text += f" The same holds of {_listed(same)}." if same else ""
+        less = [pair.other.name for pair in doubtful[1:] if not _alike(pair.lead, lead)]
+        text += f" Nor is it ahead of {_listed(less)} for sure." if less else ""
         beaten = [pair.other.name for pair in order.others if pair.ahead]
         text += f" It is ahead of {_listed(beaten)} by more than chance." if beaten else ""
     text += _corrected(order)
@@ -57,6 +59,14 @@ def _corrected(order: Standing) -> str:
     sure = [pair.other.name for pair in ahead if pair.sure]
     others = "every other method" if len(sure) == len(order.others) else _listed(sure or ["none"])
     return f" Corrected for all {count} pairs of methods (Holm), it is ahead of {others}."
+
+
+def _alike(one: Interval | None, other: Interval) -> bool:
+    """Whether what is said of one lead holds of the other: that there is none, or may be none."""
+    if one is None or one.known != other.known:
+        return False
+    kinds = [(each.low == each.high == 0, each.mean == 0, each.high < 0) for each in (one, other)]
+    return kinds[0] == kinds[1]
 
 
 def _doubt(near: Pair, lead: Interval) -> str:

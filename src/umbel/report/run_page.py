@@ -13,7 +13,7 @@ from umbel.report.panels import Panel
 from umbel.report.words import in_a_row
 from umbel.runs.client_rows import Client, by_cluster
 from umbel.runs.own import OwnData
-from umbel.runs.records import MEGABYTE
+from umbel.runs.records import MEGABYTE, not_served_apart
 from umbel.runs.result import Result
 from umbel.runs.statistics.agreement import agreement
 from umbel.runs.statistics.baselines import Baselines
@@ -90,7 +90,8 @@ def _headline(run: Result) -> Iterator[tuple[str, str, str]]:
     if "tuned_share" in last.measures:
         before = f"{_number(last.measures.get(f'untuned_{measure}'), digits)} without"
         yield "Fine-tuned", f"{last.measures['tuned_share'] or 0:.0%} of clients", before
-    yield "Clusters", _number(last.num_clusters, 0), f"of {len(run.clients)} clients"
+    fewer = not_served_apart(last)
+    yield "Clusters", _number(last.num_clusters, 0), f"of {len(run.clients)} clients{fewer}"
     if run.has_groups:
         yield "ARI", _number(last.ari, 2), f"purity {_number(last.purity, 2)}; 1 is perfect"
     for name, value in agreement(run.clients).items():

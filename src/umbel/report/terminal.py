@@ -15,7 +15,7 @@ from umbel.runs.assignment import Assignment
 from umbel.runs.client_rows import Client, by_cluster
 from umbel.runs.metrics import names_of
 from umbel.runs.outcomes import Methods, average, by_method, megabytes, over_seeds, spread, uneven
-from umbel.runs.records import EVALUATION, NONE, Record
+from umbel.runs.records import EVALUATION, NONE, Record, not_served_apart
 from umbel.runs.result import Result
 from umbel.server.cluster_count import ClusterCount
 from umbel.summary import few
@@ -77,12 +77,14 @@ def _caption(methods: Methods, by_loss: bool) -> str:
         else "accuracy: mean over clients of each one's test accuracy; worst: of the worst client"
     )
     seeds, absent = over_seeds(methods), _set_aside(methods)
+    together = ", ".join(n for n, runs in methods if any(not_served_apart(r.last) for r in runs))
     lengths = {len(run.records) for _, runs in methods for run in runs}
     return (
         f"{quality}; K: clusters found; MB: to and from each client in the whole run; "
         "s: seconds of a run"
         + (f"; {seeds}" if seeds else "")
         + (f"; runs of {min(lengths)} to {max(lengths)} rounds" if len(lengths) > 1 else "")
+        + (f"; clusters that share models so far: {together}" if together else "")
         + (f"; without clients whose evaluation was set aside: {absent}" if absent else "")
     )
 

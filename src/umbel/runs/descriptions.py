@@ -18,7 +18,6 @@ from torch import Tensor
 from umbel.checks import UsageError
 from umbel.client.net import Net
 from umbel.client.work import Description
-from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Guarded
 from umbel.flow import Flow, drive
 from umbel.runs import tensor_files
@@ -61,7 +60,7 @@ class Descriptions:
 def described(run: Run, net: Net, seed: int, outputs: int) -> Descriptions:
     """Describe the training inputs of all clients of a run, by untrained models of its own seed."""
     models = torch.stack([net.new(seed_of(seed, Stream.ADVICE, n)) for n in range(MODELS)])
-    guard = Guarded(run.clients, Limits())
+    guard = Guarded(run.clients, run.limits.unbounded)
     return drive(_ask(models, Description(outputs), run.context(0, 1).everyone), guard)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from umbel.checks import UsageError, nearest
+from umbel.checks import UsageError, command, nearest
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
 
@@ -31,6 +31,9 @@ def find_experiment(name: str) -> Path:
         return Path(name)
     known = shipped_experiments()
     if name not in known:
+        if len(experiments_in(Path(name))) > 1 or name in shipped_comparisons():
+            how = f"`{command('compare', name)}` runs them all"
+            raise UsageError(f"experiment: {name!r} is a folder of several experiments; {how}")
         hint = nearest(name, known, "`umbel list` shows the names, and files end in .toml")
         raise UsageError(f"experiment: {name!r} is not known; {hint}")
     return known[name]
@@ -40,6 +43,9 @@ def find_comparison(name: str) -> Path:
     """A folder of TOML files, or one of the package by name. Raises `UsageError` for neither."""
     known = shipped_comparisons()
     folder = Path(name) if Path(name).is_dir() else known.get(name, Path(name))
+    if folder.is_file() or name in shipped_experiments():
+        how = f"`{command('run', name)}` runs it; a comparison is of a folder of experiments"
+        raise UsageError(f"folder: {name!r} is one experiment: {how}")
     if not folder.is_dir():
         raise UsageError(f"folder: {name!r} is not known; {nearest(name, known)}")
     if not experiments_in(folder):

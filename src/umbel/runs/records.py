@@ -222,6 +222,14 @@ def make_record(
     )
 
 
+def not_served_apart(record: Record) -> str:
+    """What to add where clusters are known that share a model still, as FLACC's do at first."""
+    models, clusters = record.num_models, record.num_clusters
+    if models is None or clusters is None or models >= clusters:
+        return ""
+    return f", served {counted(models, 'model')} so far"
+
+
 def _with_evaluation(before: Mapping[int, str], more: Mapping[int, str]) -> dict[int, str]:
     """The reasons of a round by client, and those of its evaluation."""
     reasons = dict(before)

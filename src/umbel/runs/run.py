@@ -283,8 +283,7 @@ class Run(Settings):
 
     def context(self, number: int, num_rounds: int) -> Context:
         """Return what this round may know, its cohort among it."""
-        size = self.federation.num_clients
-        rng = generator(self.seed, Stream.COHORT, number)
+        size, rng = self.federation.num_clients, generator(self.seed, Stream.COHORT, number)
         cohort = torch.from_numpy(np.sort(rng.choice(size, self.cohort_size, replace=False)))
         return Context(
             round=number,
@@ -297,4 +296,5 @@ class Run(Settings):
             num_outputs=self.federation.num_outputs,
             sample=sample,
             max_share=self.limits.max_share,
+            max_norm_ratio=self.limits.max_norm_ratio,
         )

@@ -1,4 +1,4 @@
-"""How much one client may weigh in an average, by the number of examples that it claims."""
+"""How much one client may weigh in an average, and how far what it sends may go."""
 
 from __future__ import annotations
 
@@ -46,3 +46,18 @@ def bounded_weights(counts: Tensor, share: float) -> Tensor:
             break
         bounded = lower
     return bounded.to(counts.dtype)
+
+
+def within_norms(rows: Tensor, kept: Tensor, ratio: float | None) -> Tensor:
+    """Rows (N, J), none longer than so many times the median of kept ones that are not zero.
+
+    Where few answer alone, there is nobody among them to compare with.
+    """
+    if ratio is None or not len(rows):
+        return rows
+    known = kept.double().norm(dim=1)
+    if not (known > 0).any():
+        return rows
+    longest = ratio * known[known > 0].median()
+    lengths = rows.double().norm(dim=1)
+    return rows * torch.where(lengths > longest, longest / lengths, 1).to(rows.dtype)[:, None]

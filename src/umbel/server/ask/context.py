@@ -51,6 +51,8 @@ class Context:
     #: share of the weight that one client may have in an average; requests are held to it already,
     #: but clusters that are found by what came back are not
     max_share: float = 1.0
+    #: longest step of a client, as a multiple of others'; None: any. As for `max_share`
+    max_norm_ratio: float | None = None
 
     __repr__ = in_short
 
