@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tests.algorithms.test_contract import LOCAL, WITH_BUFFERS, by_name, cases
 from tests.federations import blobs, mlp
 from umbel import Federation, Limits, Net, Run
-from umbel.algorithms import CFLGP, LCFL, FedAvg, Sharing
+from umbel.algorithms import CFLGP, LCFL, FedAvg, LocalOnly, Sharing
 from umbel.client.work import Gradient
 from umbel.engines.wrappers import Guarded
 from umbel.flow import Engine, Replies, Request, Rows
@@ -155,6 +155,18 @@ def test_a_feature_that_comes_late_is_held_to_those_that_are_kept() -> None:
     labels = state.labels[honest]
     assert set(labels.tolist()) == {0, 1}
     assert torch.equal(assigned, labels)
+
+
+def test_a_model_that_would_overflow_half_precision_ends_no_run() -> None:
+    def spoil(_: Request, row: Mapping[str, Tensor]) -> None:
+        if "update" in row:
+            row["update"].fill_(1e4)
+
+    net = Net(lambda: nn.Sequential(nn.Flatten(), nn.Linear(6, 3)).half())
+    run = lied_to(Run(LocalOnly(LOCAL), alike(), net), spoil)
+    *_, (state, record) = run.rounds(8)
+    assert state.models.isfinite().all()
+    assert "takes the model beyond 65,504" in record.refused[LIAR]
 
 
 def test_what_a_node_says_of_itself_is_no_divergence(caplog: pytest.LogCaptureFixture) -> None:

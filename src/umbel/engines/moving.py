@@ -1,4 +1,7 @@
-"""Running statistics in what clients send: they are held to bounds of their own."""
+"""What updates would make of models: statistics that are none, or numbers without an end.
+
+Running statistics in what clients send are held to bounds of their own.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +43,20 @@ def negative_variances(request: Request, replies: Replies, layout: Layout | None
         lowest = float((was + move).expand_as(wrong)[n][wrong[n]].min())
         faults[int(replies.clients[n])] = f"update: a running variance of {lowest:.3g}, below 0"
     return faults
+
+
+def overflows(request: Request, replies: Replies) -> dict[int, str]:
+    """Whose update would take a model in half precision beyond the numbers that this has."""
+    update = replies.columns.get(UPDATE)
+    if update is None or update.dtype != torch.float16 or not len(update):
+        return {}
+    before = _before(request, replies)
+    if before is None or before.shape[-1] != update.shape[-1]:
+        return {}
+    beyond = torch.nonzero(~(before + update).isfinite().flatten(1).all(1))[:, 0].tolist()
+    most = f"{torch.finfo(update.dtype).max:,.0f}"
+    said = f"update: takes the model beyond {most}, the largest number in float16"
+    return {int(replies.clients[n]): said for n in beyond}
 
 
 def _held(request: Request, layout: Layout | None, width: int) -> Tensor | None:

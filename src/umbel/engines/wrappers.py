@@ -15,7 +15,7 @@ from umbel.checks import QuorumError as QuorumError
 from umbel.client.layout import Layout
 from umbel.client.work import MEMORY
 from umbel.engines.bounds import Bounds, Claims
-from umbel.engines.moving import negative_variances
+from umbel.engines.moving import negative_variances, overflows
 from umbel.engines.validation import DIVERGED, Limits, bad_values, false_losses, promises
 from umbel.flow import Engine, Replies, Request
 from umbel.reduction import Sums
@@ -153,7 +153,8 @@ class Guarded:
     def _usable(self, block: Request, absent: Absent, ask: Callable[[Request], Replies]) -> Replies:
         """The replies that can be used; those that can't, and who sent none, are noted."""
         replies = ask(block)
-        bad = {**replies.refused, **negative_variances(block, replies, self.layout)}
+        bad = {**replies.refused, **overflows(block, replies)}
+        bad |= negative_variances(block, replies, self.layout)
         bad |= false_losses(replies) if self.never_negative else {}
         values = bad_values(block, replies, self.limits)
         absent.diverged |= {client for client, why in values.items() if why.endswith(DIVERGED)}
