@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import re
 import shlex
@@ -90,6 +91,41 @@ def test_replies_are_those_of_workers(
 ) -> None:
     asked = request(work, mlp(dtype=torch.float32), [0, 1, 2, 3, 5])
     assert_identical(engines[kind].send(asked), Workers(engines[kind].engine, 1).send(asked))
+
+
+def test_a_copy_of_an_engine_joins_the_cluster_when_it_is_asked(
+    engines: dict[str, RayCluster],
+) -> None:
+    remote = engines["vectorised"]
+    asked = request(LocalTraining(), mlp(dtype=torch.float32), [0, 1, 2])
+    made = copy.deepcopy(remote)
+    assert_identical(made.send(asked), Workers(remote.engine, 1).send(asked))
+    made.rest()
+
+
+def test_an_engine_outlives_the_cluster_that_it_joined(
+    cluster: Any, engines: dict[str, RayCluster]
+) -> None:
+    remote = engines["vectorised"]
+    asked = request(LocalTraining(), mlp(dtype=torch.float32), [0, 1, 2])
+    expected = Workers(remote.engine, 1).send(asked)
+    assert_identical(remote.send(asked), expected)
+    for _ in range(2):  # as a notebook may, and as it is put right below for other tests
+        ray.shutdown()
+        ray.init(address=cluster.address, log_to_driver=False)
+        other = RayCluster.join(remote.engine, remote.origin.federation, "", 1)
+        assert_identical(other.send(asked), expected)
+        other.rest()
+        assert_identical(remote.send(asked), expected)
+
+
+def test_another_address_than_that_of_the_cluster_joined_is_refused(
+    engines: dict[str, RayCluster],
+) -> None:
+    remote = engines["vectorised"]
+    said = "engine.address: '192.0.2.99:6379': this process is part of .*: a process joins one"
+    with pytest.raises(umbel.UsageError, match=said.replace(".*:", ".*;")):
+        RayCluster.join(remote.engine, blobs(), "192.0.2.99:6379", 1)
 
 
 def test_what_leaves_actors_given_as_an_engine_is_private(engines: dict[str, RayCluster]) -> None:

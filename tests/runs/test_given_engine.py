@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -134,6 +135,26 @@ def test_an_engine_made_anew_of_the_same_is_taken(make: Make) -> None:
     engine = make(Net(lambda: Base(0.1).double()), again)
     _, record = next(Run(FedAvg(), federation, net, engine=engine).rounds(1))
     assert record.untimed() == next(Run(FedAvg(), federation, net).rounds(1))[1].untimed()
+
+
+def test_what_is_no_engine_is_refused() -> None:
+    kind: Any = Sequential
+    with pytest.raises(UsageError, match=r"^engine: 'Sequential' is not an engine: it is a class"):
+        next(Run(FedAvg(), blobs(), NET, engine=kind).rounds(1))
+    settings: Any = umbel.EngineSettings()
+    with pytest.raises(UsageError, match=r"^engine: 'EngineSettings' is not an engine of this"):
+        Workers(settings, 2)
+    counts: list[Any] = ["2", None, 0, -3, 2.5, True]
+    for count in counts:
+        with pytest.raises(UsageError, match=r"^count: .* is not a whole number of processes, 1 or"):
+            Workers(Sequential(NET, blobs()), count)
+
+
+def test_gradients_that_are_off_are_said_where_the_engine_is_made_already() -> None:
+    run = Run(FedAvg(), blobs(), NET)
+    next(run.rounds(1))
+    with torch.no_grad(), pytest.raises(UsageError, match="gradients are turned off here"):
+        next(run.rounds(1))
 
 
 def test_a_folder_does_not_begin_with_such_an_engine(tmp_path: Path) -> None:

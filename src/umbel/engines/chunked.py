@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -11,6 +11,7 @@ from umbel.engines.columns import Columns
 from umbel.flow import Replies, Request
 
 
+@runtime_checkable
 class Chunked(Protocol):
     """What computes chunks of clients; who computes which, and when, is left to others."""
 

@@ -38,11 +38,7 @@ def check_fit(net: Net, federation: Federation) -> None:
     Raises `UsageError` that says what to write where it does not take them, or where its outputs
     do not fit their y.
     """
-    if not torch.is_grad_enabled():
-        raise UsageError(
-            "gradients are turned off here, by torch.no_grad() or torch.inference_mode(), and "
-            "training needs them: leave that block before the run begins"
-        )
+    check_gradients_are_on()
     batch, theta = sample(net, federation), net.new(seed=0)
     _check_first_values(net, theta)
     with explained(batch.x):
@@ -65,6 +61,15 @@ def check_fit(net: Net, federation: Federation) -> None:
         check_gradient(net, batch)
         check_repeats(net, batch.x)
     check_examples(net, theta, federation, batch.x)
+
+
+def check_gradients_are_on() -> None:
+    """Raise `UsageError` where PyTorch was told to find none."""
+    if not torch.is_grad_enabled():
+        raise UsageError(
+            "gradients are turned off here, by torch.no_grad() or torch.inference_mode(), and "
+            "training needs them: leave that block before the run begins"
+        )
 
 
 def check_batches(net: Net, federation: Federation, settings: Any) -> None:

@@ -21,11 +21,12 @@ from umbel.checks import WorkersDiedError, check
 from umbel.data.federation import Federation
 from umbel.engines.columns import Columns
 from umbel.engines.ray_actor import Failed, Recipe, Sent, Slice, tensor_of
-from umbel.engines.ray_session import alive, connect, new_actor
+from umbel.engines.ray_parts import Member, Origin, Task
+from umbel.engines.ray_session import alive, connect, new_actor, session
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Replies, Request
-from umbel.summary import counted, in_short
+from umbel.summary import counted
 
 log = logging.getLogger(__name__)
 
@@ -48,27 +49,6 @@ JOINED: WeakSet[RayCluster] = WeakSet()
 """The engines of this process that may hold cores; Ray, too, joins a process to one cluster."""
 
 
-@dataclass
-class Task:
-    """Chunks that one actor computes, all of clients of one machine where there are enough."""
-
-    chunks: list[Tensor]
-    home: int  # the slice of its first client
-    attempts: int = 0
-
-    __repr__ = in_short
-
-
-@dataclass
-class Member:
-    """An actor and where it is; None while it waits for a core, is lost, or is not wanted."""
-
-    actor: Any = None
-    machine: str | None = None
-    asked: Any = None  # where the answer to what it was last asked will be
-    again: float = 0.0  # when it may be asked where it is, by the clock of this process
-
-
 @dataclass(eq=False)
 class RayCluster:
     """An engine whose chunks are computed by actors, with a thread each.
@@ -85,10 +65,27 @@ class RayCluster:
     slices: list[tuple[range, Any]]  # clients, and where Ray has them
     homes: list[str]  # the machine of each slice
     recipe: Any  # where Ray has it, for as long as actors may be started again
+    origin: Origin
+    session: tuple[str, str] | None  # of Ray's, in which all this is known; None: in none
     requests: int = 0
     turn: Any = field(default_factory=threading.Lock)  # held during a request
 
     def __post_init__(self) -> None:
+        JOINED.add(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but what is of this process's membership: a copy joins when it is asked."""
+        of_others: dict[str, Any] = {
+            "turn": None,
+            "members": [],
+            "slices": [],
+            "recipe": None,
+            "session": None,
+        }
+        return {**self.__dict__, **of_others}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, turn=threading.Lock())
         JOINED.add(self)
 
     @classmethod
@@ -119,12 +116,23 @@ class RayCluster:
         cuts = np.searchsorted(sizes, np.cumsum([0, *cores]) / sum(cores) * sizes[-1])
         parts = [range(a, b) for a, b in pairwise(cuts.tolist())]
         slices = [(part, ray.put(Slice.of(engine.storage, part))) for part in parts]
-        return cls(engine, members, slices, homes, recipe)
+        origin = Origin(federation, address, workers)
+        return cls(engine, members, slices, homes, recipe, origin, session())
 
     def send(self, request: Request) -> Replies:
         """As `Engine.send`; actors stay for the next request, unless others want their cores."""
         with self.turn:
+            if not ray.is_initialized() or session() != self.session:
+                self._join_again()
             return self._send(request)
+
+    def _join_again(self) -> None:
+        """Take part in the cluster of now: Ray was shut down since, or this is a copy."""
+        origin = self.origin
+        new = RayCluster.join(self.engine, origin.federation, origin.address, origin.workers)
+        JOINED.discard(new)
+        self.members, self.slices, self.homes = new.members, new.slices, new.homes
+        self.recipe, self.session = new.recipe, new.session
 
     def _send(self, request: Request) -> Replies:
         columns = Columns(request)
@@ -169,7 +177,7 @@ class RayCluster:
 
     def rest(self) -> None:
         """End the actors, unless they are at work; the next request starts them again."""
-        if not self.turn.acquire(blocking=False):
+        if self.session != session() or not self.turn.acquire(blocking=False):
             return
         try:
             for member in self.members:

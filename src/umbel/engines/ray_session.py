@@ -21,9 +21,10 @@ TOKEN = "if it asks for a token, set RAY_AUTH_MODE=token"
 def connect(address: str) -> None:
     """Join the cluster at an address, or start one here; once a process.
 
-    Raises `UsageError` where nobody answers there.
+    Raises `UsageError` where nobody answers there, or this process is a part of another cluster.
     """
     if ray.is_initialized():
+        _check_joined(address)
         return
     _knock(address)
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
@@ -34,6 +35,31 @@ def connect(address: str) -> None:
         hint = "" if address in ("", "auto") else f"; {TOKEN}"
         message = f"engine.address: {address!r}: no Ray cluster: {said}{hint}"
         raise UsageError(message) from None
+
+
+def session() -> tuple[str, str]:
+    """What tells this process's membership of a cluster from one before `ray.shutdown()`."""
+    context = ray.get_runtime_context()
+    return context.get_node_id(), context.get_job_id()
+
+
+def _check_joined(address: str) -> None:
+    """Raise `UsageError` for the address of a cluster that this process has not joined."""
+    if ":" not in address or address.startswith("ray://"):
+        return
+    joined = str(ray.get_runtime_context().gcs_address)
+    if _place(address) != _place(joined):
+        how = "a process joins one cluster: call ray.shutdown() first"
+        raise UsageError(f"engine.address: {address!r}: this process is part of {joined}; {how}")
+
+
+def _place(address: str) -> str:
+    """An address with its host as a number, where that is known."""
+    host, _, port = address.rpartition(":")
+    try:
+        return f"{socket.gethostbyname(host)}:{port}"
+    except OSError:
+        return address
 
 
 def _knock(address: str) -> None:

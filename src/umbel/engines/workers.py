@@ -13,7 +13,7 @@ from time import perf_counter
 import torch
 from torch import Tensor
 
-from umbel.checks import WorkersDiedError
+from umbel.checks import WorkersDiedError, check
 from umbel.engines.chunked import Chunked
 from umbel.engines.columns import Columns, shared
 from umbel.engines.crew import MOST, Crew, DeathsError
@@ -42,6 +42,14 @@ class Workers:
     engine: Chunked
     count: int  # processes, this one among them
     seconds: dict[str, float] = field(default_factory=dict)  # of one client, by kind of work
+
+    def __post_init__(self) -> None:
+        kind = type(self.engine).__name__
+        expected = "an engine of this process: a Sequential or a Vectorised"
+        chunked = isinstance(self.engine, Chunked) and not isinstance(self.engine, type)
+        check(chunked, "engine", kind, expected)
+        fine = isinstance(self.count, int) and not isinstance(self.count, bool) and self.count >= 1
+        check(fine, "count", self.count, "a whole number of processes, 1 or more")
 
     def send(self, request: Request) -> Replies:
         chunks = list(self.engine.chunks(request))

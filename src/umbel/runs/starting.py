@@ -18,7 +18,7 @@ from umbel.client.drawing import drawing_from
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.engines.choice import EngineSettings, make_engine
-from umbel.engines.fit import check_batches, check_fit
+from umbel.engines.fit import check_batches, check_fit, check_gradients_are_on
 from umbel.engines.fit_metrics import check_own_metrics
 from umbel.engines.privacy import Privacy
 from umbel.engines.private import Private
@@ -72,6 +72,8 @@ def engine_of(
     what they send. Raises `UsageError` where the network, or a metric of one's own, does not fit
     the federation, or an engine was made for others.
     """
+    expected = "an engine: it is a class, so make one of it"
+    check(not isinstance(chosen, type), "engine", getattr(chosen, "__name__", ""), expected)
     if getattr(chosen, "elsewhere", False):
         assert not isinstance(chosen, EngineSettings)
         return chosen
@@ -123,6 +125,7 @@ def start_of(
     seed: int,
 ) -> State:
     """As `first_state`, for clients that are to be trained: says it where none can be judged."""
+    check_gradients_are_on()  # an engine that was made before does not ask again
     if not federation.test.sizes.any():
         log.warning("no client has test examples: neither loss nor accuracy is measured")
     size, groups = federation.num_clients, federation.groups
