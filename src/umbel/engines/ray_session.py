@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import signal
 import socket
+import threading
 from typing import Any
 
 import ray
@@ -27,6 +29,7 @@ def connect(address: str) -> None:
         _check_joined(address)
         return
     _knock(address)
+    before = signal.getsignal(signal.SIGTERM)
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
         ray.init(address=address or "local", include_dashboard=False, **quiet)
@@ -35,6 +38,9 @@ def connect(address: str) -> None:
         hint = "" if address in ("", "auto") else f"; {TOKEN}"
         message = f"engine.address: {address!r}: no Ray cluster: {said}{hint}"
         raise UsageError(message) from None
+    if callable(before) and threading.current_thread() is threading.main_thread():
+        # Ray's own would write where each thread is to the terminal before it ends the process.
+        signal.signal(signal.SIGTERM, before)
 
 
 def session() -> tuple[str, str]:
