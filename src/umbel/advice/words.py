@@ -136,6 +136,11 @@ def _cost(advice: Advice) -> Iterator[str]:
 
 def _doubts(advice: Advice) -> Iterator[str]:
     facts, verdict = advice.facts, advice.verdict
+    if lower := _lower_when_tuned(advice):
+        yield (
+            f"With {lower} the loss is lower, but by no more than as many further epochs would "
+            "bring, or than chance would."
+        )
     if facts.train[1] < FEW:
         yield f"Half of the clients have {facts.train[1]} training examples or fewer."
     if verdict.one.examples:
@@ -155,6 +160,14 @@ def _doubts(advice: Advice) -> Iterator[str]:
     compared = advice.structure.found and not _never_trained(advice)
     if verdict.answer == "one model" and compared and not verdict.tuned:
         yield "The differences between clients are too small for clusters to pay."
+
+
+def _lower_when_tuned(advice: Advice) -> str:
+    """The fine-tuned way that has the lowest loss, where one without fine-tuning is advised."""
+    verdict = advice.verdict
+    tuned = [each for each in advice.standings if each.contender.tuned]
+    best = min(tuned, key=lambda each: each.mean, default=verdict.chosen)
+    return best.contender.name if not verdict.tuned and best.mean < verdict.chosen.mean else ""
 
 
 def _still_learning(advice: Advice) -> bool:

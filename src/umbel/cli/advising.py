@@ -59,7 +59,7 @@ def advise(
     from umbel.advice.adviser import advise as advise_
     from umbel.advice.asked import asked_about, local_training
     from umbel.advice.next_run import next_experiment
-    from umbel.advice.saving import check_free, save
+    from umbel.advice.saving import FOUND, check_free, save
     from umbel.advice.summary import summary
     from umbel.cli.advancing import no_empty_folders
     from umbel.cli.importing import allow
@@ -68,6 +68,8 @@ def advise(
 
     check_budget(budget)
     check_free(out)
+    if (out / FOUND).exists():
+        say(f"the advice in {out} will be replaced", err=True)
     asked = asked_about(data, settings, seed, looking=True)
     if allow([asked], no_import):
         asked = asked_about(data, settings, seed)

@@ -143,7 +143,9 @@ def _draw_chart(axes: Any, chart: Chart) -> None:
         axes.text(mark.x, 0.02, text, transform=axes.get_xaxis_transform(), fontsize=7, color=GREY)
     axes.set(xlabel=wrapped(chart.x_title), ylabel=wrapped(chart.y_title, UP))
     if chart.from_zero:
-        axes.set_ylim(bottom=0)
+        # A line of one value would lie on the upper edge, its markers cut.
+        highest = max((y for line in chart.lines for y in line.y if y == y), default=0.0)
+        axes.set_ylim(0, max(axes.get_ylim()[1], 1.1 * highest) or 1.0)
     if chart.counts:
         axes.yaxis.get_major_locator().set_params(integer=True)
     values = [x for line in chart.lines for x in line.x]
@@ -156,6 +158,8 @@ def _draw_chart(axes: Any, chart: Chart) -> None:
         whole = all(float(x).is_integer() for x in values)
         ticks_of = {"nbins": "auto" if whole else FEW_TICKS, "integer": whole}
         axes.xaxis.get_major_locator().set_params(**ticks_of)
+        if whole and len(set(values)) == 1:
+            axes.set_xlim(values[0] - 1, values[0] + 1)
     if chart.categories:
         places = range(len(chart.categories))
         turned = sum(map(len, chart.categories)) > 45

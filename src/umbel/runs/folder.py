@@ -48,7 +48,7 @@ class RunFolder:
     def create(cls, path: Path | str, experiment: Experiment) -> RunFolder:
         """Make a folder for a new run; `UsageError` if one is there, or if no file can hold it."""
         folder = cls(Path(path))
-        other = "or choose another --runs-dir or name"
+        other = "or choose another --runs-dir, or a name by --set name=..."
         if folder.finished:
             how = f"see its results by `{command('show', path)}`, {other}"
             raise UsageError(f"{path}: holds a finished run; {how}")
