@@ -16,6 +16,7 @@ from umbel.algorithms import CFLGP, LCFL, FedAvg, LocalOnly, Sharing
 from umbel.client.work import Gradient
 from umbel.engines.wrappers import Guarded
 from umbel.flow import Engine, Replies, Request, Rows
+from umbel.server.shares import bounded_weights
 
 LIAR = 1
 
@@ -127,6 +128,21 @@ def test_a_liar_has_its_share_at_most_of_means_over_examples_and_no_loss_below_z
     assert record.refused[LIAR].startswith("evaluation: loss: -1.25e+08, a mean that no loss of")
     assert record.loss is not None
     assert record.loss > 0
+
+
+@pytest.mark.parametrize("tested", [1, 2])
+def test_clients_without_test_examples_take_no_share(tested: int) -> None:
+    assert bounded_weights(torch.tensor([0, 40, 0]), 0.5).tolist() == [0, 40, 0]
+    assert bounded_weights(torch.tensor([0, 40, 10]), 0.5).tolist() == [0, 10, 10]
+    whole = alike()
+    test = [whole.test.of(client) for client in range(6)]
+    few = [pair if n < tested else (pair[0][:0], pair[1][:0]) for n, pair in enumerate(test)]
+    train = [whole.train.of(client) for client in range(6)]
+    federation = Federation.from_arrays(train, few, num_classes=3)
+    run = lied_to(Run(FedAvg(LOCAL), federation, mlp()), lambda *_: None)
+    ((_, record),) = run.rounds(1)
+    assert record.accuracy is not None
+    assert not record.bounded
 
 
 def test_a_feature_that_comes_late_is_held_to_those_that_are_kept() -> None:

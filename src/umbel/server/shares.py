@@ -33,10 +33,13 @@ def within_shares(counts: Tensor, clusters: Tensor, share: float) -> Tensor:
 def bounded_weights(counts: Tensor, share: float) -> Tensor:
     """Lower numbers of examples (N,) until none is more than this share of all clients' together.
 
-    A single client is not bounded: it is alone.
+    A single client that has any is not bounded: it is alone.
     """
-    if len(counts) < 2 or share >= 1:
+    some = counts > 0
+    if int(some.sum()) < 2 or share >= 1:
         return counts
+    if not some.all():
+        return counts.masked_scatter(some, bounded_weights(counts[some], share))
     least, bounded = counts.double().clamp(max=float(counts.min())), counts.double()
     for _ in range(ROUNDS):
         others = bounded.sum() - bounded
