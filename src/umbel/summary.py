@@ -17,7 +17,7 @@ def in_short(self: Any) -> str:
 
     They are clients' examples, models, or what gives either away, and far too long besides.
     """
-    parts = [f"{f.name}={_short(getattr(self, f.name))}" for f in fields(self)]
+    parts = [f"{f.name}={_short(getattr(self, f.name))}" for f in fields(self) if f.repr]
     return f"{type(self).__name__}({', '.join(parts)})"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import torch
@@ -50,9 +50,9 @@ class Context:
     sample: Sample = all_places  #: which clients evidence is about; by default all
     #: share of the weight that one client may have in an average; requests are held to it already,
     #: but clusters that are found by what came back are not
-    max_share: float = 1.0
+    max_share: float = field(default=1.0, repr=False)
     #: longest step of a client, as a multiple of others'; None: any. As for `max_share`
-    max_norm_ratio: float | None = None
+    max_norm_ratio: float | None = field(default=None, repr=False)
 
     __repr__ = in_short
 
