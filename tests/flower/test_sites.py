@@ -200,19 +200,28 @@ def test_without_enough_clients_nothing_begins(tmp_path: Path) -> None:
         serve(grid, SMALL, settings)
 
 
+VALIDATING = replace(
+    SMALL,
+    scenario=replace(ROTATED_DIGITS, clients=8, examples=(20, 40), validation_fraction=0.2),
+)
+
+
+def without(context: Context, settings: Experiment) -> Federation:
+    """What a node has, without validation examples."""
+    built = settings.scenario.build(settings.seed, Sources.default())
+    return replace(slice_of(context, built), validation=None)
+
+
+def served_by(tmp_path: Path, unvalidated: slice) -> RunFolder:
+    """A run with these nodes, counted from 0, that have no validation examples."""
+    grid = grid_of(VALIDATING, tmp_path / "site")
+    app = client_app(tmp_path / "site" / "experiment.toml", without)
+    apps = {**grid.apps, **dict.fromkeys(list(grid.apps)[unvalidated], app)}
+    return serve(replace(grid, apps=apps), VALIDATING, Settings(8, runs_dir=str(tmp_path)))
+
+
 def test_nodes_judge_rounds_on_validation_examples_though_some_have_none(tmp_path: Path) -> None:
-    scenario = replace(ROTATED_DIGITS, clients=8, examples=(20, 40), validation_fraction=0.2)
-    experiment = replace(SMALL, scenario=scenario)
-    grid = grid_of(experiment, tmp_path / "site")
-
-    def without(context: Context, settings: Experiment) -> Federation:
-        """What a node has, without validation examples."""
-        built = settings.scenario.build(settings.seed, Sources.default())
-        return replace(slice_of(context, built), validation=None)
-
-    one = next(iter(grid.apps))
-    apps = {**grid.apps, one: client_app(tmp_path / "site" / "experiment.toml", without)}
-    served = serve(replace(grid, apps=apps), experiment, Settings(8, runs_dir=str(tmp_path)))
+    served = served_by(tmp_path, slice(0, 1))
     records = served.records()
     assert all(record.validation_loss is not None for record in records)
     assert [record.loss is None for record in records] == [True, True, True, False]
@@ -225,18 +234,7 @@ def test_nodes_judge_rounds_on_validation_examples_though_some_have_none(tmp_pat
 def test_a_few_who_say_that_they_validate_do_not_decide_what_all_are_judged_by(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    scenario = replace(ROTATED_DIGITS, clients=8, examples=(20, 40), validation_fraction=0.2)
-    experiment = replace(SMALL, scenario=scenario)
-    grid = grid_of(experiment, tmp_path / "site")
-
-    def without(context: Context, settings: Experiment) -> Federation:
-        built = settings.scenario.build(settings.seed, Sources.default())
-        return replace(slice_of(context, built), validation=None)
-
-    one, *others = grid.apps
-    file = tmp_path / "site" / "experiment.toml"
-    apps = {one: grid.apps[one], **{node: client_app(file, without) for node in others}}
-    served = serve(replace(grid, apps=apps), experiment, Settings(8, runs_dir=str(tmp_path)))
+    served = served_by(tmp_path, slice(1, None))
     assert all(record.loss is not None for record in served.records())
     assert all(record.validation_loss is None for record in served.records())
     assert "3 of 8 clients say that they have validation examples" in caplog.text
