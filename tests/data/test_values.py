@@ -286,8 +286,8 @@ def test_targets_whose_index_has_nothing_of_that_of_x_are_taken_row_by_row() -> 
         ({"Ava": (X, Y)}, {"test": {"Ava": (X, Y), "Eve": 1}}, "test: names Eve, not in train: it"),
         ({"Ava": (X, Y)}, {"test": TABLE}, "test: 'DataFrame' is not a list or a mapping by"),
         ({"Ava": (X, Y)}, {"groups": TABLE}, "groups: 'DataFrame' is not a list or a mapping by"),
-        ([(X, Y)] * 2, {"groups": [[0, 1], [1, 0]]}, "groups: client 0: [0, 1] is not one group"),
-        ([(X, Y)] * 2, {"groups": np.eye(2)}, "groups: client 0: a ndarray is not one group"),
+        ([(X, Y)] * 2, {"groups": [[0, 1], [1, 0]]}, "groups: client 0: 'list' is not one group"),
+        ([(X, Y)] * 2, {"groups": np.eye(2)}, "groups: client 0: 'ndarray' is not one group"),
     ],
 )
 def test_clients_that_are_no_pairs_are_refused(

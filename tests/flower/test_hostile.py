@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import grpc  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 import torch
@@ -149,6 +150,33 @@ def test_what_flower_can_not_decode_is_refused_without_the_others(tmp_path: Path
     ((_, record),) = replace(EVERYONE.open(Sources.default()), engine=engine).rounds(1)
     why = "node 993: not a message: KeyError: 'arraychunk_ids'"
     assert record.refused == dict.fromkeys((1, 4, 7), why)
+
+
+class RefusedCallError(grpc.RpcError):  # type: ignore[misc]
+    """What gRPC raises where a message is larger than it takes."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+@dataclass
+class TooLarge(MemoryGrid):
+    """The SuperLink refuses for good to hand on the replies of one of the nodes."""
+
+    def pull_messages(self, message_ids: Any) -> list[Message]:
+        replies = super().pull_messages(message_ids)
+        if any(reply.metadata.src_node_id == 993 for reply in replies):
+            raise RefusedCallError
+        return replies
+
+
+def test_what_the_superlink_refuses_for_good_is_refused_at_once(tmp_path: Path) -> None:
+    grid = grid_of(EVERYONE, tmp_path)
+    engine = engine_of(grid)
+    engine.meeting.grid = TooLarge(grid.apps, grid.configs)
+    ((_, record),) = replace(EVERYONE.open(Sources.default()), engine=engine).rounds(1)
+    assert sorted(record.refused) == [1, 4, 7]
+    assert all("node 993: not a message" in why for why in record.refused.values())
 
 
 @dataclass

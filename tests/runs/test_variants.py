@@ -7,7 +7,7 @@ from pathlib import Path
 
 import umbel
 from tests.runs.saved import LOCAL, make_run
-from umbel import IFCA, FedAvg, Result
+from umbel import IFCA, FedAvg, FixedClusters, RandomClusters, Result
 from umbel.runs.outcomes import by_method
 from umbel.testing import blobs
 
@@ -29,6 +29,37 @@ def test_seeds_of_one_experiment_are_one_row_whatever_was_drawn_for_each(tmp_pat
     another = make_run(algorithm=FedAvg(LOCAL), federation=blobs(seed=3), seed=3)
     longer = saved(tmp_path, another, rounds=2)
     assert named([*runs, longer]) == {"mine": [0, 1, 2, 3]}
+
+
+def test_sizes_that_were_drawn_for_each_seed_make_no_variants(tmp_path: Path) -> None:
+    runs = [
+        saved(tmp_path, make_run(algorithm=FedAvg(LOCAL), federation=blobs(sizes), seed=seed))
+        for seed, sizes in enumerate([(9, 8, 7), (20, 8, 7), (9, 30, 7, 8)])
+    ]
+    assert named(runs) == {"mine": [0, 1, 2]}
+
+
+def test_controls_of_one_method_are_one_row_whatever_was_found_under_each_seed(
+    tmp_path: Path,
+) -> None:
+    name = "ifca-digits,algorithm.num_clusters=3,control=random-clusters"
+    runs = [
+        make_run(algorithm=RandomClusters(sizes=sizes, local=LOCAL), seed=seed).save(
+            tmp_path / f"{name}-seed{seed}", 1
+        )
+        for seed, sizes in enumerate([(3, 3), (2, 2, 2), (5, 1)])
+    ]
+    ((row, seeded),) = by_method(runs)
+    assert row == "ifca-digits num_clusters=3 (random clusters)"
+    assert len(seeded) == 3
+
+
+def test_given_clusters_are_settings_like_others(tmp_path: Path) -> None:
+    runs = [
+        saved(tmp_path, make_run(algorithm=FixedClusters(clusters, LOCAL), seed=seed))
+        for seed, clusters in enumerate([(0, 0, 0, 1, 1, 1), (0, 1, 0, 1, 0, 1)])
+    ]
+    assert len(named(runs)) == 2
 
 
 def test_other_settings_have_rows_of_their_own_named_by_what_differs(tmp_path: Path) -> None:

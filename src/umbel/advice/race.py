@@ -12,7 +12,7 @@ from time import monotonic
 
 from umbel.advice.gains import SURE, gain
 from umbel.advice.structure import Structure
-from umbel.advice.trial import DIVERGED, Contender, Standing, Track, waiting
+from umbel.advice.trial import BEHIND, DIVERGED, Contender, Standing, Track, waiting
 from umbel.algorithms import IFCA, FedAvg, FixedClusters, LocalOnly
 from umbel.checks import UsageError, check
 from umbel.client.work import LocalTraining
@@ -176,7 +176,7 @@ def _without_losers(standings: Sequence[Standing]) -> list[Standing]:
     """
     best = min(standings, key=lambda each: each.mean)
     return [
-        replace(each, stopped=f"behind {best.contender.name}")
+        replace(each, stopped=f"{BEHIND}{best.contender.name}")
         if each.contender.kind == "clusters" and not each.stopped and _far_behind(each, best)
         else each
         for each in standings

@@ -100,7 +100,7 @@ def _row(standing: Standing, advice: Advice) -> ContenderRow:
     one = advice.verdict.one
     over_one = lead(standing, one_beside(standing, one))
     test_loss, test_accuracy = advice.test.get(standing.contender.name, (None, None))
-    whole = not standing.had_less_than(one)
+    whole = not standing.outrun
     known = standing.accuracy[standing.accuracy == standing.accuracy]
     course = [(done, loss) for done, loss in standing.course if isfinite(loss)]
     return ContenderRow(

@@ -26,6 +26,9 @@ from umbel.summary import in_short
 DIVERGED = "its models diverged"
 """Reason given when a contender's training diverges for too many clients."""
 
+BEHIND = "behind "
+"""What the reason begins with where a contender is surely behind another."""
+
 Kind = Literal["one", "clusters", "local"]
 
 EVALUATIONS = 5
@@ -85,9 +88,10 @@ class Standing:
         known = self.loss[~np.isnan(self.loss)]
         return float(known.mean()) if len(known) else float("inf")
 
-    def had_less_than(self, other: Standing) -> bool:
-        """Whether it was stopped after fewer rounds, so that their losses can't be compared."""
-        return bool(self.stopped) and self.rounds < other.rounds
+    @property
+    def outrun(self) -> bool:
+        """Whether it was stopped for being behind: others trained on, and can't be compared."""
+        return self.stopped.startswith(BEHIND)
 
     @property
     def divided(self) -> bool:

@@ -121,7 +121,7 @@ def _as_long(advice: Advice) -> str:
 
 def _shorter(advice: Advice) -> str:
     verdict = advice.verdict
-    if verdict.alone.had_less_than(verdict.chosen):  # as the time was up
+    if not verdict.tuned and verdict.alone.stopped and verdict.alone.rounds < verdict.chosen.rounds:
         return f" for {verdict.alone.rounds} rounds in place of {verdict.chosen.rounds}"
     return " without the epochs of fine-tuning" if verdict.tuned else ""
 
@@ -138,8 +138,8 @@ def _doubts(advice: Advice) -> Iterator[str]:
     facts, verdict = advice.facts, advice.verdict
     if lower := _lower_when_tuned(advice):
         yield (
-            f"With {lower} the loss is lower, but by no more than as many further epochs would "
-            "bring, or than chance would."
+            f"The way called {lower!r} has a lower loss, but as many further epochs without "
+            "fine-tuning bring as much, or chance may."
         )
     if facts.train[1] < FEW:
         yield f"Half of the clients have {facts.train[1]} training examples or fewer."

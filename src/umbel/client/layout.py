@@ -50,10 +50,13 @@ class Layout:
     @cached_property
     def variances(self) -> Tensor:
         """(V,) int64, which values of theta are running variances: below 0 they are of nothing."""
-        names = [entry.name.rpartition(".")[2] for entry in self.weights + self.rest]
-        sizes = torch.tensor([entry.shape.numel() for entry in self.weights + self.rest])
-        found = torch.tensor([name == "running_var" for name in names])
-        return torch.nonzero(found.repeat_interleave(sizes))[:, 0]
+        found, begin = [torch.arange(0)], self.num_weights
+        for entry in self.rest:
+            end = begin + entry.shape.numel()
+            if entry.name.rpartition(".")[2] == "running_var":
+                found.append(torch.arange(begin, end))
+            begin = end
+        return torch.cat(found)
 
     def tensors(self, theta: Tensor) -> dict[str, Tensor]:
         """Views of theta (P,) by name, in the module's shapes."""

@@ -66,7 +66,8 @@ def in_order(
     if lacking or others:
         parts = [f"lacks {few(lacking)}"] if lacking else []
         parts += [f"names {few(others)}, not in train"] if others else []
-        raise UsageError(f"{what}: {' and '.join(parts)}: it is by client, and needs each one")
+        how = "" if isinstance(given, Mapping) else "; in clients' order, give .tolist() of it"
+        raise UsageError(f"{what}: {' and '.join(parts)}: it is by client, and needs each one{how}")
     return [by_name[name] for name in names]
 
 

@@ -15,7 +15,9 @@ def numbers_of(groups: Sequence[int | str], names: Sequence[str]) -> NDArray[np.
     """Numbers as they are, words numbered in their order. Raises `UsageError` for a gap."""
     for group, name in zip(groups, names, strict=True):
         single = isinstance(group, str) or np.ndim(group) == 0
-        check(single, f"groups: client {name}", group, "one group: a number or a word")
+        check(
+            single, f"groups: client {name}", type(group).__name__, "one group: a number or a word"
+        )
         known = not is_missing(group) and str(group).strip() != ""
         expected = "the group of a client; leave groups out where they are not all known"
         check(known, f"groups: client {name}", group, expected)

@@ -20,10 +20,6 @@ STEPS = ("update", "gradient", "feature")
 """Columns whose rows move models, or means that clients are clustered by."""
 
 
-SUMS = ("loss", "right")
-"""Columns of an evaluation that are sums over examples."""
-
-
 class Piece(NamedTuple):
     """Some values of each row of a column, of which one length is measured."""
 
@@ -53,9 +49,6 @@ class Claims:
         cls, request: Request, replies: Replies, limits: Limits, layout: Layout | None = None
     ) -> Claims | None:
         """What these replies to a request, or to a part of it, claim; None if nothing moves."""
-        if request.work.split != "train" and "num_examples" in replies.columns:
-            together = torch.zeros_like(replies.clients)
-            return cls(replies.clients, together, replies.columns["num_examples"], {})
         steps = [name for name in STEPS if name in replies.columns]
         if not steps or request.work.split != "train" or not len(replies.clients):
             return None
@@ -110,10 +103,11 @@ class Bounds:
             assert ratio is not None
             for client, norm, longest in _long_steps(claims.clients, norms, ratio):
                 scales.setdefault(piece, {})[client] = longest / norm
-                reasons[client] = (
+                said = (
                     f"{piece.name}: of norm {norm:.3g}, shortened to {longest:.3g}, by "
                     f"limits.max_norm_ratio = {ratio:g}"
                 )
+                reasons[client] = f"{reasons[client]}; {said}" if client in reasons else said
         return cls(examples, scales, reasons)
 
     def apply(self, replies: Replies) -> Replies:
@@ -122,13 +116,10 @@ class Bounds:
         if self.reasons.keys().isdisjoint(clients):
             return replies
         names = {piece.column for piece in self.scales}
-        sums = [name for name in SUMS if name in replies.columns] if self.examples else []
-        names |= {"num_examples", *sums} if self.examples else set()
+        names |= {"num_examples"} if self.examples else set()
         changed = {name: replies.columns[name].clone() for name in sorted(names)}
         for n, client in enumerate(clients):
             if client in self.examples:
-                for name in sums:
-                    changed[name][n] *= self.examples[client] / changed["num_examples"][n]
                 changed["num_examples"][n] = self.examples[client]
             for piece, scales in self.scales.items():
                 if client in scales:

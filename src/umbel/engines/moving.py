@@ -18,8 +18,11 @@ UPDATE = "update"
 
 def first_statistic(request: Request, layout: Layout | None, width: int) -> int:
     """From which value of an update on, of this many, they are running statistics."""
-    held = _held(request, layout, width)
-    return width if held is None or layout is None else int((held < layout.num_weights).sum())
+    if layout is None:
+        return width
+    if isinstance(request.work, SharedTraining):
+        return int((parted(layout, request.work.kept)[0] < layout.num_weights).sum())
+    return layout.num_weights if width == layout.num_values else width
 
 
 def negative_variances(request: Request, replies: Replies, layout: Layout | None) -> dict[int, str]:
@@ -31,11 +34,11 @@ def negative_variances(request: Request, replies: Replies, layout: Layout | None
     update = replies.columns.get(UPDATE)
     if layout is None or update is None or not len(layout.variances) or not len(update):
         return {}
-    held, before = _held(request, layout, update.shape[-1]), _before(request, replies)
-    if held is None or before is None:
+    places = _variances(request, layout, update.shape[-1])
+    was = None if places is None else _before(request, replies, places)
+    if places is None or was is None:
         return {}
-    places = torch.nonzero(torch.isin(held, layout.variances))[:, 0]
-    was, move = before[..., places], update[..., places]
+    move = update[..., places]
     rounding = 8 * torch.finfo(update.dtype).eps * was.abs()
     wrong = (was >= 0) & (was + move < -rounding)
     faults = {}
@@ -50,8 +53,8 @@ def overflows(request: Request, replies: Replies) -> dict[int, str]:
     update = replies.columns.get(UPDATE)
     if update is None or update.dtype != torch.float16 or not len(update):
         return {}
-    before = _before(request, replies)
-    if before is None or before.shape[-1] != update.shape[-1]:
+    before = _before(request, replies, torch.arange(update.shape[-1]))
+    if before is None:
         return {}
     beyond = torch.nonzero(~(before + update).isfinite().flatten(1).all(1))[:, 0].tolist()
     most = f"{torch.finfo(update.dtype).max:,.0f}"
@@ -59,24 +62,25 @@ def overflows(request: Request, replies: Replies) -> dict[int, str]:
     return {int(replies.clients[n]): said for n in beyond}
 
 
-def _held(request: Request, layout: Layout | None, width: int) -> Tensor | None:
-    """Which values of theta (P,) an update of this width holds, in order; None: others."""
-    if layout is None:
-        return None
+def _variances(request: Request, layout: Layout, width: int) -> Tensor | None:
+    """Where running variances are in an update of this width; None: it is of something else."""
     if isinstance(request.work, SharedTraining):
-        return parted(layout, request.work.kept)[0]
-    return torch.arange(width) if width == layout.num_values else None
+        shared = parted(layout, request.work.kept)[0]
+        return torch.nonzero(torch.isin(shared, layout.variances))[:, 0]
+    return layout.variances if width == layout.num_values else None
 
 
-def _before(request: Request, replies: Replies) -> Tensor | None:
-    """What updates (N, P), or (N, K, P), were made from; None where that is not known."""
+def _before(request: Request, replies: Replies, places: Tensor) -> Tensor | None:
+    """These values of what updates (N, P), or (N, K, P), were made from; None: it isn't known."""
     models, theta = request.shared.get("models"), request.each.get("theta")
     if theta is not None:
         place_of = {client: n for n, client in enumerate(request.clients.tolist())}
-        places = [place_of[client] for client in replies.clients.tolist()]
-        return theta.table[theta.index[places]]
+        of_each = [place_of[client] for client in replies.clients.tolist()]
+        return theta.table[..., places][theta.index[of_each]]
     if models is None:
-        return request.shared.get("theta")
+        common = request.shared.get("theta")
+        return None if common is None else common[..., places]
     if "chosen" in replies.columns:
-        return models[replies.columns["chosen"]]
-    return models if replies.columns[UPDATE].dim() == models.dim() + 1 else None
+        return models[..., places][replies.columns["chosen"]]
+    several = replies.columns[UPDATE].dim() == models.dim() + 1
+    return models[..., places] if several else None

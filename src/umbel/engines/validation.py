@@ -40,10 +40,6 @@ class Limits(Settings):
         """The same where no client moves others' models, and its own are judged as they are."""
         return replace(self, max_share=1.0, max_norm_ratio=None)
 
-    def judging(self, elsewhere: bool) -> Limits:
-        """The same for what clients say of models: of those in this process it is true."""
-        return replace(self.unbounded, max_share=self.max_share) if elsewhere else self.unbounded
-
 
 def promises(request: Request) -> dict[str, Promise]:
     """What each column of the replies must look like."""

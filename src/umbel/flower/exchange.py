@@ -78,6 +78,13 @@ def pause(began: float) -> None:
     time.sleep(min(longest, max(shortest, (time.monotonic() - began) / 10)))
 
 
+def _may_pass(error: Exception) -> bool:
+    """Whether the SuperLink may answer the same question a moment later."""
+    status = error.code() if isinstance(error, grpc.RpcError) and hasattr(error, "code") else None
+    passing = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
+    return isinstance(error, OSError) or status in passing
+
+
 def pulled(grid: Grid, names: Iterable[str]) -> list[tuple[str, Reply]]:
     """The replies that have come to the messages of these names.
 
@@ -91,9 +98,9 @@ def pulled(grid: Grid, names: Iterable[str]) -> list[tuple[str, Reply]]:
             own = [reply for reply in replies if reply.metadata.reply_to_message_id == name]
             if replies:
                 found.append((name, Reply.of(own[0]) if own else Reply(error=ASTRAY)))
-        except (OSError, grpc.RpcError):
-            grid.get_node_ids()  # this raises too if the SuperLink is gone for good
         except Exception as error:
-            grid.get_node_ids()
+            grid.get_node_ids()  # this raises too if the SuperLink is gone for good
+            if _may_pass(error):
+                continue
             found.append((name, Reply(error=f"not a message: {reason(error)}")))
     return found

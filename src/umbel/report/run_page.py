@@ -10,10 +10,11 @@ from umbel.report.listing import listing
 from umbel.report.markup import Markup, Part, element, join, table
 from umbel.report.page import Section, figures, lines, made_with, page
 from umbel.report.panels import Panel
+from umbel.report.shared_models import not_served_apart
 from umbel.report.words import in_a_row
 from umbel.runs.client_rows import Client, by_cluster
 from umbel.runs.own import OwnData
-from umbel.runs.records import MEGABYTE, not_served_apart
+from umbel.runs.records import MEGABYTE
 from umbel.runs.result import Result
 from umbel.runs.statistics.agreement import agreement
 from umbel.runs.statistics.baselines import Baselines

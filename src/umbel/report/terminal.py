@@ -10,12 +10,13 @@ from rich.text import Text
 
 from umbel.checks import printable
 from umbel.report.frameless import frameless, row
+from umbel.report.shared_models import not_served_apart
 from umbel.report.words import in_a_row
 from umbel.runs.assignment import Assignment
 from umbel.runs.client_rows import Client, by_cluster
 from umbel.runs.metrics import names_of
 from umbel.runs.outcomes import Methods, average, by_method, megabytes, over_seeds, spread, uneven
-from umbel.runs.records import EVALUATION, NONE, Record, not_served_apart
+from umbel.runs.records import EVALUATION, NONE, Record
 from umbel.runs.result import Result
 from umbel.server.cluster_count import ClusterCount
 from umbel.summary import few

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from umbel.client.net import Net
 from umbel.client.objectives import OBJECTIVES
+from umbel.data.federation import Federation
+from umbel.engines.fit import advice
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Guarded
 from umbel.flow import Engine
@@ -14,7 +18,20 @@ def are_elsewhere(clients: Engine) -> bool:
     return bool(getattr(clients, "elsewhere", False))
 
 
+def guard_of(
+    asked: Engine, clients: Engine, limits: Limits, faulty: bool, net: Net, federation: Federation
+) -> Guarded:
+    """Hands on what trains models; `asked` is what stands around the clients."""
+    told, where = partial(advice, federation), are_elsewhere(clients)
+    return Guarded(asked, limits, told, faulty, where, net.layout)
+
+
 def judge_of(clients: Engine, limits: Limits, net: Net) -> Guarded:
     """Hands on what clients say of the models that they are served."""
     known = net.objective in OBJECTIVES.values()
-    return Guarded(clients, limits.judging(are_elsewhere(clients)), never_negative=known)
+    return Guarded(clients, limits.unbounded, never_negative=known)
+
+
+def share_of(clients: Engine, limits: Limits) -> float:
+    """What one client may weigh in means over examples; counts in this process are true."""
+    return limits.max_share if are_elsewhere(clients) else 1.0

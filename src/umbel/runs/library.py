@@ -43,7 +43,7 @@ def find_comparison(name: str) -> Path:
     """A folder of TOML files, or one of the package by name. Raises `UsageError` for neither."""
     known = shipped_comparisons()
     folder = Path(name) if Path(name).is_dir() else known.get(name, Path(name))
-    if folder.is_file() or name in shipped_experiments():
+    if folder.is_file() or (name in shipped_experiments() and not folder.is_dir()):
         how = f"`{command('run', name)}` runs it; a comparison is of a folder of experiments"
         raise UsageError(f"folder: {name!r} is one experiment: {how}")
     if not folder.is_dir():

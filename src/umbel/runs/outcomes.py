@@ -30,15 +30,24 @@ def by_method(runs: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     """
     ordered = sorted(runs, key=lambda run: (run.experiment.name, run.experiment.seed))
     named = [list(group) for _, group in groupby(ordered, key=lambda run: run.experiment.name)]
-    methods = [each for group in named for each in variants(group)]
+    # The sizes of a control's clusters are those that its method found under the same seed.
+    methods = [
+        each
+        for group in named
+        for each in ([({}, group)] if _is_control(group[0]) else variants(group))
+    ]
     # Rounded, for rounding errors must not order methods that are equal.
     methods.sort(key=lambda each: -round(mean([run.last.loss for run in each[1]]), 9))
     methods.sort(key=lambda each: round(mean([run.last.accuracy for run in each[1]]), 9))
     parts = [(parts_of(runs[0].experiment.name), more) for more, runs in methods]
     bases = _shortened({base for (base, _), _ in parts})
     keys = _shortest({path for (_, settings), more in parts for path in (*settings, *more)})
-    names = [_named(bases[base], {**settings, **more}, keys) for (base, settings), more in parts]
+    names = [_named(bases[base], {**more, **settings}, keys) for (base, settings), more in parts]
     return [(name, seeded) for name, (_, seeded) in zip(names, methods, strict=True)]
+
+
+def _is_control(run: Result) -> bool:
+    return CONTROL in parts_of(run.experiment.name)[1].items()
 
 
 def _named(base: str, settings: Mapping[str, str], keys: Mapping[str, str]) -> str:

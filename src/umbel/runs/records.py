@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from umbel.notebooks import named
@@ -22,6 +23,7 @@ from umbel.runs.scores import (
     purity,
 )
 from umbel.runs.seals import KEY
+from umbel.server.shares import bounded_weights
 from umbel.summary import counted
 
 MEGABYTE = 1e6
@@ -126,11 +128,16 @@ class Record:
         seconds, waiting = self.seconds / runs, self.client_seconds / runs
         return replace(self, seconds=seconds, client_seconds=waiting)
 
-    def evaluated(self, scores: ClientScores, groups: NDArray[np.int64] | None) -> Record:
-        """The same with what an evaluation on test examples found after the round."""
+    def evaluated(
+        self, scores: ClientScores, groups: NDArray[np.int64] | None, share: float = 1.0
+    ) -> Record:
+        """The same with what an evaluation on test examples found after the round.
+
+        `share` is what one client may weigh in means over examples.
+        """
         measures = {**self.measures, **_tuning(scores), **means(scores)}
         clustering = _clustering(scores.clusters, groups)
-        return replace(self, **_quality(scores), **clustering, measures=measures)
+        return replace(self, **_quality(scores, share), **clustering, measures=measures)
 
     def validated(self, scores: ClientScores) -> Record:
         """The same with what an evaluation on validation examples found after the round."""
@@ -194,16 +201,17 @@ def make_record(
     seconds: float = 0.0,
     measures: Mapping[str, float] = NONE,
     num_models: int | None = None,
+    share: float = 1.0,
 ) -> Record:
     """Put together what was measured in a round, whether it was evaluated or not.
 
     `scores` are those on test examples, `validation` those on validation examples; `clusters` are
-    None where they are not known.
+    None where they are not known; `share` is as in `Record.evaluated`.
     """
     bytes_down, bytes_up, client_seconds = traffic
     return Record(
         round=number,
-        **({} if scores is None else _quality(scores)),
+        **({} if scores is None else _quality(scores, share)),
         **({} if validation is None else _validation(validation)),
         **({} if clusters is None else _clustering(clusters, groups)),
         num_models=num_models,
@@ -222,14 +230,6 @@ def make_record(
     )
 
 
-def not_served_apart(record: Record) -> str:
-    """What to add where clusters are known that share a model still, as FLACC's do at first."""
-    models, clusters = record.num_models, record.num_clusters
-    if models is None or clusters is None or models >= clusters:
-        return ""
-    return f", served {counted(models, 'model')} so far"
-
-
 def _with_evaluation(before: Mapping[int, str], more: Mapping[int, str]) -> dict[int, str]:
     """The reasons of a round by client, and those of its evaluation."""
     reasons = dict(before)
@@ -240,7 +240,7 @@ def _with_evaluation(before: Mapping[int, str], more: Mapping[int, str]) -> dict
     return dict(sorted(reasons.items()))
 
 
-def _quality(scores: ClientScores) -> dict[str, Any]:
+def _quality(scores: ClientScores, share: float = 1.0) -> dict[str, Any]:
     known = ~np.isnan(scores.loss)
     loss, accuracy = scores.loss[known], scores.accuracy[known]
     if not known.any():
@@ -249,7 +249,8 @@ def _quality(scores: ClientScores) -> dict[str, Any]:
     if not said.any():
         return {"loss": _number(loss.mean())}
     accuracy, counts = accuracy[said], scores.num_examples[known][said]
-    weighted = np.average(accuracy, weights=counts)
+    weights = bounded_weights(torch.from_numpy(counts), share).numpy()
+    weighted = np.average(accuracy, weights=weights)
     return {
         "loss": _number(loss.mean()),
         "accuracy": _number(accuracy.mean()),

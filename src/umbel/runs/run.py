@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,6 @@ from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.engines.choice import EngineSettings
 from umbel.engines.faults import Faults, Faulty
-from umbel.engines.fit import advice
 from umbel.engines.privacy import Privacy
 from umbel.engines.remembering import Remembering
 from umbel.engines.validation import Limits
@@ -31,7 +30,7 @@ from umbel.runs.counted import Counted
 from umbel.runs.evaluation import Evaluated, clusters_of, evaluated
 from umbel.runs.evidence import sample
 from umbel.runs.forms import as_assigned, as_given, as_state, check_judged
-from umbel.runs.guards import are_elsewhere, judge_of
+from umbel.runs.guards import guard_of, judge_of, share_of
 from umbel.runs.metrics import as_measures, check_names, names_of
 from umbel.runs.personal import Personal
 from umbel.runs.records import Record, make_record
@@ -190,8 +189,7 @@ class Run(Settings):
         """Do as `Run.rounds`, with the scores on test examples where the round was so evaluated."""
         clients = self._remembering()
         meter = Metered(Faulty(clients, self.faults) if self.faults.any else clients)
-        told, layout, where = partial(advice, self.divided), self.net.layout, are_elsewhere(clients)
-        guard = Guarded(meter, self.limits, told, self.faults.any, where, layout)
+        guard = guard_of(meter, clients, self.limits, self.faults.any, self.net, self.divided)
         judge = judge_of(clients, self.limits, self.net)
         for number in range(first, num_rounds):
             began, context = perf_counter(), self.context(number, num_rounds)
@@ -223,6 +221,7 @@ class Run(Settings):
                 seconds=seconds,
                 measures=measures,
                 num_models=len(state.models),
+                share=share_of(clients, self.limits),
             )
             yield state, record.unjudged(*judge.take()), found.get("test")
 
@@ -244,7 +243,8 @@ class Run(Settings):
         record = record.unjudged(*judge.take())
         if "validation" in found:
             record = record.validated(found["validation"])
-        return record.evaluated(found["test"], self.federation.groups), found["test"]
+        groups, share = self.federation.groups, share_of(self.clients, self.limits)
+        return record.evaluated(found["test"], groups, share), found["test"]
 
     def _remembering(self) -> Engine:
         """The clients; where all of them take part in every round, what they judged is kept.

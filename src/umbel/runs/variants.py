@@ -14,11 +14,12 @@ BESIDE = {"name", "description", "seed", "rounds", "evaluate_every", "checkpoint
 """Settings that runs of one experiment may differ in, or of which a table tells by itself."""
 
 DIGESTS = {"train", "test", "validation", "groups", "names", "initial", "constants", "gives"}
+DIGESTS |= {"clients", "examples", "test_examples", "validation_examples", "frozen"}
 """What of data and modules made in Python may be another for each seed."""
 
 SAME_ANYHOW = {"engine.name", "engine.kernel", "engine.device", "engine.memory_mb"}
-SAME_ANYHOW |= {"engine.workers", "engine.address", "algorithm.clusters", "model.frozen"}
-"""Settings that don't change what is learnt, or are found anew for each seed."""
+SAME_ANYHOW |= {"engine.workers", "engine.address"}
+"""Settings that don't change what is learnt."""
 
 LONGEST = 24
 """Characters of a value in a name."""
@@ -41,9 +42,10 @@ def variants(runs: Sequence[Result]) -> list[tuple[Mapping[str, str], list[Resul
 
 def _settings(experiment: Experiment) -> dict[str, str]:
     """What makes an experiment, by dotted names."""
-    of_python = {f"{part}.{name}" for part in ("scenario", "model") for name in DIGESTS}
-    left_out = BESIDE | of_python | SAME_ANYHOW
-    found = flat(config.plain(experiment))
+    table = config.plain(experiment)
+    of_python = [part for part in ("scenario", "model") if ":Own" in str(table[part]["name"])]
+    left_out = BESIDE | SAME_ANYHOW | {f"{p}.{name}" for p in of_python for name in DIGESTS}
+    found = flat(table)
     return {name: repr(value) for name, value in found if name not in left_out}
 
 
