@@ -238,14 +238,12 @@ def print_run(folder: RunFolder) -> None:
 
 
 def _what(experiment: Experiment) -> str:
-    """What was run, in short: the method, and on what, by the names that settings have."""
+    """What was run, in short; --config has the rest."""
     from umbel.runs.config import plain
 
-    named = {part: plain(getattr(experiment, part)) for part in ("algorithm", "scenario", "model")}
-    names = {part: str(table["name"]) for part, table in named.items()}
-    if ":OwnData" in names["scenario"]:
-        return f"{names['algorithm']} on data and a module made in Python"
-    return f"{names['algorithm']} on {names['scenario']}, with {names['model']}"
+    method, network = (plain(part)["name"] for part in (experiment.algorithm, experiment.model))
+    network = "of a module made in Python" if ":Own" in network else network
+    return f"method {method}, network {network}"
 
 
 def how_far(folder: RunFolder) -> str:
