@@ -17,6 +17,7 @@ from umbel.checks import check
 from umbel.client.net import Net
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
+from umbel.runs.starting import check_settings
 from umbel.settings import argument
 from umbel.summary import in_short
 
@@ -76,7 +77,7 @@ def advise(
     """
     federation = argument("federation", federation, Federation)
     check(isinstance(net, Net), "net", net, "a Net; write Net(lambda: MyModule(...))")
-    check(0 < participation <= 1, "participation", participation, "in (0, 1]")
+    check_settings(seed, participation, evaluate_every=1)
     count = federation.num_clients
     check(count >= 2, "federation", count, "two clients or more")
     allowance = Allowance.of(budget)

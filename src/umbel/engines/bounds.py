@@ -13,7 +13,7 @@ from umbel.client.layout import Layout
 from umbel.engines.moving import first_statistic
 from umbel.engines.validation import Limits
 from umbel.flow import Replies, Request
-from umbel.server.shares import within_shares
+from umbel.server.shares import longest_of, norms_of, within_shares
 from umbel.summary import in_short
 
 STEPS = ("update", "gradient", "feature")
@@ -58,7 +58,7 @@ class Claims:
             replies.clients,
             _clusters(request, replies),
             replies.columns.get("num_examples"),
-            {piece: _norms(piece.of(replies.columns[piece.column])) for piece in pieces},
+            {piece: norms_of(piece.of(replies.columns[piece.column])) for piece in pieces},
         )
 
     @classmethod
@@ -152,15 +152,9 @@ def _clusters(request: Request, replies: Replies) -> Tensor:
     return theta.index[places[torch.searchsorted(asked, replies.clients)]]
 
 
-def _norms(rows: Tensor) -> Tensor:
-    """(N,) the length of each row."""
-    # Row by row: a copy of all of them in double precision takes five times as long.
-    return torch.stack([torch.linalg.vector_norm(row, dtype=torch.double) for row in rows])
-
-
 def _heavy_clients(claims: Claims, share: float) -> Iterator[tuple[int, int, int]]:
     """Who has more than its share: the client, what it claims, and what it may have."""
-    if claims.counts is None or share >= 1:
+    if claims.counts is None:
         return
     allowed = within_shares(claims.counts, claims.clusters, share)
     high = allowed < claims.counts
@@ -170,10 +164,7 @@ def _heavy_clients(claims: Claims, share: float) -> Iterator[tuple[int, int, int
 
 def _long_steps(clients: Tensor, norms: Tensor, ratio: float) -> Iterator[tuple[int, float, float]]:
     """Who steps too far: the client, the length of its step, and the longest that it may have."""
-    moved = norms[norms > 0]  # who stays where it is says nothing of how far is too far
-    if not len(moved):
-        return
-    longest = ratio * float(moved.median())
+    longest = longest_of(norms, ratio)
     long = norms > longest
     for client, norm in zip(clients[long].tolist(), norms[long].tolist(), strict=True):
         yield client, norm, longest

@@ -27,6 +27,7 @@ from umbel.engines.vectorised import Vectorised
 from umbel.flow import Engine
 from umbel.runs.forms import as_state
 from umbel.runs.given_engine import check_holds
+from umbel.runs.guards import are_elsewhere
 from umbel.seeds import Stream, seed_of
 
 log = logging.getLogger(__name__)
@@ -74,11 +75,10 @@ def engine_of(
     """
     expected = "an engine: it is a class, so make one of it"
     check(not isinstance(chosen, type), "engine", getattr(chosen, "__name__", ""), expected)
-    if getattr(chosen, "elsewhere", False):
-        assert not isinstance(chosen, EngineSettings)
-        return chosen
     if isinstance(chosen, EngineSettings):
         engine = make_engine(net, federation, chosen)
+    elif are_elsewhere(chosen):
+        return chosen
     else:
         engine = chosen
         within = getattr(chosen, "engine", chosen)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import torch
 from torch import Tensor
 
@@ -51,16 +53,28 @@ def bounded_weights(counts: Tensor, share: float) -> Tensor:
     return bounded.to(counts.dtype)
 
 
+def norms_of(rows: Tensor) -> Tensor:
+    """(N,) float64, the length of each row."""
+    # Row by row: a copy of all of them in double precision takes five times as long.
+    lengths = [torch.linalg.vector_norm(row, dtype=torch.double) for row in rows]
+    return torch.stack(lengths) if lengths else torch.zeros(0, dtype=torch.double)
+
+
+def longest_of(norms: Tensor, ratio: float) -> float:
+    """So many times the median of lengths that are not 0; infinite where all are.
+
+    Who stays where it is says nothing of how far is too far.
+    """
+    moved = norms[norms > 0]
+    return ratio * float(moved.median()) if len(moved) else inf
+
+
 def within_norms(rows: Tensor, kept: Tensor, ratio: float | None) -> Tensor:
     """Rows (N, J), none longer than so many times the median of kept ones that are not zero.
 
     Where few answer alone, there is nobody among them to compare with.
     """
-    if ratio is None or not len(rows):
+    if ratio is None:
         return rows
-    known = kept.double().norm(dim=1)
-    if not (known > 0).any():
-        return rows
-    longest = ratio * known[known > 0].median()
-    lengths = rows.double().norm(dim=1)
+    longest, lengths = longest_of(norms_of(kept), ratio), norms_of(rows)
     return rows * torch.where(lengths > longest, longest / lengths, 1).to(rows.dtype)[:, None]
