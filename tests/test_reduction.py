@@ -11,8 +11,9 @@ from tests.federations import blobs, each_its_own, mlp
 from umbel.algorithms import IFCA
 from umbel.client.work import LocalTraining
 from umbel.engines import Sequential, wrappers
+from umbel.engines.metering import Metered
 from umbel.engines.validation import Limits
-from umbel.engines.wrappers import Guarded, Metered, QuorumError
+from umbel.engines.wrappers import Guarded, QuorumError
 from umbel.flow import Engine, Replies, Request, Rows, drive
 from umbel.reduction import MANY, Reduction, cluster_sums
 from umbel.runs.run import Run

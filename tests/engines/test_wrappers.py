@@ -21,8 +21,9 @@ from umbel.client.work import (
 )
 from umbel.engines import Sequential
 from umbel.engines.faults import Faults, Faulty
+from umbel.engines.metering import Metered
 from umbel.engines.validation import Limits
-from umbel.engines.wrappers import Guarded, Metered, QuorumError
+from umbel.engines.wrappers import Guarded, QuorumError
 from umbel.flow import Replies, Request, Rows
 from umbel.report.terminal import one_line
 from umbel.runs.run import Run

@@ -19,10 +19,11 @@ from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.engines.choice import EngineSettings
 from umbel.engines.faults import Faults, Faulty
+from umbel.engines.metering import Metered
 from umbel.engines.privacy import Privacy
 from umbel.engines.remembering import Remembering
 from umbel.engines.validation import Limits
-from umbel.engines.wrappers import Guarded, Metered
+from umbel.engines.wrappers import Guarded
 from umbel.flow import Engine, Flow, drive
 from umbel.notebooks import named
 from umbel.runs.budget import Budget, Until
