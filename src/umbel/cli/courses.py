@@ -5,9 +5,9 @@ from __future__ import annotations
 from umbel.checks import check
 from umbel.runs.budget import first_round
 from umbel.runs.metrics import judged
-from umbel.runs.records import VALIDATION
 from umbel.runs.rows import Table, Value
 from umbel.runs.run_tables import OF_A_RUN, Results
+from umbel.runs.scored import VALIDATION
 
 
 def rounds_of(at: str, most: int) -> list[int]:

@@ -13,8 +13,9 @@ from umbel.report.frameless import frameless, row
 from umbel.runs.budget import first_round
 from umbel.runs.metrics import judged
 from umbel.runs.outcomes import by_method, over_seeds, spread, uneven
-from umbel.runs.records import VALIDATION, Record
+from umbel.runs.records import Record
 from umbel.runs.result import Result
+from umbel.runs.scored import VALIDATION
 
 UNLIKE = "rows on validation examples, before fine-tuning, are no match for others"
 

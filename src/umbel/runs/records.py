@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
-from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from umbel.notebooks import named
 from umbel.runs.metrics import means
-from umbel.runs.scores import (
-    ClientScores,
-    adjusted_rand_index,
-    normalised_mutual_information,
-    purity,
+from umbel.runs.scored import (
+    VALIDATION,
+    clustering_of,
+    number_or_none,
+    quality_of,
+    tuning_of,
+    validation_of,
 )
+from umbel.runs.scores import ClientScores
 from umbel.runs.seals import KEY
-from umbel.server.shares import bounded_weights
 from umbel.summary import counted
 
 MEGABYTE = 1e6
 
 NONE: Mapping[Any, Any] = MappingProxyType({})
-
-VALIDATION = "validation_"
-"""How the names of what is measured on validation examples begin."""
 
 EVALUATION = "evaluation: "
 """Prefix of the reason when an evaluation's answer was set aside."""
@@ -135,14 +131,14 @@ class Record:
 
         `share` is what one client may weigh in means over examples.
         """
-        measures = {**self.measures, **_tuning(scores), **means(scores)}
-        clustering = _clustering(scores.clusters, groups)
-        return replace(self, **_quality(scores, share), **clustering, measures=measures)
+        measures = {**self.measures, **tuning_of(scores), **means(scores)}
+        clustering = clustering_of(scores.clusters, groups)
+        return replace(self, **quality_of(scores, share), **clustering, measures=measures)
 
     def validated(self, scores: ClientScores) -> Record:
         """The same with what an evaluation on validation examples found after the round."""
         measures = {**self.measures, **means(scores, VALIDATION)}
-        return replace(self, **_validation(scores), measures=measures)
+        return replace(self, **validation_of(scores), measures=measures)
 
     def unjudged(
         self, missing: Iterable[int], refused: Mapping[int, str], bounded: Mapping[int, str]
@@ -211,9 +207,9 @@ def make_record(
     bytes_down, bytes_up, client_seconds = traffic
     return Record(
         round=number,
-        **({} if scores is None else _quality(scores, share)),
-        **({} if validation is None else _validation(validation)),
-        **({} if clusters is None else _clustering(clusters, groups)),
+        **({} if scores is None else quality_of(scores, share)),
+        **({} if validation is None else validation_of(validation)),
+        **({} if clusters is None else clustering_of(clusters, groups)),
         num_models=num_models,
         bytes_down=bytes_down,
         bytes_up=bytes_up,
@@ -223,9 +219,9 @@ def make_record(
         refused=dict(sorted(refused.items())),
         bounded=dict(sorted(bounded.items())),
         measures={
-            **{name: _number(value) for name, value in measures.items()},
+            **{name: number_or_none(value) for name, value in measures.items()},
             **({} if validation is None else means(validation, VALIDATION)),
-            **({} if scores is None else {**_tuning(scores), **means(scores)}),
+            **({} if scores is None else {**tuning_of(scores), **means(scores)}),
         },
     )
 
@@ -240,61 +236,5 @@ def _with_evaluation(before: Mapping[int, str], more: Mapping[int, str]) -> dict
     return dict(sorted(reasons.items()))
 
 
-def _quality(scores: ClientScores, share: float = 1.0) -> dict[str, Any]:
-    known = ~np.isnan(scores.loss)
-    loss, accuracy = scores.loss[known], scores.accuracy[known]
-    if not known.any():
-        return {}
-    said = ~np.isnan(accuracy)
-    if not said.any():
-        return {"loss": _number(loss.mean())}
-    accuracy, counts = accuracy[said], scores.num_examples[known][said]
-    weights = bounded_weights(torch.from_numpy(counts), share).numpy()
-    weighted = np.average(accuracy, weights=weights)
-    return {
-        "loss": _number(loss.mean()),
-        "accuracy": _number(accuracy.mean()),
-        "worst": _number(accuracy.min()),
-        "accuracy_std": _number(accuracy.std()),
-        "weighted_accuracy": _number(weighted),
-    }
-
-
-def _tuning(scores: ClientScores) -> dict[str, float | None]:
-    """What clients' tuning adds to the measures."""
-    said = {} if scores.tuning is None else scores.tuning.measures()
-    return {name: _number(value) for name, value in said.items()}
-
-
-def _validation(scores: ClientScores) -> dict[str, Any]:
-    known = _quality(scores)
-    return {f"{VALIDATION}{n}": known[n] for n in ("loss", "accuracy") if n in known}
-
-
-def _clustering(clusters: NDArray[np.int64], groups: NDArray[np.int64] | None) -> dict[str, Any]:
-    agreement = {} if groups is None else _agreement(groups, clusters)
-    return {"num_clusters": len(np.unique(clusters)), **agreement}
-
-
-def _agreement(groups: NDArray[np.int64], clusters: NDArray[np.int64]) -> dict[str, float]:
-    return _agreed(*(labels.astype(np.int64).tobytes() for labels in (groups, clusters)))
-
-
-# Clusters are mostly those of the round before.
-@lru_cache(maxsize=1)
-def _agreed(groups: bytes, clusters: bytes) -> dict[str, float]:
-    labels = [np.frombuffer(each, dtype=np.int64) for each in (groups, clusters)]
-    return {
-        "ari": adjusted_rand_index(*labels),
-        "purity": purity(*labels),
-        "nmi": normalised_mutual_information(*labels),
-    }
-
-
 def _said(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
-
-
-def _number(value: float) -> float | None:
-    """JSON knows neither NaN nor infinity."""
-    return float(value) if math.isfinite(value) else None
