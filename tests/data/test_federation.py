@@ -41,6 +41,22 @@ def test_a_saved_federation_is_read_back_the_same(tmp_path: Path) -> None:
     assert not (tmp_path / "others").exists()
 
 
+def test_a_saved_federation_keeps_classes_that_no_example_has(tmp_path: Path) -> None:
+    clients = {"a": (X, Y), "b": (X, Y)}
+    umbel.Federation.from_arrays(clients, num_classes=7).save(tmp_path / "seven")
+    umbel.Federation.from_arrays(clients).save(tmp_path / "three")
+    assert umbel.scenario("folder", path=str(tmp_path / "seven")).num_classes == 7
+    assert umbel.scenario("folder", path=str(tmp_path / "three")).num_classes == 3
+    assert read_clients(tmp_path / "seven", 9).num_classes == 9  # as the run says
+    with pytest.raises(umbel.UsageError, match="not a folder without"):
+        umbel.Federation.from_arrays(clients, num_classes=8).save(tmp_path / "seven")
+    saved = np.load(tmp_path / "seven" / "b.npz")
+    for wrong, said in ((8, "8 in b.npz"), (2.5, "float64"), ([7], r"\(1,\)' is not a whole")):
+        np.savez(tmp_path / "seven" / "b.npz", **{**saved, "num_classes": np.array(wrong)})
+        with pytest.raises(umbel.UsageError, match=rf"num_classes: .*{said}"):
+            read_clients(tmp_path / "seven", None)
+
+
 def test_a_federation_is_saved_again_where_it_is_already_and_no_other(tmp_path: Path) -> None:
     federation = umbel.scenario("rotated-digits", clients=4, seed=1)
     federation = replace(federation, attributes={"wrist": ("left", "right") * 2})

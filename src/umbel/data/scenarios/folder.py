@@ -34,6 +34,12 @@ HEADER = [OWNER, "group"]
 ARRAYS = tuple(f"{name}{split}" for split in ("", "_test", "_validation") for name in "xy")
 """What the file of a client may hold: x and y of each split."""
 
+CLASSES = "num_classes"
+"""What it says besides where no example of any client has the last label: a whole number."""
+
+
+KNOWN = (*ARRAYS, CLASSES)
+
 
 @dataclass(frozen=True)
 class Folder(Scenario):
@@ -43,12 +49,13 @@ class Folder(Scenario):
     random `test_fraction` is set apart. Likewise `x_validation` and `y_validation` are validation
     examples; without them a random `validation_fraction` is set apart, if one is given. A file
     `groups.csv` with lines `client,group` gives the planted groups, if they are known, and
-    `attributes.csv` with a header `client,NAME,...` what else is known of clients.
+    `attributes.csv` with a header `client,NAME,...` what else is known of clients. A number
+    `num_classes` in files says how many labels there are where the last one occurs nowhere.
     """
 
     path: str = "clients"
     test_fraction: float = 0.15
-    num_classes: int | None = None  # default: the largest label plus one
+    num_classes: int | None = None  # default: what files say, or the largest label plus one
     validation_fraction: float | None = None  # of what is left for training, for validation
 
     def __post_init__(self) -> None:
@@ -85,7 +92,7 @@ def read_clients(
         names=names,
         groups=None if path.is_file() else _groups(path / GROUPS, names),
         attributes={} if path.is_file() else read_attributes(path, tuple(names)),
-        num_classes=num_classes,
+        num_classes=_classes(files, loaded) if num_classes is None else num_classes,
         test_fraction=test_fraction,
         validation_fraction=validation_fraction,
         seed=seed,
@@ -117,8 +124,9 @@ def write_clients(federation: Federation, path: Path) -> None:
         return
     check(free, "folder", str(path), "a folder without .npz files")
     path.mkdir(parents=True, exist_ok=True)
+    beside = _beside(federation)
     for client, name in enumerate(federation.names):
-        np.savez(path / f"{name}.npz", **_arrays(federation, client))
+        np.savez(path / f"{name}.npz", **_arrays(federation, client), **beside)
     for file, text in _texts(federation).items():
         if text:
             (path / file).write_text(text, encoding="utf-8")
@@ -128,6 +136,13 @@ def _arrays(federation: Federation, client: int) -> dict[str, Any]:
     """What the file of a client holds."""
     values = [each for split in federation.splits for each in split.of(client)]
     return {name: _array(each) for name, each in zip(ARRAYS, values, strict=False)}
+
+
+def _beside(federation: Federation) -> dict[str, Any]:
+    """What each file holds besides: the number of classes, where labels do not tell it."""
+    classes = federation.num_classes
+    seen = max((int(split.y.max()) + 1 for split in federation.splits if len(split.y)), default=0)
+    return {} if classes in (None, seen) else {CLASSES: np.array(classes)}
 
 
 def _texts(federation: Federation) -> dict[str, str]:
@@ -147,8 +162,11 @@ def _is_written(federation: Federation, path: Path) -> bool:
             said = read_text(path / name, LARGEST) if (path / name).exists() else ""
             if said.splitlines() != text.splitlines():
                 return False
+        beside = _beside(federation)
         return all(
-            _are_equal(read_arrays(path / f"{name}.npz", ARRAYS), _arrays(federation, client))
+            _are_equal(
+                read_arrays(path / f"{name}.npz", KNOWN), _arrays(federation, client) | beside
+            )
             for client, name in enumerate(federation.names)
         )
     except UsageError:  # a file that can't be read is none of these
@@ -180,12 +198,27 @@ def _files(path: Path) -> list[Path]:
 
 
 def _load(file: Path, needed: Sequence[str] = ("x", "y")) -> dict[str, NDArray[Any]]:
-    found = read_arrays(file, ARRAYS)
+    found = read_arrays(file, KNOWN)
     lacking = " and ".join(name for name in needed if name not in found)
     if lacking:
         wanted = "arrays x and y are" if len(needed) > 1 else "an array x is"
         raise UsageError(f"{file}: lacks {lacking}: {wanted} needed")
     return found
+
+
+def _classes(files: Sequence[Path], loaded: Sequence[Mapping[str, NDArray[Any]]]) -> int | None:
+    """How many labels the files say that there are, None if they don't."""
+    said: dict[int, Path] = {}
+    for file, arrays in zip(files, loaded, strict=True):
+        if CLASSES in arrays:
+            number = arrays[CLASSES]
+            whole = number.shape == () and number.dtype.kind in "iu"
+            check(whole, f"{file}: {CLASSES}", f"{number.dtype} {number.shape}", "a whole number")
+            said[int(number)] = file
+    if len(said) > 1:
+        numbers = " and ".join(f"{number} in {file.name}" for number, file in said.items())
+        raise UsageError(f"{files[0].parent}: {CLASSES}: {numbers}; the same is needed everywhere")
+    return next(iter(said), None)
 
 
 def _pairs(
