@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
-from tests.federations import blobs, each_its_own, mlp
+from tests.federations import SIZES, blobs, each_its_own, mlp
 from umbel.algorithms import IFCA
 from umbel.client.work import LocalTraining
 from umbel.engines import Sequential, wrappers
@@ -140,7 +141,7 @@ def test_bounds_are_relative_to_the_whole_cohort_however_small_blocks_are(
     reduction = Reduction(2, clusters)
     expected, _ = reduction.of(rows.clients, rows.columns)
     engine = Lying()
-    meter = Metered(engine)
+    meter = Metered(engine, np.array(SIZES))
     guard = Guarded(meter, limits)
     summed = guard.send(replace(asked(reduction), each={"theta": theta}))
     assert engine.most == min(max(rows_at_once, 2), 6)
@@ -150,7 +151,9 @@ def test_bounds_are_relative_to_the_whole_cohort_however_small_blocks_are(
     torch.testing.assert_close(summed.sums.values, expected.values, rtol=1e-5, atol=1e-3)
     assert torch.equal(summed.columns["num_examples"], rows.columns["num_examples"])
     # What is computed twice is sent once.
-    assert meter.take()[:2] == (6 * mlp().layout.num_values * 4, 6 * (83 * 4 + 8))
+    spent = meter.take()
+    assert spent.bytes_down == 6 * mlp().layout.num_values * 4
+    assert spent.bytes_up == 6 * (83 * 4 + 8)
 
 
 def test_honest_clients_are_asked_once(rows_at_once: int) -> None:

@@ -27,6 +27,7 @@ from umbel.client.net import Net
 from umbel.client.work import (
     MEMORY,
     Batching,
+    Cost,
     Footprint,
     Gradient,
     JointScore,
@@ -107,6 +108,7 @@ __all__ = [
     "BestGradients",
     "Clusterer",
     "Context",
+    "Cost",
     "Entry",
     "Experts",
     "Features",

@@ -19,9 +19,10 @@ from umbel.client.work import (
     MeanLoss,
     MixtureTraining,
 )
+from umbel.client.work.base import Cost
 from umbel.engines import Sequential
 from umbel.engines.faults import Faults, Faulty
-from umbel.engines.metering import Metered
+from umbel.engines.metering import Metered, Spent
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Guarded, QuorumError
 from umbel.flow import Replies, Request, Rows
@@ -60,21 +61,44 @@ class Poisoned:
 
 
 def test_bytes_are_counted_per_client_in_both_directions(engine: Sequential) -> None:
-    meter = Metered(engine)
+    meter = Metered(engine, np.array(SIZES))
     meter.send(request())
-    down, up, seconds = meter.take()
-    assert down == CLIENTS * P * 4
-    assert up == CLIENTS * (P * 4 + 8)  # the update, and the number of examples
-    assert seconds > 0
-    assert meter.take()[0] == 0
+    spent = meter.take()
+    assert spent.bytes_down == CLIENTS * P * 4
+    assert spent.bytes_up == CLIENTS * (P * 4 + 8)  # the update, and the number of examples
+    assert spent.seconds > 0
+    assert meter.take() == Spent(cost=Cost())
+
+
+def test_the_work_of_those_who_answered_is_counted(engine: Sequential) -> None:
+    meter = Metered(Poisoned(engine), np.array(SIZES))
+    meter.send(request())
+    answered = sum(SIZES) - SIZES[3]
+    assert meter.take().cost == Cost(gradients=answered)
+    models = Rows(torch.zeros(1, 4, P), torch.zeros(CLIENTS, dtype=torch.long))
+    meter.engine = engine
+    meter.send(replace(request(), work=MeanLoss(), each={"models": models}))
+    meter.again(request())
+    assert meter.take().cost == Cost(losses=4 * sum(SIZES))
+
+
+def test_replies_of_clients_that_nobody_asked_cost_nothing(engine: Sequential) -> None:
+    class Confused:
+        def send(self, request: Request) -> Replies:
+            replies = engine.send(request)
+            return replace(replies, clients=replies.clients + 1)
+
+    meter = Metered(Confused(), np.array(SIZES))
+    meter.send(request())
+    assert meter.take().cost == Cost(gradients=sum(SIZES) - SIZES[0])
 
 
 def test_shared_tensors_count_once_a_client(engine: Sequential) -> None:
     models = torch.zeros(3, P)
     asked = request()
-    meter = Metered(engine)
+    meter = Metered(engine, np.array(SIZES))
     meter.send(Request(asked.work, asked.clients, asked.seeds, {"models": models}, asked.each))
-    assert meter.take()[0] == CLIENTS * (3 + 1) * P * 4
+    assert meter.take().bytes_down == CLIENTS * (3 + 1) * P * 4
 
 
 def test_what_a_client_remembers_is_no_traffic(engine: Sequential) -> None:
@@ -84,11 +108,11 @@ def test_what_a_client_remembers_is_no_traffic(engine: Sequential) -> None:
     asked = Request(
         remembering, torch.arange(CLIENTS), range(CLIENTS), {"models": models}, {MEMORY: memory}
     )
-    meter = Metered(engine)
+    meter = Metered(engine, np.array(SIZES))
     assert meter.send(asked).columns[MEMORY].shape == (CLIENTS, 2)
-    down, up, _ = meter.take()
-    assert down == CLIENTS * 2 * P * 4
-    assert up == CLIENTS * (2 * P * 4 + 8)
+    spent = meter.take()
+    assert spent.bytes_down == CLIENTS * 2 * P * 4
+    assert spent.bytes_up == CLIENTS * (2 * P * 4 + 8)
 
 
 def test_bad_replies_are_set_aside_counted_and_named(engine: Sequential) -> None:

@@ -29,7 +29,7 @@ graph_objects = pytest.importorskip(
 )
 
 SECTIONS = ["Round by round", "Clusters and clients", "What the clusters rest on"]
-LAST = ["Traffic and time", "Run it again"]
+LAST = ["Traffic, work and time", "Run it again"]
 
 
 def report(path: Path, tmp_path: Path) -> Page:
@@ -107,7 +107,7 @@ def test_a_run_with_groups_has_everything(tmp_path: Path) -> None:
     assert page.titles == [
         *("Accuracy", "Loss", "Agreement with the planted groups", "Clusters"),
         *("Who is in which cluster", "Client by client", "Similarity of clients after round 18"),
-        *("Merges", "Smallest cross-similarity of the best pair", "Traffic", "Time"),
+        *("Merges", "Smallest cross-similarity of the best pair", "Traffic", "Work", "Time"),
     ]
     for words in ("ARI", "purity", "umbel run experiment.toml", "n_merge = 2", "torch 2", "1.00"):
         assert words in page.said
@@ -122,7 +122,7 @@ def test_a_run_with_groups_has_everything(tmp_path: Path) -> None:
 
 def test_a_run_without_groups_says_nothing_of_agreement(tmp_path: Path) -> None:
     page = report(own(), tmp_path)
-    assert page.headings == [*SECTIONS, "Traffic and time", "Absent clients", "Run it again"]
+    assert page.headings == [*SECTIONS, "Traffic, work and time", "Absent clients", "Run it again"]
     for word in ("ARI", "purity", "planted"):
         assert word not in page.said
         assert word not in json.dumps(page.figures)

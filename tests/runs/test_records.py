@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from umbel.algorithms.base import Served
+from umbel.client.work.base import Cost
+from umbel.engines.metering import Spent
 from umbel.flow import Rows
 from umbel.runs.records import Record, make_record
 from umbel.runs.scores import ClientScores
@@ -33,7 +35,8 @@ def test_a_record_sums_up_what_clients_get() -> None:
         np.array([0, 0, 1]),
         np.array([3, 3, 1]),
         scores([0.5, 1.0, 0.0], [10, 10, 20]),
-        traffic=(100, 50, 0.25),
+        spent=Spent(100, 50, Cost(30, 20), 0.25),
+        clustering_seconds=0.5,
         missing={7, 2},
         refused={5: "late", 1: "update: nan"},
         seconds=1.5,
@@ -48,7 +51,8 @@ def test_a_record_sums_up_what_clients_get() -> None:
     assert record.num_clusters == 2
     assert (record.ari, record.purity, record.nmi) == pytest.approx((1.0, 1.0, 1.0))
     assert (record.bytes_down, record.bytes_up) == (100, 50)
-    assert (record.seconds, record.client_seconds) == (1.5, 0.25)
+    assert (record.gradient_evaluations, record.loss_evaluations) == (30, 20)
+    assert (record.seconds, record.client_seconds, record.clustering_seconds) == (1.5, 0.25, 0.5)
     assert record.missing == (2, 7)
     assert list(record.refused) == [1, 5]
     assert record.measures == {"merges": 2.0, "best_cross": None}

@@ -208,15 +208,11 @@ class CFLGP(Algorithm[CFLGPState]):
         # What training changes is in proportion to the learning rate, as far as it is linear.
         weight = decayed[-1] / sum(decayed) if self.beta == "running-mean" else 1.0
         anchors[turn] += weight * (state.models[turn] - anchors[turn])
-        state = replace(
-            state,
-            features=tuple(features),
-            products=products_after(state.products, features[turn], turn),
-            counts=counts,
-            anchors=anchors,
-            queries=state.queries + 1,
-        )
-        return self._clustered(state, answer.clients, ctx)
+        with ctx.clustering:
+            products = products_after(state.products, features[turn], turn)
+            held = replace(state, features=tuple(features), products=products, counts=counts)
+            after = replace(held, anchors=anchors, queries=state.queries + 1)
+            return self._clustered(after, answer.clients, ctx)
 
     def _clustered(self, state: CFLGPState, answered: Tensor, ctx: Context) -> CFLGPState:
         """Algorithm 3 over the clients whose features are complete."""

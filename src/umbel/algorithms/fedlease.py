@@ -161,8 +161,9 @@ class FedLEASE(Algorithm[FedLEASEState]):
         clients = torch.nonzero(state.examples)[:, 0]
         models = state.models[clients]
         pointing = directions(models, ctx.layout)
-        distance = 1 - pointing @ pointing.T
-        labels, silhouette, chance = self._labels(pointing, distance, ctx.clustering_seed)
+        with ctx.clustering:
+            distance = 1 - pointing @ pointing.T
+            labels, silhouette, chance = self._labels(pointing, distance, ctx.clustering_seed)
         sizes = torch.bincount(labels)
         count = len(sizes)
         weights = within_shares(state.examples[clients], labels, ctx.max_share)

@@ -112,9 +112,10 @@ class FLACC(Algorithm[FLACCState]):
             directions = trained.gradient
         # Buffers such as running statistics say nothing about where a client wants to go.
         directions = directions[:, : ctx.layout.num_weights]
-        state = _remember(state, trained.clients, cosine_similarity(directions), ctx.round)
-        state = self._merge(state, ctx.round)
-        state = _forget(state, ctx.round - self.memory)
+        with ctx.clustering:
+            state = _remember(state, trained.clients, cosine_similarity(directions), ctx.round)
+            state = self._merge(state, ctx.round)
+            state = _forget(state, ctx.round - self.memory)
         everyone = torch.zeros_like(trained.clients)
         step = self.averaging.step(trained.update, everyone, trained.num_examples, 1, ctx.layout)
         return replace(state, models=state.models + step)

@@ -121,8 +121,9 @@ class FLHC(Algorithm[FLHCState]):
         rows = trained.update[:, : ctx.layout.num_weights]
         # Fewer clients than clusters are a cluster each.
         number = self.num_clusters and min(self.num_clusters, len(rows))
-        apart = distances(rows, rows, self.metric)
-        clusters = agglomerate(apart, self.linkage, number, self.threshold)
+        with ctx.clustering:
+            apart = distances(rows, rows, self.metric)
+            clusters = agglomerate(apart, self.linkage, number, self.threshold)
         sizes = torch.bincount(clusters)
         placed = torch.zeros_like(state.placed).index_fill(0, trained.clients, True)
         largest = sizes.argmax().expand(ctx.num_clients)

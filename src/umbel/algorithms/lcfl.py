@@ -204,18 +204,20 @@ class LCFL(Algorithm[LCFLState]):
             warm, cross = warm.pick(both), judged.losses[:, both]
             if len(warm.clients) < self._fewest:
                 return state
-            own = cross.diagonal()
-            distance = loss_distance(self.metric, cross, own, own, cross)
-        else:
-            own = torch.zeros(len(warm.clients), dtype=torch.double)
-            distance = self._between(warm.evidence, warm.evidence, ctx.layout)
-        clusters = self._clusterer(distance, ctx.clustering_seed)
-        middle, shown = medoids(distance, clusters), ctx.sample(len(clusters))
-        largest = torch.full_like(state.labels, int(torch.bincount(clusters).argmax()))
+        with ctx.clustering:
+            if self._by_loss:
+                own = cross.diagonal()
+                distance = loss_distance(self.metric, cross, own, own, cross)
+            else:
+                own = torch.zeros(len(warm.clients), dtype=torch.double)
+                distance = self._between(warm.evidence, warm.evidence, ctx.layout)
+            clusters = self._clusterer(distance, ctx.clustering_seed)
+            middle = medoids(distance, clusters)
+        shown, largest = ctx.sample(len(clusters)), torch.bincount(clusters).argmax()
         assigned = state.assigned.index_fill(0, warm.clients, True)
         return LCFLState(
             models=self._starts(warm, clusters, ctx),
-            labels=largest.index_copy(0, warm.clients, clusters),
+            labels=largest.repeat(len(state.labels)).index_copy(0, warm.clients, clusters),
             clustered=True,
             assigned=assigned,
             origin=state.origin if self.warm_up == "local" else state.models,
@@ -280,17 +282,15 @@ class LCFL(Algorithm[LCFLState]):
     def _warm_up(self, start: Rows, ctx: Context) -> Flow[Warm]:
         """Lines 2 to 5: each client trains alone, from its row of `start`."""
         own = self.warm_up_training if self.warm_up == "local" else None
-        local = own or self.local
         # Who comes late warms up with the learning rate that the others had.
-        local = local.at_round(self._clustering_round)
+        local = (own or self.local).at_round(self._clustering_round)
         if self.metric != "gradient":
             trained = yield from train(start, ctx, local)
             directions = trained.update if self.metric == "update" else None
         else:
             trained = both = yield from train_with_gradient(start, ctx, local)
             directions = both.gradient
-        asked = torch.isin(ctx.cohort, trained.clients)
-        model = start.take(torch.nonzero(asked)[:, 0]) + trained.update
+        model = start.take(torch.isin(ctx.cohort, trained.clients).nonzero()[:, 0]) + trained.update
         evidence = model if directions is None else directions
         return Warm(trained.clients, trained.num_examples, model, evidence)
 

@@ -110,8 +110,9 @@ class PACFL(Algorithm[PACFLState]):
         bases = orthonormal_bases(sent.vectors)
         # Fewer clients than clusters are a cluster each.
         number = self.num_clusters and min(self.num_clusters, len(bases))
-        angles = principal_angles(bases, bases, self.angle)
-        clusters = agglomerate(angles, self.linkage, number, self.threshold)
+        with ctx.clustering:
+            angles = principal_angles(bases, bases, self.angle)
+            clusters = agglomerate(angles, self.linkage, number, self.threshold)
         sizes = torch.bincount(clusters)
         largest = sizes.argmax().expand(ctx.num_clients)
         everyones = bases.new_zeros(ctx.num_clients, *bases.shape[1:])

@@ -120,7 +120,8 @@ class Sattler(Algorithm[SattlerState]):
         state = _note_norms(state, labels, rows, mean)
         if ctx.round < self.from_round:
             return state
-        return self._split(state, ctx, clients, rows, mean)
+        with ctx.clustering:
+            return self._split(state, ctx, clients, rows, mean)
 
     def measure(self, state: SattlerState) -> Mapping[str, float]:
         return {

@@ -1,26 +1,42 @@
-"""What a round costs: bytes and seconds."""
+"""What a round costs: bytes, gradients, losses and seconds."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from time import perf_counter
 
+import numpy as np
+from numpy.typing import NDArray
+
 from umbel.client.work import MEMORY
+from umbel.client.work.base import Cost
 from umbel.flow import Engine, Replies, Request
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What requests took, of all clients together."""
+
+    bytes_down: int = 0  #: to clients
+    bytes_up: int = 0  #: from clients
+    cost: Cost | None = None  #: of those that answered; None: not known
+    seconds: float = 0.0  #: from asking to having all replies
 
 
 @dataclass
 class Metered:
-    """Counts the bytes and the seconds.
+    """Counts the bytes, what the work costs, and the seconds.
 
     What clients remember is not counted: deployed, it stays where it is.
     """
 
     engine: Engine
-    bytes_down: int = 0  # to all clients together
+    sizes: NDArray[np.int64]  # (M,) training examples of each client
+    bytes_down: int = 0
     bytes_up: int = 0
-    seconds: float = 0.0  # from asking to having all replies
+    cost: Cost = field(default_factory=Cost)
+    seconds: float = 0.0
 
     def send(self, request: Request) -> Replies:
         replies = self.again(request)
@@ -32,6 +48,12 @@ class Metered:
         )
         self.bytes_down += to_each * len(request.clients)
         self.bytes_up += sum(c.nbytes for n, c in replies.columns.items() if n != MEMORY)
+        # Replies are not checked yet: they may name clients that nobody has asked.
+        answered = np.intersect1d(request.clients.numpy(), replies.clients.numpy())
+        sizes, counts = np.unique(self.sizes[answered], return_counts=True)
+        shapes = request.shapes
+        for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
+            self.cost += request.work.cost(size, shapes) * count
         return replies
 
     def again(self, request: Request) -> Replies:
@@ -41,8 +63,8 @@ class Metered:
         self.seconds += perf_counter() - start
         return replies
 
-    def take(self) -> tuple[int, int, float]:
-        """Bytes down, bytes up and seconds since the last call."""
-        taken = self.bytes_down, self.bytes_up, self.seconds
-        self.bytes_down, self.bytes_up, self.seconds = 0, 0, 0.0
-        return taken
+    def take(self) -> Spent:
+        """What was spent since the last call."""
+        spent = Spent(self.bytes_down, self.bytes_up, self.cost, self.seconds)
+        self.bytes_down, self.bytes_up, self.cost, self.seconds = 0, 0, Cost(), 0.0
+        return spent

@@ -17,7 +17,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from umbel.checks import check_memory
 from umbel.client.batches import SLICE, Plan, Shard, Step, Steps, in_order
 from umbel.client.net import Net
-from umbel.client.work import Batching
 from umbel.data.federation import Federation
 from umbel.engines.chunked import answer_all
 from umbel.engines.sequential import answer_one
@@ -86,7 +85,7 @@ class Vectorised:
 
     def chunk_size(self, request: Request, max_examples: int, max_places: int) -> int:
         """How many clients at a time keep the working set within its bound, at least one."""
-        steps, batch_width = _shape(request.work.batching, max_examples)
+        steps, batch_width = request.work.batching.size(max_examples)
         memory = default = MEMORY_MB.get(self.device.type, MEMORY_MB["cuda"])
         if self.device.type == "cpu" and steps > 1:
             default = CACHE_MB
@@ -145,20 +144,12 @@ class Vectorised:
 def _places(request: Request, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """How many places the plans of each client have (C,), without making them all."""
     batching, largest = request.work.batching, int(sizes[0])
-    planned = {largest: prod(_shape(batching, largest))}
+    planned = {largest: prod(batching.size(largest))}
     if batching.shape is not None:
         planned = {size: prod(batching.shape(size)) for size in np.unique(sizes).tolist()}
     # Where the shape is known only with the plan, all are taken to be as long as the longest.
     most = [planned.get(size, planned[largest]) for size in sizes.tolist()]
     return np.array(most) + -(-sizes // SLICE) * np.minimum(sizes, SLICE)
-
-
-def _shape(batching: Batching, size: int) -> tuple[int, int]:
-    """The shape of the plan of a client of this size."""
-    if batching.shape is not None:
-        return batching.shape(size)
-    steps, width = batching.plan(size, 0).shape
-    return steps, width
 
 
 def _tight(places: NDArray[np.int64]) -> int:

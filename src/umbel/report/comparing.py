@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import inf
+from typing import Literal
 
 import numpy as np
 
@@ -107,6 +108,8 @@ def sheet(methods: Methods) -> Sheet:
         ("clusters", lambda runs: average([run.last.num_clusters for run in runs], 1)),
         ("MB to a client", lambda runs: average([run.megabytes_down for run in runs], digits)),
         ("MB from a client", lambda runs: average([run.megabytes_up for run in runs], digits)),
+        ("gradients of a client", lambda runs: _evaluations("gradient", runs)),
+        ("losses of a client", lambda runs: _evaluations("loss", runs)),
         ("seconds", lambda runs: average([run.seconds for run in runs], 1)),
     ]
     cells = [(head, [of(runs) for _, runs in methods]) for head, of in columns]
@@ -117,6 +120,10 @@ def sheet(methods: Methods) -> Sheet:
     names = [name for name, _ in methods]
     rows = tuple(zip(names, *(column for _, column in known), strict=True))
     return Sheet(("method", *(head for head, _ in known)), rows)
+
+
+def _evaluations(of: Literal["gradient", "loss"], runs: Sequence[Result]) -> str:
+    return average([run.evaluations(of) for run in runs], 0)
 
 
 def _metrics(methods: Methods) -> list[str]:

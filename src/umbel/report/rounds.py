@@ -77,17 +77,27 @@ def _metric(name: str, record: Record) -> float | None:
 
 
 def cost(run: Result) -> Iterator[Panel]:
-    """Traffic and time."""
+    """Traffic, work and time."""
     down = course(run, "to clients", lambda r: r.bytes_down / MEGABYTE)
     up = course(run, "from clients", lambda r: r.bytes_up / MEGABYTE)
     yield Panel(
         Chart("Traffic", "round", "MB a round", (down, up), marks(run), from_zero=True),
         "All clients together; evaluation is not counted.",
     )
+    if any(record.gradient_evaluations is not None for record in run.records):
+        gradients = course(run, "gradients", lambda r: r.gradient_evaluations)
+        losses = course(run, "losses alone", lambda r: r.loss_evaluations)
+        yield Panel(
+            Chart("Work", "round", "examples", (gradients, losses), marks(run), from_zero=True),
+            "Examples whose gradient, or loss alone, clients found in a round, one for each model "
+            "and each pass; evaluation is not counted.",
+        )
     whole = course(run, "round", lambda r: r.seconds)
     waiting = course(run, "of these, waiting for clients", lambda r: r.client_seconds)
+    finding = course(run, "of these, finding clusters", lambda r: r.clustering_seconds)
+    lines = (whole, waiting, finding) if any(finding.y) else (whole, waiting)
     yield Panel(
-        Chart("Time", "round", "seconds a round", (whole, waiting), marks(run), from_zero=True),
+        Chart("Time", "round", "seconds a round", lines, marks(run), from_zero=True),
         "Without evaluation.",
     )
 

@@ -32,7 +32,7 @@ def run_page(run: Result) -> tuple[str, list[Panel]]:
         sections.append(Section("Clusters and clients", _clients(run, shown)))
     if reasons:
         sections.append(Section("What the clusters rest on", (figures(reasons),)))
-    sections.append(Section("Traffic and time", (figures(cost),)))
+    sections.append(Section("Traffic, work and time", (figures(cost),)))
     if absences is not None:
         sections.append(Section("Absent clients", (figures([absences]), _absent(run))))
     sections.append(Section("Run it again", tuple(_again(run))))

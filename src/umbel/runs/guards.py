@@ -7,7 +7,9 @@ from functools import partial
 from umbel.client.net import Net
 from umbel.client.objectives import OBJECTIVES
 from umbel.data.federation import Federation
+from umbel.engines.faults import Faults, Faulty
 from umbel.engines.fit import advice
+from umbel.engines.metering import Metered
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Guarded
 from umbel.flow import Engine
@@ -16,6 +18,12 @@ from umbel.flow import Engine
 def are_elsewhere(clients: Engine) -> bool:
     """Whether an engine's clients are on other machines, as it says itself."""
     return bool(getattr(clients, "elsewhere", False))
+
+
+def meter_of(clients: Engine, faults: Faults, federation: Federation) -> Metered:
+    """Counts what requests take, of clients some of which fail if they are to."""
+    asked = Faulty(clients, faults) if faults.any else clients
+    return Metered(asked, federation.train.sizes)
 
 
 def guard_of(

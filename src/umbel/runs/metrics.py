@@ -15,6 +15,7 @@ from umbel.runs.scores import ClientScores
 TAKEN = (
     *("round", "loss", "accuracy", "worst", "accuracy_std", "weighted_accuracy"),
     *("num_clusters", "num_models", "ari", "purity", "nmi", "bytes_down", "bytes_up"),
+    *("gradient_evaluations", "loss_evaluations", "clustering_seconds"),
     *("seconds", "client_seconds", "missing", "refused", "bounded", "measures", "seal"),
     *("tuned_epochs", "tuned_weight", "tuned_share", "untuned_loss", "untuned_accuracy"),
     *("tuned_validation_loss", "tuned_validation_accuracy"),

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from umbel.engines.metering import Spent
 from umbel.notebooks import named
 from umbel.runs.metrics import means
 from umbel.runs.scored import (
@@ -28,6 +29,7 @@ from umbel.summary import counted
 MEGABYTE = 1e6
 
 NONE: Mapping[Any, Any] = MappingProxyType({})
+NOTHING = Spent()
 
 EVALUATION = "evaluation: "
 """Prefix of the reason when an evaluation's answer was set aside."""
@@ -64,8 +66,13 @@ class Record:
     nmi: float | None = None  #: normalised mutual information with the planted groups
     bytes_down: int = 0  #: to all clients together, evaluation not counted
     bytes_up: int = 0  #: from all clients together
+    #: how often a client took the gradient of an example, of all together; None: not known
+    gradient_evaluations: int | None = None
+    #: how often a client judged an example without one, likewise, evaluation not counted
+    loss_evaluations: int | None = None
     seconds: float = 0.0  #: of the round, without evaluation
     client_seconds: float = 0.0  #: of these, waiting for clients
+    clustering_seconds: float | None = None  #: of these, finding clusters; None: not known
     missing: tuple[int, ...] = ()  #: clients that did not answer, in training or in evaluation
     refused: Mapping[int, str] = field(default_factory=dict)  #: client: why its reply was set aside
     #: client: how its weight or step was bounded
@@ -117,12 +124,13 @@ class Record:
 
     def untimed(self) -> Record:
         """The same without the times, which alone differ when the same run is made twice."""
-        return replace(self, seconds=0.0, client_seconds=0.0)
+        return replace(self, seconds=0.0, client_seconds=0.0, clustering_seconds=None)
 
     def sharing_time(self, runs: int) -> Record:
         """The same with its share of the seconds, where several runs are done side by side."""
+        clustering = None if self.clustering_seconds is None else self.clustering_seconds / runs
         seconds, waiting = self.seconds / runs, self.client_seconds / runs
-        return replace(self, seconds=seconds, client_seconds=waiting)
+        return replace(self, seconds=seconds, client_seconds=waiting, clustering_seconds=clustering)
 
     def evaluated(
         self, scores: ClientScores, groups: NDArray[np.int64] | None, share: float = 1.0
@@ -190,7 +198,8 @@ def make_record(
     scores: ClientScores | None,
     *,
     validation: ClientScores | None = None,
-    traffic: tuple[int, int, float] = (0, 0, 0.0),  # bytes down and up, seconds of waiting
+    spent: Spent = NOTHING,
+    clustering_seconds: float | None = None,
     missing: Iterable[int] = (),
     refused: Mapping[int, str] = NONE,
     bounded: Mapping[int, str] = NONE,
@@ -204,17 +213,19 @@ def make_record(
     `scores` are those on test examples, `validation` those on validation examples; `clusters` are
     None where they are not known; `share` is as in `Record.evaluated`.
     """
-    bytes_down, bytes_up, client_seconds = traffic
     return Record(
         round=number,
         **({} if scores is None else quality_of(scores, share)),
         **({} if validation is None else validation_of(validation)),
         **({} if clusters is None else clustering_of(clusters, groups)),
         num_models=num_models,
-        bytes_down=bytes_down,
-        bytes_up=bytes_up,
+        bytes_down=spent.bytes_down,
+        bytes_up=spent.bytes_up,
+        gradient_evaluations=None if spent.cost is None else spent.cost.gradients,
+        loss_evaluations=None if spent.cost is None else spent.cost.losses,
         seconds=seconds,
-        client_seconds=client_seconds,
+        client_seconds=spent.seconds,
+        clustering_seconds=clustering_seconds,
         missing=tuple(sorted(missing)),
         refused=dict(sorted(refused.items())),
         bounded=dict(sorted(bounded.items())),

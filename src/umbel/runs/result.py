@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from torch import Tensor, nn
@@ -136,6 +136,11 @@ class Result:
     def megabytes_up(self) -> float:
         """Traffic from each client, in megabytes, over all rounds."""
         return sum(r.bytes_up for r in self.records) / self.folder.num_clients / MEGABYTE
+
+    def evaluations(self, of: Literal["gradient", "loss"]) -> float | None:
+        """How many gradients, or losses alone, of examples a client found; None: not known."""
+        counts = [getattr(record, f"{of}_evaluations") for record in self.records]
+        return None if None in counts else sum(counts) / self.folder.num_clients
 
     @property
     def seconds(self) -> float:

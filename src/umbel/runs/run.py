@@ -18,8 +18,7 @@ from umbel.client.metrics import check_metrics
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.engines.choice import EngineSettings
-from umbel.engines.faults import Faults, Faulty
-from umbel.engines.metering import Metered
+from umbel.engines.faults import Faults
 from umbel.engines.privacy import Privacy
 from umbel.engines.remembering import Remembering
 from umbel.engines.validation import Limits
@@ -31,7 +30,7 @@ from umbel.runs.counted import Counted
 from umbel.runs.evaluation import Evaluated, clusters_of, evaluated
 from umbel.runs.evidence import sample
 from umbel.runs.forms import as_assigned, as_given, as_state, check_judged
-from umbel.runs.guards import guard_of, judge_of, share_of
+from umbel.runs.guards import guard_of, judge_of, meter_of, share_of
 from umbel.runs.metrics import as_measures, check_names, names_of
 from umbel.runs.personal import Personal
 from umbel.runs.records import Record, make_record
@@ -189,7 +188,7 @@ class Run(Settings):
     ) -> Iterator[tuple[State, Record, ClientScores | None]]:
         """Do as `Run.rounds`, with the scores on test examples where the round was so evaluated."""
         clients = self._remembering()
-        meter = Metered(Faulty(clients, self.faults) if self.faults.any else clients)
+        meter = meter_of(clients, self.faults, self.divided)
         guard = guard_of(meter, clients, self.limits, self.faults.any, self.net, self.divided)
         judge = judge_of(clients, self.limits, self.net)
         for number in range(first, num_rounds):
@@ -202,8 +201,7 @@ class Run(Settings):
             meter.seconds += spared
             seconds = perf_counter() - began + spared
             last = number + 1 == num_rounds
-            due = (number + 1) % self.evaluate_every == 0 or last
-            on = self._judged_on(last) if due else ()
+            on = self._judged_on(last) if last or (number + 1) % self.evaluate_every == 0 else ()
             with naming(f"round {number}"):
                 found = drive(self._evaluated(state, context, on), judge)
                 clusters = clusters_of(found, self.algorithm, state, context)
@@ -215,7 +213,8 @@ class Run(Settings):
                 self.federation.groups,
                 found.get("test"),
                 validation=found.get("validation"),
-                traffic=meter.take(),
+                spent=meter.take(),
+                clustering_seconds=context.clustering.seconds,
                 missing=missing,
                 refused=refused,
                 bounded=bounded,

@@ -47,8 +47,8 @@ EVENNESS = (
 )
 """How evenly a finished run serves its clients; worse off than with local-only and with FedAvg."""
 
-COSTS = ("megabytes_down", "megabytes_up", "seconds")
-"""Traffic for each client and time, of all rounds so far."""
+COSTS = ("megabytes_down", "megabytes_up", "gradient_evaluations", "loss_evaluations", "seconds")
+"""Traffic and work of each client, and time, of all rounds so far."""
 
 
 @dataclass(frozen=True)
@@ -175,6 +175,8 @@ def _summary(run: Result) -> dict[str, Value]:
         **{name: last.measures.get(name) if last else None for name in names_of(run.experiment)},
         "megabytes_down": run.megabytes_down if sized else None,
         "megabytes_up": run.megabytes_up if sized else None,
+        "gradient_evaluations": run.evaluations("gradient") if sized else None,
+        "loss_evaluations": run.evaluations("loss") if sized else None,
         "seconds": run.seconds,
     }
 

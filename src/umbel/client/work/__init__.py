@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from umbel.client.work.base import MEMORY, Batching, Footprint, Promise, Work
+from umbel.client.work.base import MEMORY, Batching, Cost, Footprint, Promise, Work
 from umbel.client.work.choose_by_loss import ChooseByLoss, Judge
 from umbel.client.work.choose_jointly import ChooseJointly, JointScore
 from umbel.client.work.description import Description
@@ -55,6 +55,7 @@ __all__ = [
     "Batching",
     "ChooseByLoss",
     "ChooseJointly",
+    "Cost",
     "Description",
     "Evaluation",
     "Feature",

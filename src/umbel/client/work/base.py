@@ -54,6 +54,13 @@ class Batching:
     shape: Callable[[int], tuple[int, int]] | None = None
     passes: int = 1  #: gradients that are taken on each mini-batch, at most
 
+    def size(self, num_examples: int) -> tuple[int, int]:
+        """How many mini-batches a client of so many examples has, and how large they are."""
+        if self.shape is not None:
+            return self.shape(num_examples)
+        steps, width = self.plan(num_examples, 0).shape
+        return steps, width
+
 
 UNBATCHED = Batching(
     lambda num_examples, seed: np.zeros((0, 1), dtype=np.int64),  # noqa: ARG005
@@ -80,6 +87,23 @@ class Footprint:
         """Combine two works that are done one after the other."""
         pairs = zip(astuple(self), astuple(other), strict=True)
         return Footprint(*(max(pair) for pair in pairs))
+
+
+@dataclass(frozen=True)
+class Cost:
+    """How many training examples a client takes gradients of, and judges without.
+
+    An example counts once for each model, and each time. Kim et al. 2024, Table 6.
+    """
+
+    gradients: int = 0
+    losses: int = 0
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(self.gradients + other.gradients, self.losses + other.losses)
+
+    def __mul__(self, times: int) -> Cost:
+        return Cost(self.gradients * times, self.losses * times)
 
 
 @dataclass(frozen=True)
@@ -126,3 +150,10 @@ class Work(Settings, ABC):
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         """Return the memory needed, given the shapes of what is sent."""
         return Footprint() if self.inner is None else self.inner.footprint(sent)
+
+    def cost(self, num_examples: int, sent: Mapping[str, torch.Size]) -> Cost:
+        """Return what it costs a client of so many examples, given the shapes of what is sent.
+
+        Records count it; a work that does not say costs nothing.
+        """
+        return Cost() if self.inner is None else self.inner.cost(num_examples, sent)

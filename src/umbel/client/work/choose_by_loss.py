@@ -12,7 +12,7 @@ from torch import Tensor
 
 from umbel.client.batches import Batch, Shard
 from umbel.client.net import Net
-from umbel.client.work.base import Footprint, Promise, Work
+from umbel.client.work.base import Cost, Footprint, Promise, Work
 from umbel.client.work.loss_bounds import promised
 from umbel.client.work.mean_loss import MeanLoss, mean_losses
 
@@ -55,3 +55,8 @@ class ChooseByLoss(Work):
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         return MeanLoss().footprint(sent) | self.then.footprint(sent)
+
+    def cost(self, num_examples: int, sent: Mapping[str, torch.Size]) -> Cost:
+        steps, width = self.batching.size(num_examples)
+        judged = width if self.judge == "mini-batch" and steps else num_examples
+        return Cost(losses=sent["models"][0] * judged) + self.then.cost(num_examples, sent)

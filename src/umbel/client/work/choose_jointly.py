@@ -12,8 +12,8 @@ from torch import Tensor
 from umbel.checks import check
 from umbel.client.batches import Batch, Shard
 from umbel.client.net import Net
-from umbel.client.work.base import Batching, Footprint, Promise, Work
-from umbel.client.work.local_training import LocalTraining
+from umbel.client.work.base import Batching, Cost, Footprint, Promise, Work
+from umbel.client.work.local_training import LocalTraining, batch_width
 from umbel.client.work.loss_bounds import bounded, promised
 
 Similarity = Literal["cosine", "euclidean"]
@@ -61,6 +61,9 @@ class JointScore(Work):
         num_models = sent["models"][0]
         return Footprint(0, num_models, num_models)
 
+    def cost(self, num_examples: int, sent: Mapping[str, torch.Size]) -> Cost:
+        return Cost(gradients=sent["models"][0] * batch_width(num_examples, self.local.batch_size))
+
     def _score(self, net: Net, batch: Batch, model: Tensor, move: Tensor) -> Tensor:
         gradient, loss = net.gradient_and_loss(model, batch)
         size = batch.size().to(loss.dtype) if self.reduction == "sum" else 1.0
@@ -106,3 +109,6 @@ class ChooseJointly(Work):
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         return self.score.footprint(sent)
+
+    def cost(self, num_examples: int, sent: Mapping[str, torch.Size]) -> Cost:
+        return self.score.cost(num_examples, sent) + self.score.local.cost(num_examples, sent)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from umbel.client.batches import Batch, Shard
 from umbel.client.net import Net
-from umbel.client.work.base import COUNT, UNBATCHED, Batching, Footprint, Promise, Work
-from umbel.client.work.local_training import Everything, check_batch_size, first_batch
+from umbel.client.work.base import COUNT, UNBATCHED, Batching, Cost, Footprint, Promise, Work
+from umbel.client.work.local_training import Everything, batch_width, check_batch_size, first_batch
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,9 @@ class Gradient(Work):
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:  # noqa: ARG002
         return Footprint() if self.batch_size == "all" else Footprint(0, 1)
+
+    def cost(self, num_examples: int, sent: Mapping[str, torch.Size]) -> Cost:  # noqa: ARG002
+        return Cost(gradients=batch_width(num_examples, self.batch_size))
 
 
 def padded_gradient(net: Net, theta: Tensor, batch: Batch) -> Tensor:

@@ -17,7 +17,7 @@ from umbel.client.batches import Plan, Shard
 from umbel.client.descent import Descent
 from umbel.client.net import Net
 from umbel.client.optimizers import SGD, Optimizer
-from umbel.client.work.base import COUNT, Batching, Footprint, Promise, Work
+from umbel.client.work.base import COUNT, Batching, Cost, Footprint, Promise, Work
 
 Everything = Literal["all"]
 
@@ -99,6 +99,13 @@ class LocalTraining(Work):
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:  # noqa: ARG002
         return Footprint(0, 1)
+
+    def cost(self, num_examples: int, sent: Mapping[str, torch.Size]) -> Cost:  # noqa: ARG002
+        steps, width = self.shape(num_examples)
+        per_epoch = self._per_epoch(num_examples)
+        in_epoch = per_epoch * width if self.drop_last else num_examples
+        epochs, more = divmod(steps, per_epoch)
+        return Cost(gradients=epochs * in_epoch + min(more * width, in_epoch))
 
 
 def check_batch_size(batch_size: int | Everything) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from umbel.checks import check
 from umbel.client.batches import Batch, Shard
 from umbel.client.net import Net
-from umbel.client.work.base import UNBATCHED, Batching, Footprint, Promise, Work
+from umbel.client.work.base import UNBATCHED, Batching, Cost, Footprint, Promise, Work
 from umbel.client.work.local_training import first_batch
 from umbel.client.work.loss_bounds import bounded, promised
 
@@ -46,6 +46,10 @@ class MeanLoss(Work):
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         side_by_side = min(TILE, sent["models"][0])
         return Footprint(side_by_side) if self.max_examples is None else Footprint(0, side_by_side)
+
+    def cost(self, num_examples: int, sent: Mapping[str, torch.Size]) -> Cost:
+        judged = min(num_examples, self.max_examples or num_examples)
+        return Cost(losses=sent["models"][0] * judged)
 
 
 def mean_losses(net: Net, models: Tensor, batches: Iterator[Batch]) -> Tensor:

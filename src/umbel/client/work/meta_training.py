@@ -14,7 +14,7 @@ from torch.func import grad
 from umbel.checks import check
 from umbel.client.batches import Batch, Plan, Shard
 from umbel.client.net import Net
-from umbel.client.work.base import Batching, Footprint, Promise, Work
+from umbel.client.work.base import Batching, Cost, Footprint, Promise, Work
 from umbel.client.work.local_training import LocalTraining
 
 Variant: TypeAlias = Literal["first-order", "hessian-free", "exact"]
@@ -94,6 +94,10 @@ class MetaTraining(Work):
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         return replace(self.local.footprint(sent), models=2)
+
+    def cost(self, num_examples: int, sent: Mapping[str, torch.Size]) -> Cost:
+        of_curvature = {"first-order": 0, "exact": 1, "hessian-free": 2}
+        return self.local.cost(num_examples, sent) * (2 + of_curvature[self.variant])
 
 
 def _in_full_precision(net: Net) -> Net:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from umbel.client.batches import Shard
 from umbel.client.net import Net
-from umbel.client.work.base import COUNT, MEMORY, Footprint, Promise, Work
+from umbel.client.work.base import COUNT, MEMORY, Cost, Footprint, Promise, Work
 from umbel.client.work.local_training import LocalTraining
 from umbel.client.work.mixture_weights import MixtureWeights, mean_shares, shares
 
@@ -55,3 +55,8 @@ class MixtureTraining(Work):
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         num_models = sent["models"][0]
         return Footprint(num_models, num_models, num_models)
+
+    def cost(self, num_examples: int, sent: Mapping[str, torch.Size]) -> Cost:
+        num_models, training = sent["models"][0], self.local.cost(num_examples, sent)
+        found_again = Cost(losses=training.gradients) * num_models
+        return training * num_models + found_again + MixtureWeights().cost(num_examples, sent)

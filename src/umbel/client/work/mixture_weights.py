@@ -11,7 +11,7 @@ from torch.func import vmap
 
 from umbel.client.batches import Batch, Shard
 from umbel.client.net import Net
-from umbel.client.work.base import MEMORY, Footprint, Promise, Work
+from umbel.client.work.base import MEMORY, Cost, Footprint, Promise, Work
 from umbel.client.work.loss_bounds import clipped
 
 
@@ -31,6 +31,9 @@ class MixtureWeights(Work):
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         return Footprint(sent["models"][0])
+
+    def cost(self, num_examples: int, sent: Mapping[str, torch.Size]) -> Cost:
+        return Cost(losses=sent["models"][0] * num_examples)
 
 
 def shares(net: Net, models: Tensor, weights: Tensor, batch: Batch) -> Tensor:

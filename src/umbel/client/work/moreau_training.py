@@ -10,7 +10,7 @@ from torch import Tensor
 
 from umbel.client.batches import Batch, Shard
 from umbel.client.net import Net
-from umbel.client.work.base import MEMORY, Batching, Footprint, Promise, Work
+from umbel.client.work.base import MEMORY, Batching, Cost, Footprint, Promise, Work
 from umbel.client.work.local_training import LocalTraining
 
 
@@ -65,3 +65,6 @@ class MoreauTraining(Work):
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         return replace(self.local.footprint(sent), models=2)
+
+    def cost(self, num_examples: int, sent: Mapping[str, torch.Size]) -> Cost:
+        return self.local.cost(num_examples, sent) * self.personal_steps

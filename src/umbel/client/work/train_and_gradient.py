@@ -10,8 +10,8 @@ from torch import Tensor
 
 from umbel.client.batches import Shard
 from umbel.client.net import Net
-from umbel.client.work.base import Footprint, Promise, Work
-from umbel.client.work.gradient import gradient_of_all
+from umbel.client.work.base import Cost, Footprint, Promise, Work
+from umbel.client.work.gradient import Gradient, gradient_of_all
 from umbel.client.work.local_training import LocalTraining
 
 
@@ -34,3 +34,6 @@ class TrainAndGradient(Work):
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         return Footprint() | self.local.footprint(sent)
+
+    def cost(self, num_examples: int, sent: Mapping[str, torch.Size]) -> Cost:
+        return self.local.cost(num_examples, sent) + Gradient().cost(num_examples, sent)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from time import perf_counter
 from typing import TypeAlias
 
 import torch
@@ -16,6 +17,21 @@ from umbel.flow import Request, Rows, check_numbers
 from umbel.reduction import Reduction
 from umbel.seeds import Stream, client_seeds, seed_of
 from umbel.summary import in_short
+
+
+@dataclass
+class Stopwatch:
+    """Counts the seconds that blocks of code take, for the records of a run."""
+
+    seconds: float = 0.0
+    _since: float = field(default=0.0, init=False, repr=False)
+
+    def __enter__(self) -> None:
+        self._since = perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += perf_counter() - self._since
+
 
 Sample: TypeAlias = Callable[[int], Tensor]
 """Takes a number of clients, and returns the places (N,) of those that evidence is about."""
@@ -53,6 +69,8 @@ class Context:
     max_share: float = field(default=1.0, repr=False)
     #: longest step of a client, as a multiple of others'; None: any. As for `max_share`
     max_norm_ratio: float | None = field(default=None, repr=False)
+    #: counts the seconds of the `with ctx.clustering:` in which a round finds clusters
+    clustering: Stopwatch = field(default_factory=Stopwatch, repr=False, compare=False)
 
     __repr__ = in_short
 
