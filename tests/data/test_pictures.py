@@ -11,6 +11,7 @@ datasets = pytest.importorskip("datasets")
 
 from PIL import Image  # noqa: E402
 
+from umbel.checks import UsageError  # noqa: E402
 from umbel.data.pictures import decoded  # noqa: E402
 
 
@@ -45,3 +46,33 @@ def test_pictures_of_several_formats_are_read_as_datasets_reads_them() -> None:
         expected = [p[None] if p.ndim == 2 else np.moveaxis(p, -1, 0) for p in expected]
         np.testing.assert_array_equal(found.x, np.stack(expected))
         assert found.y.tolist() == rows["label"]
+
+
+def of_greys(mode: str) -> np.ndarray:
+    """A dark picture and a bright one, written in a mode of Pillow, as they are read."""
+    rows = {"image": [], "label": [0, 1]}
+    for brightness in (60, 200):
+        picture = Image.fromarray(np.full((4, 4), brightness, dtype=np.uint8)).convert(mode)
+        written = BytesIO()
+        picture.save(written, "TIFF" if mode in "IF" else "PNG")
+        rows["image"].append({"bytes": written.getvalue(), "path": None})
+    labels = datasets.ClassLabel(names=["dark", "bright"])
+    features = datasets.Features(image=datasets.Image(), label=labels)
+    return decoded(datasets.Dataset.from_dict(rows, features)).x
+
+
+@pytest.mark.parametrize(("mode", "channels"), [("L", 1), ("P", 3), ("LA", 2)])
+def test_greys_are_as_bright_whatever_mode_they_are_written_in(mode: str, channels: int) -> None:
+    pictures = of_greys(mode)
+    assert pictures.shape == (2, channels, 4, 4)
+    assert pictures[:, 0].reshape(2, -1).mean(1).tolist() == [60.0, 200.0]
+
+
+def test_black_and_white_is_the_darkest_and_the_brightest() -> None:
+    assert set(np.unique(of_greys("1"))) == {0, 255}
+
+
+@pytest.mark.parametrize(("mode", "kind"), [("I;16", "uint16"), ("I", "int32"), ("F", "float32")])
+def test_values_of_more_than_8_bits_are_refused(mode: str, kind: str) -> None:
+    with pytest.raises(UsageError, match=rf"images of type: '{kind} .* is not uint8: write"):
+        of_greys(mode)

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from umbel.checks import UsageError, check, check_memory
 from umbel.data.arrays import Arrays
 
+GREYS_AND_COLOURS = {"1": "L", "P": "RGB", "PA": "RGBA"}
+"""What pictures whose values are no brightness, but black or white, or entries of a palette, become."""
+
 OWNER = "writer_id"  # the column that says whose an example is
 
 
@@ -60,7 +63,14 @@ def _pictures(encoded: Sequence[Mapping[str, Any]], mode: str | None) -> Iterato
             picture = Image.open(file)
         likely = None if picture.format is None else [picture.format]
         ImageOps.exif_transpose(picture, in_place=True)
-        yield np.asarray(picture if mode in (None, picture.mode) else picture.convert(mode))
+        as_said = mode or GREYS_AND_COLOURS.get(picture.mode, picture.mode)
+        pixels = np.asarray(picture if as_said == picture.mode else picture.convert(as_said))
+        kind, expected = (
+            f"{pixels.dtype} ({picture.mode})",
+            "uint8: write images with 8 bits a value",
+        )
+        check(pixels.dtype == np.uint8, "source: images of type", kind, expected)
+        yield pixels
 
 
 def _stacked(
@@ -76,5 +86,4 @@ def _stacked(
 
 
 def _channels_first(picture: NDArray[Any]) -> NDArray[np.uint8]:
-    flat = picture[None] if picture.ndim == 2 else np.moveaxis(picture, -1, 0)
-    return flat.astype(np.uint8)
+    return picture[None] if picture.ndim == 2 else np.moveaxis(picture, -1, 0)

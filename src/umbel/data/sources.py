@@ -35,6 +35,9 @@ log = logging.getLogger(__name__)
 DATA_DIR_VARIABLE = "UMBEL_DATA_DIR"
 CACHE_DIR_VARIABLE = "UMBEL_CACHE_DIR"
 
+DECODING = 2
+"""Another number where files are decoded otherwise than before, so that they are once more."""
+
 HUB: Mapping[str, str] = {
     "mnist": "ylecun/mnist",
     "fashion_mnist": "zalando-datasets/fashion_mnist",
@@ -129,9 +132,10 @@ class Sources:
 
 
 def _digest(files: Sequence[Path]) -> str:
-    """Another one when a file changes."""
+    """Another one when a file changes, or how it is decoded."""
     states = [(file.resolve(), file.stat()) for file in files]
     key = " ".join(f"{path} {state.st_size} {state.st_mtime_ns}" for path, state in states)
+    key += f" {DECODING}"
     return hashlib.sha256(key.encode()).hexdigest()[:16]
 
 

@@ -96,3 +96,20 @@ def test_a_run_that_learnt_codes_with_a_point_takes_them_without(tmp_path: Path)
     encoding = learnt(tmp_path / "all")
     assert encoding.features == ("code is 1.0", "code is 2.0")
     assert features(written(tmp_path / "new.csv", [2, 1]), encoding) == [[0.0, 1.0], [1.0, 0.0]]
+
+
+@pytest.mark.parametrize(("one", "other"), [("true", "TRUE"), ("1.0", "1.00")])
+def test_codes_alike_are_one_though_none_is_written_plainly(
+    tmp_path: Path, one: str, other: str
+) -> None:
+    written(tmp_path / "all/a.csv", [one, other, "unknown", one])
+    assert learnt(tmp_path / "all").features == (
+        *(f"code is {word}" for word in sorted([one, "unknown"])),
+    )
+
+
+def test_a_column_of_numbers_may_have_no_value_at_one_client(tmp_path: Path) -> None:
+    for name, amounts in (("a", [None] * 8), ("b", [0.5, None] * 4)):
+        rows = table(CODES).assign(amount=pd.Series(amounts, dtype=object))
+        rows.to_parquet(tmp_path / f"{name}.parquet")
+    assert learnt(tmp_path).features[:2] == ("amount", "amount is missing")

@@ -127,7 +127,7 @@ def _kind_of_objects(rows: Rows, name: str, first: Any) -> Kind:
 
     if isinstance(first, str):
         return "category"
-    if isinstance(first, bool | int):
+    if isinstance(first, bool | int | float):
         return "number"
     if isinstance(first, datetime.date):
         return "date"
@@ -184,7 +184,8 @@ def _words(series: Any, name: str) -> Words:
     codes, values = series.astype("object").factorize()
     words = [_written(value) for value in values]
     there = set(words)
-    spelled = [bare if (bare := _bare(word)) in there else word for word in words]
+    like = {_bare(word): word for word in reversed(words)}  # of those alike the first
+    spelled = [bare if (bare := _bare(word)) in there else like[bare] for word in words]
     place = {word: number for number, word in enumerate(dict.fromkeys(spelled))}
     numbers = np.array([*(place[word] for word in spelled), -1])  # what is missing has the code -1
     return Words(name, numbers[np.asarray(codes, dtype=np.int64)], tuple(place))
