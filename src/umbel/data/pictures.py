@@ -13,7 +13,7 @@ from umbel.checks import UsageError, check, check_memory
 from umbel.data.arrays import Arrays
 
 GREYS_AND_COLOURS = {"1": "L", "P": "RGB", "PA": "RGBA"}
-"""What pictures whose values are no brightness, but black or white, or entries of a palette, become."""
+"""What pictures become whose values are no brightness, but yes or no, or places in a palette."""
 
 OWNER = "writer_id"  # the column that says whose an example is
 
