@@ -16,13 +16,14 @@ from tests.algorithms.test_contract import LOCAL
 from tests.flower.grid import ERRORS
 from tests.flower.small import SMALL, clients, engine_of, grid_of, site
 from umbel.algorithms import FLACC, FedAvg
+from umbel.checks import UsageError
 from umbel.cli import app
 from umbel.client.work import MeanLoss
 from umbel.data.federation import Federation
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.flow import Request
-from umbel.flower import FlowerEngine, Settings, client_app, serve, slice_of
+from umbel.flower import FlowerEngine, Settings, client_app, serve, site_clients, slice_of
 from umbel.flower.discovery import Meeting
 from umbel.flower.greeting import name_in
 from umbel.flower.owners import Owners
@@ -272,3 +273,33 @@ def test_clients_of_a_run_that_is_not_finished_are_known_by_name(tmp_path: Path)
     assert [client.name for client in Result(served).clients] == names
     printed = CliRunner().invoke(app, ["show", str(served.path)]).output.replace("│", " ")
     assert f"site 0 {SMALL.rounds} 0 no answer" in " ".join(printed.split())
+
+
+def node_at(folder: Path) -> Context:
+    return Context(1, 1, {"data": str(folder)}, RecordDict(), {})
+
+
+def test_a_file_that_comes_while_a_run_lasts_changes_no_others_examples(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    for name in ("berta", "carl"):
+        np.savez(tmp_path / f"{name}.npz", x=rng.normal(size=(30, 2)), y=np.arange(30) % 2)
+    before = site_clients(node_at(tmp_path), 0.3)
+    assert before.test.sizes.tolist() == [9, 9]
+    np.savez(tmp_path / "anna.npz", x=rng.normal(size=(30, 2)), y=np.arange(30) % 2)
+    after = site_clients(node_at(tmp_path), 0.3)
+    assert after.names == ("anna", "berta", "carl")
+    for then, now in zip(before.splits, after.splits, strict=True):
+        for client in range(2):
+            torch.testing.assert_close(then.of(client), now.of(client + 1), rtol=0, atol=0)
+
+
+def test_test_examples_in_files_are_taken_as_they_are(tmp_path: Path) -> None:
+    x, y = np.zeros((4, 2)), np.array([0, 1, 0, 1])
+    np.savez(tmp_path / "a.npz", x=x, y=y, x_test=x[:3], y_test=y[:3])
+    assert site_clients(node_at(tmp_path)).test.sizes.tolist() == [3]
+
+
+def test_a_file_of_other_inputs_than_answers_is_told_as_such(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.zeros((4, 2)), y=np.array([0, 1, 0]))
+    with pytest.raises(UsageError, match="client a: .*4.*3"):
+        site_clients(node_at(tmp_path))

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeAlias
-from zlib import crc32
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,10 +20,10 @@ from umbel.data.form import Form
 from umbel.data.given import check_picked, in_order, listed
 from umbel.data.groups import numbers_of
 from umbel.data.labels import check_labels, check_trainable, fitting_classes
-from umbel.data.splits import Pair, Split, joined, set_apart
+from umbel.data.splits import Pair, Split, by_name, joined, set_apart
 from umbel.data.tables.encoding import Encoding
 from umbel.notebooks import cut
-from umbel.seeds import Stream, generator
+from umbel.seeds import Stream
 from umbel.settings import argument
 from umbel.summary import counted
 
@@ -135,7 +134,7 @@ class Federation:
         if self.validation is not None:
             raise UsageError("federation: has validation examples already")
         train = [self.train.of(client) for client in range(self.num_clients)]
-        rngs = [generator(seed, Stream.VALIDATION, crc32(name.encode())) for name in self.names]
+        rngs = by_name(seed, Stream.VALIDATION, self.names)
         left, apart = set_apart(train, self.names, fraction, "validation_fraction", rngs)
         validation = _validation(apart, self.names, fraction)
         return replace(self, train=joined(left), validation=validation)

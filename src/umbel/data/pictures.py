@@ -65,10 +65,8 @@ def _pictures(encoded: Sequence[Mapping[str, Any]], mode: str | None) -> Iterato
         ImageOps.exif_transpose(picture, in_place=True)
         as_said = mode or GREYS_AND_COLOURS.get(picture.mode, picture.mode)
         pixels = np.asarray(picture if as_said == picture.mode else picture.convert(as_said))
-        kind, expected = (
-            f"{pixels.dtype} ({picture.mode})",
-            "uint8: write images with 8 bits a value",
-        )
+        kind = f"{pixels.dtype} ({picture.mode})"
+        expected = "uint8: write images with 8 bits a value"
         check(pixels.dtype == np.uint8, "source: images of type", kind, expected)
         yield pixels
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
+from zlib import crc32
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from umbel.checks import check, check_memory
+from umbel.seeds import Stream, generator
 from umbel.summary import in_short
 
 Pair: TypeAlias = tuple[Tensor, Tensor]
@@ -66,13 +68,21 @@ def joined(shards: Sequence[Pair]) -> Split:
     return Split(torch.cat([x for x, _ in filled]), torch.cat([y for _, y in filled]), offsets)
 
 
+def by_name(seed: int, stream: Stream, names: Iterable[str]) -> list[np.random.Generator]:
+    """What draws for each client, whoever the others are."""
+    return [generator(seed, stream, crc32(name.encode())) for name in names]
+
+
+Values = TypeVar("Values", Tensor, NDArray[Any])
+
+
 def set_apart(
-    shards: Sequence[Pair],
+    shards: Sequence[tuple[Values, Values]],
     names: Sequence[str],
     fraction: float,
     what: str,
     rngs: Iterable[np.random.Generator],
-) -> tuple[list[Pair], list[Pair]]:
+) -> tuple[list[tuple[Values, Values]], list[tuple[Values, Values]]]:
     """What is left of each client's examples, and a random fraction, drawn by its own generator.
 
     `what` is the name of the setting that says the fraction. Raises `UsageError` where none of a
@@ -81,7 +91,7 @@ def set_apart(
     check(0 <= fraction < 1, what, fraction, "in [0, 1)")
     left, apart = [], []
     for (x, y), name, rng in zip(shards, names, rngs, strict=True):
-        order = torch.from_numpy(rng.permutation(len(x)))
+        order = rng.permutation(len(x))
         cut = len(x) - round(fraction * len(x))
         expected = f"low enough: of the {len(x)} examples of client {name} none is left"
         check(cut > 0 or not len(x), what, fraction, f"{expected} for training")

@@ -226,13 +226,14 @@ def _is_private(experiment: Path) -> bool:
 def site_clients(context: Context, test_fraction: float = 0.2) -> Federation:
     """The clients of the folder that the node's setting `data` names: a `.npz` file for each.
 
-    Where a file has no test examples, a random `test_fraction` is set apart. Labels are of as many
-    classes as the setting `classes` says; without it, of one more than the largest label there.
-    Raises `UsageError` for files that hold something else.
+    Where files have no test examples, a random `test_fraction` of each is set apart, which depends
+    on its name alone: files that come or go while a run lasts change no other's. Labels are of as
+    many classes as the setting `classes` says; without it, of one more than the largest label
+    there. Raises `UsageError` for files that hold something else.
     """
     config = context.node_config
     classes = number_in(config, "classes", int) if "classes" in config else None
-    return read_clients(Path(str(config["data"])), classes, test_fraction)
+    return read_clients(Path(str(config["data"])), classes, test_fraction, drawn_by_name=True)
 
 
 def slice_of(context: Context, federation: Federation) -> Federation:

@@ -19,6 +19,8 @@ from umbel.data.files import check_length, files_in, read_text
 from umbel.data.npz import read_arrays
 from umbel.data.scenarios.base import Scenario, check_validation
 from umbel.data.sources import Sources
+from umbel.data.splits import by_name, set_apart
+from umbel.seeds import Stream
 from umbel.summary import counted, few
 
 LARGEST = 2**24
@@ -80,14 +82,24 @@ def read_clients(
     test_fraction: float = 0.0,
     validation_fraction: float = 0.0,
     seed: int = 0,
+    drawn_by_name: bool = False,
 ) -> Federation:
-    """The clients of a folder of `.npz` files, or of one such file. See `Folder`."""
+    """The clients of a folder of `.npz` files, or of one such file. See `Folder`.
+
+    Test examples that are `drawn_by_name` do not depend on which other clients there are.
+    """
     files = _files(path)
     loaded = [_load(file) for file in files]
     names = [file.stem for file in files]
+    train = [(arrays["x"], arrays["y"]) for arrays in loaded]
+    test = _pairs(path, names, loaded, "test")
+    # What are no examples is told, as always, where the federation is made.
+    if drawn_by_name and test is None and all(x.shape[:1] == y.shape[:1] != () for x, y in train):
+        rngs = by_name(seed, Stream.DATA, names)
+        train, test = set_apart(train, names, test_fraction, "test_fraction", rngs)
     return Federation.from_arrays(
-        [(arrays["x"], arrays["y"]) for arrays in loaded],
-        _pairs(path, names, loaded, "test"),
+        train,
+        test,
         validation=_pairs(path, names, loaded, "validation"),
         names=names,
         groups=None if path.is_file() else _groups(path / GROUPS, names),
