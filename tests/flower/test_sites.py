@@ -301,5 +301,5 @@ def test_test_examples_in_files_are_taken_as_they_are(tmp_path: Path) -> None:
 
 def test_a_file_of_other_inputs_than_answers_is_told_as_such(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=np.zeros((4, 2)), y=np.array([0, 1, 0]))
-    with pytest.raises(UsageError, match="client a: .*4.*3"):
+    with pytest.raises(UsageError, match=r"client a: .*4.*3"):
         site_clients(node_at(tmp_path))
