@@ -288,3 +288,50 @@ def test_tensors_that_torch_does_not_count_changes_of_are_always_written(file: P
         checkpoint.save(file, with_features(block), 9, before=parts)
     state, _ = checkpoint.load(file, with_features(*features(0)))
     assert state.features[0].unique().tolist() == [2]
+
+
+@dataclass(frozen=True)
+class Wrapped(State):
+    """The state of a method around another one."""
+
+    states_in: ClassVar[str] = "inner"
+
+    inner: tuple[State, ...]
+    velocity: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Several(State):
+    features: tuple[torch.Tensor, ...]
+
+
+def wrapped(inner: State, velocity: float) -> Wrapped:
+    return Wrapped(inner.models, inner.labels, (inner,), torch.full((2,), velocity))
+
+
+def test_a_state_within_another_of_its_own_kind_is_the_inner_one(tmp_path: Path) -> None:
+    file = tmp_path / "checkpoint.safetensors"
+    state = wrapped(wrapped(STATE, 1.0), 2.0)
+    checkpoint.save(file, state, 3)
+    assert_same_state(checkpoint.load(file, wrapped(wrapped(EMPTY, 0.0), 0.0))[0], state)
+
+
+def test_a_state_within_another_may_have_become_one_within_itself(tmp_path: Path) -> None:
+    file = tmp_path / "checkpoint.safetensors"
+    rivals = RestartsState(EMPTY.models, EMPTY.labels, (EMPTY, EMPTY))
+    for state in (wrapped(STATE, 1.0), wrapped(rivals, 1.0)):
+        checkpoint.save(file, state, 3)
+        assert_same_state(checkpoint.load(file, wrapped(rivals, 0.0))[0], state)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_what_torch_conjugates_or_negates_on_reading_is_written_so(
+    tmp_path: Path, large: bool
+) -> None:
+    value = torch.full((LARGE if large else 2,), 1 + 2j).conj()
+    state = Wrapped(EMPTY.models, EMPTY.labels, (EMPTY,), value.imag)
+    several = Several(EMPTY.models, EMPTY.labels, (value, value.imag))
+    for each in (state, several):
+        file = tmp_path / "checkpoint.safetensors"
+        checkpoint.save(file, each, 1)
+        assert_same_state(checkpoint.load(file, each)[0], each)

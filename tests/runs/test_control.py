@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.shell import Shell
-from umbel.algorithms import RandomClusters, Sharing
+from umbel.algorithms import CFLGP, RandomClusters, Sharing
 from umbel.data.sources import Sources
 from umbel.runs.config import read
 from umbel.runs.control import control, controls
@@ -35,6 +35,18 @@ def test_a_control_differs_from_the_run_in_who_is_in_which_cluster_alone(tmp_pat
     for name in ("scenario", "model", "seed", "rounds", "participation"):
         assert getattr(found, name) == getattr(experiment, name)
     assert found.algorithm.local == experiment.algorithm.local  # type: ignore[attr-defined]
+
+
+def test_the_control_of_a_method_whose_clients_send_gradients_takes_one_step_a_round(
+    tmp_path: Path,
+) -> None:
+    run = made("cfl-gp-digits", tmp_path, 'algorithm.send="gradient"', "algorithm.patience=9")
+    method = run.experiment.algorithm
+    found = control(run).algorithm
+    assert isinstance(found, RandomClusters)
+    assert isinstance(method, CFLGP)
+    assert (found.local.steps, found.local.batch_size) == (1, method.gradient.batch_size)
+    assert found.local.lr == method.local.lr
 
 
 def test_the_control_of_a_method_that_shares_a_part_shares_the_same(tmp_path: Path) -> None:

@@ -76,8 +76,14 @@ def setup() -> Setup:
         (np.int64(2), "'int64'"),
         (np.float32(2), "'float32'"),
         ({1, 2}, "'set'"),
+        (torch.ones(2, dtype=torch.complex128), "'torch.complex128'"),
+        ((ONE, torch.eye(2).to_sparse()), "'tuple of torch.float32'"),
+        (torch.eye(3).to_sparse(), "'torch.float32 (torch.sparse_coo)'"),
+        (torch.ones(2, device="meta"), "'torch.float32'"),
+        (2**5000, "'int'"),
+        ((1, (2, 2**5000)), "'tuple of int, tuple'"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:40],
 )
 def test_a_field_that_no_checkpoint_holds_is_refused_by_name(extra: Any, said: str) -> None:
     rivals = RestartsState(torch.zeros(1, 5), torch.zeros(3, dtype=torch.long), (holding(extra),))
@@ -92,7 +98,9 @@ def test_a_field_that_no_checkpoint_holds_is_refused_by_name(extra: Any, said: s
     "extra",
     [
         *(None, True, 3, 0.5, "text", (), (1, (2.5, "a"), None), [1, [2]]),
-        *({"a": [1, {"b": None}]}, ONE, ONE.bool(), (ONE, ONE[:0]), np.float64(1.5)),
+        *({"a": [1, {"b": None}]}, ONE, ONE.bool(), (ONE, ONE[:0]), np.float64(1.5), 10**1000),
+        *(torch.tensor([1 + 2j]).conj(), torch.tensor([1 + 2j]).conj().imag, ONE.half()),
+        *(torch.zeros(2, dtype=torch.float8_e4m3fn), torch.zeros(2, dtype=torch.uint64)),
     ],
     ids=str,
 )
@@ -196,6 +204,28 @@ def test_measures_may_be_numbers_of_any_library_and_unknown() -> None:
     _, record = next(umbel.Run(Measuring(measured=measured), blobs(), net).rounds(1))
     assert record.measures == {"a": 0.5, "b": 2, "c": None, "d": 3, "e": None}
     assert Record.from_json(record.to_json()) == record
+
+
+@dataclass(frozen=True)
+class Later(State):
+    """What a method may wish to have once it has clusters."""
+
+    centres: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Changing(umbel.FedAvg):
+    """A method that returns another kind of state from its second round on."""
+
+    def round(self, state: State, ctx: Context) -> Flow[State]:
+        after = yield from super().round(state, ctx)
+        return Later(after.models, after.labels, after.models) if ctx.round else after
+
+
+def test_a_round_returns_the_kind_of_state_that_it_was_given() -> None:
+    run = umbel.Run(Changing(), blobs(), umbel.Net(lambda: torch.nn.Linear(6, 3)))
+    with pytest.raises(umbel.UsageError, match="the state that round returns: 'Later' is not"):
+        list(run.rounds(3))
 
 
 def test_such_a_state_is_refused_without_a_folder_as_with_one(tmp_path: Path) -> None:

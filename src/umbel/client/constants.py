@@ -89,10 +89,15 @@ def digest_of(tensors: dict[str, Tensor]) -> str:
     return total.hexdigest()
 
 
+def written_out(tensor: Tensor) -> Tensor:
+    """The values as memory is to have them: in order, and conjugated or negated where due."""
+    return tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
+
+
 def bits(tensor: Tensor) -> Tensor:
     """The bytes of a tensor, whatever its type: (n,) uint8."""
     # A single value may have any stride, however contiguous it is said to be.
-    flat = tensor.detach().cpu().contiguous().as_strided((tensor.numel(),), (1,))
+    flat = written_out(tensor).as_strided((tensor.numel(),), (1,))
     return flat.view(torch.uint8)
 
 

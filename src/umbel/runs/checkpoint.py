@@ -19,6 +19,7 @@ from torch import Tensor
 
 from umbel.algorithms.base import State
 from umbel.checks import UsageError
+from umbel.client.constants import written_out
 from umbel.runs import checkpoint_parts
 from umbel.runs.checkpoint_parts import NO_PARTS, Parts, is_entry
 from umbel.runs.former_states import as_now, is_idle, without_idle
@@ -30,6 +31,16 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 SIMPLE = str | int | float | None
 """Types of values that JSON has."""
+
+WRITTEN = {
+    *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.bool),
+    *(torch.int64, torch.int32, torch.int16, torch.int8, torch.float8_e4m3fn, torch.float8_e5m2),
+    *(torch.uint64, torch.uint32, torch.uint16, torch.uint8),
+}
+"""Types of tensors that safetensors has."""
+
+LONGEST = 4_000
+"""Bits of the largest whole number: Python refuses to write much larger ones."""
 
 UNREADABLE = "not a readable checkpoint"
 
@@ -50,7 +61,7 @@ def save(
     parts = checkpoint_parts.write(folder, dict(checkpoint_parts.are_parts(values)), before)
     # The format has no two names for one memory, which fields of a state may well share.
     tensors = {
-        name: value.detach().cpu().contiguous()
+        name: written_out(value)
         for name, value in values.items()
         if isinstance(value, Tensor) and name not in parts
     }
@@ -80,7 +91,8 @@ def load(file: Path, template: Any) -> tuple[Any, int]:
     """
     with reading(file, UNREADABLE) as (opened, header):
         tensors = tensors_in(opened)
-    kinds = {type(state).__name__: state for state in (template, *within(template)[1])}
+    # One around another of its own class is the outer one.
+    kinds = {type(state).__name__: state for state in (*within(template)[1], template)}
     known = header.get("format") in (FORMAT, BEFORE_PARTS, BEFORE_SEALS)
     idle = header.get("kind") not in kinds and is_idle(str(header.get("kind")), tensors)
     if not known or (header.get("kind") not in kinds and not idle):
@@ -105,16 +117,26 @@ def can_hold(value: object) -> bool:
 
     Tuples read back as tuples outside of lists and dicts, and as lists inside.
     """
-    if isinstance(value, tuple) and not _holds_tensors(value):
+    if _holds_tensors(value):
+        return all(map(_is_written, value))  # type: ignore[call-overload]
+    if isinstance(value, tuple):
         return _is_nested(value)
-    return isinstance(value, Tensor | tuple) or _is_json(value)
+    return _is_written(value) if isinstance(value, Tensor) else _is_json(value)
+
+
+def _is_written(tensor: Tensor) -> bool:
+    dense = tensor.layout == torch.strided and not tensor.is_meta
+    return dense and tensor.dtype in WRITTEN
 
 
 def _is_nested(value: object) -> bool:
     """Numbers in tuples, at any depth."""
-    if isinstance(value, tuple):
-        return all(map(_is_nested, value))
-    return isinstance(value, SIMPLE)
+    return all(map(_is_nested, value)) if isinstance(value, tuple) else _is_simple(value)
+
+
+def _is_simple(value: object) -> bool:
+    short = not isinstance(value, int) or value.bit_length() <= LONGEST
+    return isinstance(value, SIMPLE) and short
 
 
 def _is_json(value: object) -> bool:
@@ -122,7 +144,7 @@ def _is_json(value: object) -> bool:
         return all(isinstance(key, str) and _is_json(entry) for key, entry in value.items())
     if isinstance(value, list):
         return all(map(_is_json, value))
-    return isinstance(value, SIMPLE)
+    return _is_simple(value)
 
 
 def within(state: State) -> tuple[str, tuple[State, ...]]:
@@ -160,8 +182,15 @@ def _filled(template: Any, values: Mapping[str, Any]) -> Any:
     for number, other in enumerate(others):
         start = f"{inside}.{number}."
         of = {n.removeprefix(start): v for n, v in values.items() if n.startswith(start)}
-        filled.append(_filled(other, of))
+        filled.append(_filled(_like(other, of), of))
     return replace(template, **own, **({inside: tuple(filled)} if filled else {}))
+
+
+def _like(template: Any, values: Mapping[str, Any]) -> Any:
+    """The template of these values: itself, or one within it, as of `Restarts` that have ended."""
+    names = {name.partition(".")[0] for name in values}
+    kinds = (template, *within(template)[1])
+    return next((each for each in kinds if names <= {f.name for f in fields(each)}), template)
 
 
 def _tuples(value: Any) -> Any:

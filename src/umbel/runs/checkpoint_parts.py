@@ -16,7 +16,7 @@ from types import MappingProxyType
 from torch import Tensor
 
 from umbel.checks import UsageError
-from umbel.client.constants import digest_of
+from umbel.client.constants import digest_of, written_out
 from umbel.engines.alignment import aligned
 from umbel.runs.durable import PARTIAL
 from umbel.runs.tensor_files import HALF_WRITTEN, reading, write_plain
@@ -85,7 +85,7 @@ def write(folder: Path, tensors: Mapping[str, Tensor], before: Parts) -> Parts:
             continue
         parts[name] = Part.of(tensor)
         folder.mkdir(exist_ok=True)
-        values = tensor.detach().cpu().contiguous()
+        values = written_out(tensor)
         write_plain(_file(folder, parts[name].digest), {"values": values})
     return parts
 

@@ -16,7 +16,7 @@ import numpy as np
 from umbel.algorithms import RandomClusters, Sharing
 from umbel.algorithms.base import Algorithm
 from umbel.algorithms.restarts import innermost, method_of
-from umbel.client.work import LocalTraining
+from umbel.client.work import Gradient, LocalTraining
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.outcomes import CONTROL
@@ -77,6 +77,13 @@ def _sizes(folder: RunFolder) -> tuple[int, ...]:
 
 
 def _training(method: Algorithm[Any]) -> LocalTraining | None:
-    """How clients train, where the method says so as umbel's own do."""
-    local = getattr(method, "local", None)
-    return local if isinstance(local, LocalTraining) else None
+    """How clients train, where the method says so as umbel's own do.
+
+    Where they send a gradient that the server steps by, it is one plain step on as many examples.
+    """
+    local, sent = getattr(method, "local", None), getattr(method, "gradient", None)
+    if not isinstance(local, LocalTraining):
+        return None
+    if getattr(method, "send", None) == "gradient" and isinstance(sent, Gradient):
+        return replace(local, steps=1, batch_size=sent.batch_size)
+    return local

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from umbel.algorithms.base import Algorithm, State
 from umbel.checks import UsageError
+from umbel.client.constants import written_out
 from umbel.runs.tensor_files import reading, tensors_in, write
 from umbel.summary import in_short
 
@@ -109,9 +110,7 @@ class EvidenceFolder:
             return
         self.path.mkdir(exist_ok=True)
         # A clone each: safetensors refuses tensors that share their memory.
-        values = {
-            name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()
-        }
+        values = {name: written_out(tensor).clone() for name, tensor in tensors.items()}
         write(self._file(number), values, {"apart": apart})
 
     def _thin(self, done: int) -> None:

@@ -19,7 +19,8 @@ from umbel.server.ask import Context
 
 HELD = (
     "what a checkpoint holds: a tensor, a tuple of tensors, a number or a text, a tuple of such, "
-    "or None; give other tensors fields of their own, and make tensors or numbers of NumPy's values"
+    "or None; give other tensors fields of their own, make tensors or numbers of NumPy's values, "
+    "dense tensors of sparse ones, and complex64 of other complex numbers"
 )
 """What a field of a state may be, and how to get there."""
 
@@ -33,13 +34,17 @@ class Expected:
     num_clients: int  # M
 
 
-def as_state(state: Any, known: Setup | Context, dtype: torch.dtype) -> Any:
+def as_state(
+    state: Any, known: Setup | Context, dtype: torch.dtype, before: State | None = None
+) -> Any:
     """The state that `init` or `round` has returned, for a net of this type.
 
-    Raises `UsageError` if it is no such state.
+    `before` is what the round was given. Raises `UsageError` if it is no such state.
     """
     function = "init" if isinstance(known, Setup) else "round"
     _check_type(state, State, function)
+    if before is not None:
+        _check_same_kind(state, before)
     expected = Expected(known.layout.num_values, dtype, known.num_clients)
     _check_state(state, expected, f"the state that {function} returns")
     if function == "round":  # of first values the net's own check says more
@@ -147,6 +152,18 @@ def _check_finite(models: Tensor, name: str) -> None:
             check(False, f"{name}: model {number}", float(row), expected)
 
 
+def _check_same_kind(state: State, before: State) -> None:
+    """Raise `UsageError` for a kind of state that a checkpoint of this run is not read as."""
+    kinds = (before, *within(before)[1])  # one within it, as of `Restarts` that end
+    names = " or ".join(dict.fromkeys(type(kind).__name__ for kind in kinds))
+    expected = f"the {names} that it was given: let fields that come later be empty at first"
+    fine = type(state) in map(type, kinds)
+    check(fine, "the state that round returns", type(state).__name__, expected)
+    if type(state) is type(before):
+        for after, inside in zip(within(state)[1], within(before)[1], strict=False):
+            _check_same_kind(after, inside)
+
+
 def _check_can_be_held(state: State, function: str) -> None:
     """Raise `UsageError` for a field that would not read back from a checkpoint as it is."""
     place, others = within(state)
@@ -156,7 +173,9 @@ def _check_can_be_held(state: State, function: str) -> None:
             name = f"{member.name} of the state that {function} returns"
             several = value if isinstance(value, tuple | list) else ()
             inside = ", ".join(dict.fromkeys(map(_kind, several)))
-            said = _kind(value) + (f" of {inside}" if inside else "")
+            layout = getattr(value, "layout", torch.strided)
+            sparse = "" if layout == torch.strided else f" ({layout})"
+            said = _kind(value) + sparse + (f" of {inside}" if inside else "")
             check(False, name, said, HELD)
     for other in others:
         _check_can_be_held(other, function)

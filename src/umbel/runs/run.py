@@ -195,7 +195,7 @@ class Run(Settings):
             began, context = perf_counter(), self.context(number, num_rounds)
             with naming(f"round {number}"):
                 after = drive(self.algorithm.round(state, context), guard)
-                state = as_state(after, context, self.net.dtype)
+                state = as_state(after, context, self.net.dtype, state)
             # The time that an evaluation has saved the round counts as the round's own.
             spared = clients.take() if isinstance(clients, Remembering) else 0.0
             meter.seconds += spared

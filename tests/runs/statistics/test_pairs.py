@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 from umbel.runs.config import read
@@ -59,6 +60,15 @@ def test_there_is_a_pair_of_any_two_methods_the_better_one_first() -> None:
         assert pair.p_value >= pair.lead.p_value
     assert [pair.sure for pair in found] == [True, True, False]
     assert [pair.other.name for pair in standing(methods, ACCURACY).others] == ["b", "a"]
+
+
+def test_a_lead_beyond_all_samples_is_sure_among_however_many_methods() -> None:
+    noise = np.random.default_rng(0).normal(scale=0.01, size=(30, 8))
+    scores = [tuple(row + (0.9 if number == 29 else 0.2)) for number, row in enumerate(noise)]
+    methods = [contender(f"m{number}", row, 5) for number, row in enumerate(scores)]
+    leader = standing(methods, ACCURACY)
+    assert all(pair.sure for pair in leader.others)
+    assert all(pair.p_value > 0 for pair in leader.others)
 
 
 def test_pairs_that_cannot_be_judged_are_not_corrected_for() -> None:

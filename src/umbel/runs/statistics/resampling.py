@@ -31,13 +31,17 @@ A sample may hold the same client again and again, and a standard error of zero.
 
 
 def by_bootstrap(gains: Crossed, whole: Spread, samples: int = MOST) -> Ends:
-    """The interval of gains whose mean has a standard error above zero."""
+    """The interval of gains whose mean has a standard error above zero.
+
+    Where no sample lies beyond, the p-value is 0: it is smaller than samples can tell.
+    """
     mean, error = float(whole.mean[0]), float(whole.error[0])
     distances = np.sort(np.concatenate([*_distances(gains, mean, error, samples)]))
     low, high = np.quantile(distances, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     below = int(np.searchsorted(distances, mean / error, side="right"))
     above = len(distances) - int(np.searchsorted(distances, mean / error, side="left"))
-    p_value = min(1.0, 2 * (min(below, above) + 1) / (len(distances) + 1))
+    beyond = min(below, above)
+    p_value = min(1.0, 2 * (beyond + 1) / (len(distances) + 1)) if beyond else 0.0
     return Ends(mean - float(high) * error, mean - float(low) * error, p_value)
 
 
