@@ -318,6 +318,8 @@ def test_the_run_to_make_next_fine_tunes_where_that_is_advised(
     verdict = replace(two.verdict, chosen=replace(two.verdict.chosen, contender=chosen))
     asked = umbel.read(umbel.find_experiment("fedavg-digits"), ["scenario.clients=16"])
     following = next_experiment(replace(two, verdict=verdict), asked)
+    assert isinstance(following.algorithm, umbel.FixedClusters)
+    assert following.algorithm.clients == two.names
     expected = umbel.Personal(lr=LOCAL.lr, validation_fraction=0.2) if tuned else None
     assert following.personal == expected
 

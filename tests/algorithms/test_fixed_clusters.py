@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 
@@ -40,3 +43,22 @@ def test_clusters_are_numbers_of_0_or_more() -> None:
         umbel.UsageError, match=r"^clusters: \(0, -1, 0\) is not numbers of 0 or more"
     ):
         umbel.FixedClusters(clusters=(0, -1, 0))
+
+
+def test_clusters_may_be_given_by_name_to_clients_in_any_order(tmp_path: Path) -> None:
+    x, y = np.arange(12, dtype=np.float32).reshape(6, 2), np.array([0, 1] * 3)
+    method = umbel.FixedClusters(clusters=(0, 0, 1), clients=("a", "gone", "b"))
+    net = umbel.Net(lambda: torch.nn.Linear(2, 2))
+    federation = umbel.Federation.from_arrays({"b": (x, y), "a": (x, y)})
+    run = umbel.Run(method, federation, net)
+    run.save(tmp_path / "run", 1)
+    assert umbel.load(tmp_path / "run", net).state.labels.tolist() == [1, 0]
+    others = umbel.Federation.from_arrays({"a": (x, y), "new": (x, y)})
+    with pytest.raises(umbel.UsageError, match="clients: 'new': no cluster was given"):
+        umbel.Run(method, others, net).start(1)
+
+
+@pytest.mark.parametrize("clients", [("a",), ("a", "a")])
+def test_names_are_as_many_as_clusters_and_all_different(clients: tuple[str, ...]) -> None:
+    with pytest.raises(umbel.UsageError, match=r"clients: .* is not 2 different ones"):
+        umbel.FixedClusters(clusters=(0, 1), clients=clients)

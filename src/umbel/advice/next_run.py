@@ -16,7 +16,8 @@ def algorithm_of(advice: Advice) -> Algorithm[State]:
     verdict, local = advice.verdict, advice.local
     kind = verdict.chosen.contender.kind
     if kind == "clusters":
-        return FixedClusters(clusters=tuple(verdict.clusters.tolist()), local=local)
+        numbers = tuple(verdict.clusters.tolist())
+        return FixedClusters(clusters=numbers, clients=advice.names, local=local)
     if kind == "local":
         return LocalOnly(local=local)
     return FedAvg(local=local)

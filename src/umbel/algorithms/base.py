@@ -67,6 +67,7 @@ class Setup:
     new_model: Callable[[int], Tensor]  #: number of a model -> its initial values (P,)
     seed: int = 0  #: seed of what a method draws before the first round
     groups: Tensor | None = None  #: (M,) the planted groups, None if unknown: for the oracle alone
+    names: tuple[str, ...] = ()  #: of the clients, () if unknown: for clusters given by name
 
     __repr__ = in_short
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 
 from umbel.algorithms.base import Algorithm, Known, Setup, State, federate
 from umbel.algorithms.fitting import check_clusters
-from umbel.checks import check
+from umbel.checks import UsageError, check
 from umbel.client.work import LocalTraining
 from umbel.flow import Flow
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context
+from umbel.summary import few
 
 
 @dataclass(frozen=True)
@@ -25,24 +27,42 @@ class FixedClusters(Algorithm[State]):
     With one cluster for all it is FedAvg (McMahan et al. 2017, Algorithm 1).
     """
 
-    #: the cluster of each client, in the order of the federation; (): one cluster
+    #: the cluster of each client, in the order of the federation, or of `clients`; (): one cluster
     clusters: tuple[int, ...] = ()
+    #: the names of the clients that `clusters` are of, who may be more than the federation has
+    clients: tuple[str, ...] = ()
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def __post_init__(self) -> None:
         fine = min(self.clusters, default=0) >= 0
         check(fine, "clusters", self.clusters, "numbers of 0 or more")
+        named = len(self.clients) in (0, len(self.clusters))
+        named &= len(set(self.clients)) == len(self.clients)
+        expected = f"{len(self.clusters):,} different ones, a client for each of clusters"
+        check(named, "clients", f"{len(self.clients):,} names", expected)
 
     def check(self, known: Known) -> None:
         super().check(known)
-        check_clusters(self.clusters, known)
+        if not self.clients:
+            check_clusters(self.clusters, known)
 
     def init(self, setup: Setup) -> State:
-        check_clusters(self.clusters, setup)
-        clusters = self.clusters or (0,) * setup.num_clients
+        clusters = self._by_name(setup.names) if self.clients else self.clusters
+        check_clusters(clusters, setup)
+        clusters = clusters or (0,) * setup.num_clients
         labels = torch.unique(torch.tensor(clusters), return_inverse=True)[1]
         return State(setup.new_models(1).repeat(int(labels.max()) + 1, 1), labels)
 
     def round(self, state: State, ctx: Context) -> Flow[State]:
         return (yield from federate(state, ctx, self.local, self.averaging))
+
+    def _by_name(self, names: Sequence[str]) -> tuple[int, ...]:
+        """The clusters of these clients. Raises `UsageError` for one that has none."""
+        known = dict(zip(self.clients, self.clusters, strict=True))
+        strangers = [name for name in names if name not in known]
+        if strangers or not names:
+            who = few(strangers) or "clients without names"
+            how = "find the clusters of all clients anew, or leave these out"
+            raise UsageError(f"algorithm.clients: {who}: no cluster was given; {how}")
+        return tuple(known[name] for name in names)

@@ -74,6 +74,9 @@ def main() -> None:
             expected = lacking(argument)
             check(expected is None, "argument", argument, str(expected))
         status = app.main(prog_name="umbel", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else "")
+        status = 0
     except click.ClickException as error:
         status = refused(_said(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):

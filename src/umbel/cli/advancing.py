@@ -86,7 +86,10 @@ def resumable(command: str, folders: Sequence[RunFolder] = ()) -> Iterator[None]
         raise WorkersDiedError(f"{error}; go on with: {alone}") from None
     except QuorumError as error:
         kept = "limits and faults stay as they are: for others choose another --runs-dir or name"
-        raise QuorumError(f"{error}; {kept}; go on with: {command}") from None
+        # Faults that are simulated are the same again.
+        again = any(folder.experiment.faults.any for folder in folders)
+        on = "" if again else f"; go on with: {command}"
+        raise QuorumError(f"{error}; {kept}{on}") from None
     except OSError as error:
         if error.errno not in FULL or not any(folder.begun for folder in folders):
             raise

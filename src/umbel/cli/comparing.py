@@ -45,6 +45,9 @@ def sweeps_in(source: Path, settings: Sequence[str]) -> list[Experiment]:
 
     Raises `UsageError` for a setting that none of them has, and for two files of one name.
     """
+    for setting in settings:
+        other = setting.partition("=")[0].strip() != "seed"
+        check(other, "--set", setting, "a setting: seeds are --seeds and --first-seed")
     files = experiments_in(source)
     sweeps = [sweep(file, settings) for file in files]
     nowhere = set.intersection(*(set(each.lacking) for each in sweeps))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from umbel.checks import check
-from umbel.runs.budget import first_round
+from umbel.runs.budget import first_round, goal_in
 from umbel.runs.metrics import judged
 from umbel.runs.rows import Table, Value
 from umbel.runs.run_tables import OF_A_RUN, Results
@@ -22,10 +22,7 @@ def rounds_of(at: str, most: int) -> list[int]:
 
 def goal_of(reach: str) -> tuple[str, float]:
     """The measure and the value that a text such as purity=0.9 names."""
-    measure, _, goal = reach.partition("=")
-    fine = goal.replace(".", "", 1).isdecimal() and len(goal) < 19
-    check(fine, "--reach", reach, "of the form purity=0.9")
-    return measure, float(goal)
+    return goal_in(reach, "--reach", "purity=0.9")
 
 
 def course_rows(results: Results, at: str | None, reach: str | None) -> Table:
@@ -34,6 +31,7 @@ def course_rows(results: Results, at: str | None, reach: str | None) -> Table:
     Where some were judged on validation examples, a column tells which examples it was.
     """
     rows = list(results.rounds)
+    check(at is None or reach is None, "--at", at, "given without --reach, where rows are printed")
     if at is not None:
         wanted = rounds_of(at, max((row["round"] for row in rows), default=0))
         rows = [row for row in rows if row["round"] in wanted]

@@ -59,6 +59,7 @@ def show(
     """
     from umbel.runs.run_tables import results_of, run_folders
 
+    _check_together(at or reach, config, kind, judge, form)
     if config:
         say_lines(_settings(run))
     elif form is not None:
@@ -72,6 +73,22 @@ def show(
         print_rows(table, form)
     else:
         _print_results(run, at, reach, judge)
+
+
+def _check_together(
+    course: str | None, config: bool, kind: str, judge: str | None, form: RowFormat | None
+) -> None:
+    """Raise `UsageError` for options of which one would not count beside another."""
+    if config:
+        others = course is None and judge is None and form is None
+        check(others, "--config", True, "given alone: it prints the file as it is")
+    if form is None:
+        check(kind == "runs", "--rows", kind, "for --json and --csv: give one of them")
+    elif judge is not None:
+        expected = "for --rows differences, where rows are printed"
+        check(kind == "differences", "--judge", judge, expected)
+    if course is not None:
+        check(kind in ("runs", "rounds"), "--rows", kind, '"rounds" with --at and --reach')
 
 
 def _settings(run: Path) -> str:
@@ -95,6 +112,7 @@ def _print_results(run: Path, at: str | None, reach: str | None, judge: str | No
             _print_advice(run)
             return
         folder = RunFolder.open(run)
+        check(judge is None, "--judge", judge, "for the comparison in a folder of runs")
         if at is None and reach is None:
             print_run(folder)
             return
@@ -200,8 +218,6 @@ def estimate_clusters(
     profile = result.profile
     count = count_clusters(profile, result.experiment.seed)
     unknown = len(profile) - len(known(profile))
-    if plot is not None:
-        draw_singular_values(count, plot)
     if form is None:
         print_tables(terminal.cluster_count(count))
         say(count.verdict)
@@ -210,6 +226,7 @@ def estimate_clusters(
     else:
         print_rows(Table.of([{"folder": str(run), **count.summary()}]), form)
     if plot is not None:
+        draw_singular_values(count, plot)
         say(f"drawn: {plot}", err=form is not None)
 
 

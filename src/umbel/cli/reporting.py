@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -94,7 +95,7 @@ def export(
             check(value is None, name, value, f"for --to {to}: a model goes to {', '.join(MODELS)}")
     if to == "tensorboard":
         where = exporting.to_tensorboard(folder, None if out is None else Path(out))
-        say(f"{where}: see it by tensorboard --logdir {where.parent}")
+        say(f"{where}: see it by tensorboard --logdir {quote(str(where.parent))}")
     elif to == "mlflow":
         logged = exporting.to_mlflow(folder, out)
         say(f"experiment {folder.experiment.name}: run {logged}")

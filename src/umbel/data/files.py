@@ -15,6 +15,18 @@ LONGEST_NAME = 255
 """Bytes of the name of a file, or of a folder, on all usual disks."""
 
 
+EXPERIMENT = "experiment.toml"
+"""What tells the folder of a run from others."""
+
+OF_A_RUN = (
+    *(EXPERIMENT, "records.jsonl", "checkpoint.safetensors", "encoding.json", "environment.json"),
+    *("clusters.csv", "clusters.seal", "clients.csv", "clients.seal", "budget.json"),
+    *("stopped.json", "nodes.json", "clients.json"),
+)
+FOLDERS_OF_A_RUN = ("models", "evidence", "checkpoint-parts")
+"""What a run writes, so that nothing else is to be written there."""
+
+
 def files_in(folder: Path, *endings: str) -> list[Path]:
     """The files of a folder with one of these endings, such as .csv or .CSV, in order."""
     return sorted(file for file in folder.glob("*") if file.suffix.lower() in endings)
@@ -82,6 +94,9 @@ def check_length(path: Path, what: str) -> None:
 def check_place(file: Path, what: str) -> None:
     """Raise `UsageError` unless a file can be written there; what is there already stays."""
     check_length(file, what)
+    own = file.name in OF_A_RUN and (file.parent / EXPERIMENT).is_file()
+    own |= file.parent.name in FOLDERS_OF_A_RUN and (file.parent.parent / EXPERIMENT).is_file()
+    check(not own, what, str(file), "another place: the run's own files are there")
     fine = file.is_file() or not file.exists()
     check(fine, what, str(file), "a file that can be written")
     check_folder(file.parent, what)

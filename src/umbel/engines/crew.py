@@ -89,14 +89,15 @@ class Crew:
         """Do all tasks. Raises `DeathsError`, or what `do` raises."""
         try:
             while left := self._left():
-                for task in left[: _room(self.put)]:
+                handed_out = left[: _room(self.put)]
+                for task in handed_out:
                     os.write(self.put, NUMBER.pack(task))
                 # What ended a worker is not done here: it may end this process, too.
-                takes_part = self.alone or not any(self.attempts)
+                takes_part = self.alone or not any(self.attempts[task] for task in handed_out)
                 self._fill(min(len(left), self.processes) - takes_part)
                 self._work_and_watch(takes_part)
-                for task in () if self.alone else self._left():
-                    self.attempts[task] += 1
+                for task in () if self.alone else handed_out:
+                    self.attempts[task] += self.states[task] != DONE
                     if self.attempts[task] >= ATTEMPTS:
                         raise DeathsError(task, self.how)
         finally:

@@ -50,6 +50,8 @@ class MLP(Model):
         check(all(size >= 1 for size in self.hidden), "hidden", self.hidden, "sizes of 1 or more")
         rank = self.adapters
         check(rank is None or rank >= 1, "adapters", rank, "1 or more")
+        inside = rank is None or bool(self.hidden)
+        check(inside, "adapters", rank, "for hidden layers: there is none")
 
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
         layers: list[nn.Module] = [nn.Flatten()]

@@ -88,12 +88,13 @@ def _saved(
 ) -> Compared:
     """How many percent fewer rounds than the baseline a row took, on average.
 
-    A baseline that never got there would have taken longer than it was given; a row that never did
-    has no number.
+    A baseline that never got there would have taken longer than it was given; a row that did not
+    with each seed has no number.
     """
     kind = measure.removeprefix(SAVED)
     spent, most = ours.mean(kind), baseline.mean(kind) or float(baseline.rounds)
-    saved = None if spent is None else 100 * (1 - spent / most)
+    missed = spent is None or None in ours.values[kind]
+    saved = None if spent is None or missed else 100 * (1 - spent / most)
     at_least = saved is not None and None in baseline.values[kind]
     return Compared(ours.row, ours.column, measure, saved, None, published, at_least)
 

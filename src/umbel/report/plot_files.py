@@ -59,6 +59,7 @@ def save(figure: Any, file: Path) -> None:
     from matplotlib import rc_context
 
     with rc_context({"svg.hashsalt": "umbel"}):
+        file.parent.mkdir(parents=True, exist_ok=True)
         dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
         figure.savefig(file, dpi=150, metadata=dated.get(file.suffix))
 

@@ -161,16 +161,17 @@ def _pairs(until: Any) -> Iterable[tuple[Any, Any]]:
         return until.items()
     several = isinstance(until, Iterable) and not isinstance(until, str | bytes)
     check(isinstance(until, str) or several, "until", until, GOALS)
-    return map(_goal, until if several else [until])
+    return (goal_in(each, "until") for each in (until if several else [until]))
 
 
-def _goal(text: Any) -> tuple[str, float]:
+def goal_in(text: Any, what: str, like: str = "accuracy=0.9") -> tuple[str, float]:
+    """The measure and the value of a text such as accuracy=0.9. Raises `UsageError` for others."""
     name, _, value = text.partition("=") if isinstance(text, str) else ("", "", "")
     try:
         goal = float(value)
     except ValueError:
         goal = nan
-    check(isfinite(goal), "until", text, "of the form accuracy=0.9")
+    check(isfinite(goal), what, text, f"of the form {like}")
     return name.strip(), goal
 
 

@@ -61,6 +61,7 @@ def read(file: Path | str, settings: Sequence[str] = (), *, looking: bool = Fals
     """
     file = Path(file)
     alone = {"name": file.stem, **load_table(file)}
+    settings = [settings] if isinstance(settings, str) else settings
     above = [parse_setting(setting) for setting in settings]
     try:
         table = reduce(merged, above, alone)

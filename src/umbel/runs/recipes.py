@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from umbel.checks import check
 from umbel.data.federation import Federation
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.runs.config import structured
+from umbel.settings import argument
 
 
 def scenario(
@@ -20,7 +22,9 @@ def scenario(
 
     `umbel list scenarios` names them all. Image data sets come from `data_dir`, as in
     `Sources.default`. Raises `UsageError` for a name
-    or a setting that is not known, and where the data can't be found.
+    or a setting that is not known, for a seed below 0, and where the data can't be found.
     """
+    seed = argument("seed", seed, int)
+    check(seed >= 0, "seed", seed, "0 or more")
     recipe: Scenario = structured({"name": name, **settings}, Scenario)
     return recipe.build(seed, Sources.default(None if data_dir is None else Path(data_dir)))

@@ -187,6 +187,7 @@ class Result:
             experiment.participation,
             experiment.seed,
             None if "" in groups else np.unique(groups, return_inverse=True)[1],
+            tuple(client.name for client in self.clients),
         )
         state: State = checkpoint.load(self.folder.file("checkpoint.safetensors"), template)[0]
         return state

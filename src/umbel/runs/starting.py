@@ -101,6 +101,7 @@ def first_state(
     participation: float,
     seed: int,
     groups: NDArray[np.int64] | None,
+    names: tuple[str, ...] = (),
 ) -> State:
     """The state of a method before the first round."""
     setup = Setup(
@@ -111,6 +112,7 @@ def first_state(
         new_model=lambda number: net.new(seed_of(seed, Stream.MODEL, number)),
         seed=seed_of(seed, Stream.SETUP),
         groups=None if groups is None else torch.from_numpy(groups),
+        names=names,
     )
     state: State = as_state(algorithm.init(setup), setup, net.dtype)
     return state
@@ -129,4 +131,5 @@ def start_of(
     if not federation.test.sizes.any():
         log.warning("no client has test examples: neither loss nor accuracy is measured")
     size, groups = federation.num_clients, federation.groups
-    return first_state(algorithm, net, size, num_rounds, participation, seed, groups)
+    asked = (size, num_rounds, participation, seed, groups, federation.names)
+    return first_state(algorithm, net, *asked)

@@ -69,5 +69,5 @@ class LinearRegressions(Scenario):
         """x and y (n, 1), examples for training and for the test together."""
         shape = (self.examples + self.test_examples, 1)
         x = rng.uniform(0, np.cos(phi), shape)
-        y = x * np.tan(phi) + rng.normal(0, self.noise, shape)
+        y = x * np.tan(phi) + rng.normal(0, abs(self.noise), shape)  # -0.0, too
         return x.astype(np.float32), y.astype(np.float32)
