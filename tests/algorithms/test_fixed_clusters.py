@@ -54,7 +54,7 @@ def test_clusters_may_be_given_by_name_to_clients_in_any_order(tmp_path: Path) -
     run.save(tmp_path / "run", 1)
     assert umbel.load(tmp_path / "run", net).state.labels.tolist() == [1, 0]
     others = umbel.Federation.from_arrays({"a": (x, y), "new": (x, y)})
-    with pytest.raises(umbel.UsageError, match="clients: 'new': no cluster was given"):
+    with pytest.raises(umbel.UsageError, match="no cluster was given for new"):
         umbel.Run(method, others, net).start(1)
 
 

@@ -19,6 +19,7 @@ from umbel.runs.folder import RunFolder
 from umbel.runs.library import find_experiment
 from umbel.runs.result import Result
 from umbel.runs.statistics.contenders import Contender, contenders, gains
+from umbel.runs.statistics.data import Data
 from umbel.runs.statistics.measures import ACCURACY, LOSS, Measure
 from umbel.runs.statistics.pairs import standing
 
@@ -39,10 +40,8 @@ def contender(
         for seed in range(seeds)
     }
     quality = sum(scores) / len(scores)
-    scenarios = dict.fromkeys(range(seeds), OTHER if moved else SCENARIO)
-    return Contender(
-        name=name, baseline=baseline, quality=quality, scenarios=scenarios, scores=by_seed
-    )
+    data = dict.fromkeys(range(seeds), Data(OTHER if moved else SCENARIO))
+    return Contender(name=name, baseline=baseline, quality=quality, data=data, scores=by_seed)
 
 
 def said(*methods: Contender, measure: Measure = ACCURACY) -> str:

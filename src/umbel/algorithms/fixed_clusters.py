@@ -29,10 +29,10 @@ class FixedClusters(Algorithm[State]):
 
     #: the cluster of each client, in the order of the federation, or of `clients`; (): one cluster
     clusters: tuple[int, ...] = ()
-    #: the names of the clients that `clusters` are of, who may be more than the federation has
-    clients: tuple[str, ...] = ()
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
+    #: the names of the clients that `clusters` are of, who may be more than the federation has
+    clients: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         fine = min(self.clusters, default=0) >= 0
@@ -64,5 +64,5 @@ class FixedClusters(Algorithm[State]):
         if strangers or not names:
             who = few(strangers) or "clients without names"
             how = "find the clusters of all clients anew, or leave these out"
-            raise UsageError(f"algorithm.clients: {who}: no cluster was given; {how}")
+            raise UsageError(f"algorithm.clients: no cluster was given for {who}; {how}")
         return tuple(known[name] for name in names)

@@ -88,6 +88,17 @@ def reading(file: Path, otherwise: str, advice: str = "") -> Iterator[tuple[Any,
         raise UsageError(f"{file}: {otherwise}: {error}{advice}") from None
 
 
+def header_of(file: Path) -> Header:
+    """What a file says beside its tensors, which are not looked at; {} where it can't be read."""
+    try:
+        check_file(file)
+        with safe_open(file, framework="pt") as opened:
+            said: Header = json.loads((opened.metadata() or {}).get("umbel", "{}"))
+            return said
+    except DAMAGED:
+        return {}
+
+
 def tensors_in(opened: Any) -> dict[str, Tensor]:
     """All tensors of an open file by name, as they would lie if they had been computed."""
     return {name: aligned(opened.get_tensor(name)) for name in opened.keys()}  # noqa: SIM118

@@ -10,6 +10,7 @@ import pytest
 from umbel.runs.config import read
 from umbel.runs.library import find_experiment
 from umbel.runs.statistics.contenders import Contender
+from umbel.runs.statistics.data import Data
 from umbel.runs.statistics.measures import ACCURACY
 from umbel.runs.statistics.pairs import holm, pairs, standing
 
@@ -27,7 +28,7 @@ def contender(name: str, scores: Sequence[float], seeds: int = 5) -> Contender:
         name=name,
         baseline="",
         quality=sum(scores) / len(scores),
-        scenarios=dict.fromkeys(range(seeds), SCENARIO),
+        data=dict.fromkeys(range(seeds), Data(SCENARIO)),
         scores=by_seed,
     )
 

@@ -9,6 +9,7 @@ from umbel.algorithms import FedAvg, LocalOnly
 from umbel.algorithms.restarts import method_of
 from umbel.runs.experiment import Experiment
 from umbel.runs.result import Result
+from umbel.runs.statistics.data import Data
 
 BASELINES = LOCAL, FEDERATED = ("local-only", "FedAvg")
 """Training alone, and one model for all."""
@@ -49,11 +50,11 @@ class Baselines:
 
         Baselines beside the run come first: those of other comparisons may have other rounds.
         """
-        experiment = run.experiment
+        data = Data.of(run)
         same = [
             each
-            for each in self.runs.get((kind, experiment.seed), ())
-            if each.experiment.scenario == experiment.scenario
+            for each in self.runs.get((kind, run.experiment.seed), ())
+            if Data.of(each).is_like(data)
         ]
         place = run.folder.path.parent
         same = [each for each in same if each.folder.path.parent == place] or same

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 
-from umbel.data.scenarios.base import Scenario
 from umbel.runs.outcomes import by_method, mean
 from umbel.runs.result import Result
 from umbel.runs.statistics.baselines import baseline_of
+from umbel.runs.statistics.data import Data, warn_of_others
 from umbel.runs.statistics.fairness import SAME, magnitude
 from umbel.runs.statistics.measures import Measure
 from umbel.runs.statistics.paired import Gain
@@ -22,24 +22,25 @@ class Contender:
     name: str
     baseline: str  # what clients compare others with, or nothing
     quality: float  # mean of the measure over seeds and clients
-    scenarios: Mapping[int, Scenario]  # by seed
+    data: Mapping[int, Data]  # by seed
     scores: Mapping[int, Mapping[str, float]]  # by seed and client; of finished runs
 
 
 def contenders(runs: Sequence[Result], measure: Measure) -> list[Contender]:
-    """The methods of these runs, the best last."""
+    """The methods of these runs, the best last. Says it where they are of other examples."""
+    warn_of_others(runs)
     methods = []
     for name, seeded in by_method(runs):
         kinds = {baseline_of(run.experiment) for run in seeded}
         quality = mean([measure.of_record(run.last) for run in seeded])
-        scenarios = {run.experiment.seed: run.experiment.scenario for run in seeded}
+        data = {run.experiment.seed: Data.of(run) for run in seeded}
         scores = {run.experiment.seed: _scores(run, measure) for run in seeded if run.finished}
         methods.append(
             Contender(
                 name=name,
                 baseline=min(kinds),
                 quality=quality,
-                scenarios=scenarios,
+                data=data,
                 scores=scores,
             )
         )
@@ -50,7 +51,7 @@ def gains(one: Contender, other: Contender, measure: Measure) -> list[Gain]:
     """How much better `one` is than `other`, for each client and seed that both had."""
     gained = []
     for seed in sorted(set(one.scores) & set(other.scores)):
-        if one.scenarios[seed] != other.scenarios[seed]:
+        if not one.data[seed].is_like(other.data[seed]):
             continue  # clients of the same name, and other data
         mine, others = one.scores[seed], other.scores[seed]
         usual = magnitude((*mine.values(), *others.values()))

@@ -1,0 +1,73 @@
+"""Whether two runs are of the same clients and examples, so that they can be compared."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from umbel.data.scenarios.base import Scenario
+from umbel.runs.digests import near
+from umbel.runs.personal import Personal
+from umbel.runs.result import Result
+from umbel.runs.tensor_files import header_of
+from umbel.summary import few
+
+log = logging.getLogger(__name__)
+
+WHOLE = ("clients", "names of clients", "planted groups", "inputs", "test examples")
+"""Traits of a federation that stay when validation examples are set apart for tuning."""
+
+VALUES = "values"
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a run was made of: a scenario, and what its files held then, where that is known."""
+
+    scenario: Scenario
+    personal: Personal | None = None
+    traits: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, run: Result) -> Data:
+        """That of a run in a folder. Only the header of its checkpoint is read."""
+        made = header_of(run.folder.file("checkpoint.safetensors")).get("made", {})
+        experiment = run.experiment
+        return cls(experiment.scenario, experiment.personal, made.get("federation", {}))
+
+    def is_like(self, other: Data) -> bool:
+        """Whether results on both can be compared."""
+        return self.scenario == other.scenario and not self.was_changed(other)
+
+    def was_changed(self, other: Data) -> bool:
+        """Whether the files of one scenario held other examples."""
+        both = [name for name in self.traits if name in other.traits]
+        if self.personal != other.personal:
+            both = [name for name in both if name in WHOLE]
+        return any(not _alike(name, self.traits[name], other.traits[name]) for name in both)
+
+
+def _alike(name: str, one: Any, other: Any) -> bool:
+    return near(one, other) if name == VALUES else bool(one == other)
+
+
+def warn_of_others(runs: Iterable[Result]) -> None:
+    """Say which finished runs of a scenario and seed are of other examples than the first."""
+    first: dict[tuple[int, str], tuple[Result, Data]] = {}
+    others = []
+    for run in runs:
+        if run.finished:
+            data = Data.of(run)
+            key = run.experiment.seed, repr(data.scenario)
+            earlier, known = first.setdefault(key, (run, data))
+            if data.was_changed(known):
+                others.append((run.folder.path.name, earlier.folder.path.name))
+    if others:
+        log.warning(
+            "%s: of other clients or examples than %s, as the data have changed in between: they "
+            "are not compared; make one of them again",
+            few([name for name, _ in others]),
+            few(list(dict.fromkeys(name for _, name in others))),
+        )

@@ -1,0 +1,75 @@
+"""Runs are compared where they are of the same clients and examples, whatever files hold now."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import umbel
+from umbel.runs.result import Result
+from umbel.runs.statistics.contenders import contenders, gains
+from umbel.runs.statistics.data import Data
+from umbel.runs.statistics.measures import ACCURACY
+
+EXPERIMENT = """
+rounds = 1
+evaluate_every = 1
+[scenario]
+name = "folder"
+path = "{path}"
+[model]
+name = "linear"
+[algorithm]
+name = "{method}"
+"""
+
+
+def clients(folder: Path, names: str, seed: int = 0) -> None:
+    folder.mkdir(exist_ok=True)
+    for name in names:
+        rng = np.random.default_rng([seed, ord(name)])
+        np.savez(folder / f"{name}.npz", x=rng.normal(size=(20, 3)), y=np.arange(20) % 2)
+
+
+def made(folder: Path, method: str, *settings: str) -> Result:
+    file = folder / f"{method}.toml"
+    file.write_text(EXPERIMENT.format(path=(folder / "clients").as_posix(), method=method))
+    run = umbel.RunFolder.create(folder / "runs" / method, umbel.read(file, settings))
+    for _ in umbel.execute(run):
+        pass
+    return Result(run)
+
+
+@pytest.mark.parametrize(
+    ("names", "seed"), [("abcz", 0), ("abd", 0), ("abc", 1)], ids=["one more", "others", "values"]
+)
+def test_runs_before_and_after_the_data_changed_are_not_compared(
+    names: str, seed: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clients(tmp_path / "clients", "abc")
+    first = made(tmp_path, "fedavg")
+    clients(tmp_path / "clients", names, seed)
+    if names == "abd":
+        (tmp_path / "clients" / "c.npz").unlink()
+    second = made(tmp_path, "local-only")
+    assert Data.of(first).was_changed(Data.of(second))
+    with caplog.at_level(logging.WARNING):
+        one, other = contenders([first, second], ACCURACY)
+    assert "local-only: of other clients or examples than fedavg" in caplog.text
+    assert gains(one, other, ACCURACY) == []
+
+
+def test_tuning_and_other_methods_leave_data_as_they_are(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clients(tmp_path / "clients", "abc")
+    plain = made(tmp_path, "fedavg")
+    tuned = made(tmp_path, "local-only", "personal.validation_fraction=0.2")
+    one, other = contenders([plain, tuned], ACCURACY)
+    assert len(gains(one, other, ACCURACY)) == 3
+    assert not caplog.records
+    (plain.folder.path / "checkpoint.safetensors").write_bytes(b"damaged")
+    assert Data.of(plain).is_like(Data.of(tuned))  # as far as is known
