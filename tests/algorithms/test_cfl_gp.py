@@ -86,6 +86,16 @@ def test_a_round_steps_by_the_mean_gradient_and_then_clusters_by_the_features() 
     assert (after.queries, after.last_change, after.stopped) == (1, 0, False)
 
 
+def test_steps_by_gradients_become_smaller_as_the_learning_rate_does() -> None:
+    method = CFLGP(2, local=LocalTraining(lr=0.5, lr_decay=0.5))
+    flow = method.round(state(), context([0, 1], 4, num_weights=2, number=2))
+    requested(flow)
+    sent = {"gradient": torch.tensor([[2.0, 0.0], [0.0, 2.0]]), "num_examples": torch.ones(2)}
+    flow.send(Replies(torch.arange(2), sent))
+    after = answered(flow, [0, 1], feature=[[1.0, 0.0], [-1.0, 0.0]])
+    assert after.models[0].tolist() == [1 - 0.125, 1 - 0.125]
+
+
 @pytest.mark.parametrize("averaging", [Averaging("examples"), Averaging("equal", shared=("0.*",))])
 def test_sums_of_gradients_have_no_weights(averaging: Averaging) -> None:
     with pytest.raises(
@@ -287,8 +297,9 @@ def test_with_one_cluster_it_is_one_model_and_clusters_nothing() -> None:
 
 @pytest.mark.parametrize("beta", ["running-mean", "latest"])
 @pytest.mark.parametrize("decay", [1.0, 0.7])
+@pytest.mark.parametrize("period", [1, 2])
 def test_with_quadratic_losses_a_newcomer_has_the_feature_of_a_client_like_it(
-    decay: float, beta: Any
+    period: int, decay: float, beta: Any
 ) -> None:
     generator = torch.manual_seed(0)
     x = torch.randn(6, 20, 3, generator=generator)
@@ -297,7 +308,8 @@ def test_with_quadratic_losses_a_newcomer_has_the_feature_of_a_client_like_it(
     federation = Federation.from_arrays(clients, test_fraction=0.2)
     net = Net(lambda: torch.nn.Linear(3, 1), REGRESSION)
     local = LocalTraining(lr=0.1, lr_decay=decay, steps=1, batch_size="all")
-    run = Run(CFLGP(2, send="update", local=local, beta=beta, patience=50), federation, net)
+    method = CFLGP(2, send="update", local=local, beta=beta, patience=50, period=period)
+    run = Run(method, federation, net)
     *_, (last, _) = run.rounds(9)
 
     assert isinstance(last, CFLGPState)

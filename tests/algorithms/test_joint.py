@@ -101,6 +101,16 @@ def test_a_cluster_is_not_empty_because_its_clients_were_not_asked() -> None:
     assert answered(flow, [0], update=[[1.0]], **columns).some_empty
 
 
+def test_a_cluster_that_nobody_chooses_is_idle_for_each_client_that_answered() -> None:
+    flow = Joint(3).round(state(), context([0, 1], 4, number=1))
+    requested(flow)
+    scores = [[1.0, 0.0, 0.0]] * 2
+    after = answered(
+        flow, [0, 1], update=[[1.0]] * 2, num_examples=[9, 9], chosen=[0, 0], scores=scores
+    )
+    assert after.idle.tolist() == [0, 2, 2]
+
+
 def test_of_a_part_of_the_clients_each_gets_an_empty_cluster_or_decides() -> None:
     one = replace(state(), labels=torch.tensor([0, 1, 1, 0]), some_empty=True)
     empty, nobody = torch.ones(4, 1), torch.zeros(4, dtype=torch.long)

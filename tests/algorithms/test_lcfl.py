@@ -77,12 +77,16 @@ def test_after_a_federated_warm_up_clusters_start_from_the_global_model() -> Non
     method = LCFL(warm_up="federated", warm_up_rounds=3, local=LocalTraining(batch_size=8))
     run = Run(method, blobs([20] * 6), mlp(dtype=torch.float64), seed=1)
     fedavg = Run(FedAvg(LocalTraining(batch_size=8)), blobs([20] * 6), run.net, seed=1)
+    before = torch.zeros(0)
     both = zip(run.rounds(3), fedavg.rounds(3), strict=True)
     for number, ((mine, _), (theirs, _)) in enumerate(both):
         assert isinstance(mine, LCFLState)
         assert mine.clustered == (number == 2)
         for model in mine.models:
             torch.testing.assert_close(model, theirs.models[0])
+        if mine.clustered:  # who comes late warms up from where the others did
+            torch.testing.assert_close(mine.origin, before)
+        before = theirs.models
     assert len(mine.models) == 2
 
 
@@ -159,6 +163,29 @@ def test_a_client_that_missed_the_clustering_joins_the_nearest_medoid_when_it_co
     after = answered(flow, [2], update=[[0.0]], num_examples=[3])
     assert after.labels.tolist() == [first, second, first, second]
     assert after.assigned.all()
+
+
+def test_answers_of_medoids_are_those_of_their_clusters_in_whatever_order_both_are() -> None:
+    late = replace(
+        clustered(),
+        models=torch.zeros(3, 1),
+        labels=torch.tensor([1, 2, 0, 0]),
+        assigned=torch.tensor([True, True, True, False]),
+        medoids=torch.tensor([2, 0, 1]),
+        evidence=torch.tensor([[20.0], [0.0], [10.0]]),
+        medoid_loss=torch.full((3,), 0.1).double(),
+    )
+    flow, three = LCFL(clusterer=KMedoids(3)).round(late, context([3], 4, number=5)), [3]
+    requested(flow)
+    update = {"update": torch.zeros(1, 1), "num_examples": torch.tensor([4])}
+    flow.send(Replies(torch.tensor(three), update))
+    flow.send(Replies(torch.tensor(three), {"losses": torch.tensor([[0.1]]).double()}))
+    back = flow.send(Replies(torch.tensor(three), {"losses": torch.full((1, 3), 0.5).double()}))
+    assert back.clients.tolist() == [0, 1, 2]
+    # Of the latecomer's model and those of all medoids, on the medoids of clusters 0, 1 and 2.
+    of_clusters = torch.cat([torch.tensor([[9.0], [9.0], [0.2]]), torch.full((3, 3), 0.1)], 1)
+    flow.send(Replies(back.clients, {"losses": of_clusters.double()[late.medoids.argsort()]}))
+    assert answered(flow, three, update=[[0.0]], num_examples=[3]).labels[3] == 2
 
 
 @pytest.mark.parametrize(("warm_up", "lr"), [("local", 0.8), ("federated", 0.4)])

@@ -102,7 +102,7 @@ def test_arrays_are_taken_as_they_are(made: tuple[Path, Path], tmp_path: Path) -
     run, new = made
     table = pd.read_csv(new)
     encoding = encoding_file.read(run)
-    assert encoding is not None
+    assert isinstance(encoding, Encoding)
     x = [(table[c.name] - c.mean) / c.deviation for c in encoding.columns]
     np.savez(tmp_path / "s13.npz", x=np.stack(x, 1), y=(table["out"] == "stay").astype(int))
     found = umbel.load(run).assign(tmp_path / "s13.npz")

@@ -107,4 +107,4 @@ def export(
         most = f"{done.largest_difference:.2g} at most, on {done.num_examples} random examples"
         say(f"{done.file}: its outputs differ from the model's by {most}")
         if done.encoding is not None:
-            say(f"{done.encoding}: how rows of a table become its inputs")
+            say(f"{done.encoding}: how its inputs are made")

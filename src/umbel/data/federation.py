@@ -14,6 +14,7 @@ from torch import Tensor
 from umbel.checks import UsageError, check
 from umbel.client.objectives import BINARY, Objective
 from umbel.data.attributes import Attributes, Given, attributes_of, picked
+from umbel.data.channel_scale import ChannelScale
 from umbel.data.datasets import Dataset, arrays_of
 from umbel.data.examples import check_alike, of_one_type, tensors_of, with_all_splits
 from umbel.data.form import Form
@@ -52,8 +53,8 @@ class Federation:
     names: tuple[str, ...] = ()  #: the clients' names
     #: what is known of the clients: values by the attribute's name, one a client
     attributes: Attributes = field(default_factory=dict)
-    #: how rows of a table became the examples, if they did: newcomers' rows become theirs likewise
-    encoding: Encoding | None = None
+    #: how a table, or channels, became the examples, if so: newcomers' become theirs likewise
+    encoding: Encoding | ChannelScale | None = None
     _hint: ClassVar[str] = "; write umbel.Federation.from_arrays(...)"
 
     def __repr__(self) -> str:

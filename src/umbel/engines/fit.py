@@ -19,6 +19,7 @@ from umbel.client.work import Gradient, Work
 from umbel.data.federation import Federation
 from umbel.data.labels import are_indicators
 from umbel.data.splits import typed
+from umbel.data.tables.encoding import Encoding
 from umbel.engines.explained import explained, fails_alone
 from umbel.engines.fit_examples import check_examples
 from umbel.engines.fit_gradient import check_gradient
@@ -113,7 +114,8 @@ def advice(federation: Federation) -> str:
     """Return what to change if training diverges."""
     y = federation.train.y
     wide = float(y.abs().max()) if y.is_floating_point() else 0.0
-    way = "" if federation.encoding is None else " (scenario.scale_target = true)"
+    table = isinstance(federation.encoding, Encoding)
+    way = " (scenario.scale_target = true)" if table else ""
     targets = f"scale y, which reaches {wide:.3g}, to about 1{way}" if wide > 100 else ""
     lower = "lower the learning rate (algorithm.local.lr)"
     return " and ".join(filter(None, (_scale(federation), targets, lower)))

@@ -1,10 +1,12 @@
-"""The file `encoding.json` of a run: what rows of a table became examples by, where they did."""
+"""The file `encoding.json` of a run: what rows of a table, or channels, became examples by."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from umbel.checks import command
+from umbel.data.channel_scale import CHANNELS, ChannelScale
 from umbel.data.tables.encoding import Encoding
 from umbel.runs.durable import write_text
 from umbel.runs.seals import json_text, json_value
@@ -12,13 +14,18 @@ from umbel.runs.seals import json_text, json_value
 FILE = "encoding.json"
 
 
-def write(file: Path, encoding: Encoding | None) -> None:
+def write(file: Path, encoding: Encoding | ChannelScale | None) -> None:
     """Write a file, if there is anything to write."""
     if encoding is not None:
         write_text(file, json_text(encoding.plain()))
 
 
-def read(folder: Path) -> Encoding | None:
+def read(folder: Path) -> Encoding | ChannelScale | None:
     """What a run's folder holds, if it does. Raises `UsageError` for a file that is damaged."""
     how = f"remove it and clusters.csv, and `{command('resume', folder)}` writes them again"
-    return json_value(folder / FILE, Encoding.from_plain, how)
+    return json_value(folder / FILE, _from_plain, how)
+
+
+def _from_plain(table: dict[str, Any]) -> Encoding | ChannelScale:
+    kind = ChannelScale if CHANNELS in table else Encoding
+    return kind.from_plain(table)

@@ -93,7 +93,7 @@ def export_model(
 
 
 def _encoding_beside(result: Result, file: Path) -> Path | None:
-    """Write how rows of a table become inputs beside the model, if the run's did."""
+    """Write how rows of a table, or channels, become inputs beside the model, if the run's did."""
     encoding = encoding_file.read(result.folder.path)
     if encoding is None:
         return None

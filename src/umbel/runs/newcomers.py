@@ -13,9 +13,11 @@ import torch
 from umbel.checks import UsageError, check, command
 from umbel.client.batches import Batch
 from umbel.client.objectives import CLASSIFICATION
+from umbel.data.channel_scale import ChannelScale
 from umbel.data.federation import Federation
 from umbel.data.scenarios.folder import read_clients, read_inputs
 from umbel.data.splits import typed
+from umbel.data.tables.encoding import Encoding
 from umbel.data.tables.newcomers import read_newcomers
 from umbel.data.tables.reading import holds_tables
 from umbel.runs import descriptions, encoding_file
@@ -38,7 +40,7 @@ BY_INPUTS = "its inputs are of the cluster"
 
 
 def federation_of(result: Result, newcomers: Federation | Path | str, labelled: bool) -> Federation:
-    """The newcomers, from files if need be: tables are encoded as the run's was.
+    """The newcomers, from files if need be: tables and channels become examples as the run's did.
 
     Raises `UsageError` for examples that were made of a table otherwise than the run's.
     """
@@ -46,9 +48,12 @@ def federation_of(result: Result, newcomers: Federation | Path | str, labelled: 
         newcomers = argument("newcomers", newcomers, Federation)
     path = result.folder.path
     encoding = encoding_file.read(path)
+    scale = encoding if isinstance(encoding, ChannelScale) else None
     if isinstance(newcomers, Federation):
         own = newcomers.encoding
-        if own is not None and encoding is not None and not own.is_like(encoding):
+        if isinstance(own, ChannelScale):
+            return newcomers if scale is None else _scaled(newcomers, scale, own)
+        if own is not None and isinstance(encoding, Encoding) and not own.is_like(encoding):
             raise UsageError(
                 "newcomers: their table was scaled, and its classes numbered, by its own rows, "
                 f'unlike the run\'s; give the table itself: load("{path}").assign("new.csv")'
@@ -58,15 +63,29 @@ def federation_of(result: Result, newcomers: Federation | Path | str, labelled: 
     if not holds_tables(data):
         classes = result.made_for[0].num_classes
         if labelled:
-            return read_clients(data, classes)
-        return _with_targets_that_fit(read_inputs(data, classes), result)
-    if encoding is None:
+            found = read_clients(data, classes)
+        else:
+            found = _with_targets_that_fit(read_inputs(data, classes), result)
+        return found if scale is None else _scaled(found, scale)
+    if not isinstance(encoding, Encoding):
         again = command("resume", path)
         how = f"give arrays in .npz files; or, if so, remove clusters.csv and `{again}`"
         raise UsageError(
             f"{path}: lacks {encoding_file.FILE}: not of a table, or of an older umbel; {how}"
         )
     return read_newcomers(data, encoding, labelled)
+
+
+def _scaled(
+    federation: Federation, scale: ChannelScale, before: ChannelScale | None = None
+) -> Federation:
+    """The same with inputs scaled as the run's were, if they have its channels."""
+    if federation.input_shape[:1] != (len(scale.mean),):
+        return federation  # it is refused where all newcomers are looked at
+    train, test = (
+        replace(split, x=scale(split.x, before)) for split in (federation.train, federation.test)
+    )
+    return replace(federation, train=train, test=test, encoding=scale)
 
 
 def _with_targets_that_fit(federation: Federation, result: Result) -> Federation:

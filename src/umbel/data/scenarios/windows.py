@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check
 from umbel.data.attributes import read_attributes
+from umbel.data.channel_scale import ChannelScale
 from umbel.data.federation import Federation
 from umbel.data.files import files_in
 from umbel.data.npz import read_arrays
@@ -80,13 +81,15 @@ def federation_of(
     attributes: dict[str, tuple[str, ...]],
 ) -> Federation:
     """The federation of these clients; with `scale` channels have mean 0 and deviation 1."""
+    by = None
     if scale:
         about = pooled(np.concatenate([_columns(x) for x, _ in parts["train"]]))
         parts = {
             part: [(_scaled(x, about), y) for x, y in clients] for part, clients in parts.items()
         }
+        by = ChannelScale(tuple(about.mean.tolist()), tuple(about.deviation.tolist()))
     validation = parts["validation"] if any(len(y) for _, y in parts["validation"]) else None
-    return Federation.from_arrays(
+    federation = Federation.from_arrays(
         parts["train"],
         parts["test"],
         validation=validation,
@@ -94,6 +97,7 @@ def federation_of(
         num_classes=num_classes,
         attributes=attributes,
     )
+    return replace(federation, encoding=by)
 
 
 def _check_channels(files: Sequence[Path], channels: Sequence[int]) -> None:
