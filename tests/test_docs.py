@@ -80,7 +80,8 @@ class Shown(Algorithm[Any]):
         return Mixed(models, nobody, torch.full((setup.num_clients, 2), 0.5))
 
     def round(self, state: Any, ctx: ask.Context) -> Any:
-        return (yield from self.shown(self, state, ctx))
+        after = yield from self.shown(self, state, ctx)
+        return replace(state, models=after.models, labels=after.labels)
 
 
 def drive_a_round(shown: Callable[..., Any]) -> None:

@@ -291,10 +291,30 @@ def test_more_tasks_than_a_small_pipe_has_room_for_are_done(
 
     pipe = os.pipe
     monkeypatch.setattr(os, "pipe", small_pipe)
-    done = squares(2000)
+    done = squares(4000)
 
     def do(task: int) -> None:
         done[task] += 1
 
-    Crew(do, 2000, 2).run()
-    assert done.tolist() == [1] * 2000
+    some = Crew(do, 4000, 2)
+    some.run()
+    assert done.tolist() == [1] * 4000
+    assert not any(some.attempts)  # nobody has died at any
+
+
+def test_a_task_that_was_not_handed_out_has_cost_no_attempt(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(crew, "_room", lambda _: 3)
+    done, deaths = squares(40), squares(40)
+
+    def do(task: int) -> None:
+        if task == 35 and deaths[task] < crew.ATTEMPTS - 1:
+            deaths[task] += 1
+            os.kill(os.getpid(), signal.SIGKILL)
+        done[task] += 1
+
+    parent = os.getpid()
+    some = Crew(lambda task: None if os.getpid() == parent and task == 35 else do(task), 40, 3)
+    some.run()
+    assert some.attempts[36:] == [0] * 4

@@ -27,7 +27,7 @@ from umbel.flow import Request
 from umbel.flower import Settings, client_app, serve
 from umbel.flower.client import Node
 from umbel.flower.discovery import Meeting
-from umbel.flower.ledger import Ledger, read_entries
+from umbel.flower.ledger import Ledger, read_ledger
 from umbel.flower.limits import NodeLimits
 from umbel.flower.memory import memorise, recall
 from umbel.flower.messages import Asked
@@ -43,6 +43,11 @@ PRIVACY = Privacy(clip=1.0, noise_multiplier=8.0)
 LOCAL = LocalTraining(epochs=1, batch_size=8)
 
 
+def answered(folder: Path) -> dict[str, int]:
+    """How many questions each client has answered."""
+    return {client: len(asked) for client, asked in read_ledger(folder).entries.items()}
+
+
 def question(seed: int = 1, value: float = 0.0) -> Request:
     return Request(LOCAL, torch.tensor([0]), [seed], {"theta": torch.full((3,), value)})
 
@@ -53,7 +58,9 @@ def test_the_same_question_gets_the_same_noise_and_costs_nothing_more(tmp_path: 
     assert ledger.grant(question()) == first
     assert ledger.grant(question(seed=2)) != first
     assert ledger.grant(question(value=1.0)) != first
-    assert {client: len(asked) for client, asked in read_entries(tmp_path).items()} == {"a": 3}
+    assert {client: len(asked) for client, asked in read_ledger(tmp_path).entries.items()} == {
+        "a": 3
+    }
 
 
 def test_the_noise_of_another_node_is_another(tmp_path: Path) -> None:
@@ -82,7 +89,9 @@ def test_beyond_its_budget_a_client_releases_nothing(tmp_path: Path) -> None:
     assert not beyond.keys
     assert beyond.refused == {0: f"another update would exceed epsilon {budget * 1.001:g}"}
     assert ledger.grant(question(2)).keys
-    assert {client: len(asked) for client, asked in read_entries(tmp_path).items()} == {"a": 2}
+    assert {client: len(asked) for client, asked in read_ledger(tmp_path).entries.items()} == {
+        "a": 2
+    }
 
 
 def test_a_client_that_has_spent_its_budget_does_not_silence_the_others(tmp_path: Path) -> None:
@@ -158,9 +167,11 @@ def test_a_node_killed_before_its_secret_was_kept_begins_again(tmp_path: Path) -
 def test_a_ledger_of_an_earlier_version_is_gone_on_with(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path, ("a",), PRIVACY)
     first = ledger.grant(question())
-    (tmp_path / "released.json").write_text(json.dumps(read_entries(tmp_path)))
+    (tmp_path / "released.json").write_text(json.dumps(read_ledger(tmp_path).entries))
     assert ledger.grant(question()) == first
-    assert {client: len(asked) for client, asked in read_entries(tmp_path).items()} == {"a": 1}
+    assert {client: len(asked) for client, asked in read_ledger(tmp_path).entries.items()} == {
+        "a": 1
+    }
 
 
 def test_another_network_or_objective_has_noise_of_its_own(tmp_path: Path) -> None:
@@ -238,7 +249,7 @@ def test_over_flower_clients_spend_what_their_node_notes(tmp_path: Path, umbel: 
     *_, (state, _) = run.rounds(3)
     assert state.models.isfinite().all()
     folder = tmp_path / "small-seed0-0"
-    assert {client: len(q) for client, q in read_entries(folder).items()} == dict.fromkeys(
+    assert {client: len(q) for client, q in read_ledger(folder).entries.items()} == dict.fromkeys(
         "0246", 3
     )
     printed, _ = umbel("flower", "spent", str(tmp_path / "experiment.toml"), str(folder))
@@ -274,7 +285,7 @@ def test_nodes_that_share_a_ledger_lose_none_of_its_entries(tmp_path: Path) -> N
 
     with ThreadPoolExecutor(4) as nodes:
         list(nodes.map(released_by, "abcd"))
-    found = {client: len(asked) for client, asked in read_entries(tmp_path).items()}
+    found = {client: len(asked) for client, asked in read_ledger(tmp_path).entries.items()}
     assert found == dict.fromkeys("abcd", 12)
 
 
@@ -346,7 +357,9 @@ def test_with_other_training_examples_the_same_question_is_a_new_one(tmp_path: P
     assert Ledger(tmp_path, ("a", "b"), PRIVACY, train).grant(question()) == first
     other = replace(train, x=train.x + 1)
     assert Ledger(tmp_path, ("a", "b"), PRIVACY, other).grant(question()) != first
-    assert {client: len(asked) for client, asked in read_entries(tmp_path).items()} == {"a": 2}
+    assert {client: len(asked) for client, asked in read_ledger(tmp_path).entries.items()} == {
+        "a": 2
+    }
 
 
 @pytest.mark.parametrize("private_node", [False, True])

@@ -270,3 +270,12 @@ def test_many_rows_are_clustered_as_well_from_a_sample() -> None:
     points = torch.from_numpy(10 * np.eye(3)[groups] + rng.normal(size=(len(groups), 3)))
     labels = k_medoids(torch.cdist(points, points), 3, seed=0)
     assert adjusted_rand_score(groups, labels) == 1
+
+
+@pytest.mark.parametrize("linkage", ["average", "ward"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_no_tree_is_cut_into_more_clusters_than_rows(
+    rows: int, linkage: Literal["average", "ward"]
+) -> None:
+    with pytest.raises(UsageError, match=f"num_clusters: 5 is not in 1 to {rows}"):
+        agglomerate(torch.zeros(rows, rows), linkage, num_clusters=5)

@@ -55,9 +55,9 @@ class FedLEASE(Algorithm[FedLEASEState]):
     `peft`). In `warm_up` rounds each client trains an adapter and what else is trained by itself,
     from a common start. Then the server clusters d(i, j), the mean over adapters of
     1 - cos(B_i, B_j), by average linkage; the mean of a cluster's models is its expert. From there
-    on a client has all M experts, trains its own beside a router, and what the clients of a cluster
-    train is averaged. A router's 2M - 1 logits stand for the own expert M times and for each of the
-    others once; the softmax of the M largest weighs the experts.
+    on a client has all K experts, trains its own beside a router, and what the clients of a cluster
+    train is averaged. A router's 2K - 1 logits stand for the own expert K times and for each of the
+    others once; the softmax of the K largest weighs the experts.
 
     The number of experts is that of the largest silhouette, as in the paper, where it is never 1.
     Here it is 1 unless a share below `level` of made-up sets of clients without groups looks as

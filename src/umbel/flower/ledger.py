@@ -38,11 +38,6 @@ OF_A_SITE = "-node"
 """How the ledgers of a site's node end, which has a folder of its own; simulated ones share one."""
 
 
-def read_entries(folder: Path) -> Entries:
-    """The questions that each client has answered. Raises `UsageError` for a damaged file."""
-    return read_ledger(folder).entries
-
-
 @dataclass(frozen=True)
 class Kept:
     """What the file of a ledger holds; None is what an earlier version did not write."""

@@ -166,9 +166,10 @@ def courses(methods: Methods) -> Iterator[Panel]:
         lines = [_course(name, runs, measure, bounds) for name, runs in methods]
         known = tuple(line for line in lines if line.x)
         if known:
-            note = (
-                "Lines: mean over seeds; bands: population standard deviation." if seeds > 1 else ""
-            )
+            uneven_ends = any(len({len(run.records) for run in runs}) > 1 for _, runs in methods)
+            until = ", up to the round in which the first seed of a method ended" * uneven_ends
+            note = f"Lines: mean over seeds{until}; bands: population standard deviation."
+            note = note if seeds > 1 else ""
             chart = Chart(title, "round", what, known, counts=title == "Clusters")
             yield Panel(chart, note, wide=title == "Accuracy")
 
@@ -222,11 +223,15 @@ def _dots(name: str, places: Sequence[tuple[float, float]]) -> Line:
 
 
 def _course(name: str, runs: Sequence[Result], measure: Measure, bounds: Bounds) -> Line:
-    """Mean and deviation over the seeds that measured it, after each round."""
+    """Mean and deviation over the seeds that measured it, up to where the first of them ended.
+
+    Means over those that went on would not be of the same seeds.
+    """
+    seeds = [run for run in runs if any(measure(record) is not None for record in run.records)]
     rounds: list[float] = []
     table: list[list[float]] = []
-    for number in range(max(len(run.records) for run in runs)):
-        values = [measure(run.records[number]) for run in runs if number < len(run.records)]
+    for number in range(min((len(run.records) for run in seeds), default=0)):
+        values = [measure(run.records[number]) for run in seeds]
         known = [value for value in values if value is not None]
         if known:
             rounds.append(number + 1.0)

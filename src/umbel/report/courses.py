@@ -43,10 +43,10 @@ def plot(runs: Courses) -> Any:
 
     `plot(records)` draws one run, `plot({"fedavg": records, "flacc": records})` several. Each is
     the records of a run, a `Result`, or a list of such, one for each seed: then the line is their
-    mean, in a band of the population standard deviation. Without accuracy it is the loss; where
-    rounds are judged on validation examples, it is what they gave. Returns a figure of
-    matplotlib's, which a notebook shows; `.savefig(file)` writes it. Raises `UsageError` for
-    anything but records, and without the extra `umbel[plot]`.
+    mean, in a band of the population standard deviation, in the rounds that all of them have
+    measured. Without accuracy it is the loss; where rounds are judged on validation examples, it
+    is what they gave. Returns a figure of matplotlib's, which a notebook shows; `.savefig(file)`
+    writes it. Raises `UsageError` for anything but records, and without the extra `umbel[plot]`.
     """
     by_name = _by_name(runs)
     records = [record for courses in by_name.values() for course in courses for record in course]

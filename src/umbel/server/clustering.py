@@ -224,12 +224,14 @@ def agglomerate(
     """Cluster by distances (N, N) hierarchically, cut at a number or at a distance: labels (N,).
 
     Give exactly one of the two. A single row is one cluster. "ward" is for Euclidean distances.
-    Raises `UsageError` where both or none are given.
+    Raises `UsageError` where both or none are given, and for more clusters than rows.
     """
     from sklearn.cluster import AgglomerativeClustering
 
     argument("linkage", linkage, Linkage)
     check_cut(num_clusters, threshold)
+    most = max(1, len(distance))
+    check((num_clusters or 1) <= most, "num_clusters", num_clusters, f"in 1 to {most}")
     if len(distance) < 2:
         return torch.zeros(len(distance), dtype=torch.long)
     if linkage == "ward":

@@ -61,7 +61,7 @@ def norms_of(rows: Tensor) -> Tensor:
 
 
 def longest_of(norms: Tensor, ratio: float) -> float:
-    """So many times the median of lengths that are not 0; infinite where all are.
+    """`ratio` times the median of the lengths above 0; infinite if there are none.
 
     Who stays where it is says nothing of how far is too far.
     """

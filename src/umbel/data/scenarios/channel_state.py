@@ -35,7 +35,7 @@ class ChannelState(Scenario):
 
     environments: tuple[str, ...] = ("indoor", "outdoor")  # of each group
     source: Literal["generated", "cost2100"] = "generated"
-    clients: int = 16  # C, divided equally among the environments
+    clients: int = 16  # M, divided equally among the environments
     examples: int = 1000  # a client's
     test_fraction: float = 0.15  # of each client's examples
     validation_fraction: float | None = None  # of what is left for training, for validation

@@ -29,7 +29,7 @@ class LinearRegressions(Scenario):
 
     angles: tuple[float, ...] = (-20.0, 0.0, 20.0)  # phi_k of each group, in degrees
     noise: float = 0.2  # standard deviation
-    clients: int = 12  # C, divided equally among the groups
+    clients: int = 12  # M, divided equally among the groups
     examples: int = 2000  # a client's, for training
     test_examples: int = 500  # a client's
     validation_fraction: float | None = None  # of the training examples, for validation
