@@ -86,8 +86,10 @@ def test_seeds_of_scenarios_are_whole_numbers_from_zero(seed: float) -> None:
 
 
 def test_no_noise_may_be_minus_zero() -> None:
-    settings = {"clients": 3, "examples": 5, "test_examples": 2, "noise": -0.0}
-    assert package.scenario("linear-regressions", **settings).num_clients == 3
+    made = package.scenario(
+        "linear-regressions", clients=3, examples=5, test_examples=2, noise=-0.0
+    )
+    assert made.num_clients == 3
 
 
 def test_adapters_need_hidden_layers() -> None:

@@ -50,14 +50,15 @@ def test_pictures_of_several_formats_are_read_as_datasets_reads_them() -> None:
 
 def of_greys(mode: str) -> np.ndarray:
     """A dark picture and a bright one, written in a mode of Pillow, as they are read."""
-    rows = {"image": [], "label": [0, 1]}
+    images: list[dict[str, bytes | None]] = []
     for brightness in (60, 200):
         picture = Image.fromarray(np.full((4, 4), brightness, dtype=np.uint8)).convert(mode)
         written = BytesIO()
         picture.save(written, "TIFF" if mode in "IF" else "PNG")
-        rows["image"].append({"bytes": written.getvalue(), "path": None})
+        images.append({"bytes": written.getvalue(), "path": None})
     labels = datasets.ClassLabel(names=["dark", "bright"])
     features = datasets.Features(image=datasets.Image(), label=labels)
+    rows = {"image": images, "label": [0, 1]}
     return decoded(datasets.Dataset.from_dict(rows, features)).x
 
 

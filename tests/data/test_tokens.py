@@ -57,7 +57,7 @@ def test_newcomers_have_as_many_tokens_as_the_clients_of_the_run(
     folder: Path, tmp_path: Path
 ) -> None:
     made = federation(folder)
-    assert made.encoding is not None
+    assert isinstance(made.encoding, Encoding)
     assert len(made.encoding.features) == 6
     file = tmp_path / "new.csv"
     file.write_text("who,text,target\neve,the,y\neve,the library of unheard unheard games maps,x\n")

@@ -33,7 +33,7 @@ def written(file: Path, codes: list[Any]) -> Path:
 def learnt(folder: Path) -> Encoding:
     scenario = Table(path=str(folder), target="answer", categories=("code",))
     encoding = scenario.build(0, Sources(None, Path("nowhere"))).encoding
-    assert encoding is not None
+    assert isinstance(encoding, Encoding)
     return encoding
 
 
