@@ -103,6 +103,14 @@ def test_two_subservers_merge_only_if_something_across_is_closer_than_something_
     assert entities(state) == {frozenset({0, 1, 2, 3})}
 
 
+def test_as_close_across_as_within_is_not_closer() -> None:
+    algorithm, alike = FLACC(n_merge=1), np.array([[1.0, 0.0]] * 4)
+    state = play(algorithm, start(algorithm, 4), 0, [0, 1], alike[:2])
+    state = play(algorithm, state, 1, [2, 3], alike[:2])
+    state = play(algorithm, state, 2, [0, 1, 2, 3], alike)  # Phi = 1 - 1
+    assert entities(state) == {frozenset({0, 1}), frozenset({2, 3})}
+
+
 def test_a_subserver_whose_inner_pairs_are_forgotten_puts_no_bound_on_merging() -> None:
     algorithm = FLACC(n_merge=1, memory=2)
     state = start(algorithm, 4)

@@ -64,6 +64,14 @@ def test_the_clustering_round_asks_everyone_and_moves_no_model() -> None:
     torch.testing.assert_close(after.means[crowd], torch.tensor([3.0, 0.1]))
 
 
+def test_newcomers_are_compared_with_plain_means_of_updates() -> None:
+    flow = ALGORITHM.round(start(3), context([0], 3, 2, number=2))
+    requested(flow)
+    update = [[4.0, 0.0], [0.0, 1.0], [2.0, 0.0]]
+    after = answered(flow, [0, 1, 2], update=update, num_examples=[9, 1, 1])
+    torch.testing.assert_close(after.means[after.labels[0]], torch.tensor([3.0, 0.0]))
+
+
 def test_each_cluster_then_federates_by_itself() -> None:
     state = clustered()
     after = play(ALGORITHM, state, 3, [0, 1, 2], [[4.0, 0.0], [7.0, 7.0], [0.0, 2.0]])

@@ -57,6 +57,13 @@ def test_the_start_with_the_lowest_loss_goes_on_alone() -> None:
     assert after.labels.tolist() == [1, 0]
 
 
+def test_a_start_of_which_no_client_told_a_loss_does_not_go_on() -> None:
+    told = trained([2, 4], [1, 0], [[1.0, 0.3], [0.2, 1.0]])
+    nobody = told.pick(torch.zeros(0, dtype=torch.long))
+    after = after_a_trial(Restarts(IFCA(num_clusters=2), restarts=2, trial_rounds=1), nobody, told)
+    assert after.models.tolist() == [[24.0], [32.0]]
+
+
 def test_or_the_most_balanced_one() -> None:
     after = after_a_trial(
         Restarts(IFCA(num_clusters=2), restarts=2, trial_rounds=1, keep="most-balanced"),

@@ -72,6 +72,11 @@ def test_a_settled_cluster_whose_clients_disagree_is_cut_in_two() -> None:
     }
 
 
+def test_one_client_that_has_not_settled_is_enough() -> None:
+    update = [[1.2, 0.0], [0.6, 0.1], [-0.9, 0.0], [-0.8, 0.0]]  # eps_2 is 1
+    assert play(EAGER, start(4), range(4), update).labels.tolist() == [0, 0, 1, 1]
+
+
 def test_a_member_that_missed_the_split_is_placed_by_its_next_answer() -> None:
     after = play(EAGER, start(6), [0, 1, 2, 3], OPPOSED)
     assert after.labels.tolist() == [0, 0, 1, 1, 0, 0]

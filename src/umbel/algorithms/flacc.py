@@ -156,10 +156,9 @@ class FLACC(Algorithm[FLACCState]):
     def _merge(self, state: FLACCState, number: int) -> FLACCState:
         """Lines 13 to 18: up to n_merge merges, each judged after the one before."""
         labels, pairs = state.labels.numpy().copy(), state.pairs.numpy()
-        sizes = np.bincount(labels, minlength=len(labels))
         first_best, merges = float("nan"), 0
         for _ in range(self.n_merge):
-            pairs_across = _cross_pairs(labels[pairs], state.similarity.numpy(), sizes)
+            pairs_across = _cross_pairs(labels[pairs], state.similarity.numpy(), len(labels))
             if not len(pairs_across.smallest):
                 break
             if not merges:
@@ -173,7 +172,6 @@ class FLACC(Algorithm[FLACCState]):
                 break
             into, gone = pairs_across.entities[best]
             labels[labels == gone] = into
-            sizes[into], sizes[gone] = sizes[into] + sizes[gone], 0
             merges += 1
         return replace(
             state,
@@ -196,7 +194,7 @@ class _CrossPairs:
 
 
 def _cross_pairs(
-    names: NDArray[np.int64], similarity: NDArray[np.float64], sizes: NDArray[np.int64]
+    names: NDArray[np.int64], similarity: NDArray[np.float64], num_clients: int
 ) -> _CrossPairs:
     """What eqs. 9 to 13 ask of every pair of entities, from the remembered pairs of clients.
 
@@ -204,8 +202,8 @@ def _cross_pairs(
     """
     names = np.sort(names, axis=1)
     inside = names[:, 0] == names[:, 1]
-    # -inf: without a known inner pair, nothing bounds the merge from within.
-    within = np.full(len(sizes), np.inf)
+    # -inf: without a known inner pair, as a single client is, nothing bounds the merge from within.
+    within = np.full(num_clients, np.inf)
     np.minimum.at(within, names[inside, 0], similarity[inside])
     within[np.isinf(within)] = -np.inf
     across = names[~inside]
@@ -219,8 +217,7 @@ def _cross_pairs(
     entities = across[starts]
     smallest, largest = np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
     bound = np.minimum(within[entities[:, 0]], within[entities[:, 1]])  # eq. 12
-    both_subservers = (sizes[entities] > 1).all(axis=1)
-    return _CrossPairs(entities, smallest, np.where(both_subservers, largest - bound, np.inf))
+    return _CrossPairs(entities, smallest, largest - bound)
 
 
 def _remember(state: FLACCState, clients: Tensor, similarity: Tensor, number: int) -> FLACCState:

@@ -45,7 +45,7 @@ class PersonalTraining(Work):
         inside = descent.start(start[:cut])
         for batch in shard.batches():
             gradient, rest = net.gradient(theta, batch)
-            moved, inside = descent.step(theta, gradient * tuned[:cut], rest, inside, batch)
+            moved, inside = descent.step(theta, gradient, rest, inside, batch)
             theta = torch.where(tuned, moved, start)  # nor does weight decay move the others
         return theta
 
