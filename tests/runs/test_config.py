@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from umbel.algorithms import ALGORITHMS, FLACC, IFCA, LCFL, FedAvg, FedEM, Restarts, Sharing
 from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError
-from umbel.client.optimizers import Adam
+from umbel.client.optimizers import SGD, Adam
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_MNIST, SCENARIOS
 from umbel.data.scenarios.base import Scenario
@@ -164,7 +164,7 @@ def test_a_comparison_differs_in_nothing_but_the_method() -> None:
         ("algorithm=3", "algorithm: 3 is not a table"),
         ("algorithm.name=nowhere:Method", "'nowhere:Method' can't be imported: No module named"),
         ("algorithm.name=pathlib:Path", "'pathlib:Path' is not a dataclass that extends Algorithm"),
-        ("algorithm.local.optimizer.lr=1", "algorithm.local.optimizer.name: missing; known: sgd"),
+        ("algorithm.local.optimizer.lr=1", "algorithm.local.optimizer.lr: unknown key; known: momentum"),
         ("model.hidden=5", "model.hidden: 5 is not a list; write [5]"),
         ("algorithm.averaging.shared=a.*", "shared: 'a.*' is not a list; write ['a.*']"),
         ("algorithm.judge=mini", '\'mini\' is not "all" or "mini-batch"; did you mean mini-batch?'),
@@ -293,6 +293,13 @@ def test_a_table_within_a_method_leaves_what_it_does_not_say_as_the_method_has_i
     method = structured({"name": name, table: {key: given}}, Algorithm)
     default = structured({"name": name}, Algorithm)
     assert getattr(method, table) == replace(getattr(default, table), **{key: value})
+
+
+def test_a_table_without_a_name_is_of_what_the_method_has(file: Path) -> None:
+    local = read(file, ["algorithm.local.optimizer.momentum=0.9"]).algorithm.local  # type: ignore[attr-defined]
+    assert local.optimizer == SGD(momentum=0.9)
+    with pytest.raises(UsageError, match=r"optimizer\.beta1: unknown key; known: momentum"):
+        read(file, ["algorithm.local.optimizer.beta1=0.5"])
 
 
 def test_epochs_that_are_set_later_take_the_place_of_steps(file: Path) -> None:

@@ -194,10 +194,14 @@ def _over_defaults(kind: type, value: Any) -> Mapping[str, Any]:
     for f in fields(kind):
         given, default = table.get(f.name), f.default
         default = default if f.default_factory is MISSING else f.default_factory()
-        named = bare(_hints(kind)[f.name]) in REGISTRIES
-        if isinstance(given, Mapping) and is_dataclass(default) and not named:
+        declared = bare(_hints(kind)[f.name])
+        if not isinstance(given, Mapping) or not is_dataclass(default):
+            continue
+        if declared not in REGISTRIES:
             below = {each.name: getattr(default, each.name) for each in fields(default)}
             table[f.name] = merged(below, given)
+        elif "name" not in given:
+            table[f.name] = merged(plain(default, declared), given)
     return table
 
 
