@@ -164,7 +164,7 @@ def test_a_comparison_differs_in_nothing_but_the_method() -> None:
         ("algorithm=3", "algorithm: 3 is not a table"),
         ("algorithm.name=nowhere:Method", "'nowhere:Method' can't be imported: No module named"),
         ("algorithm.name=pathlib:Path", "'pathlib:Path' is not a dataclass that extends Algorithm"),
-        ("algorithm.local.optimizer.lr=1", "algorithm.local.optimizer.lr: unknown key; known: momentum"),
+        ("algorithm.local.optimizer.lr=1", "optimizer.lr: unknown key; known: momentum"),
         ("model.hidden=5", "model.hidden: 5 is not a list; write [5]"),
         ("algorithm.averaging.shared=a.*", "shared: 'a.*' is not a list; write ['a.*']"),
         ("algorithm.judge=mini", '\'mini\' is not "all" or "mini-batch"; did you mean mini-batch?'),
