@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from umbel.client.work import MEMORY
 from umbel.client.work.base import Cost
 from umbel.flow import Engine, Replies, Request
+from umbel.summary import in_short
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class Metered:
     bytes_up: int = 0
     cost: Cost = field(default_factory=Cost)
     seconds: float = 0.0
+
+    __repr__ = in_short
 
     def send(self, request: Request) -> Replies:
         replies = self.again(request)

@@ -96,8 +96,8 @@ class Cost:
     An example counts once for each model, and each time. Kim et al. 2024, Table 6.
     """
 
-    gradients: int = 0
-    losses: int = 0
+    gradients: int = 0  #: of single examples
+    losses: int = 0  #: of single examples, without a gradient
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(self.gradients + other.gradients, self.losses + other.losses)

@@ -39,7 +39,6 @@ ARRAYS = tuple(f"{name}{split}" for split in ("", "_test", "_validation") for na
 CLASSES = "num_classes"
 """What it says besides where no example of any client has the last label: a whole number."""
 
-
 KNOWN = (*ARRAYS, CLASSES)
 
 
