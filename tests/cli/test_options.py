@@ -20,13 +20,13 @@ def flacc(umbel: Shell) -> Path:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--at", "2", "--reach", "accuracy=0.1", "--json"), "--at: '2' is not given without"),
-        (("--config", "--json"), "--config: True is not given alone"),
-        (("--config", "--judge", "loss"), "--config: True is not given alone"),
-        (("--rows", "clients"), "--rows: 'clients' is not for --json and --csv"),
-        (("--rows", "clients", "--at", "1", "--json"), "--rows: 'clients' is not \"rounds\" with"),
-        (("--judge", "nonsense"), "--judge: 'nonsense' is not for the comparison"),
-        (("--judge", "loss", "--json"), "--judge: 'loss' is not for --rows differences"),
+        (("--at", "2", "--reach", "accuracy=0.1", "--json"), "--at, --reach: give one of them"),
+        (("--config", "--json"), "--config: prints the file as it is"),
+        (("--config", "--judge", "loss"), "--config: prints the file as it is"),
+        (("--rows", "clients"), "--rows clients: says what --json and"),
+        (("--rows", "clients", "--at", "1", "--json"), "--rows clients: leave it out with"),
+        (("--judge", "nonsense"), "--judge: compares methods, and"),
+        (("--judge", "loss", "--json"), "--judge: needs --rows differences"),
         (("--reach", "accuracy"), "--reach: 'accuracy' is not of the form purity=0.9"),
     ],
 )
@@ -70,7 +70,7 @@ def test_no_file_of_a_run_is_written_over(own: str, umbel: Shell, flacc: Path) -
     out = str(flacc / own)
     words = ("export", str(flacc), "--to", "safetensors", "--cluster", "0", "--out", out)
     for command in (words, ("report", str(flacc), "--out", out)):
-        assert "is not another place: the run's own files are there" in umbel.refused(*command)
+        assert "is the run's own; choose another place" in umbel.refused(*command)
     assert (umbel.folder / flacc / own).read_bytes() == before
 
 

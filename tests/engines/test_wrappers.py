@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -23,10 +24,12 @@ from umbel.client.work.base import Cost
 from umbel.engines import Sequential
 from umbel.engines.faults import Faults, Faulty
 from umbel.engines.metering import Metered, Spent
+from umbel.engines.privacy import Privacy
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Guarded, QuorumError
 from umbel.flow import Replies, Request, Rows
 from umbel.report.terminal import one_line
+from umbel.runs.guards import meter_of
 from umbel.runs.run import Run
 from umbel.server.aggregation import Averaging
 from umbel.server.shares import bounded_weights
@@ -80,6 +83,20 @@ def test_the_work_of_those_who_answered_is_counted(engine: Sequential) -> None:
     meter.send(replace(request(), work=MeanLoss(), each={"models": models}))
     meter.again(request())
     assert meter.take().cost == Cost(losses=4 * sum(SIZES))
+
+
+def test_of_clients_that_do_not_tell_their_sizes_no_cost_is_known(engine: Sequential) -> None:
+    meter = Metered(engine, None)
+    meter.send(request())
+    assert meter.take().cost is None
+    here, elsewhere = engine, SimpleNamespace(elsewhere=True)
+    for clients, clip, known in (
+        (here, 1.0, True),
+        (elsewhere, None, True),
+        (elsewhere, 1.0, False),
+    ):
+        made = meter_of(clients, Faults(), blobs(), Privacy(clip=clip))
+        assert (made.sizes is not None) == known
 
 
 def test_replies_of_clients_that_nobody_asked_cost_nothing(engine: Sequential) -> None:

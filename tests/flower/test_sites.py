@@ -293,6 +293,12 @@ def test_a_file_that_comes_while_a_run_lasts_changes_no_others_examples(tmp_path
             torch.testing.assert_close(then.of(client), now.of(client + 1), rtol=0, atol=0)
 
 
+def test_a_share_of_test_examples_is_a_number(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", x=np.zeros((4, 2)), y=np.array([0, 1, 0, 1]))
+    with pytest.raises(UsageError, match="test_fraction: 'x' is not a number"):
+        site_clients(node_at(tmp_path), "x")  # type: ignore[arg-type]
+
+
 def test_test_examples_in_files_are_taken_as_they_are(tmp_path: Path) -> None:
     x, y = np.zeros((4, 2)), np.array([0, 1, 0, 1])
     np.savez(tmp_path / "a.npz", x=x, y=y, x_test=x[:3], y_test=y[:3])

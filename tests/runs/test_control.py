@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from tests.shell import Shell
 from umbel.algorithms import CFLGP, RandomClusters, Sharing
+from umbel.checks import UsageError
 from umbel.data.sources import Sources
+from umbel.runs.another import check_same
 from umbel.runs.config import read
 from umbel.runs.control import control, controls
 from umbel.runs.execution import execute
@@ -47,6 +51,21 @@ def test_the_control_of_a_method_whose_clients_send_gradients_takes_one_step_a_r
     assert isinstance(method, CFLGP)
     assert (found.local.steps, found.local.batch_size) == (1, method.gradient.batch_size)
     assert found.local.lr == method.local.lr
+
+
+def test_methods_that_step_by_other_than_means_of_gradients_have_no_control(tmp_path: Path) -> None:
+    send = 'algorithm.send="gradient"'
+    ifca = made("ifca-digits", tmp_path, send)
+    sums = made(
+        "cfl-gp-digits", tmp_path, send, 'algorithm.reduction="sum"', "algorithm.patience=9"
+    )
+    assert controls([ifca, sums]) == []
+
+
+def test_a_control_of_other_settings_is_to_be_removed(tmp_path: Path) -> None:
+    found = control(made("ifca-digits", tmp_path))
+    with pytest.raises(UsageError, match="remove this folder, and umbel makes it again"):
+        check_same(tmp_path / "control", found, replace(found, rounds=1))
 
 
 def test_the_control_of_a_method_that_shares_a_part_shares_the_same(tmp_path: Path) -> None:

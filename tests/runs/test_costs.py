@@ -11,6 +11,7 @@ import umbel
 from tests.federations import SIZES, blobs, mlp
 from umbel.algorithms import CFLGP, FLACC, FLHC, IFCA, LCFL, FedAvg, Joint, LocalOnly, Sattler
 from umbel.client.work import LocalTraining
+from umbel.server.ask.context import Stopwatch
 
 LOCAL = LocalTraining(epochs=2, batch_size=4)
 EXAMPLES = sum(SIZES)
@@ -84,3 +85,13 @@ def test_records_of_earlier_versions_tell_no_such_cost() -> None:
     for name in names:
         line = line.replace(f'"{name}": {getattr(record, name)}, ', "")
     assert [getattr(umbel.Record.from_json(line), name) for name in names] == [None, None, None]
+
+
+def test_a_block_within_another_counts_once() -> None:
+    watch = Stopwatch()
+    with watch:
+        with watch:
+            pass
+        inner = watch.seconds
+    assert inner == 0
+    assert watch.seconds > 0

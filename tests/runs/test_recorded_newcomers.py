@@ -41,15 +41,20 @@ def recording(turn: int, seed: int, shift: float = 100.0) -> tuple[np.ndarray, n
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> umbel.Result:
+def recordings(tmp_path: Path) -> Path:
     folder = tmp_path / "recordings"
     folder.mkdir()
     for number in range(6):
         x, y = recording(1 if number < 3 else -1, number)
         np.savez(folder / f"c{number}.npz", x=x.reshape(-1, 2), y=y.repeat(4))
+    return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path, recordings: Path) -> umbel.Result:
     file = tmp_path / "wins.toml"
     file.write_text(
-        EXPERIMENT.format(path=folder.as_posix()).replace(
+        EXPERIMENT.format(path=recordings.as_posix()).replace(
             'name = "oracle"',
             'name = "fixed-clusters"\nclusters = [0, 0, 0, 1, 1, 1]',
         )
@@ -94,7 +99,7 @@ def test_recordings_that_were_scaled_by_their_own_are_scaled_by_the_run(
     assert isinstance(theirs.encoding, ChannelScale)
     assert theirs.encoding != scale
     torch.testing.assert_close(
-        scale(theirs.train.x, theirs.encoding), scale(raw.train.x), rtol=1e-4, atol=1e-4
+        theirs.encoding.undone(theirs.train.x), raw.train.x, rtol=1e-5, atol=1e-3
     )
     assert run.assign(theirs).clusters == {"a": run.clusters["c0"], "b": run.clusters["c5"]}
 
@@ -124,3 +129,53 @@ def test_a_damaged_scale_says_what_to_do(run: umbel.Result, text: str) -> None:
     file.write_text(f'{{"channels": {text}}}')
     with pytest.raises(umbel.UsageError, match="damaged"):
         run.assign(run.folder.path)
+
+
+@pytest.mark.parametrize("scaled", [True, False])
+def test_saved_newcomers_are_what_they_were(
+    run: umbel.Result, scaled: bool, tmp_path: Path
+) -> None:
+    made = windows_of(tmp_path / "later", scaled)
+    made.save(tmp_path / "saved")
+    assert umbel.scenario("folder", path=str(tmp_path / "saved")).encoding == made.encoding
+    for newcomers in (made, tmp_path / "saved"):
+        if scaled or newcomers is not made:
+            found = run.assign(newcomers).clusters
+            assert found == {"a": run.clusters["c0"], "b": run.clusters["c5"]}
+
+
+def windows_of(folder: Path, scaled: bool) -> umbel.Federation:
+    folder.mkdir()
+    for name, turn in (("a", 1), ("b", -1)):
+        x, y = recording(turn, 78)
+        np.savez(folder / f"{name}.npz", x=x.reshape(-1, 2), y=y.repeat(4))
+    return umbel.scenario("windows", path=str(folder), length=4, stride=4, scale=scaled)
+
+
+def test_a_run_without_scale_takes_scaled_newcomers_as_they_were_recorded(
+    recordings: Path, tmp_path: Path
+) -> None:
+    net = umbel.Net(lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(8, 2)))
+    raw = umbel.scenario("windows", path=str(recordings), length=4, stride=4, scale=False)
+    plain = umbel.Run(umbel.FedAvg(), raw, net).save(tmp_path / "plain", 1)
+    theirs = windows_of(tmp_path / "more", True)
+    unscaled = plain.assign(windows_of(tmp_path / "raw", False)).scores
+    torch.testing.assert_close(plain.assign(theirs).scores, unscaled, rtol=1e-3, atol=1e-3)
+
+
+def test_a_run_whose_scale_was_not_kept_says_how_to_get_it(
+    run: umbel.Result, tmp_path: Path
+) -> None:
+    (run.folder.path / "encoding.json").unlink()
+    with pytest.raises(umbel.UsageError, match=r"lacks encoding\.json, the scale .* `umbel resume"):
+        run.assign(newcomers(tmp_path / "new"))
+
+
+def test_files_of_different_scales_are_refused(tmp_path: Path) -> None:
+    windows_of(tmp_path / "some", True).save(tmp_path / "saved")
+    b = tmp_path / "saved" / "b.npz"
+    held = dict(np.load(b))
+    for wrong, said in (([1.0, 2.0], "others in a.npz and b.npz"), (["x"], "mean and a deviation")):
+        np.savez(b, **{**held, "channel_mean": np.array(wrong)})
+        with pytest.raises(umbel.UsageError, match=f"channel_mean.*{said}"):
+            umbel.scenario("folder", path=str(tmp_path / "saved"))

@@ -74,11 +74,14 @@ def main() -> None:
             expected = lacking(argument)
             check(expected is None, "argument", argument, str(expected))
         status = app.main(prog_name="umbel", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.ctx.get_help() if error.ctx else "")
-        status = 0
     except click.ClickException as error:
-        status = refused(_said(error), error.exit_code)
+        asked_nothing = type(error).__name__ == "NoArgsIsHelpError"  # of later versions of click
+        context = getattr(error, "ctx", None)
+        if asked_nothing and context is not None:
+            click.echo(context.get_help())
+            status = 0
+        else:
+            status = refused(_said(error), error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         status = refused("stopped", INTERRUPTED)
     except UsageError as error:

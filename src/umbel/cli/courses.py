@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from umbel.checks import check
+from umbel.checks import UsageError, check
 from umbel.runs.budget import first_round, goal_in
 from umbel.runs.metrics import judged
 from umbel.runs.rows import Table, Value
@@ -31,7 +31,8 @@ def course_rows(results: Results, at: str | None, reach: str | None) -> Table:
     Where some were judged on validation examples, a column tells which examples it was.
     """
     rows = list(results.rounds)
-    check(at is None or reach is None, "--at", at, "given without --reach, where rows are printed")
+    if at is not None and reach is not None:
+        raise UsageError("--at, --reach: give one of them where rows are printed")
     if at is not None:
         wanted = rounds_of(at, max((row["round"] for row in rows), default=0))
         rows = [row for row in rows if row["round"] in wanted]

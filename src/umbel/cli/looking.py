@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from umbel.checks import check, command
+from umbel.checks import UsageError, check, command
 from umbel.cli.completing import complete_runs
 from umbel.cli.options import (
     RowFormat,
@@ -79,16 +79,14 @@ def _check_together(
     course: str | None, config: bool, kind: str, judge: str | None, form: RowFormat | None
 ) -> None:
     """Raise `UsageError` for options of which one would not count beside another."""
-    if config:
-        others = course is None and judge is None and form is None
-        check(others, "--config", True, "given alone: it prints the file as it is")
-    if form is None:
-        check(kind == "runs", "--rows", kind, "for --json and --csv: give one of them")
-    elif judge is not None:
-        expected = "for --rows differences, where rows are printed"
-        check(kind == "differences", "--judge", judge, expected)
-    if course is not None:
-        check(kind in ("runs", "rounds"), "--rows", kind, '"rounds" with --at and --reach')
+    if config and (course, judge, form) != (None, None, None):
+        raise UsageError("--config: prints the file as it is; leave the other options out")
+    if form is None and kind != "runs":
+        raise UsageError(f"--rows {kind}: says what --json and --csv print; give one of these")
+    if form is not None and judge is not None and kind != "differences":
+        raise UsageError("--judge: needs --rows differences where rows are printed")
+    if course is not None and kind not in ("runs", "rounds"):
+        raise UsageError(f"--rows {kind}: leave it out with --at and --reach, which print rounds")
 
 
 def _settings(run: Path) -> str:
@@ -112,7 +110,8 @@ def _print_results(run: Path, at: str | None, reach: str | None, judge: str | No
             _print_advice(run)
             return
         folder = RunFolder.open(run)
-        check(judge is None, "--judge", judge, "for the comparison in a folder of runs")
+        if judge is not None:
+            raise UsageError(f"--judge: compares methods, and {run} is a single run")
         if at is None and reach is None:
             print_run(folder)
             return

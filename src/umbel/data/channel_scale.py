@@ -20,13 +20,15 @@ class ChannelScale:
     mean: tuple[float, ...]  #: (C,)
     deviation: tuple[float, ...]  #: (C,) 1 where a channel is constant
 
-    def __call__(self, x: Tensor, before: ChannelScale | None = None) -> Tensor:
-        """Inputs (n, C, ...) as the run's are; `before` is what they were scaled by already."""
-        columns = (1, -1, *(1,) * (x.dim() - 2))
-        values = x.double()
-        if before is not None:
-            values = values * _row(before.deviation, columns) + _row(before.mean, columns)
-        return ((values - _row(self.mean, columns)) / _row(self.deviation, columns)).float()
+    def __call__(self, x: Tensor) -> Tensor:
+        """Inputs (n, C, ...) as they were recorded, with mean 0 and deviation 1."""
+        mean, deviation = self._over(x)
+        return ((x.double() - mean) / deviation).float()
+
+    def undone(self, x: Tensor) -> Tensor:
+        """Scaled inputs (n, C, ...) as they were recorded."""
+        mean, deviation = self._over(x)
+        return (x.double() * deviation + mean).float()
 
     def plain(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -34,14 +36,22 @@ class ChannelScale:
 
     @classmethod
     def from_plain(cls, table: Mapping[str, Any]) -> ChannelScale:
-        """The inverse of `plain`. Raises `ValueError` or `LookupError` for anything else."""
-        mean, deviation = (tuple(table[CHANNELS][name]) for name in ("mean", "deviation"))
+        """The inverse of `plain`, or of what it has within it.
+
+        Raises `ValueError`, `TypeError` or `LookupError` for anything else.
+        """
+        within = table.get(CHANNELS, table)
+        mean, deviation = (tuple(within[name]) for name in ("mean", "deviation"))
         numbers = (*mean, *deviation)
         fine = all(type(each) in (int, float) and isfinite(each) for each in numbers)
         if not fine or len(mean) != len(deviation) or not all(each > 0 for each in deviation):
             raise ValueError("no mean and deviation of each channel")
         return cls(tuple(map(float, mean)), tuple(map(float, deviation)))
 
-
-def _row(values: tuple[float, ...], shape: tuple[int, ...]) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64).reshape(shape)
+    def _over(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and deviation in the form in which they act on each channel of x."""
+        form = (1, -1, *(1,) * (x.dim() - 2))
+        mean, deviation = (
+            torch.tensor(each, dtype=torch.float64) for each in (self.mean, self.deviation)
+        )
+        return mean.reshape(form), deviation.reshape(form)

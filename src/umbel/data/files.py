@@ -94,9 +94,11 @@ def check_length(path: Path, what: str) -> None:
 def check_place(file: Path, what: str) -> None:
     """Raise `UsageError` unless a file can be written there; what is there already stays."""
     check_length(file, what)
-    own = file.name in OF_A_RUN and (file.parent / EXPERIMENT).is_file()
-    own |= file.parent.name in FOLDERS_OF_A_RUN and (file.parent.parent / EXPERIMENT).is_file()
-    check(not own, what, str(file), "another place: the run's own files are there")
+    place = file.absolute()
+    own = file.name in OF_A_RUN and (place.parent / EXPERIMENT).is_file()
+    own |= place.parent.name in FOLDERS_OF_A_RUN and (place.parents[1] / EXPERIMENT).is_file()
+    if own:
+        raise UsageError(f"{what}: {file}: is the run's own; choose another place")
     fine = file.is_file() or not file.exists()
     check(fine, what, str(file), "a file that can be written")
     check_folder(file.parent, what)

@@ -15,6 +15,9 @@ from umbel.data.arrays import Arrays
 GREYS_AND_COLOURS = {"1": "L", "P": "RGB", "PA": "RGBA"}
 """What pictures become whose values are no brightness, but yes or no, or places in a palette."""
 
+WIDE = ("I", "F")
+"""Modes of pictures whose values have 32 bits; those of 16 begin with "I;"."""
+
 OWNER = "writer_id"  # the column that says whose an example is
 
 
@@ -63,11 +66,12 @@ def _pictures(encoded: Sequence[Mapping[str, Any]], mode: str | None) -> Iterato
             picture = Image.open(file)
         likely = None if picture.format is None else [picture.format]
         ImageOps.exif_transpose(picture, in_place=True)
+        few = picture.mode not in WIDE and not picture.mode.startswith("I;")
+        expected = "of 8 bits a value: write images so"
+        check(few, "source: images of mode", picture.mode, expected)  # a conversion would cut off
         as_said = mode or GREYS_AND_COLOURS.get(picture.mode, picture.mode)
         pixels = np.asarray(picture if as_said == picture.mode else picture.convert(as_said))
-        kind = f"{pixels.dtype} ({picture.mode})"
-        expected = "uint8: write images with 8 bits a value"
-        check(pixels.dtype == np.uint8, "source: images of type", kind, expected)
+        check(pixels.dtype == np.uint8, "source: images of type", str(pixels.dtype), expected)
         yield pixels
 
 

@@ -33,7 +33,7 @@ class Metered:
     """
 
     engine: Engine
-    sizes: NDArray[np.int64]  # (M,) training examples of each client
+    sizes: NDArray[np.int64] | None  # (M,) training examples of each client; None: not known
     bytes_down: int = 0
     bytes_up: int = 0
     cost: Cost = field(default_factory=Cost)
@@ -51,13 +51,18 @@ class Metered:
         )
         self.bytes_down += to_each * len(request.clients)
         self.bytes_up += sum(c.nbytes for n, c in replies.columns.items() if n != MEMORY)
+        if self.sizes is not None:
+            self.cost += self._cost(request, replies, self.sizes)
+        return replies
+
+    def _cost(self, request: Request, replies: Replies, sizes: NDArray[np.int64]) -> Cost:
+        """What the work costs those who answered."""
         # Replies are not checked yet: they may name clients that nobody has asked.
         answered = np.intersect1d(request.clients.numpy(), replies.clients.numpy())
-        sizes, counts = np.unique(self.sizes[answered], return_counts=True)
+        different, counts = np.unique(sizes[answered], return_counts=True)
         shapes = request.shapes
-        for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
-            self.cost += request.work.cost(size, shapes) * count
-        return replies
+        each = zip(different.tolist(), counts.tolist(), strict=True)
+        return sum((request.work.cost(size, shapes) * count for size, count in each), Cost())
 
     def again(self, request: Request) -> Replies:
         """Ask once more what was asked before: it takes time, and is counted as sent only once."""
@@ -68,6 +73,7 @@ class Metered:
 
     def take(self) -> Spent:
         """What was spent since the last call."""
-        spent = Spent(self.bytes_down, self.bytes_up, self.cost, self.seconds)
+        cost = None if self.sizes is None else self.cost
+        spent = Spent(self.bytes_down, self.bytes_up, cost, self.seconds)
         self.bytes_down, self.bytes_up, self.cost, self.seconds = 0, 0, Cost(), 0.0
         return spent

@@ -35,6 +35,7 @@ from umbel.flower.memory import memorise, recall
 from umbel.flower.refusals import IN_THE_LOG, ForgottenError, RefusedError, reason, told
 from umbel.runs.config import plain, read
 from umbel.runs.experiment import Experiment
+from umbel.settings import argument
 
 log = logging.getLogger(__name__)
 
@@ -233,7 +234,8 @@ def site_clients(context: Context, test_fraction: float = 0.2) -> Federation:
     """
     config = context.node_config
     classes = number_in(config, "classes", int) if "classes" in config else None
-    return read_clients(Path(str(config["data"])), classes, test_fraction, drawn_by_name=True)
+    fraction = argument("test_fraction", test_fraction, float)
+    return read_clients(Path(str(config["data"])), classes, fraction, drawn_by_name=True)
 
 
 def slice_of(context: Context, federation: Federation) -> Federation:

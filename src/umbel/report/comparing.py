@@ -223,7 +223,7 @@ def _dots(name: str, places: Sequence[tuple[float, float]]) -> Line:
 
 
 def _course(name: str, runs: Sequence[Result], measure: Measure, bounds: Bounds) -> Line:
-    """Mean and deviation over the seeds that measured it, up to where the first of them ended.
+    """Mean and deviation over the seeds that measured it, in the rounds that all of them measured.
 
     Means over those that went on would not be of the same seeds.
     """
@@ -233,7 +233,7 @@ def _course(name: str, runs: Sequence[Result], measure: Measure, bounds: Bounds)
     for number in range(min((len(run.records) for run in seeds), default=0)):
         values = [measure(run.records[number]) for run in seeds]
         known = [value for value in values if value is not None]
-        if known:
+        if len(known) == len(seeds):
             rounds.append(number + 1.0)
             table.append(known)
     mean = tuple(float(np.mean(values)) for values in table)

@@ -14,6 +14,9 @@ from umbel.runs.wrapped import said_idly
 MOST = 3
 """Settings that a message names."""
 
+OF_A_CONTROL = ",control=random-clusters"
+"""How the names of controls end, which umbel makes itself."""
+
 WORKERS = "engine.workers"
 """A setting that does not change the results: a run may go on with another value of it."""
 
@@ -29,6 +32,8 @@ def check_same(path: Path, there: Experiment, asked: Experiment) -> None:
     if len(others) > MOST:
         named.append(f"and {len(others) - MOST} more")
     how = "choose another --runs-dir"
+    if asked.name.endswith(OF_A_CONTROL):
+        how = "remove this folder, and umbel makes it again"
     if others == [WORKERS]:
         with_it = command("resume", path, "--workers", asked.engine.workers)
         how = (

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from umbel.algorithms import RandomClusters, Sharing
+from umbel.algorithms import IFCA, RandomClusters, Sharing
 from umbel.algorithms.base import Algorithm
 from umbel.algorithms.restarts import innermost, method_of
 from umbel.client.work import Gradient, LocalTraining
@@ -80,10 +80,14 @@ def _training(method: Algorithm[Any]) -> LocalTraining | None:
     """How clients train, where the method says so as umbel's own do.
 
     Where they send a gradient that the server steps by, it is one plain step on as many examples.
+    None, too, where that step is no mean over a cluster, so that a control's were of other lengths:
+    with sums of gradients, and with those that IFCA divides by all clients.
     """
     local, sent = getattr(method, "local", None), getattr(method, "gradient", None)
-    if not isinstance(local, LocalTraining):
+    gradients = getattr(method, "send", None) == "gradient"
+    no_mean = gradients and (isinstance(method, IFCA) or getattr(method, "reduction", "") == "sum")
+    if not isinstance(local, LocalTraining) or no_mean:
         return None
-    if getattr(method, "send", None) == "gradient" and isinstance(sent, Gradient):
+    if gradients and isinstance(sent, Gradient):
         return replace(local, steps=1, batch_size=sent.batch_size)
     return local

@@ -10,6 +10,7 @@ from umbel.data.federation import Federation
 from umbel.engines.faults import Faults, Faulty
 from umbel.engines.fit import advice
 from umbel.engines.metering import Metered
+from umbel.engines.privacy import Privacy
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Guarded
 from umbel.flow import Engine
@@ -20,10 +21,11 @@ def are_elsewhere(clients: Engine) -> bool:
     return bool(getattr(clients, "elsewhere", False))
 
 
-def meter_of(clients: Engine, faults: Faults, federation: Federation) -> Metered:
+def meter_of(clients: Engine, faults: Faults, federation: Federation, privacy: Privacy) -> Metered:
     """Counts what requests take, of clients some of which fail if they are to."""
     asked = Faulty(clients, faults) if faults.any else clients
-    return Metered(asked, federation.train.sizes)
+    untold = are_elsewhere(clients) and privacy.clip is not None
+    return Metered(asked, None if untold else federation.train.sizes)
 
 
 def guard_of(

@@ -16,7 +16,9 @@ from umbel.client.objectives import CLASSIFICATION
 from umbel.data.channel_scale import ChannelScale
 from umbel.data.federation import Federation
 from umbel.data.scenarios.folder import read_clients, read_inputs
-from umbel.data.splits import typed
+from umbel.data.scenarios.watch import Watch
+from umbel.data.scenarios.windows import RecordedWindows
+from umbel.data.splits import Split, typed
 from umbel.data.tables.encoding import Encoding
 from umbel.data.tables.newcomers import read_newcomers
 from umbel.data.tables.reading import holds_tables
@@ -52,7 +54,7 @@ def federation_of(result: Result, newcomers: Federation | Path | str, labelled: 
     if isinstance(newcomers, Federation):
         own = newcomers.encoding
         if isinstance(own, ChannelScale):
-            return newcomers if scale is None else _scaled(newcomers, scale, own)
+            return _scaled(newcomers, scale, result)
         if own is not None and isinstance(encoding, Encoding) and not own.is_like(encoding):
             raise UsageError(
                 "newcomers: their table was scaled, and its classes numbered, by its own rows, "
@@ -66,7 +68,7 @@ def federation_of(result: Result, newcomers: Federation | Path | str, labelled: 
             found = read_clients(data, classes)
         else:
             found = _with_targets_that_fit(read_inputs(data, classes), result)
-        return found if scale is None else _scaled(found, scale)
+        return _scaled(found, scale, result)
     if not isinstance(encoding, Encoding):
         again = command("resume", path)
         how = f"give arrays in .npz files; or, if so, remove clusters.csv and `{again}`"
@@ -76,16 +78,34 @@ def federation_of(result: Result, newcomers: Federation | Path | str, labelled: 
     return read_newcomers(data, encoding, labelled)
 
 
-def _scaled(
-    federation: Federation, scale: ChannelScale, before: ChannelScale | None = None
-) -> Federation:
-    """The same with inputs scaled as the run's were, if they have its channels."""
-    if federation.input_shape[:1] != (len(scale.mean),):
-        return federation  # it is refused where all newcomers are looked at
-    train, test = (
-        replace(split, x=scale(split.x, before)) for split in (federation.train, federation.test)
-    )
+def _scaled(federation: Federation, scale: ChannelScale | None, result: Result) -> Federation:
+    """The same with inputs scaled as the run's were, if they have its channels.
+
+    Raises `UsageError` where the run scaled its own, and nothing says how.
+    """
+    before = federation.encoding if isinstance(federation.encoding, ChannelScale) else None
+    if scale is None:
+        _check_scale_is_kept(result)
+    known = scale or before
+    if known is None or federation.input_shape[:1] != (len(known.mean),):
+        return federation  # what does not fit is refused where all newcomers are looked at
+
+    def as_the_run(split: Split) -> Split:
+        plain = split.x if before is None else before.undone(split.x)
+        return replace(split, x=plain if scale is None else scale(plain))
+
+    train, test = as_the_run(federation.train), as_the_run(federation.test)
     return replace(federation, train=train, test=test, encoding=scale)
+
+
+def _check_scale_is_kept(result: Result) -> None:
+    """Raise `UsageError` for a run of recordings of which an earlier version kept no scale."""
+    scenario, path = result.experiment.scenario, result.folder.path
+    scaled = isinstance(scenario, Watch) or getattr(scenario, "scale", False)
+    if isinstance(scenario, Watch | RecordedWindows) and scaled:
+        again = command("resume", path)
+        how = f"remove clusters.csv, and `{again}` writes it"
+        raise UsageError(f"{path}: lacks {encoding_file.FILE}, the scale of its channels; {how}")
 
 
 def _with_targets_that_fit(federation: Federation, result: Result) -> Federation:

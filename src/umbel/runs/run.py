@@ -188,7 +188,7 @@ class Run(Settings):
     ) -> Iterator[tuple[State, Record, ClientScores | None]]:
         """Do as `Run.rounds`, with the scores on test examples where the round was so evaluated."""
         clients = self._remembering()
-        meter = meter_of(clients, self.faults, self.divided)
+        meter = meter_of(clients, self.faults, self.divided, self.privacy)
         guard = guard_of(meter, clients, self.limits, self.faults.any, self.net, self.divided)
         judge = judge_of(clients, self.limits, self.net)
         for number in range(first, num_rounds):

@@ -93,8 +93,8 @@ def header_of(file: Path) -> Header:
     try:
         check_file(file)
         with safe_open(file, framework="pt") as opened:
-            said: Header = json.loads((opened.metadata() or {}).get("umbel", "{}"))
-            return said
+            said = json.loads((opened.metadata() or {}).get("umbel", "{}"))
+            return said if isinstance(said, dict) else {}
     except DAMAGED:
         return {}
 

@@ -73,3 +73,15 @@ def test_tuning_and_other_methods_leave_data_as_they_are(
     assert not caplog.records
     (plain.folder.path / "checkpoint.safetensors").write_bytes(b"damaged")
     assert Data.of(plain).is_like(Data.of(tuned))  # as far as is known
+
+
+def test_what_a_server_knows_of_clients_elsewhere_is_compared_alone(tmp_path: Path) -> None:
+    clients(tmp_path / "clients", "abc")
+    here, there = made(tmp_path, "fedavg"), made(tmp_path, "local-only")
+    clients(tmp_path / "clients", "abc", 1)  # as a server has zeros in place of examples
+    elsewhere = made(tmp_path, "ifca")
+    assert not Data.of(here).is_like(Data.of(elsewhere))
+    for run in (there, elsewhere):
+        (run.folder.path / "nodes.json").write_text("{}")
+    assert Data.of(elsewhere).is_like(Data.of(there))
+    assert Data.of(here).is_like(Data.of(elsewhere))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from umbel.checks import UsageError, check
 from umbel.data.attributes import FILE, OWNER, attributes_text, check_owner, read_attributes
+from umbel.data.channel_scale import ChannelScale
 from umbel.data.federation import Federation
 from umbel.data.files import check_length, files_in, read_text
 from umbel.data.npz import read_arrays
@@ -39,7 +40,10 @@ ARRAYS = tuple(f"{name}{split}" for split in ("", "_test", "_validation") for na
 CLASSES = "num_classes"
 """What it says besides where no example of any client has the last label: a whole number."""
 
-KNOWN = (*ARRAYS, CLASSES)
+SCALE = ("channel_mean", "channel_deviation")
+"""What recordings were scaled by, (C,) each, where the federation that was saved was of such."""
+
+KNOWN = (*ARRAYS, CLASSES, *SCALE)
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ def read_clients(
     if drawn_by_name and test is None and all(x.shape[:1] == y.shape[:1] != () for x, y in train):
         rngs = by_name(seed, Stream.DATA, names)
         train, test = set_apart(train, names, test_fraction, "test_fraction", rngs)
-    return Federation.from_arrays(
+    federation = Federation.from_arrays(
         train,
         test,
         validation=_pairs(path, names, loaded, "validation"),
@@ -108,16 +112,18 @@ def read_clients(
         validation_fraction=validation_fraction,
         seed=seed,
     )
+    return replace(federation, encoding=_scale(files, loaded))
 
 
 def read_inputs(path: Path, num_classes: int | None) -> Federation:
     """Clients without labels, or whose labels are not looked at; in their place there are zeros."""
     kind = np.float32 if num_classes is None else np.int64
-    loaded = {file.stem: _load(file, needed=("x",))["x"] for file in _files(path)}
-    pairs = [(x, np.zeros(len(x), dtype=kind)) for x in loaded.values()]
-    return Federation.from_arrays(
-        pairs, names=list(loaded), num_classes=num_classes, test_fraction=0.0
-    )
+    files = _files(path)
+    loaded = [_load(file, needed=("x",)) for file in files]
+    pairs = [(each["x"], np.zeros(len(each["x"]), dtype=kind)) for each in loaded]
+    names = [file.stem for file in files]
+    made = Federation.from_arrays(pairs, names=names, num_classes=num_classes, test_fraction=0.0)
+    return replace(made, encoding=_scale(files, loaded))
 
 
 def write_clients(federation: Federation, path: Path) -> None:
@@ -150,10 +156,14 @@ def _arrays(federation: Federation, client: int) -> dict[str, Any]:
 
 
 def _beside(federation: Federation) -> dict[str, Any]:
-    """What each file holds besides: the number of classes, where labels do not tell it."""
-    classes = federation.num_classes
+    """What each file holds besides: classes that labels don't tell, and the scale of channels."""
+    classes, scale = federation.num_classes, federation.encoding
     seen = max((int(split.y.max()) + 1 for split in federation.splits if len(split.y)), default=0)
-    return {} if classes in (None, seen) else {CLASSES: np.array(classes)}
+    beside = {} if classes in (None, seen) else {CLASSES: np.array(classes)}
+    if isinstance(scale, ChannelScale):
+        values = (np.array(scale.mean), np.array(scale.deviation))
+        beside |= dict(zip(SCALE, values, strict=True))
+    return beside
 
 
 def _texts(federation: Federation) -> dict[str, str]:
@@ -230,6 +240,26 @@ def _classes(files: Sequence[Path], loaded: Sequence[Mapping[str, NDArray[Any]]]
         numbers = " and ".join(f"{number} in {file.name}" for number, file in said.items())
         raise UsageError(f"{files[0].parent}: {CLASSES}: {numbers}; the same is needed everywhere")
     return next(iter(said), None)
+
+
+def _scale(
+    files: Sequence[Path], loaded: Sequence[Mapping[str, NDArray[Any]]]
+) -> ChannelScale | None:
+    """What the files say that channels were scaled by, None if they don't."""
+    found: dict[ChannelScale | None, Path] = {}
+    for file, arrays in zip(files, loaded, strict=True):
+        said = [arrays[name].tolist() for name in SCALE if name in arrays]
+        try:
+            scale = ChannelScale.from_plain(dict(zip(("mean", "deviation"), said, strict=True)))
+        except (ValueError, TypeError):
+            expected = "a mean and a deviation of each channel"
+            check(not said, f"{file}: {SCALE[0]}, {SCALE[1]}", said, expected)
+            scale = None
+        found[scale] = file
+    if len(found) > 1:
+        names = " and ".join(file.name for file in found.values())
+        raise UsageError(f"{files[0].parent}: {SCALE[0]}: others in {names}: all need the same")
+    return next(iter(found), None)
 
 
 def _pairs(

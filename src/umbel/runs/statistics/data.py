@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from umbel.data.scenarios.base import Scenario
+from umbel.runs.deployed import over_flower
 from umbel.runs.digests import near
 from umbel.runs.personal import Personal
 from umbel.runs.result import Result
@@ -18,6 +19,9 @@ log = logging.getLogger(__name__)
 
 WHOLE = ("clients", "names of clients", "planted groups", "inputs", "test examples")
 """Traits of a federation that stay when validation examples are set apart for tuning."""
+
+TOLD = ("clients", "inputs", "test examples")
+"""Those that a server knows of clients elsewhere as it knows them of clients in its process."""
 
 VALUES = "values"
 
@@ -34,8 +38,10 @@ class Data:
     def of(cls, run: Result) -> Data:
         """That of a run in a folder. Only the header of its checkpoint is read."""
         made = header_of(run.folder.file("checkpoint.safetensors")).get("made", {})
-        experiment = run.experiment
-        return cls(experiment.scenario, experiment.personal, made.get("federation", {}))
+        experiment, traits = run.experiment, made.get("federation", {})
+        if over_flower(run.folder.path):
+            traits = {name: traits[name] for name in TOLD if name in traits}
+        return cls(experiment.scenario, experiment.personal, traits)
 
     def is_like(self, other: Data) -> bool:
         """Whether results on both can be compared."""

@@ -25,12 +25,16 @@ class Stopwatch:
 
     seconds: float = 0.0
     _since: float = field(default=0.0, init=False, repr=False)
+    _depth: int = field(default=0, init=False, repr=False)  # a block within another counts once
 
     def __enter__(self) -> None:
-        self._since = perf_counter()
+        self._since = perf_counter() if self._depth == 0 else self._since
+        self._depth += 1
 
     def __exit__(self, *_: object) -> None:
-        self.seconds += perf_counter() - self._since
+        self._depth -= 1
+        if self._depth == 0:
+            self.seconds += perf_counter() - self._since
 
 
 Sample: TypeAlias = Callable[[int], Tensor]
