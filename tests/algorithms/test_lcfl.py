@@ -182,7 +182,7 @@ def test_answers_of_medoids_are_those_of_their_clusters_in_whatever_order_both_a
     flow.send(Replies(torch.tensor(three), {"losses": torch.tensor([[0.1]]).double()}))
     back = flow.send(Replies(torch.tensor(three), {"losses": torch.full((1, 3), 0.5).double()}))
     assert back.clients.tolist() == [0, 1, 2]
-    # Of the latecomer's model and those of all medoids, on the medoids of clusters 0, 1 and 2.
+    # Losses by the latecomer's model and by all medoids', on the medoids of clusters 0, 1 and 2.
     of_clusters = torch.cat([torch.tensor([[9.0], [9.0], [0.2]]), torch.full((3, 3), 0.1)], 1)
     flow.send(Replies(back.clients, {"losses": of_clusters.double()[late.medoids.argsort()]}))
     assert answered(flow, three, update=[[0.0]], num_examples=[3]).labels[3] == 2

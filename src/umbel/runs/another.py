@@ -9,13 +9,11 @@ from umbel.checks import UsageError, command, shown
 from umbel.runs import config
 from umbel.runs.experiment import Experiment
 from umbel.runs.flat import flat
+from umbel.runs.sweep import CONTROL, parts_of
 from umbel.runs.wrapped import said_idly
 
 MOST = 3
 """Settings that a message names."""
-
-OF_A_CONTROL = ",control=random-clusters"
-"""How the names of controls end, which umbel makes itself."""
 
 WORKERS = "engine.workers"
 """A setting that does not change the results: a run may go on with another value of it."""
@@ -32,7 +30,7 @@ def check_same(path: Path, there: Experiment, asked: Experiment) -> None:
     if len(others) > MOST:
         named.append(f"and {len(others) - MOST} more")
     how = "choose another --runs-dir"
-    if asked.name.endswith(OF_A_CONTROL):
+    if CONTROL in parts_of(asked.name)[1].items():
         how = "remove this folder, and umbel makes it again"
     if others == [WORKERS]:
         with_it = command("resume", path, "--workers", asked.engine.workers)

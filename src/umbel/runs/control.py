@@ -19,7 +19,7 @@ from umbel.algorithms.restarts import innermost, method_of
 from umbel.client.work import Gradient, LocalTraining
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
-from umbel.runs.outcomes import CONTROL
+from umbel.runs.sweep import CONTROL
 from umbel.server.aggregation import Averaging
 
 KEY, VALUE = CONTROL

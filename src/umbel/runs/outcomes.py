@@ -9,14 +9,11 @@ from typing import TypeAlias
 import numpy as np
 
 from umbel.runs.result import Result
-from umbel.runs.sweep import parts_of
+from umbel.runs.sweep import CONTROL, parts_of
 from umbel.runs.variants import variants
 
 Methods: TypeAlias = Sequence[tuple[str, Sequence[Result]]]
 """The runs of each method, by its name."""
-
-CONTROL = ("control", "random-clusters")
-"""The setting at the end of a control's name: it is named as a variant of what it controls."""
 
 CONTROLS = " (random clusters)"
 """What the name of a control ends in when it is shown."""

@@ -34,6 +34,9 @@ MOST = 1_000
 EMPTY = "none"
 """What names call a list without a value."""
 
+CONTROL = ("control", "random-clusters")
+"""The setting at the end of a control's name: it is named as a variant of what it controls."""
+
 NAMED = re.compile(r",(?=[A-Za-z_][\w.]*=)")
 """What stands before each setting in the name of a variant."""
 

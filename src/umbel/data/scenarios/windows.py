@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check
@@ -17,7 +18,7 @@ from umbel.data.federation import Federation
 from umbel.data.files import files_in
 from umbel.data.npz import read_arrays
 from umbel.data.recordings import Cut, Labelling, Windows
-from umbel.data.scaling import Scale, pooled
+from umbel.data.scaling import pooled
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.data.tables.parts import PARTS, check_fractions
@@ -84,10 +85,8 @@ def federation_of(
     by = None
     if scale:
         about = pooled(np.concatenate([_columns(x) for x, _ in parts["train"]]))
-        parts = {
-            part: [(_scaled(x, about), y) for x, y in clients] for part, clients in parts.items()
-        }
         by = ChannelScale(tuple(about.mean.tolist()), tuple(about.deviation.tolist()))
+        parts = {part: [(_scaled(x, by), y) for x, y in clients] for part, clients in parts.items()}
     validation = parts["validation"] if any(len(y) for _, y in parts["validation"]) else None
     federation = Federation.from_arrays(
         parts["train"],
@@ -112,9 +111,8 @@ def _columns(x: NDArray[Any]) -> NDArray[np.float64]:
     return np.moveaxis(x, 1, -1).reshape(-1, x.shape[1]).astype(np.float64)
 
 
-def _scaled(x: NDArray[Any], scale: Scale) -> NDArray[np.float32]:
-    shape = np.moveaxis(x, 1, -1).shape
-    return np.moveaxis(scale(_columns(x)).reshape(shape), -1, 1).astype(np.float32)
+def _scaled(x: NDArray[Any], scale: ChannelScale) -> NDArray[np.float32]:
+    return np.asarray(scale(torch.from_numpy(np.ascontiguousarray(x, dtype=np.float64))))
 
 
 def _recordings(file: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
