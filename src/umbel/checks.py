@@ -205,8 +205,8 @@ def check_memory(needed: int, what: str) -> None:
         return
     free = free_memory()
     if needed > free:
-        have = f"{free / 2**30:,.1f} GiB of memory are free"
-        raise UsageError(f"{what}: takes {needed / 2**30:,.1f} GiB, and {have}")
+        have = f"the {free / 2**30:,.1f} GiB of memory that are free"
+        raise UsageError(f"{what}: {needed / 2**30:,.1f} GiB is more than {have}")
 
 
 def free_memory() -> int:

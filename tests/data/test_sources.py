@@ -87,6 +87,15 @@ def test_splits_are_put_together_with_a_plus(tmp_path: Path) -> None:
         sources.load("digits", "train+test")
 
 
+def test_who_waits_is_told_which_file_is_decoded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_parquet(tmp_path / "mine", np.zeros((2, 7, 5), dtype=np.uint8), [0, 1])
+    with caplog.at_level("INFO"):
+        Sources(tmp_path, tmp_path / "cache").load("mine")
+    assert f"decoding {tmp_path / 'mine' / 'train.parquet'} into" in caplog.text
+
+
 def test_a_file_that_changed_is_decoded_again(tmp_path: Path) -> None:
     pictures = np.zeros((2, 3, 3), dtype=np.uint8)
     write_parquet(tmp_path / "mine", pictures, [0, 0])

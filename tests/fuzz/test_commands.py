@@ -70,5 +70,5 @@ def test_names_may_be_of_any_script_but_not_act_on_a_terminal() -> None:
 
 def test_memory_is_asked_for_before_it_is_taken() -> None:
     check_memory(2**20, "little")
-    with pytest.raises(UsageError, match=r"all of it: takes 1,048,576\.0 GiB, and .* GiB of"):
+    with pytest.raises(UsageError, match=r"all of it: 1,048,576\.0 GiB is more than the .* GiB of"):
         check_memory(2**50, "all of it")

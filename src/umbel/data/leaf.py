@@ -32,6 +32,9 @@ class Leaf:
 
     files: tuple[Path, ...]
 
+    def __str__(self) -> str:
+        return f"{len(self.files)} files of {self.files[0].parent}"
+
     def arrays(self, scratch: str) -> Arrays:  # noqa: ARG002
         """All examples, with their writers."""
         x, y, owners = [], [], []

@@ -165,6 +165,9 @@ class _Parquet:
 
     file: Path
 
+    def __str__(self) -> str:
+        return str(self.file)
+
     def arrays(self, scratch: str) -> Arrays:
         """All examples; what is written on the way goes to the folder `scratch`."""
         files, datasets = {"examples": str(self.file)}, _datasets()
@@ -186,6 +189,9 @@ class _Hub:
 
     name: str
     split: str
+
+    def __str__(self) -> str:
+        return f"the split {self.split!r} of {self.name!r}"
 
     def arrays(self, scratch: str) -> Arrays:  # noqa: ARG002
         """All examples; the hub's own cache keeps what was downloaded."""

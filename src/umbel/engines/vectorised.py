@@ -74,7 +74,7 @@ class Vectorised:
             return
         sizes = self.storage.split(request.work).sizes[request.clients[positions].numpy()]
         places = _places(request, sizes)
-        said = f"the mini-batches of a client of {sizes[0]:,} examples"
+        said = f"a client of {sizes[0]:,} examples: {places[0]:,} in the mini-batches of all epochs"
         check_memory(int(places[0]) * BYTES_OF_A_PLACE, said)
         first = 0
         while first < len(positions):

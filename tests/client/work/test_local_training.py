@@ -15,8 +15,9 @@ from umbel.checks import UsageError
 from umbel.client.net import Net
 from umbel.client.optimizers import SGD, Adam
 from umbel.client.work import LocalTraining
-from umbel.engines import Sequential
-from umbel.flow import Request
+from umbel.data.federation import Federation
+from umbel.engines import Sequential, Vectorised
+from umbel.flow import Engine, Request
 
 Parameters = Iterator[nn.Parameter]
 
@@ -182,3 +183,13 @@ def test_a_learning_rate_that_decays_below_all_numbers_stays_the_smallest() -> N
     late = LocalTraining(lr=0.1, lr_decay=0.5).at_round(10_000)
     assert 0 < late.lr < 1e-300
     assert late.lr_decay == 1.0
+
+
+@pytest.mark.parametrize("engine", [Sequential, Vectorised])
+def test_epochs_beyond_the_memory_are_counted_before_they_are_dealt(
+    engine: Callable[[Net, Federation], Engine],
+) -> None:
+    net, work = mlp(), LocalTraining(epochs=10**9, batch_size=4)
+    theta = each_its_own(net.new(seed=0)[None])
+    with pytest.raises(UsageError, match=r"epochs.* GiB is more than the .* GiB of memory"):
+        engine(net, blobs()).send(Request(work, torch.tensor([1]), [7], each={"theta": theta}))

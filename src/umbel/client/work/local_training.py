@@ -128,7 +128,7 @@ def shuffled(
     """
     width = batch_width(num_examples, batch_size)
     steps = -(-num_examples // width)
-    said = f"{epochs * steps:,} mini-batches of {width:,} examples at a client"
+    said = f"{epochs:,} epochs at a client: {epochs * steps:,} mini-batches of {width:,} examples"
     check_memory(epochs * steps * (width * BYTES_OF_A_PLACE + BYTES_OF_A_STEP), said)
     plan = np.full((epochs, steps * width), -1, dtype=np.int64)
     for epoch in plan:
