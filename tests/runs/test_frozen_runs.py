@@ -150,6 +150,13 @@ def test_a_run_of_a_file_of_an_earlier_version_is_refused_with_the_reason(tmp_pa
         umbel.resume(tmp_path / "run", rounds=4)
 
 
+@pytest.mark.parametrize("patterns", [("*",), ("?.weight", "?.bias")])
+def test_freezing_every_parameter_is_refused_by_its_name(patterns: tuple[str, ...]) -> None:
+    whole = Experiment(ROTATED_DIGITS, MLP((8,), freeze=patterns), FedAvg(LOCAL))
+    with pytest.raises(UsageError, match=r"model\.freeze: .* that leave a parameter to train"):
+        whole.open(Sources.default())
+
+
 def test_freeze_in_a_file_freezes_and_costs_no_traffic(tmp_path: Path) -> None:
     file = tmp_path / "some.toml"
     plain = Experiment(ROTATED_DIGITS, MLP((8,)), FedAvg(LOCAL))

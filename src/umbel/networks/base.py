@@ -33,10 +33,13 @@ class Model(Settings, ABC):
     def made(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
         """What `build` returns, with what is to be frozen frozen.
 
-        Raises `UsageError` for a pattern that matches no parameter.
+        Raises `UsageError` for a pattern that matches no parameter, or where none is left to train.
         """
         module = self.build(input_shape, num_outputs)
-        freeze(module, self.freeze or ())
+        if self.freeze:
+            freeze(module, self.freeze)
+            left = any(parameter.requires_grad for parameter in module.parameters())
+            check(left, "freeze", list(self.freeze), "patterns that leave a parameter to train")
         return module
 
 
