@@ -225,6 +225,7 @@ def test_who_was_not_clustered_before_that_ended_is_placed_as_newcomers_are() ->
         flow.send(Replies(torch.arange(4), columns))
     after = stopped.value.value
     assert after.labels.tolist() == [0, 0, 1, 1]
+    assert after.last_change == 30
     assert [block[3].tolist() for block in after.features] == [[-1.0, 0.0], [-1.0, 0.5]]
     # It is asked no more than the others from then on.
     assert "gradient" not in next(method.round(after, context(range(4), 4, 2))).shared
@@ -281,6 +282,8 @@ def test_coordinates_are_sent_only_where_features_leave_some_out(
     requests = asked_in(CFLGP(2, compression=compression), rounds=1)[0]
     (feature,) = (request for request in requests if isinstance(request.work, Feature))
     assert ("coordinates" in feature.shared) == sent
+    if sent:  # in no more bytes than the values that are left out would have
+        assert feature.shared["coordinates"].dtype == torch.int32
 
 
 def test_clients_cut_off_decimals_where_told_to() -> None:

@@ -73,6 +73,19 @@ def test_clusters_start_from_the_mean_of_their_members_models() -> None:
     assert state.medoid_loss.tolist() == [0.1, 0.1]
 
 
+def test_a_client_that_did_not_move_is_at_no_distance_from_itself() -> None:
+    updates = torch.tensor([[0.0, 0.0], [1.0, 0.2], [-1.0, 0.0]])
+    method = LCFL(metric="update", clusterer=DBSCAN(eps=0.5, min_samples=1))
+    flow = method.round(method.init(setup(3, 2)), context([0, 1, 2], 3, 2))
+    requested(flow)
+    columns = {"update": updates, "num_examples": torch.ones(3).long()}
+    with pytest.raises(StopIteration) as ended:
+        flow.send(Replies(torch.arange(3), columns))
+    after = ended.value.value
+    assert after.distance.diagonal().tolist() == [0, 0, 0]
+    assert len(set(after.labels.tolist())) == 3
+
+
 def test_after_a_federated_warm_up_clusters_start_from_the_global_model() -> None:
     method = LCFL(warm_up="federated", warm_up_rounds=3, local=LocalTraining(batch_size=8))
     run = Run(method, blobs([20] * 6), mlp(dtype=torch.float64), seed=1)

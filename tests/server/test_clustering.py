@@ -50,6 +50,18 @@ def test_cosine_similarity_is_of_directions_and_zero_for_a_zero_row() -> None:
     torch.testing.assert_close(cosine_similarity(rows), torch.tensor(expected).double())
 
 
+@pytest.mark.parametrize("size", [7, 33, 1000])
+@pytest.mark.parametrize("block", [10, 2**20])
+def test_no_cosine_is_beyond_one_however_sums_are_rounded(
+    size: int, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("umbel.server.clustering.BLOCK_VALUES", block)
+    found = [cosine_similarity(sign * random(1, size).repeat(9, 1)) for sign in (1, 3.7)]
+    rows = random(1, size).repeat(8, 1)
+    rows[1::2] *= -3
+    assert all(float(each.abs().max()) <= 1 for each in [*found, cosine_similarity(rows)])
+
+
 @pytest.mark.parametrize("shape", [(3, 1), (7, 40_000), (300, 5_001), (1, 200_000)])
 def test_inner_products_are_those_of_a_copy_in_double_precision(shape: tuple[int, int]) -> None:
     rows = random(*shape).float()

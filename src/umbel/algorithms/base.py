@@ -179,12 +179,21 @@ class Algorithm(Settings, ABC, Generic[S]):
     #: the values of settings with which all clients start from one model, likewise
     one_start: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
 
+    @property
+    def weighs(self) -> bool:
+        """Whether claimed numbers of examples count: by default unless all weigh the same."""
+        found = self._averagings()
+        return not found or any(one.weights == "examples" for one in found.values())
+
     def check(self, known: Known) -> None:
         """Raise `UsageError` where the method can't work; called when a run is built."""
-        for member in fields(self):
-            value = getattr(self, member.name)
-            if isinstance(value, Averaging) and known.layout is not None:
-                known.layout.mask(value.shared, f"{member.name}.shared")
+        for name, averaging in self._averagings().items():
+            if known.layout is not None:
+                known.layout.mask(averaging.shared, f"{name}.shared")
+
+    def _averagings(self) -> dict[str, Averaging]:
+        values = {member.name: getattr(self, member.name) for member in fields(self)}
+        return {name: one for name, one in values.items() if isinstance(one, Averaging)}
 
     @abstractmethod
     def init(self, setup: Setup) -> S:

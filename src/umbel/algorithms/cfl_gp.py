@@ -240,9 +240,9 @@ class CFLGP(Algorithm[CFLGPState]):
             products = products_after(products, features[turn], turn)
             counts[clients, turn] = counts[clients, turn].clamp(min=1)
         labels = state.labels.index_copy(0, clients, self._to_means(state, blocks).argmin(1))
-        return replace(
-            state, labels=labels, features=tuple(features), products=products, counts=counts
-        )
+        if not torch.equal(labels, state.labels):
+            state = replace(state, labels=labels, last_change=ctx.round)
+        return replace(state, features=tuple(features), products=products, counts=counts)
 
     def _sent(self, state: CFLGPState) -> int:
         """How many of the models have gone to all."""

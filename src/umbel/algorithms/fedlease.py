@@ -162,7 +162,7 @@ class FedLEASE(Algorithm[FedLEASEState]):
         models = state.models[clients]
         pointing = directions(models, ctx.layout)
         with ctx.clustering:
-            distance = 1 - pointing @ pointing.T
+            distance = (1 - pointing @ pointing.T).fill_diagonal_(0)
             labels, silhouette, chance = self._labels(pointing, distance, ctx.clustering_seed)
         sizes = torch.bincount(labels)
         count = len(sizes)

@@ -122,7 +122,7 @@ class FLHC(Algorithm[FLHCState]):
         # Fewer clients than clusters are a cluster each.
         number = self.num_clusters and min(self.num_clusters, len(rows))
         with ctx.clustering:
-            apart = distances(rows, rows, self.metric)
+            apart = distances(rows, rows, self.metric).fill_diagonal_(0)
             clusters = agglomerate(apart, self.linkage, number, self.threshold)
         sizes = torch.bincount(clusters)
         placed = torch.zeros_like(state.placed).index_fill(0, trained.clients, True)

@@ -88,6 +88,10 @@ class IFCA(Algorithm[IFCAState]):
             losses=state.losses.index_copy(0, answer.clients, answer.losses.double()),
         )
 
+    @property
+    def weighs(self) -> bool:
+        return self.send == "update" and super().weighs
+
     def serve(self, state: IFCAState, ctx: Context) -> Flow[Served]:
         """The model with the lowest training loss, newcomers included.
 

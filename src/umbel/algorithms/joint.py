@@ -48,7 +48,7 @@ class Joint(Algorithm[JointState]):
     `sign` settles eq. 2, which calls a model's last change "the average gradient", although it is
     minus lr times that: "descent" compares it with the client's own step -lr g, "literal" with g,
     as printed. `reduction` is how L and g sum up a mini-batch: eq. 1 has "sum", which makes the
-    weight of lambda depend on the batch size.
+    weight of lambda depend on the batch size. Steps, and so moves, are of the mean in either case.
     """
 
     only_trains: ClassVar[None] = None

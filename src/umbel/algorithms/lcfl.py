@@ -210,7 +210,7 @@ class LCFL(Algorithm[LCFLState]):
                 distance = loss_distance(self.metric, cross, own, own, cross)
             else:
                 own = torch.zeros(len(warm.clients), dtype=torch.double)
-                distance = self._between(warm.evidence, warm.evidence, ctx.layout)
+                distance = self._between(warm.evidence, warm.evidence, ctx.layout).fill_diagonal_(0)
             clusters = self._clusterer(distance, ctx.clustering_seed)
             middle = medoids(distance, clusters)
         shown, largest = ctx.sample(len(clusters)), torch.bincount(clusters).argmax()

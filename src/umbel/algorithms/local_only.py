@@ -21,6 +21,10 @@ class LocalOnly(Algorithm[State]):
 
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
 
+    @property
+    def weighs(self) -> bool:
+        return False
+
     def init(self, setup: Setup) -> State:
         everyone = torch.arange(setup.num_clients)
         return State(setup.new_models(1).repeat(setup.num_clients, 1), everyone)

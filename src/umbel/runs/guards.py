@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
+from typing import Any
 
+from umbel.algorithms.base import Algorithm
+from umbel.algorithms.restarts import innermost
 from umbel.client.net import Net
 from umbel.client.objectives import OBJECTIVES
 from umbel.data.federation import Federation
@@ -29,11 +33,19 @@ def meter_of(clients: Engine, faults: Faults, federation: Federation, privacy: P
 
 
 def guard_of(
-    asked: Engine, clients: Engine, limits: Limits, faulty: bool, net: Net, federation: Federation
+    meter: Metered,
+    clients: Engine,
+    limits: Limits,
+    algorithm: Algorithm[Any],
+    net: Net,
+    federation: Federation,
 ) -> Guarded:
-    """Hands on what trains models; `asked` is what stands around the clients."""
+    """Hands on what trains models; `meter` is what stands around the clients."""
     told, where = partial(advice, federation), are_elsewhere(clients)
-    return Guarded(asked, limits, told, faulty, where, net.layout)
+    faulty = isinstance(meter.engine, Faulty)
+    if not innermost(algorithm).weighs:
+        limits = replace(limits, max_share=1.0)
+    return Guarded(meter, limits, told, faulty, where, net.layout)
 
 
 def judge_of(clients: Engine, limits: Limits, net: Net) -> Guarded:

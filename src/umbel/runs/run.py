@@ -189,7 +189,7 @@ class Run(Settings):
         """Do as `Run.rounds`, with the scores on test examples where the round was so evaluated."""
         clients = self._remembering()
         meter = meter_of(clients, self.faults, self.divided, self.privacy)
-        guard = guard_of(meter, clients, self.limits, self.faults.any, self.net, self.divided)
+        guard = guard_of(meter, clients, self.limits, self.algorithm, self.net, self.divided)
         judge = judge_of(clients, self.limits, self.net)
         for number in range(first, num_rounds):
             began, context = perf_counter(), self.context(number, num_rounds)

@@ -62,10 +62,10 @@ def cosine_similarity(rows: Tensor) -> Tensor:
     """
     if rows.numel() <= BLOCK_VALUES:
         unit = normalize(rows.double(), dim=1)
-        return unit @ unit.T
+        return (unit @ unit.T).clamp(-1, 1)
     products = inner_products(rows)
     length = products.diagonal().sqrt().clamp(min=TINY)
-    return products / length[:, None] / length
+    return (products / length[:, None] / length).clamp(-1, 1)
 
 
 def leading_projection(rows: Tensor, rank: int, seed: int) -> Tensor:

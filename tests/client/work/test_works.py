@@ -234,12 +234,24 @@ def test_joint_scores_are_those_of_equation_4(
         loss = cross_entropy(module(x.double()), y) * size
         parts = torch.autograd.grad(loss, list(module.parameters()))
         gradient = torch.cat([part.flatten() for part in parts])
-        own = gradient if sign == "literal" else -0.5 * gradient
+        # Clients train on the mean, so that the step they take, as models' moves, is of that size.
+        own = gradient if sign == "literal" else -0.5 * gradient / size
         alike = -(own - move).norm()
         if similarity == "cosine":
             alike = own @ move / own.norm() / move.norm()
         expected = -0.7 * loss + (0.3 * alike if k != 2 else 0)
         torch.testing.assert_close(found[k], expected.detach())
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_a_model_that_last_moved_as_a_client_steps_is_nearest_to_it(reduction: Reduction) -> None:
+    local = LocalTraining(lr=0.5, batch_size="all")
+    step = do(local).columns["update"]
+    shared = {"models": MODELS[:1].repeat(2, 1), "moves": torch.cat([step, 8 * step])}
+    work = JointScore(local, 1.0, "euclidean", reduction=reduction)
+    near, far = do(work, shared=shared).columns["scores"][0].tolist()
+    assert near == pytest.approx(0, abs=1e-9)
+    assert far == pytest.approx(-7 * float(step.norm()))
 
 
 def test_the_model_with_the_best_joint_score_is_trained_unless_another_is_given() -> None:

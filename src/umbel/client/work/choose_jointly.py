@@ -74,7 +74,8 @@ class JointScore(Work):
             lengths = gradient.norm().double() * move.norm().double()
             alike = toward * torch.dot(gradient, move).double() / lengths.clamp(min=1e-30)
         else:
-            own = gradient * size if self.sign == "literal" else -self.local.lr * size * gradient
+            # Training takes steps on the mean, and models move by these.
+            own = gradient * size if self.sign == "literal" else -self.local.lr * gradient
             alike = -(own - move).double().norm()
         alike = torch.where((move != 0).any(), alike, 0.0)
         return self.lam * alike - (1 - self.lam) * (size * loss).double()

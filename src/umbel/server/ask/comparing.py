@@ -89,7 +89,9 @@ def features(
     """
     shared = {"theta": theta}
     if not torch.equal(coordinates, torch.arange(len(theta))):
-        shared["coordinates"] = coordinates  # picking all of many values takes as long as a step
+        # Picking all of many values takes as long as a step, and their places are traffic.
+        narrow = len(theta) <= torch.iinfo(torch.int32).max
+        shared["coordinates"] = coordinates.int() if narrow else coordinates
     replies = yield ctx.request(Feature(cut(of, digits)), shared)
     return Features(replies.clients, **replies.columns)
 

@@ -1,0 +1,68 @@
+"""What clients claim is bounded where it counts, and only there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.federations import blobs, mlp
+from umbel.algorithms import (
+    CFLGP,
+    IFCA,
+    FedAvg,
+    Joint,
+    LocalOnly,
+    PFedMe,
+    Restarts,
+    Sattler,
+)
+from umbel.algorithms.base import Algorithm
+from umbel.client.work import LocalTraining
+from umbel.engines.validation import Limits
+from umbel.runs.records import Record
+from umbel.runs.run import Run
+from umbel.server.aggregation import Averaging
+
+LOCAL = LocalTraining(epochs=1)
+EQUALLY = Averaging("equal")
+
+PLAIN: dict[str, Algorithm[Any]] = {
+    "fedavg": FedAvg(LOCAL, EQUALLY),
+    "ifca": IFCA(2, LOCAL, EQUALLY),
+    "ifca, gradients": IFCA(2, LOCAL, send="gradient"),
+    "several starts": Restarts(IFCA(2, LOCAL, send="gradient"), 2, 1),
+    "cfl-gp": CFLGP(2, local=LOCAL),
+    "joint": Joint(2, local=LOCAL),
+    "pfedme": PFedMe(local=LOCAL),
+    "sattler": Sattler(LOCAL, averaging=EQUALLY),
+    "local-only": LocalOnly(LOCAL),
+}
+"""Methods in which a client counts as one, however many examples it has."""
+
+
+@dataclass(frozen=True)
+class Mine(LocalOnly):
+    """A method of somebody's own that says nothing of what clients weigh."""
+
+    weighs = Algorithm.weighs
+
+
+def first(method: Algorithm[Any]) -> Record:
+    """The first round's record, of clients of which one has most of the examples."""
+    run = Run(method, blobs((300, 10, 10)), mlp(), limits=Limits(max_share=0.5))
+    ((_, record),) = run.rounds(1)
+    return record
+
+
+@pytest.mark.parametrize("method", PLAIN.values(), ids=PLAIN)
+def test_a_claim_that_weighs_nothing_is_not_bounded(method: Algorithm[Any]) -> None:
+    assert not first(method).bounded
+
+
+@pytest.mark.parametrize(
+    "method", [FedAvg(LOCAL), IFCA(2, LOCAL), Mine(LOCAL)], ids=lambda one: type(one).__name__
+)
+def test_a_claim_that_weighs_or_may_weigh_is_bounded(method: Algorithm[Any]) -> None:
+    assert first(method).bounded[0].startswith("num_examples: 300 counted as ")
