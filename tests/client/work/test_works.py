@@ -245,7 +245,7 @@ def test_joint_scores_are_those_of_equation_4(
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_a_model_that_last_moved_as_a_client_steps_is_nearest_to_it(reduction: Reduction) -> None:
-    local = LocalTraining(lr=0.5, batch_size="all")
+    local = LocalTraining(lr=0.5, batch_size="all", steps=1)
     step = do(local).columns["update"]
     shared = {"models": MODELS[:1].repeat(2, 1), "moves": torch.cat([step, 8 * step])}
     work = JointScore(local, 1.0, "euclidean", reduction=reduction)
