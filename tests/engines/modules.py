@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Callable
 from itertools import pairwise
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.utils import parametrize, prune
 
 Build: TypeAlias = Callable[[], nn.Module]
 
@@ -240,3 +242,50 @@ class CNNOfTwo(nn.Module):
         inner = self.noted(nn.functional.max_pool2d(self.first(x).relu(), 2))
         out: Tensor = self.head(nn.functional.max_pool2d(self.second(inner).relu(), 2).flatten(1))
         return out
+
+
+def pruned() -> nn.Module:
+    """A chain of layers whose weights stand behind their bias, since they were put back."""
+    first, last = nn.Linear(6, 8), nn.Linear(8, 3)
+    prune.l1_unstructured(first, "weight", 0.1)  # type: ignore[no-untyped-call]
+    prune.remove(first, "weight")  # type: ignore[no-untyped-call]
+    parametrize.register_parametrization(last, "weight", nn.Identity())
+    parametrize.remove_parametrizations(last, "weight")
+    return nn.Sequential(first, nn.ReLU(), last)
+
+
+class Renamed(nn.Sequential):
+    """Saves its values under names of its own."""
+
+    def state_dict(self, *args: Any, **options: Any) -> Any:
+        return {f"saved.{n}": t for n, t in super().state_dict(*args, **options).items()}
+
+    def load_state_dict(self, state_dict: Any, *args: Any, **options: Any) -> Any:
+        own = {name.removeprefix("saved."): tensor for name, tensor in state_dict.items()}
+        return super().load_state_dict(own, *args, **options)
+
+
+class Silent(nn.Sequential):
+    """Has a `train` that changes the mode, and returns nothing."""
+
+    def train(self, mode: bool = True) -> Any:
+        super().train(mode)
+
+
+def without_units() -> nn.Module:
+    """A chain whose layer in the middle is empty, so that the last bias alone decides."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Initializing zero-element tensors")
+        return chain(6, 0, 3)()
+
+
+def instance_normed(behind: Callable[[], nn.Module]) -> Build:
+    """Convolutions of 8 x 8 images with a norm of each image, and something behind it."""
+    return lambda: nn.Sequential(
+        nn.Conv2d(2, 4, 3),
+        nn.InstanceNorm2d(4),
+        behind(),
+        nn.Conv2d(4, 2, 3),
+        nn.Flatten(),
+        nn.Linear(32, 3),
+    )

@@ -62,7 +62,8 @@ def federated_averaging(
 def _trained(
     module: nn.Module, x: Tensor, y: Tensor, local: LocalTraining, loss: Loss, seed: int
 ) -> dict[str, Tensor]:
-    module = copy.deepcopy(module).train()
+    module = copy.deepcopy(module)
+    module.train()
     optimizer = torch.optim.SGD([p for p in module.parameters() if p.requires_grad], lr=local.lr)
     with torch.random.fork_rng():
         torch.manual_seed(seed)

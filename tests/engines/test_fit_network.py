@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import dropout
 
 import umbel
 from tests.engines.fitted import LABELS, UNKNOWN, Doing, clients, numbers
@@ -87,6 +88,25 @@ def test_what_a_module_keeps_to_itself_is_refused(kind: str) -> None:
         make_engine(umbel.Net(partial(Remembers, kind)), clients(numbers(12, 4), LABELS))
 
 
+class Standing(nn.Linear):
+    """Subtracts the mean of the first mini-batch that it sees, for good."""
+
+    def __init__(self) -> None:
+        super().__init__(4, 3)
+        self.mean: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.mean is None:
+            self.mean = x.detach().mean(0)
+        return super().forward(x - self.mean)
+
+
+def test_what_depends_on_the_first_inputs_is_refused() -> None:
+    said = "Net: forward gives other outputs after it was called with other inputs"
+    with pytest.raises(umbel.UsageError, match=said):
+        make_engine(umbel.Net(Standing), clients(numbers(12, 4), LABELS))
+
+
 def test_buffers_that_can_not_be_written_are_taken() -> None:
     class Broadcast(nn.Linear):
         def __init__(self) -> None:
@@ -121,6 +141,31 @@ def test_a_function_that_holds_on_to_the_first_module_is_refused() -> None:
     said = "Net: forward uses scale of the module that was built.* make it a method"
     with pytest.raises(umbel.UsageError, match=said):
         make_engine(umbel.Net(Clinging), clients(numbers(12, 4), LABELS))
+
+
+class Looking(nn.Module):
+    """Asks the module that it was made in, whichever copy it is in, whether that trains."""
+
+    def __init__(self, way: str) -> None:
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.then: Callable[[Tensor], Tensor] = torch.clone
+        if way == "a function":
+            self.then = lambda x: dropout(x, 0.8, self.training)
+        if way == "a hook":
+            self.layer.register_forward_hook(lambda *given: given[-1] * (1 + self.training))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.then(self.layer(x))
+
+
+@pytest.mark.parametrize("way", ["a function", "a hook"])
+def test_a_function_that_looks_at_the_mode_of_the_first_module_is_refused(way: str) -> None:
+    said = "Net: forward looks at whether the module that was built is in training.* make it a"
+    net = umbel.Net(partial(Looking, way))
+    with pytest.raises(umbel.UsageError, match=said):
+        make_engine(net, clients(numbers(12, 4), LABELS))
+    assert net.modules.training.training
 
 
 class Field(nn.Module):
@@ -237,12 +282,35 @@ def hooked_parameter() -> nn.Module:
     return layer
 
 
+def tied_by_data() -> nn.Module:
+    first, second = nn.Linear(6, 6), nn.Linear(6, 6)
+    second.weight.data = first.weight.data
+    return nn.Sequential(first, second)
+
+
+def with_a_view() -> nn.Module:
+    layer = nn.Linear(6, 3)
+    layer.register_buffer("seen", layer.weight.detach()[1:])
+    return layer
+
+
+def complex_layer() -> nn.Module:
+    return nn.Linear(6, 3, dtype=torch.complex64)
+
+
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*:FutureWarning")
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
 @pytest.mark.parametrize(
     ("build", "message"),
     [
         (lambda: nn.LazyLinear(3), "weight has no size yet"),
+        (
+            lambda: nn.Sequential(nn.LazyBatchNorm1d(affine=False), nn.Linear(6, 3)),
+            r"0\.running_mean has no size yet",
+        ),
+        (tied_by_data, r"0\.weight and 1\.weight share memory.* assign one itself"),
+        (with_a_view, "weight and seen share memory.* let forward read the parameter"),
+        (complex_layer, "complex numbers can't be trained"),
         (lambda: nn.BatchNorm1d(6, momentum=None), "give it a momentum"),
         (lambda: nn.utils.weight_norm(nn.Linear(6, 3)), r"use nn\.utils\.parametrizations"),
         (Locked, r"keep files and locks out of it \(cannot pickle"),
@@ -260,3 +328,12 @@ def test_modules_that_no_model_can_be_built_of_are_refused(
 ) -> None:
     with pytest.raises(umbel.UsageError, match=message):
         umbel.Net(build)
+
+
+def test_tensors_that_are_not_trained_may_share_memory() -> None:
+    def frozen_twice() -> nn.Module:
+        tied = tied_by_data().requires_grad_(False)
+        tied.register_buffer("seen", tied.get_parameter("0.weight").detach())
+        return nn.Sequential(tied, nn.Linear(6, 3))
+
+    assert umbel.Net(frozen_twice).layout.num_weights == 6 * 3 + 3

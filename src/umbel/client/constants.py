@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from umbel.checks import UsageError
-from umbel.client.layout import Layout
+from umbel.client.layout import Layout, persistent_buffers
 
 COMPUTED = (torch.float32, torch.float64, torch.int64, torch.bool)
 """The types of buffers that a module computes, such as tables of positions: their last digits may
@@ -28,7 +28,7 @@ def scratch_of(module: nn.Module, layout: Layout) -> dict[str, Tensor]:
 
     Each pass has copies of its own, so that nothing goes from one client to another.
     """
-    saved = set(module.state_dict(keep_vars=True))
+    saved = persistent_buffers(module)
     return {
         name: buffer
         for name, buffer in _buffers(module, layout).items()

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
-from torch.nn.parameter import UninitializedParameter
+from torch.nn.parameter import UninitializedBuffer, UninitializedParameter
 from torch.nn.utils.parametrizations import _SpectralNorm
 
 from umbel.checks import UsageError, check
@@ -133,6 +133,11 @@ def layout_of(module: nn.Module, moving: Sequence[str] = ()) -> tuple[Layout, to
     buffers = dict(module.named_buffers())
     rest = {name: buffers[name] for name in moved(module, moving)}
     dtypes = {tensor.dtype for tensor in [*weights.values(), *rest.values()]}
+    if any(dtype.is_complex for dtype in dtypes):
+        raise UsageError(
+            "Net: complex numbers can't be trained: hold their real and imaginary parts in a real "
+            "parameter, and let forward read it by torch.view_as_complex"
+        )
     if len(dtypes) > 1 or not next(iter(dtypes)).is_floating_point:
         raise UsageError(
             f"Net: what is trained mixes {', '.join(sorted(map(str, dtypes)))}; "
@@ -156,11 +161,17 @@ def _check_layers(module: nn.Module) -> None:
             "return the module as it is, without torch.jit.script or torch.jit.trace"
         )
     for name, tensor in tensors_of(module).items():
+        if isinstance(tensor, UninitializedParameter | UninitializedBuffer):
+            raise UsageError(
+                f"Net: {name} has no size yet: give sizes in place of lazy layers, so that every "
+                "model can be built without examples"
+            )
         if tensor.is_meta:
             raise UsageError(
                 f'Net: {name} has a shape and no values, as device="meta" leaves it: build the '
                 "module on the CPU; engine.device says where it is computed"
             )
+    _check_apart(module)
     for name, part in module.named_modules():
         if isinstance(part, _NormBase) and part.track_running_stats and part.momentum is None:
             raise UsageError(
@@ -168,11 +179,6 @@ def _check_layers(module: nn.Module) -> None:
                 "of mini-batches, and counts are not averaged: give it a momentum, such as 0.1"
             )
     for name, parameter in module.named_parameters():
-        if isinstance(parameter, UninitializedParameter):
-            raise UsageError(
-                f"Net: {name} has no size yet: give sizes in place of lazy layers, so that every "
-                "model can be built without examples"
-            )
         if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
             raise UsageError(
                 f"Net: {name} has a hook on its gradient, which models don't have: freeze "
@@ -180,9 +186,25 @@ def _check_layers(module: nn.Module) -> None:
             )
 
 
+def _check_apart(module: nn.Module) -> None:
+    """Raise `UsageError` where a trained parameter is in the memory of another tensor."""
+    spans = sorted(
+        (tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes, name, tensor.requires_grad)
+        for name, tensor in tensors_of(module).items()
+        if type(tensor) in (Tensor, nn.Parameter) and tensor.is_contiguous() and tensor.numel()
+    )
+    for (_, end, first, trains), (begin, _, second, trains_too) in pairwise(spans):
+        if begin < end and (trains or trains_too):
+            raise UsageError(
+                f"Net: {first} and {second} share memory, which copies of the module would not: "
+                "to tie parameters, assign one itself, as in b.weight = a.weight; in place of a "
+                "buffer that is a view of a parameter, let forward read the parameter"
+            )
+
+
 def moved(module: nn.Module, patterns: Sequence[str] = ()) -> list[str]:
     """The names of the buffers that training moves, in the module's order."""
-    persistent = set(module.state_dict(keep_vars=True))
+    persistent = persistent_buffers(module)
     buffers = {name: b for name, b in module.named_buffers() if b.is_floating_point()}
     named = matching(list(buffers), patterns, "moving") if patterns else set()
     tracking = {
@@ -192,6 +214,16 @@ def moved(module: nn.Module, patterns: Sequence[str] = ()) -> list[str]:
         for name, _ in part.named_buffers(recurse=False)
     }
     return [name for name in buffers if name in named or name in tracking & persistent]
+
+
+def persistent_buffers(module: nn.Module) -> set[str]:
+    """The names of the buffers that are saved, whatever a `state_dict` of its own calls them."""
+    return {
+        f"{place}.{name}" if place else name
+        for place, part in module.named_modules()
+        for name, _ in part.named_buffers(recurse=False, remove_duplicate=False)
+        if name not in part._non_persistent_buffers_set
+    }
 
 
 def further_places(module: nn.Module) -> dict[str, str]:

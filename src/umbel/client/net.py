@@ -44,7 +44,8 @@ class Net:
     torch.Size([12])
 
     `objective` says what it is trained for. `build` is called again for every new model, under a
-    seed: a module's own initialisation is what `new` returns. theta holds what a client trains and
+    seed: a module's own initialisation is what `new` returns. It is to return a new module each
+    time: the net keeps the first as its own, in training mode. theta holds what a client trains and
     the statistics of torch's own normalisations; buffers of your own that training moves, such as a
     running mean, are named by patterns in `moving`.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -9,11 +11,21 @@ from umbel.checks import UsageError
 from umbel.client.constants import twin
 from umbel.client.drawing import drawing_from
 from umbel.client.kernels.general import one_tensor
+from umbel.client.kernels.modules import in_mode
 from umbel.client.layout import tensors_of
 from umbel.client.net import Net
 
 ROUNDING = 16
 """Two passes differ by no more than this many roundings of the largest output."""
+
+KEEPS = (
+    "the module counts, keeps what it saw, or draws from a generator of its own, which a run that "
+    "is resumed and its other processes do not share; draw as torch.rand and nn.Dropout do, and "
+    "keep numbers in buffers (register_buffer)"
+)
+
+Passed = Callable[[bool], Tensor]
+"""Outputs of a pass in training or in evaluation: each from the same buffers and draws."""
 
 
 def check_repeats(net: Net, x: Tensor) -> None:
@@ -23,27 +35,51 @@ def check_repeats(net: Net, x: Tensor) -> None:
     with a new one: what a module keeps to itself would be another's. What training leaves behind
     must not change an evaluation, either, which has a module of its own.
     """
+    passed = _passes(net, x)
+    first = {training: passed(training) for training in (False, True)}
+
+    def same(passed: Passed) -> bool:
+        return all(_same(first[mode], passed(mode), net.eps) for mode in (True, False))
+
+    if not same(passed):
+        again = "Net: forward gives other outputs when it is called again with the same inputs"
+        raise UsageError(f"{again} and weights: {KEEPS}")
+    if not same(_passes(net, x, before=x[:1].expand_as(x))):
+        after = "Net: forward gives other outputs after it was called with other inputs"
+        raise UsageError(f"{after}: {KEEPS}")
+
+    def beside_the_other_mode(training: bool) -> Tensor:
+        in_mode(net.modules.training, not training)
+        return passed(training)
+
+    try:
+        alone = same(beside_the_other_mode)
+    finally:
+        in_mode(net.modules.training, training=True)
+    if not alone:
+        raise UsageError(
+            "Net: forward looks at whether the module that was built is in training, while copies "
+            "of it train: a lambda, function or hook made in __init__ holds on to self; make it a "
+            "method"
+        )
+
+
+def _passes(net: Net, x: Tensor, before: Tensor | None = None) -> Passed:
+    """Passes of x by one new copy of the module, which may be given other inputs before."""
     module = twin(net.modules.training, net.layout)
     moving = {*net.modules.scratch, *(entry.name for entry in net.layout.rest)}
     buffers = {name: each for name, each in tensors_of(module).items() if name in moving}
-    before = {name: buffer.clone() for name, buffer in buffers.items()}
+    at_first = {name: buffer.clone() for name, buffer in buffers.items()}
 
-    def passed(training: bool) -> Tensor:
+    def passed(training: bool, given: Tensor = x) -> Tensor:
         for name, buffer in buffers.items():
-            buffer.copy_(before[name])
-        return one_tensor(module.train(training)(x.clone())).detach()
-
-    made: dict[bool, list[Tensor]] = {True: [], False: []}
-    for training in (False, True, True, False):
+            buffer.copy_(at_first[name])
         with torch.no_grad(), drawing_from(seed=0):
-            made[training].append(passed(training))
-    if not all(_same(first, second, net.eps) for first, second in made.values()):
-        raise UsageError(
-            "Net: forward gives other outputs when it is called again with the same inputs and "
-            "weights: the module counts, keeps what it saw, or draws from a generator of its own, "
-            "which a run that is resumed and its other processes do not share; draw as torch.rand "
-            "and nn.Dropout do, and keep numbers in buffers (register_buffer)"
-        )
+            return one_tensor(in_mode(module, training)(given.clone())).detach()
+
+    if before is not None:
+        passed(True, before)
+    return passed
 
 
 def _same(first: Tensor, second: Tensor, eps: float) -> bool:

@@ -41,7 +41,7 @@ class Layer:
     def views(self, theta: Tensor) -> list[Tensor]:
         """Weights (C, out, in), and bias (C, 1, out) if there is one, in theta (C, P)."""
         cut = self.start + self.size_out * self.size_in
-        weight = theta[:, self.start : cut].view(-1, self.size_out, self.size_in)
+        weight = theta[:, self.start : cut].view(len(theta), self.size_out, self.size_in)
         return [weight, theta[:, None, cut : self.end]] if self.has_bias else [weight]
 
 
@@ -202,6 +202,8 @@ def recognise(module: nn.Module, objective: Objective, half: bool = False) -> De
         # Parameters that two layers share are counted once.
         and sum(parameter.numel() for parameter in module.parameters()) == layers[-1].end
         and all(parameter.requires_grad for parameter in module.parameters())
+        # What was taken off a layer and put back, as by prune.remove, stands behind its bias.
+        and all(next(part.parameters()) is part.weight for part in linear)
         and not any(_is_special(part) for part in module.modules())
     )
     return Dense(tuple(layers), flattens, objective, half) if known else None

@@ -15,6 +15,15 @@ from umbel.client.layout import Layout, further_places, layout_of, tensors_of
 from umbel.summary import in_short
 
 
+def in_mode(module: nn.Module, training: bool) -> nn.Module:
+    """The module, once it is in training or in evaluation.
+
+    A module may have a `train` of its own that returns nothing.
+    """
+    module.train(training)
+    return module
+
+
 @dataclass(frozen=True)
 class Modules:
     """Copies of one module: tensors that are in theta come from there, constants from here."""
@@ -31,14 +40,13 @@ class Modules:
     @classmethod
     def of(cls, module: nn.Module, moving: Sequence[str]) -> Modules:
         """Raises `UsageError` as `layout_of` does."""
-        training = module.train()
-        layout, dtype = layout_of(training, moving)
-        return cls.around(training, layout, dtype)
+        layout, dtype = layout_of(module, moving)
+        return cls.around(in_mode(module, training=True), layout, dtype)
 
     @classmethod
     def around(cls, training: nn.Module, layout: Layout, dtype: torch.dtype) -> Modules:
         """This module in training, and its twin in evaluation."""
-        evaluating = twin(training, layout).eval()
+        evaluating = in_mode(twin(training, layout), training=False)
         scratch = scratch_of(training, layout)
         given = {*scratch, *(entry.name for entry in layout.weights + layout.rest)}
         places = {n: own for n, own in further_places(training).items() if own in given}
@@ -71,7 +79,7 @@ class Modules:
         with torch.no_grad(), drawing_from(seed=0):
             trained(x)
             after = tensors_of(trained)
-            trained.eval()(x)
+            in_mode(trained, training=False)(x)
         changed = [name for name, buffer in constants.items() if not same(buffer, after[name])]
         moving = [entry.name for entry in self.layout.rest]
         return changed, [name for name in moving if after[name] is not before[name]]
@@ -89,8 +97,8 @@ class Modules:
                 tensors[name].data.mul_(factor)
             given = {name: tensors[name].detach().clone() for name in trained}
             with torch.no_grad(), drawing_from(seed=0):
-                module.train()(x)
-                module.eval()(x)
+                in_mode(module, training=True)(x)
+                in_mode(module, training=False)(x)
             for name in trained:
                 if not same(tensors[name], given[name]):
                     return name
@@ -99,10 +107,10 @@ class Modules:
     def writes_in_inputs(self, x: Tensor) -> bool:
         """Whether a pass changes the x that it is given."""
         module = twin(self.training, self.layout)
-        for mode in (module.train, module.eval):
+        for training in (True, False):
             given = x.clone()
             with torch.no_grad(), drawing_from(seed=0):
-                mode()(given)
+                in_mode(module, training)(given)
             if not same(given, x):
                 return True
         return False
