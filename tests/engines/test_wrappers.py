@@ -99,6 +99,12 @@ def test_of_clients_that_do_not_tell_their_sizes_no_cost_is_known(engine: Sequen
         assert (made.sizes is not None) == known
 
 
+def test_clients_that_said_they_had_no_examples_cost_as_one(engine: Sequential) -> None:
+    meter = Metered(engine, np.zeros(CLIENTS, dtype=np.int64))
+    meter.send(request())
+    assert meter.take().cost == Cost(gradients=CLIENTS)
+
+
 def test_replies_of_clients_that_nobody_asked_cost_nothing(engine: Sequential) -> None:
     class Confused:
         def send(self, request: Request) -> Replies:

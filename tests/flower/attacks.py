@@ -170,6 +170,7 @@ GREETINGS: Mapping[str, Attack] = {
     "frozen numbers": _site(frozen=7),
     "negative examples": _all(train=-5),
     "many examples": _all(test=2**62),
+    "no training examples": _all(train=0),
     "large groups": _all(groups=2**62),
     "a refusal": lambda _: RecordDict({"answer": ConfigRecord({"refused": "\x1b[2J" * 10**4})}),
 }

@@ -42,7 +42,7 @@ from umbel.flower.exchange import HELLO, WORK
 from umbel.flower.expectation import Expectation, model_name
 from umbel.flower.greeting import SiteForm
 from umbel.flower.limits import NodeLimits
-from umbel.flower.messages import Asked
+from umbel.flower.messages import Asked, answer_in, refused_in
 from umbel.flower.owners import Owners
 from umbel.flower.refusals import LONGEST_REASON, RefusedError
 from umbel.testing import assert_same_state
@@ -413,6 +413,34 @@ def test_where_no_form_is_that_of_most_the_settings_decide(tmp_path: Path) -> No
 
 def node(tmp_path: Path) -> Node:
     return Node.of(SMALL_ALL, clients(["a"]), tmp_path / "memory.safetensors")
+
+
+def test_clients_that_are_gone_are_refused_alone(tmp_path: Path) -> None:
+    federation = clients(["a", "b", "c"])
+    whole, here = (
+        Node.of(SMALL_ALL, each, tmp_path / "memory.safetensors")
+        for each in (federation, federation.pick([0, 2]))
+    )
+    theta = here.net.new(seed=0)[None].repeat(3, 1)
+    theta[1:] *= torch.tensor([[2.0], [3.0]])
+    index = {"theta": [2, 1, 0]}
+    asked = Asked(LocalTraining(), ["c", "b", "a"], [5, 6, 7], {}, {"theta": theta}, index)
+    found, expected = (one.work(asked, NodeLimits()) for one in (here, whole))
+    assert refused_in(found) == {"b": "is not here any more"}
+    names, columns = answer_in(found, ["update", "num_examples"], 10**8)
+    everyone, all_columns = answer_in(expected, ["update", "num_examples"], 10**8)
+    assert names == ["c", "a"]
+    rows = [everyone.index(name) for name in names]
+    torch.testing.assert_close(columns["update"], all_columns["update"][rows])
+
+
+def test_a_node_with_none_of_the_clients_or_with_one_twice_refuses_it_all(tmp_path: Path) -> None:
+    here = node(tmp_path)
+    theta = here.net.new(seed=0)[None]
+    for names, why in ((["b", "c"], "'b' is not here"), (["a", "a"], "'a' is asked for twice")):
+        asked = Asked(LocalTraining(), names, [0, 1], {}, {"theta": theta}, {"theta": [0, 0]})
+        with pytest.raises(RefusedError, match=f"client {why}"):
+            here.work(asked, NodeLimits())
 
 
 LONG: dict[str, tuple[Work, str]] = {

@@ -59,7 +59,8 @@ class Metered:
         """What the work costs those who answered."""
         # Replies are not checked yet: they may name clients that nobody has asked.
         answered = np.intersect1d(request.clients.numpy(), replies.clients.numpy())
-        different, counts = np.unique(sizes[answered], return_counts=True)
+        # Nor is it theirs to say that they train on nothing, as an earlier version let them.
+        different, counts = np.unique(sizes[answered].clip(min=1), return_counts=True)
         shapes = request.shapes
         each = zip(different.tolist(), counts.tolist(), strict=True)
         return sum((request.work.cost(size, shapes) * count for size, count in each), Cost())

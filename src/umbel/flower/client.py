@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -112,9 +113,13 @@ class Node:
     def _done(self, asked: messages.Asked, limits: NodeLimits) -> RecordDict:
         check_frozen(asked.frozen, self.net.frozen_digest, "this node's")
         number = {name: n for n, name in enumerate(self.federation.names)}
-        strangers = [name for name in asked.clients if name not in number]
-        if strangers or len(set(asked.clients)) != len(asked.clients):
-            raise RefusedError(f"client {(strangers or asked.clients)[0]!r} is not here, once")
+        if twice := [name for name, count in Counter(asked.clients).items() if count > 1]:
+            raise RefusedError(f"client {twice[0]!r} is asked for twice")
+        gone = [name for name in asked.clients if name not in number]
+        if len(gone) == len(asked.clients) > 0:
+            raise RefusedError(f"client {gone[0]!r} is not here")
+        # What a site's data no longer has is refused alone: its other clients work.
+        asked = asked.pick([n for n, name in enumerate(asked.clients) if name in number])
         for name, tensor in {**asked.shared, **asked.tables}.items():
             self._check_model(name, tensor, asked.work)
         clients = torch.tensor([number[name] for name in asked.clients], dtype=torch.long)
@@ -129,6 +134,7 @@ class Node:
         if MEMORY in replies.columns:
             memorise(self.memory, dict(zip(names, replies.columns[MEMORY], strict=True)))
         refused = {self.federation.names[n]: why for n, why in replies.refused.items()}
+        refused |= dict.fromkeys(gone, "is not here any more")
         return messages.answer(names, replies.columns, refused)
 
     def _check_model(self, name: str, tensor: Tensor, work: Work) -> None:

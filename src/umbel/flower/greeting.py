@@ -107,7 +107,8 @@ def site_in(content: RecordDict) -> Site:
         raise_refusal(fields.config(content, "answer"))
     config = versioned(content, "site")
     clients = texts(config, "clients")
-    train, test = (numbers(config, split, 0, MAX_EXAMPLES) for split in ("train", "test"))
+    train = numbers(config, "train", 1, MAX_EXAMPLES)
+    test = numbers(config, "test", 0, MAX_EXAMPLES)
     groups = numbers(config, "groups", -MAX_GROUP, MAX_GROUP) if "groups" in config else None
     validation = None
     if "validation" in config:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from flwr.app import ConfigRecord, RecordDict
 from torch import Tensor
@@ -28,6 +28,8 @@ from umbel.flower.refusals import (
 from umbel.runs.config import plain, structured
 from umbel.summary import in_short
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True)
 class Asked:
@@ -43,6 +45,20 @@ class Asked:
     frozen: str = ""  # a digest of what the network has besides, in no model
 
     __repr__ = in_short
+
+    def pick(self, positions: Sequence[int]) -> Asked:
+        """The same of the clients at these positions only."""
+
+        def at(values: Sequence[T]) -> list[T]:
+            return [values[n] for n in positions]
+
+        return replace(
+            self,
+            clients=at(self.clients),
+            seeds=at(self.seeds),
+            index={name: at(rows) for name, rows in self.index.items()},
+            remembered=at(self.remembered) if self.remembered else (),
+        )
 
 
 SEEDS = -(2**63), 2**63 - 1
