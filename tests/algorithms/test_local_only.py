@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from tests.federations import answered, context, requested, setup
-from umbel.algorithms import LocalOnly
+from umbel.algorithms import LocalOnly, PFedMe
 from umbel.algorithms.base import State
+from umbel.checks import UsageError
 
 
 def test_local_only_moves_each_client_by_its_own_update() -> None:
@@ -17,6 +19,16 @@ def test_local_only_moves_each_client_by_its_own_update() -> None:
     after = answered(flow, [2, 0], update=[[0.5], [-4.0]], num_examples=[1, 9])
     assert after.models.tolist() == [[-3.0], [2.0], [3.5]]
     assert after.labels.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("method", [LocalOnly(), PFedMe()])
+def test_models_of_more_clients_than_memory_holds_are_refused_before_they_are_made(
+    method: LocalOnly | PFedMe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("umbel.checks.SMALL", 1000)
+    monkeypatch.setattr("umbel.checks.free_memory", lambda: 2000)
+    with pytest.raises(UsageError, match=r"models of 1,000 clients: .* GiB is more than"):
+        method.init(setup(1000))
 
 
 def test_local_only_starts_everyone_from_the_same_model() -> None:

@@ -275,6 +275,24 @@ def test_who_claims_a_client_whose_node_is_gone_is_named_in_the_record(tmp_path:
     assert engine.nodes == {"a": 1, "b": 3}
 
 
+def test_a_run_that_goes_on_waits_until_names_of_a_node_that_is_gone_are_released(
+    tmp_path: Path,
+) -> None:
+    plain = site(tmp_path, clients(["a"]), clients(["b"]), clients(["b"]))
+    experiment = replace(SMALL, algorithm=FedAvg(LOCAL), participation=1.0, rounds=2)
+    settings = Settings(2, patience=0.2, runs_dir=str(tmp_path / "runs"), release_after=1.5)
+    folder = serve(
+        MemoryGrid({n: plain.apps[n] for n in (1, 2)}, plain.configs), experiment, settings
+    )
+    folder.file("clusters.csv").unlink()
+    # The second node has a new key since.
+    again = MemoryGrid({n: plain.apps[n] for n in (1, 3)}, plain.configs)
+    serve(again, experiment, settings)
+    owners = Owners.read(folder.file("nodes.json"), 60.0)
+    assert owners.clients == {"a": "node 1", "b": "node 3"}
+    assert owners.refused == {}  # what it was refused at first is its own by now
+
+
 def test_with_keys_a_name_is_kept_for_its_key_whatever_the_number_of_the_node(
     tmp_path: Path,
 ) -> None:

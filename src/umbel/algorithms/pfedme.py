@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from umbel.algorithms.base import Algorithm, Served, Setup, State, check_no_pull
-from umbel.checks import check
+from umbel.checks import check, check_memory
 from umbel.client.work import LocalTraining, MoreauTraining
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
@@ -60,6 +60,7 @@ class PFedMe(Algorithm[PFedMeState]):
 
     def init(self, setup: Setup) -> PFedMeState:
         models = setup.new_models(1)
+        check_memory(setup.num_clients * models.nbytes, f"models of {setup.num_clients:,} clients")
         labels = torch.zeros(setup.num_clients, dtype=torch.long)
         return PFedMeState(models, labels, models.repeat(len(labels), 1), labels.bool())
 

@@ -23,6 +23,7 @@ from umbel.client.work import MEMORY, Work
 from umbel.data.federation import Federation
 from umbel.data.scenarios.folder import read_clients
 from umbel.data.splits import Split
+from umbel.data.tables.encoding import meaning_of
 from umbel.engines import make_engine
 from umbel.engines.private import Private
 from umbel.flow import Engine, Request, Rows
@@ -96,6 +97,7 @@ class Node:
                 **vars(federation.form(self.net.objective)),
                 model=model_name(self.net),
                 frozen=self.net.frozen_digest,
+                inputs=meaning_of(federation.encoding),
             ),
             told(validation) if validation is not None and len(validation.x) else None,
         )

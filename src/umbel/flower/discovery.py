@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -24,6 +25,10 @@ log = logging.getLogger(__name__)
 def any_form(form: SiteForm) -> SiteForm:
     """Expect nothing of the sites but that they are alike."""
     return form
+
+
+CLAIMED = " another node's, which brought the name first"
+"""Ends what is noted of a node that claims clients of others."""
 
 
 @dataclass
@@ -74,12 +79,18 @@ class Meeting:
     ) -> dict[str, int]:
         """Wait for a number of clients, or until a time is up, and return the node of each.
 
+        Where clients are another node's, which is gone, the time until their release is waited for.
+
         The form of most nodes is that of the run, if none was settled before. Raises `UsageError`
         where two are those of as many nodes.
         """
         nodes = self.look_around(roll)
         began = time.monotonic()
-        while time.monotonic() < began + patience and not (wanted and len(nodes) >= wanted):
+        while not (wanted and len(nodes) >= wanted):
+            # A node with a new key gets its clients once those who had them are gone for long.
+            release = self.owners.release_after if self.taken else 0.0
+            if time.monotonic() >= began + max(patience, release if release < inf else 0.0):
+                break
             pause(began)
             nodes = self.look_around(roll)
         self._settle()
@@ -161,8 +172,13 @@ class Meeting:
             return
         found, others = vars(form), vars(self.form)
         unlike = [name for name in found if found[name] != others[name]]
-        # The network follows from the rest, where that differs.
-        told = [name for name in unlike if name not in ("model", "frozen")] or unlike
+        if unlike == ["inputs"]:
+            raise RefusedError(
+                "the columns of its table, their categories or the classes are not those of the "
+                "other sites: numbers at one place of an example would mean different things"
+            )
+        # The network and the digests follow from the rest, where that differs.
+        told = [name for name in unlike if name not in ("model", "frozen", "inputs")] or unlike
         said = ", ".join(f"{name} is {found[name]}" for name in told)
         wanted = ", ".join(str(others[name]) for name in told)
         raise RefusedError(f"{said}, and at the other sites {wanted}")
@@ -211,10 +227,13 @@ class Meeting:
 
     def _note(self, taken: Mapping[int, Sequence[str]], online: Mapping[int, str]) -> None:
         """Log and keep whose clients were claimed by whom, and who has which."""
-        for node, names in taken.items():
-            why = f"{some(names)} another node's, which brought the name first"
-            if self.owners.refuse(online[node], why):
-                log.warning("%s: %s", self.named(node), why)
+        for node, who in online.items():
+            if node in taken:
+                why = some(taken[node]) + CLAIMED
+                if self.owners.refuse(who, why):
+                    log.warning("%s: %s", self.named(node), why)
+            elif self.owners.refused.get(who, "").endswith(CLAIMED):
+                del self.owners.refused[who]  # the names are its own by now
         self.owners.write()
 
 

@@ -34,6 +34,7 @@ class SiteForm(Form):
 
     model: str  # a name for the layout of its tensors
     frozen: str = ""  # a digest of what the network has besides, in no model
+    inputs: str = ""  # a digest of the columns, categories and classes of a table
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ def introduce(site: Site) -> RecordDict:
         "model": form.model,
     }
     config |= {"frozen": form.frozen} if form.frozen else {}
+    config |= {"inputs": form.inputs} if form.inputs else {}
     config |= {} if form.num_classes is None else {"num_classes": form.num_classes}
     config |= {} if site.groups is None else {"groups": list(site.groups)}
     config |= {} if site.validation is None else {"validation": list(site.validation)}
@@ -127,7 +129,9 @@ def site_in(content: RecordDict) -> Site:
         num_classes=classes,
         model=text(config, "model"),
         frozen=text(config, "frozen") if "frozen" in config else "",
+        inputs=text(config, "inputs") if "inputs" in config else "",
     )
     check_names("model", [form.model], 1)
     check_names("frozen", [form.frozen] if form.frozen else [], 1)
+    check_names("inputs", [form.inputs] if form.inputs else [], 1)
     return Site(clients, train, test, groups, form, validation)

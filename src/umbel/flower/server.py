@@ -15,6 +15,7 @@ from umbel.flower.configuration import number_in, truth_in
 from umbel.flower.discovery import Meeting
 from umbel.flower.engine import FlowerEngine
 from umbel.flower.expectation import Expectation
+from umbel.flower.greeting import SiteForm
 from umbel.flower.owners import Owners
 from umbel.flower.registry import Roll
 from umbel.flower.scaffold import sent_with
@@ -73,10 +74,11 @@ class Settings:
             truth_in(config, "describe", cls.describe),
         )
 
-    def expectation(self, experiment: Experiment, begun: bool = False) -> Expectation:
-        """What is expected of the form of sites, before the first round or later."""
-        shape = tuple(map(int, self.input_shape.split()))
-        return Expectation(experiment, shape or None, self.outputs or None, begun)
+    def expectation(self, experiment: Experiment, form: SiteForm | None = None) -> Expectation:
+        """What is expected of the form of sites, before the first round or after one of a form."""
+        shape, begun = tuple(map(int, self.input_shape.split())), form is not None
+        untold = form is not None and not form.inputs
+        return Expectation(experiment, shape or None, self.outputs or None, begun, untold)
 
 
 def server_app(experiment: Path | str) -> ServerApp:
@@ -174,7 +176,7 @@ def _gather(
     """The clients; if the run was begun, those that it was begun with."""
     file = folder.file(ROLL)
     known = Roll.read(file) if folder.begun and file.is_file() else None
-    expect = settings.expectation(experiment, begun=known is not None)
+    expect = settings.expectation(experiment, None if known is None else known.form)
     meeting = Meeting(
         grid,
         max(settings.time_limit, settings.patience),  # with a greeting a node installs the app

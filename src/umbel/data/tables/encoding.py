@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import NoneType
@@ -82,6 +84,16 @@ class Encoding:
             found += [f"{column.name}: words of bucket {n}" for n in range(self.buckets)]
         return tuple(found)
 
+    @property
+    def meaning(self) -> str:
+        """A name shared by encodings in which each number of an example, and each label, is alike.
+
+        How numbers are scaled is not part of it.
+        """
+        target = self.target.name, self.target.kind, self.target.classes
+        said = json.dumps([self.features, self.tokenizer, target])
+        return hashlib.sha256(said.encode()).hexdigest()
+
     def encoder(self, rows: Rows) -> Encoder:
         """What makes features of the rows of another table."""
         read = [column_of(rows, column.name, column.kind) for column in self.columns]
@@ -145,6 +157,11 @@ class Encoding:
     def _unscaled(self) -> Encoding:
         bare = tuple(replace(column, mean=0.0, deviation=1.0) for column in self.columns)
         return replace(self, columns=bare, target=replace(self.target, mean=0.0, deviation=1.0))
+
+
+def meaning_of(encoding: object) -> str:
+    """The meaning of an encoding of a table, "" for anything else."""
+    return encoding.meaning if isinstance(encoding, Encoding) else ""
 
 
 def _texts(values: Sequence[Any], kind: Any = str) -> tuple[Any, ...]:

@@ -1,0 +1,93 @@
+"""Sites that read tables of their own must mean the same by each number of an example."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import umbel
+from tests.flower.small import site
+from umbel.algorithms import FedAvg
+from umbel.client.work import LocalTraining
+from umbel.data.federation import Federation
+from umbel.data.scenarios import ROTATED_DIGITS
+from umbel.data.tables.encoding import Encoding
+from umbel.flower import Settings, serve
+from umbel.flower.owners import Owners
+from umbel.flower.registry import Roll
+from umbel.networks import MLP
+from umbel.runs.experiment import Experiment
+from umbel.runs.seals import json_text
+
+pd = pytest.importorskip("pandas", reason="tables need pandas")
+
+EXPERIMENT = Experiment(
+    ROTATED_DIGITS, MLP((4,)), FedAvg(LocalTraining(epochs=1)), participation=1.0, rounds=1
+)
+
+
+def table(
+    folder: Path, name: str, wards: str = "ABC", classes: tuple[str, str] = ("home", "stay")
+) -> Federation:
+    """The clients of one site, two of them, whose ages are its own."""
+    rng = np.random.default_rng(len(name))
+    rows = pd.DataFrame(
+        {
+            "who": np.arange(80) % 2,
+            "age": rng.normal(20 * len(name), 5, 80),
+            "ward": rng.choice(list(wards), 80),
+            "outcome": rng.choice(classes, 80),
+        }
+    )
+    rows["who"] = rows["who"].map(lambda client: f"{name} {client}")
+    rows.to_csv(folder / f"{name}.csv", index=False)
+    path = str(folder / f"{name}.csv")
+    return umbel.scenario("table", path=path, client="who", target="outcome")
+
+
+def served(folder: Path, *federations: Federation) -> tuple[list[str], list[str]]:
+    """Whose clients took part, and why nodes were left out."""
+    settings = Settings(2, patience=2.0, runs_dir=str(folder / "runs"))
+    run = serve(site(folder, *federations, of=EXPERIMENT), EXPERIMENT, settings)
+    refused = Owners.read(run.file("nodes.json"), 60.0).refused
+    return [client.name for client in run.clients()], list(refused.values())
+
+
+def test_tables_that_are_scaled_by_their_own_rows_are_joined(tmp_path: Path) -> None:
+    names, refused = served(tmp_path, table(tmp_path, "north"), table(tmp_path, "southern"))
+    assert names == ["north 0", "north 1", "southern 0", "southern 1"]
+    assert refused == []
+
+
+@pytest.mark.parametrize("other", [{"wards": "ABD"}, {"classes": ("died", "stay")}])
+def test_a_table_with_other_categories_or_classes_is_left_out(
+    tmp_path: Path, other: dict[str, tuple[str, str]]
+) -> None:
+    most = table(tmp_path, "north"), table(tmp_path, "southern")
+    names, refused = served(tmp_path, *most, table(tmp_path, "west", **other))  # type: ignore[arg-type]
+    assert names == ["north 0", "north 1", "southern 0", "southern 1"]
+    (said,) = refused
+    assert said.startswith("left out: the columns of its table, their categories or the classes")
+
+
+def test_the_meaning_of_a_table_is_not_its_scale(tmp_path: Path) -> None:
+    first, second = (table(tmp_path, name).encoding for name in ("north", "southern"))
+    assert isinstance(first, Encoding)
+    assert isinstance(second, Encoding)
+    assert not first.is_like(second)
+    assert first.meaning == second.meaning
+
+
+def test_a_run_that_began_without_the_meaning_of_inputs_goes_on(tmp_path: Path) -> None:
+    federations = table(tmp_path, "north"), table(tmp_path, "southern")
+    grid = site(tmp_path, *federations, of=EXPERIMENT)
+    settings = Settings(4, patience=5.0, runs_dir=str(tmp_path / "runs"))
+    run = serve(grid, EXPERIMENT, settings)
+    roll = Roll.read(run.file("clients.json")).plain
+    assert roll["form"].pop("inputs")
+    run.file("clients.json").write_text(json_text(roll))
+    run.file("clusters.csv").unlink()
+    again = serve(grid, EXPERIMENT, settings)
+    assert len(again.clients()) == 4
