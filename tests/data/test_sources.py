@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -85,6 +87,36 @@ def test_splits_are_put_together_with_a_plus(tmp_path: Path) -> None:
         UsageError, match="split: 'test' is not \"train\", the only split of digits"
     ):
         sources.load("digits", "train+test")
+
+
+def test_a_full_disk_is_named_with_the_folder_and_what_sets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError("47040000 requested and 20479872 written")  # as NumPy says it
+
+    write_parquet(tmp_path / "mine", np.zeros((2, 7, 5), dtype=np.uint8), [0, 1])
+    monkeypatch.setattr("numpy.save", full)
+    with pytest.raises(OSError, match="No space left on device; UMBEL_CACHE_DIR says") as raised:
+        Sources(tmp_path, tmp_path / "cache").load("mine")
+    assert raised.value.filename == str(tmp_path / "cache")
+    assert raised.value.errno == errno.ENOSPC
+
+
+def test_what_a_killed_process_left_is_removed_before_the_same_is_decoded(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "mine", np.zeros((2, 7, 5), dtype=np.uint8), [0, 1])
+    sources, cache = Sources(tmp_path, tmp_path / "cache"), tmp_path / "cache"
+    sources.load("mine")
+    (folder,) = (each for each in cache.iterdir() if each.is_dir())
+    shutil.rmtree(folder)
+    of_it, of_another = cache / f"{folder.name}.partial-x", cache / "other-train-0.partial-x"
+    for left in (of_it, of_another):
+        left.mkdir()
+        (left / "x.npy").write_bytes(b"half")
+    sources.load("mine")
+    assert folder.is_dir()
+    assert not of_it.exists()
+    assert of_another.exists()  # another process may be at it
 
 
 def test_who_waits_is_told_which_file_is_decoded(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -96,3 +97,23 @@ def test_results_are_not_to_be_removed_where_only_the_net_is_not_known(tmp_path:
         result.model(0)
     with pytest.raises(UsageError, match=r"needs it again, and umbel export its --net$"):
         result.model_for("0")
+
+
+def test_models_of_many_clusters_are_on_disk_at_once_before_clients_are_told_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled: list[str] = []
+    opened = os.open
+
+    def noting(path: str | Path, *given: int, **named: int) -> int:
+        settled.append(Path(path).name)
+        return opened(path, *given, **named)
+
+    run = make_run(algorithm=umbel.LocalOnly(LOCAL))
+    monkeypatch.setattr("os.open", noting)
+    result = run.save(tmp_path / "run", 1)
+    monkeypatch.undo()
+    files = [f"cluster-{number}.safetensors" for number in range(result.num_clusters)]
+    assert sorted(name for name in settled if name in files) == sorted(files)
+    assert settled.count("models") == 1
+    assert settled.index("models") < settled.index("clusters.partial")

@@ -132,6 +132,16 @@ def test_a_long_run_keeps_few_files_and_the_same_after_a_kill(killed: int, tmp_p
     assert {279, 288, 289} <= set(found)  # where models were added last
 
 
+def test_rounds_of_six_digits_come_after_those_of_five(tmp_path: Path) -> None:
+    folder = EvidenceFolder(tmp_path)
+    for number in (*range(99_992, 99_999, 2), *range(100_002, 100_009, 2), 120_000):
+        before, after = (State(torch.zeros(n, 1), torch.zeros(1).long()) for n in (1, 2))
+        folder.note(Growing(), before, after, number, number == 120_000)
+    rounds = [snapshot.round for snapshot in folder.read()]
+    assert rounds == sorted(rounds)
+    assert rounds[-1] == 120_000
+
+
 def test_what_is_no_evidence_stays_where_later_rounds_are_cut_off(tmp_path: Path) -> None:
     theirs = [tmp_path / "notes", tmp_path / "round-last.safetensors"]
     for folder in theirs:

@@ -171,20 +171,37 @@ class Noting:
         return Replies(request.clients, {})
 
 
-@pytest.mark.parametrize(("shared", "asked"), [({}, [3]), ({"models": torch.ones(2, 2)}, [2, 1])])
-def test_what_a_run_sends_to_all_its_clients_alike_is_asked_by_itself(
-    shared: dict[str, torch.Tensor], asked: list[int]
+@pytest.mark.parametrize(
+    ("clients", "values", "shared", "asked"),
+    [
+        ((2, 3), 10, False, [32]),
+        ((17, 15), 10, False, [48]),
+        ((2, 3), 10, True, [2, 3]),  # the same for all of a run's clients
+        ((2, 1, 4), 10, False, [32, 1]),  # one client alone
+        ((2, 3, 9), 50_000, False, [2, 3, 9]),  # most of it would be padding
+        ((9, 16), 50_000, False, [32]),
+    ],
+)
+def test_runs_are_computed_together_where_each_begins_at_a_row_that_is_aligned(
+    clients: tuple[int, ...], values: int, shared: bool, asked: list[int]
 ) -> None:
+    theta = torch.ones(1, values)
     requests = {
-        number: Request(LOCAL, torch.arange(clients), [7] * clients, shared)
-        for number, clients in enumerate((2, 1))
+        number: Request(
+            LOCAL,
+            torch.arange(count),
+            [7] * count,
+            {"models": theta} if shared else {},
+            {"theta": Rows(theta, torch.zeros(count, dtype=torch.long))},
+        )
+        for number, count in enumerate(clients)
     }
     engine = Noting()
 
     def ask(number: int, seat: Engine) -> None:
         assert len(seat.send(requests[number]).clients) == len(requests[number].clients)
 
-    Table(engine, [0, 10]).drive([partial(ask, number) for number in requests])
+    Table(engine, [0, 10, 20][: len(clients)]).drive([partial(ask, number) for number in requests])
     assert engine.asked == asked
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,20 @@ def test_newcomers_without_labels_join_clients_whose_inputs_are_alike(tmp_path: 
     assert found == unknown.groups.tolist()
     assert assigned.confidence is not None
     assert float(assigned.confidence.min()) > 0.9
+
+
+def test_a_run_that_nobody_may_write_to_answers_for_newcomers_without_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(folder: Path, _: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(folder))
+
+    result = finished(ROTATED_DIGITS, tmp_path / "run")
+    monkeypatch.setattr("umbel.runs.descriptions.save", refuse)
+    known = newcomers(ROTATED_DIGITS, slice(0, 20))
+    new = newcomers(ROTATED_DIGITS, slice(0, 2))
+    assert len(result.assign(new, labelled=False, clients=known).clusters) == 2
+    assert "not kept for the next time: [Errno 30] Read-only file system" in caplog.text
 
 
 def test_the_runs_own_data_are_needed_once(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from the files of LEAF. It is decoded once, and kept as arrays in the cache dire
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import os
@@ -34,6 +35,9 @@ log = logging.getLogger(__name__)
 
 DATA_DIR_VARIABLE = "UMBEL_DATA_DIR"
 CACHE_DIR_VARIABLE = "UMBEL_CACHE_DIR"
+
+PARTIAL = ".partial-"
+"""In the names of folders that are not whole yet."""
 
 DECODING = 2
 """Another number where files are decoded otherwise than before, so that they are once more."""
@@ -122,8 +126,11 @@ class Sources:
         self.cache_dir.mkdir(parents=True, exist_ok=True)
         with FileLock(self.cache_dir / f"{key}.lock"):
             if not folder.is_dir():
+                _remove_partial(folder)
                 log.info("decoding %s into %s", origin, folder)
-                with tempfile.TemporaryDirectory(dir=self.cache_dir) as scratch:
+                with tempfile.TemporaryDirectory(
+                    prefix=f"{key}{PARTIAL}", dir=self.cache_dir
+                ) as scratch:
                     _save(origin.arrays(scratch), folder)
         try:
             return _cached(folder)
@@ -227,7 +234,7 @@ def _datasets() -> ModuleType:
 
 def _save(arrays: Arrays, folder: Path) -> None:
     """Write to a folder beside and rename it: a folder that exists is complete."""
-    beside = Path(tempfile.mkdtemp(dir=folder.parent))
+    beside = Path(tempfile.mkdtemp(prefix=f"{folder.name}{PARTIAL}", dir=folder.parent))
     try:
         np.save(beside / "x.npy", arrays.x)
         np.save(beside / "y.npy", arrays.y)
@@ -235,8 +242,20 @@ def _save(arrays: Arrays, folder: Path) -> None:
         if arrays.owners is not None:
             np.save(beside / "owners.npy", arrays.owners)
         beside.rename(folder)
+    except OSError as error:
+        # Where the disk is full, NumPy says how many bytes it wrote, and not why or to which file.
+        number = error.errno or errno.ENOSPC
+        why = f"{os.strerror(number)}; {CACHE_DIR_VARIABLE} says where decoded examples are kept"
+        raise OSError(number, why, str(folder.parent)) from None
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+def _remove_partial(folder: Path) -> None:
+    """Remove what processes that were killed left of what was to become this folder."""
+    for left in folder.parent.iterdir():
+        if left.name.startswith(f"{folder.name}{PARTIAL}"):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 @cache  # reading its text takes longer than all that is done with it

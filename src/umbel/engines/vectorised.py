@@ -29,6 +29,13 @@ BYTES_OF_A_PLACE = 64
 PADDED_ANYHOW = 2**16
 """In a chunk with no more places than this, any part may be padding: so few cost nothing."""
 
+SMALL_MODEL = 50_000
+"""Values of a model, up to which several runs may be computed together."""
+
+ROWS = 16
+"""Of small models, chunks hold a multiple or a power of two of these. Together with the clients of
+other runs a client is then at a row that begins in memory as its row does without them."""
+
 CACHE_MB, MEMORY_MB = 48, {"cpu": 512, "cuda": 4096}
 """The working set of a chunk must fit in memory, and should stay in a CPU's cache during training,
 which goes through the same models again and again."""
@@ -79,6 +86,8 @@ class Vectorised:
         first = 0
         while first < len(positions):
             most = self.chunk_size(request, int(sizes[first]), int(places[first]))
+            # A client that is left by itself would be computed otherwise.
+            most += len(positions) - first == most + 1
             count = _tight(places[first : first + most])
             yield positions[first : first + count]
             first += count
@@ -99,7 +108,10 @@ class Vectorised:
         fitting = int(bound / (values * self.net.dtype.itemsize))
         # Steps go through the plans once, so that these need not stay in a cache.
         plans = int((self.memory_mb or memory) * 2**20 / (max(1, max_places) * BYTES_OF_A_PLACE))
-        return max(1, min(fitting, plans, len(request.clients)))
+        most = max(1, min(fitting, plans))
+        if self.net.layout.num_values <= SMALL_MODEL:
+            most = most - most % ROWS if most >= ROWS else 1 << most.bit_length() - 1
+        return min(most, len(request.clients))
 
     def answer(self, request: Request, positions: Tensor) -> dict[str, Tensor]:
         """The replies of the clients at these positions, computed together."""

@@ -21,17 +21,21 @@ PARTIAL = "*.partial"
 
 
 @contextmanager
-def replacing(file: Path) -> Iterator[Path]:
-    """A new file beside this one to write to, which takes its place at the end of the block."""
+def replacing(file: Path, settled: bool = True) -> Iterator[Path]:
+    """A new file beside this one to write to, which takes its place at the end of the block.
+
+    It is on disk then, or if it is not to be `settled` at once, after `settle`.
+    """
     beside = file.with_suffix(".partial")
     try:
         with naming(file):
             beside.unlink(missing_ok=True)  # a link would lead elsewhere what is written
             yield beside
-            _sync(beside)
+            if settled:
+                _sync(beside)
             beside.replace(file)
-            if os.name == "posix":  # elsewhere a folder can't be opened
-                _sync(file.parent)
+            if settled:
+                _sync_names(file.parent)
     except BaseException:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
@@ -87,8 +91,22 @@ def naming(file: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror or str(error), str(file)) from None
 
 
+def settle(folder: Path) -> None:
+    """Have all files of a folder on disk: far faster than each when it is written."""
+    for file in folder.iterdir():
+        with naming(file):
+            _sync(file)
+    _sync_names(folder)
+
+
+def _sync_names(folder: Path) -> None:
+    """Have on disk which files a folder holds."""
+    if os.name == "posix":  # elsewhere a folder can't be opened
+        _sync(folder)
+
+
 def _sync(path: Path) -> None:
-    """Have on disk what was written to a file, or which files a folder holds."""
+    """Have on disk what was written to a file, or what the system notes of a folder."""
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)

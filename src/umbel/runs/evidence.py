@@ -127,9 +127,8 @@ class EvidenceFolder:
 
     def _files(self) -> Iterator[tuple[int, Path]]:
         """The files by their rounds, in order."""
-        for file in sorted(self.path.glob("round-*.safetensors")):
-            if (number := file.stem.removeprefix("round-")).isdecimal():
-                yield int(number), file
+        files = [(f.stem.removeprefix("round-"), f) for f in self.path.glob("round-*.safetensors")]
+        yield from sorted((int(number), file) for number, file in files if number.isdecimal())
 
 
 def evidence_of(algorithm: Algorithm[Any], state: State) -> Mapping[str, Tensor]:

@@ -18,11 +18,12 @@ from numpy.typing import NDArray
 from umbel.checks import QuorumError
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, Vectorised, make_engine
+from umbel.engines.vectorised import ROWS, SMALL_MODEL
 from umbel.flow import Engine, Replies, Request, Rows
 from umbel.runs.run import Run
 
-LARGEST_MODEL = 50_000
-"""Values of a model; with larger ones the work itself takes the time, and nothing is gained."""
+MOST_WASTED = 80_000
+"""Values of models that are computed for nobody, in less time than a call takes."""
 
 LARGEST_FEDERATION = 2**25
 """Values of its examples: several federations are in memory at once, and a copy of them all."""
@@ -46,6 +47,7 @@ class Seat:
 def pays(run: Run) -> bool:
     """Whether runs like this one are faster side by side than one after another.
 
+    With larger models the work itself takes the time, and nothing is gained.
     In bfloat16 they would not come to the same but for rounding: it is taken by how many clients
     are computed together.
     """
@@ -55,7 +57,7 @@ def pays(run: Run) -> bool:
         return False
     if isinstance(engine, EngineSettings) and engine.precision != "full":
         return False
-    return run.net.layout.num_values <= LARGEST_MODEL and values <= LARGEST_FEDERATION
+    return run.net.layout.num_values <= SMALL_MODEL and values <= LARGEST_FEDERATION
 
 
 def seats(runs: Sequence[Run]) -> Table | None:
@@ -190,13 +192,34 @@ class Table:
         for numbers in groups.values():
             requests = [asked[number] for number in numbers]
             firsts = [self.first_clients[number] for number in numbers]
-            replies = self.engine.send(merged(requests, firsts))
-            ends = list(accumulate((len(request.clients) for request in requests), initial=0))
-            for n, (number, request) in enumerate(zip(numbers, requests, strict=True)):
-                part = slice(ends[n], ends[n + 1])
+            seated = [padded(request) for request in requests] if len(requests) > 1 else requests
+            replies = self.engine.send(merged(seated, firsts))
+            begins = accumulate((len(request.clients) for request in seated), initial=0)
+            for number, request, begin in zip(numbers, requests, begins, strict=False):
+                part = slice(begin, begin + len(request.clients))
                 columns = {name: column[part] for name, column in replies.columns.items()}
                 answers[number] = Replies(request.clients, columns)
         return answers
+
+
+def padded(request: Request) -> Request:
+    """The request with its last client once more, until the next run's rows begin aligned.
+
+    Sums depend on where in memory rows of an odd number of values begin.
+    """
+    count = len(request.clients)
+    return request.pick(torch.arange(_seats(count)).clamp(max=count - 1))
+
+
+def _seats(count: int) -> int:
+    return -(-count // ROWS) * ROWS
+
+
+def _is_little_padded(request: Request) -> bool:
+    count = len(request.clients)
+    more = _seats(count) - count
+    values = sum(rows.table.shape[1:].numel() for rows in request.each.values())
+    return more <= count or more * values <= MOST_WASTED
 
 
 def merged(requests: Sequence[Request], first_clients: Sequence[int]) -> Request:
@@ -222,10 +245,14 @@ def merged(requests: Sequence[Request], first_clients: Sequence[int]) -> Request
 def _kind(number: int, request: Request) -> object:
     """What the requests of several runs that become one have in common.
 
-    What all clients are sent alike is computed differently from what each client has of its own: a
-    request that sends such stays by itself.
+    What all clients are sent alike is computed differently from what each client has of its own,
+    as is what one client alone is sent, or one model that nobody trains: such a request stays by
+    itself. So does one whose padding would take longer than a call.
     """
-    if request.shared:
+    if request.shared or len(request.clients) < 2 or not _is_little_padded(request):
+        return number
+    trains = request.work.batching.size(1)[0] > 0
+    if not trains and all((rows.index == rows.index[0]).all() for rows in request.each.values()):
         return number
     each = tuple((name, rows.table.shape[1:]) for name, rows in sorted(request.each.items()))
     return request.work, each

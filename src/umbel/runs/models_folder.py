@@ -18,6 +18,7 @@ from umbel.client.mixture import Mixture
 from umbel.client.net import Net
 from umbel.data.form import Form
 from umbel.runs.config import structured
+from umbel.runs.durable import settle
 from umbel.runs.origins import FROZEN_WITHIN
 from umbel.runs.putting_right import putting_right
 from umbel.runs.run import Run
@@ -57,16 +58,17 @@ class ModelsFolder:
         shutil.rmtree(self.path, ignore_errors=True)
         self.path.mkdir()
         own, used = _own_models(scores)
-        for cluster in range(int(scores.clusters.max()) + 1):
-            client = int(np.flatnonzero(scores.clusters == cluster)[0])
+        _, firsts = np.unique(scores.clusters, return_index=True)
+        for cluster, client in enumerate(firsts.tolist()):
             theta = scores.models.table[scores.models.index[client]]
             tensors = {n: t.contiguous() for n, t in run.net.layout.tensors(theta).items()}
             header = asdict(made_for(run, int(scores.labels[client]), used))
             header = {name: v for name, v in header.items() if name != "frozen" or v}
-            write(self.file(cluster), tensors, header)
+            write(self.file(cluster), tensors, header, settled=False)
         if own:
-            experts = scores.served.experts
-            write(self.path / CLIENTS, own, {"experts": experts} if used == "experts" else {})
+            said = {"experts": scores.served.experts} if used == "experts" else {}
+            write(self.path / CLIENTS, own, said, settled=False)
+        settle(self.path)
 
     def file(self, cluster: int) -> Path:
         """Where the model of a cluster is."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,8 @@ from umbel.summary import few
 
 if TYPE_CHECKING:
     from umbel.runs.result import Result
+
+log = logging.getLogger(__name__)
 
 UNLABELLED = "1 - how likely by its inputs"
 """What a score is where newcomers have no labels."""
@@ -199,7 +202,10 @@ def _of_the_run(
         given, needed = few(clients.names), few(names)
         raise UsageError(f"clients: {given}, where the run's own are needed: {needed}")
     found = _described(result, _run_of(result, clients))
-    descriptions.save(folder, found)
+    try:
+        descriptions.save(folder, found)
+    except OSError as error:  # as of a run that nobody may change
+        log.warning("what its clients are like is not kept for the next time: %s", error)
     return found
 
 

@@ -29,9 +29,11 @@ Header = dict[str, Any]
 """What a file of tensors says beside them."""
 
 
-def write(file: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any]) -> None:
-    """Replace a file, which is whole whenever the process is killed."""
-    with replacing(file) as beside:
+def write(
+    file: Path, tensors: Mapping[str, Tensor], header: Mapping[str, Any], settled: bool = True
+) -> None:
+    """Replace a file, which is whole whenever the process is killed; for `settled` see there."""
+    with replacing(file, settled) as beside:
         _save(beside, tensors, {"umbel": json.dumps({KEY: BLANK, **header})})
         seal_file(beside)
 
