@@ -444,7 +444,7 @@ def test_clients_that_are_gone_are_refused_alone(tmp_path: Path) -> None:
     index = {"theta": [2, 1, 0]}
     asked = Asked(LocalTraining(), ["c", "b", "a"], [5, 6, 7], {}, {"theta": theta}, index)
     found, expected = (one.work(asked, NodeLimits()) for one in (here, whole))
-    assert refused_in(found) == {"b": "is not here any more"}
+    assert refused_in(found) == {"b": "its data are no longer at this node"}
     names, columns = answer_in(found, ["update", "num_examples"], 10**8)
     everyone, all_columns = answer_in(expected, ["update", "num_examples"], 10**8)
     assert names == ["c", "a"]
@@ -455,8 +455,10 @@ def test_clients_that_are_gone_are_refused_alone(tmp_path: Path) -> None:
 def test_a_node_with_none_of_the_clients_or_with_one_twice_refuses_it_all(tmp_path: Path) -> None:
     here = node(tmp_path)
     theta = here.net.new(seed=0)[None]
-    for names, why in ((["b", "c"], "'b' is not here"), (["a", "a"], "'a' is asked for twice")):
-        asked = Asked(LocalTraining(), names, [0, 1], {}, {"theta": theta}, {"theta": [0, 0]})
+    unfit = {"b c": "'b': its data are no longer", "a a": "'a' is asked for twice"}
+    for names, why in unfit.items():
+        index = {"theta": [0, 0]}
+        asked = Asked(LocalTraining(), names.split(), [0, 1], {}, {"theta": theta}, index)
         with pytest.raises(RefusedError, match=f"client {why}"):
             here.work(asked, NodeLimits())
 

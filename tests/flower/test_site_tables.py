@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,28 @@ def test_a_table_with_other_categories_or_classes_is_left_out(
     assert said.startswith("left out: the columns of its table, their categories or the classes")
 
 
+def test_arrays_are_joined_with_tables_of_the_same_shape(tmp_path: Path) -> None:
+    as_arrays = table(tmp_path, "west", wards="ABD")
+    bare = replace(as_arrays, encoding=None)
+    names, refused = served(tmp_path, table(tmp_path, "north"), bare)
+    assert names == ["north 0", "north 1", "west 0", "west 1"]
+    assert refused == []
+
+
+def test_of_two_kinds_of_tables_none_leads(tmp_path: Path) -> None:
+    with pytest.raises(umbel.UsageError, match="none of them those of most nodes"):
+        served(tmp_path, table(tmp_path, "north"), table(tmp_path, "west", wards="ABD"))
+
+
+def test_a_date_is_no_number_and_a_number_that_is_not_scaled_no_scaled_one(tmp_path: Path) -> None:
+    encoding = table(tmp_path, "north").encoding
+    assert isinstance(encoding, Encoding)
+    first, *others = encoding.columns
+    dated = replace(encoding, columns=(replace(first, kind="date"), *others))
+    meanings = {one.meaning for one in (encoding, dated, replace(encoding, scaled=False))}
+    assert len(meanings) == 3
+
+
 def test_the_meaning_of_a_table_is_not_its_scale(tmp_path: Path) -> None:
     first, second = (table(tmp_path, name).encoding for name in ("north", "southern"))
     assert isinstance(first, Encoding)
@@ -86,7 +109,7 @@ def test_a_run_that_began_without_the_meaning_of_inputs_goes_on(tmp_path: Path) 
     settings = Settings(4, patience=5.0, runs_dir=str(tmp_path / "runs"))
     run = serve(grid, EXPERIMENT, settings)
     roll = Roll.read(run.file("clients.json")).plain
-    assert roll["form"].pop("inputs")
+    assert roll.pop("inputs")
     run.file("clients.json").write_text(json_text(roll))
     run.file("clusters.csv").unlink()
     again = serve(grid, EXPERIMENT, settings)

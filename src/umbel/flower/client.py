@@ -44,6 +44,9 @@ log = logging.getLogger(__name__)
 Load = Callable[[Context, Experiment], Federation]
 """What a site writes: the examples of its own clients."""
 
+GONE = "its data are no longer at this node"
+"""Why a client is refused that the node has said it had."""
+
 OF_MODELS = ("theta", "models", "moves")
 """Sent tensors whose last dimension is that of a model."""
 
@@ -97,9 +100,10 @@ class Node:
                 **vars(federation.form(self.net.objective)),
                 model=model_name(self.net),
                 frozen=self.net.frozen_digest,
-                inputs=meaning_of(federation.encoding),
             ),
             told(validation) if validation is not None and len(validation.x) else None,
+            # Short lists of categories could be guessed from it.
+            "" if self.private else meaning_of(federation.encoding),
         )
 
     def work(self, asked: messages.Asked, limits: NodeLimits) -> RecordDict:
@@ -119,7 +123,7 @@ class Node:
             raise RefusedError(f"client {twice[0]!r} is asked for twice")
         gone = [name for name in asked.clients if name not in number]
         if len(gone) == len(asked.clients) > 0:
-            raise RefusedError(f"client {gone[0]!r} is not here")
+            raise RefusedError(f"client {gone[0]!r}: {GONE}")
         # What a site's data no longer has is refused alone: its other clients work.
         asked = asked.pick([n for n, name in enumerate(asked.clients) if name in number])
         for name, tensor in {**asked.shared, **asked.tables}.items():
@@ -136,7 +140,7 @@ class Node:
         if MEMORY in replies.columns:
             memorise(self.memory, dict(zip(names, replies.columns[MEMORY], strict=True)))
         refused = {self.federation.names[n]: why for n, why in replies.refused.items()}
-        refused |= dict.fromkeys(gone, "is not here any more")
+        refused |= dict.fromkeys(gone, GONE)
         return messages.answer(names, replies.columns, refused)
 
     def _check_model(self, name: str, tensor: Tensor, work: Work) -> None:

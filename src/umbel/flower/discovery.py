@@ -44,6 +44,7 @@ class Meeting:
     #: the form as it is compared; raises `RefusedError` for an unfit one
     expect: Callable[[SiteForm], SiteForm] = any_form
     owners: Owners = field(default_factory=Owners)
+    inputs: str = ""  # what tables must be like, once that is settled by most sites that have one
     sites: dict[int, Site] = field(default_factory=dict)  # by node, in the order they were met
     called: dict[int, str] = field(default_factory=dict)  # what nodes call themselves
     left_out: set[int] = field(default_factory=set)  # nodes that are not asked anything
@@ -84,17 +85,28 @@ class Meeting:
         The form of most nodes is that of the run, if none was settled before. Raises `UsageError`
         where two are those of as many nodes.
         """
-        nodes = self.look_around(roll)
+        nodes, waits = self.look_around(roll), False
         began = time.monotonic()
         while not (wanted and len(nodes) >= wanted):
-            # A node with a new key gets its clients once those who had them are gone for long.
-            release = self.owners.release_after if self.taken else 0.0
-            if time.monotonic() >= began + max(patience, release if release < inf else 0.0):
-                break
+            if (passed := time.monotonic() - began) >= patience:
+                if passed >= self._release():
+                    break
+                if not waits:
+                    log.info("waiting until clients of a node that is gone are released")
+                waits = True
             pause(began)
             nodes = self.look_around(roll)
         self._settle()
         return self.look_around(roll)
+
+    def _release(self) -> float:
+        """The seconds after which a node with a new key gets clients of one that is gone, if any.
+
+        0 where nobody waits for such, or for ever.
+        """
+        owners = {self.owners.clients.get(name) for name in self.taken}
+        waits = bool(owners & self.owners.gone.keys()) and self.owners.release_after < inf
+        return self.owners.release_after if waits else 0.0
 
     def named(self, node: int) -> str:
         """A node in messages: by its number, and as it calls itself."""
@@ -138,6 +150,7 @@ class Meeting:
             site = site_in(reply.content)
             site = replace(site, form=self.expect(site.form))
             self._check_alike(site.form)
+            self._check_table(site)
         except RefusedError as error:
             by_itself = reply.content is None or "answer" in reply.content
             (self.failing.add if by_itself else self.failing.discard)(node)
@@ -172,22 +185,39 @@ class Meeting:
             return
         found, others = vars(form), vars(self.form)
         unlike = [name for name in found if found[name] != others[name]]
-        if unlike == ["inputs"]:
-            raise RefusedError(
-                "the columns of its table, their categories or the classes are not those of the "
-                "other sites: numbers at one place of an example would mean different things"
-            )
-        # The network and the digests follow from the rest, where that differs.
-        told = [name for name in unlike if name not in ("model", "frozen", "inputs")] or unlike
+        # The network follows from the rest, where that differs.
+        told = [name for name in unlike if name not in ("model", "frozen")] or unlike
         said = ", ".join(f"{name} is {found[name]}" for name in told)
         wanted = ", ".join(str(others[name]) for name in told)
         raise RefusedError(f"{said}, and at the other sites {wanted}")
+
+    def _check_table(self, site: Site) -> None:
+        if self.inputs and site.inputs and site.inputs != self.inputs:
+            raise RefusedError(
+                "the columns of its table, their categories or the classes are not those of other "
+                "sites' tables: numbers at one place of an example would mean different things"
+            )
 
     def _leading(self, online: Collection[int]) -> SiteForm | None:
         """The form of more connected nodes than have any other."""
         votes = Counter(site.form for node, site in self.sites.items() if node in online)
         (first, most), (_, other) = (*votes.most_common(2), (None, 0), (None, 0))[:2]
         return first if most > other else None
+
+    def _leading_table(self, online: Collection[int]) -> str:
+        """What most tables of connected nodes are like, "" without tables.
+
+        Raises `UsageError` for a tie.
+        """
+        ours = [s for node, s in self.sites.items() if node in online and s.form == self.form]
+        votes = Counter(site.inputs for site in ours if site.inputs)
+        (first, most), (_, other) = (*votes.most_common(2), ("", 0), ("", 0))[:2]
+        if most == other > 0:
+            raise UsageError(
+                "sites whose tables have different columns, categories or classes, and none of "
+                "them those of most nodes: let all sites encode their rows alike, and give arrays"
+            )
+        return first
 
     def _settle(self) -> None:
         """Decide on the form, if there is any. Raises `UsageError` for a tie."""
@@ -199,9 +229,11 @@ class Meeting:
                 f"sites of different forms, none of them that of most nodes: {shown(forms)}; "
                 "the settings input-shape and outputs say which one is wanted"
             )
+        self.inputs = self.inputs or self._leading_table(online)
         for node, site in list(self.sites.items()):
             try:
                 self._check_alike(site.form)
+                self._check_table(site)
             except RefusedError as error:
                 del self.sites[node]
                 self._leave_out(node, online, reason(error))

@@ -26,7 +26,6 @@ class Expectation:
     input_shape: tuple[int, ...] | None = None  # None: any
     outputs: int | None = None
     begun: bool = False  # what targets are was settled with the form of the first round
-    untold: bool = False  # what inputs are was not: none had a table, or the version was an earlier
     #: of what is frozen, by the shape of inputs and the number of outputs
     digests: dict[tuple[tuple[int, ...], int], str] = field(default_factory=dict, compare=False)
 
@@ -58,7 +57,6 @@ class Expectation:
 
     def compared(self, form: SiteForm) -> SiteForm:
         """The form without what makes no difference: answers may be whole numbers or not."""
-        form = replace(form, inputs="") if self.untold else form
         return replace(form, num_classes=2) if self.experiment.objective == "binary" else form
 
     def _check_classes(self, form: SiteForm) -> None:

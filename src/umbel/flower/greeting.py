@@ -34,7 +34,6 @@ class SiteForm(Form):
 
     model: str  # a name for the layout of its tensors
     frozen: str = ""  # a digest of what the network has besides, in no model
-    inputs: str = ""  # a digest of the columns, categories and classes of a table
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,7 @@ class Site:
     groups: Sequence[int] | None  # planted, where they are known
     form: SiteForm
     validation: Sequence[int] | None = None  # likewise; None: nobody has any there
+    inputs: str = ""  # a digest of the columns, categories and classes of a table; "": not told
 
 
 def greet() -> RecordDict:
@@ -73,7 +73,7 @@ def introduce(site: Site) -> RecordDict:
         "model": form.model,
     }
     config |= {"frozen": form.frozen} if form.frozen else {}
-    config |= {"inputs": form.inputs} if form.inputs else {}
+    config |= {"inputs": site.inputs} if site.inputs else {}
     config |= {} if form.num_classes is None else {"num_classes": form.num_classes}
     config |= {} if site.groups is None else {"groups": list(site.groups)}
     config |= {} if site.validation is None else {"validation": list(site.validation)}
@@ -129,9 +129,9 @@ def site_in(content: RecordDict) -> Site:
         num_classes=classes,
         model=text(config, "model"),
         frozen=text(config, "frozen") if "frozen" in config else "",
-        inputs=text(config, "inputs") if "inputs" in config else "",
     )
     check_names("model", [form.model], 1)
     check_names("frozen", [form.frozen] if form.frozen else [], 1)
-    check_names("inputs", [form.inputs] if form.inputs else [], 1)
-    return Site(clients, train, test, groups, form, validation)
+    inputs = text(config, "inputs") if "inputs" in config else ""
+    check_names("inputs", [inputs] if inputs else [], 1)
+    return Site(clients, train, test, groups, form, validation, inputs)

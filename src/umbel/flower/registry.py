@@ -31,6 +31,7 @@ class Roll:
     groups: Sequence[int] | None  # planted, where they are known
     form: SiteForm
     validation: Sequence[int] | None = None  # None: nobody has any
+    inputs: str = ""  # what tables of sites must be like, as their greetings say; "": not settled
 
     @classmethod
     def call(cls, places: Mapping[str, int], sites: Mapping[int, Site]) -> Roll:
@@ -83,9 +84,10 @@ class Roll:
     def plain(self) -> dict[str, Any]:
         """As JSON has it."""
         table = asdict(self)
-        if self.validation is None:  # as an earlier version writes it
-            del table["validation"]
-        return table
+        # As an earlier version writes it, where there is nothing to say.
+        absent = {"validation"} if self.validation is None else set()
+        absent |= set() if self.inputs else {"inputs"}
+        return {name: value for name, value in table.items() if name not in absent}
 
     def federation(self, objective: Objective = CLASSIFICATION) -> Federation:
         """All but the examples, which stay where they are, for models trained for this."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flwr.app import Context
@@ -15,7 +15,6 @@ from umbel.flower.configuration import number_in, truth_in
 from umbel.flower.discovery import Meeting
 from umbel.flower.engine import FlowerEngine
 from umbel.flower.expectation import Expectation
-from umbel.flower.greeting import SiteForm
 from umbel.flower.owners import Owners
 from umbel.flower.registry import Roll
 from umbel.flower.scaffold import sent_with
@@ -74,11 +73,10 @@ class Settings:
             truth_in(config, "describe", cls.describe),
         )
 
-    def expectation(self, experiment: Experiment, form: SiteForm | None = None) -> Expectation:
-        """What is expected of the form of sites, before the first round or after one of a form."""
-        shape, begun = tuple(map(int, self.input_shape.split())), form is not None
-        untold = form is not None and not form.inputs
-        return Expectation(experiment, shape or None, self.outputs or None, begun, untold)
+    def expectation(self, experiment: Experiment, begun: bool = False) -> Expectation:
+        """What is expected of the form of sites, before the first round or later."""
+        shape = tuple(map(int, self.input_shape.split()))
+        return Expectation(experiment, shape or None, self.outputs or None, begun)
 
 
 def server_app(experiment: Path | str) -> ServerApp:
@@ -176,13 +174,14 @@ def _gather(
     """The clients; if the run was begun, those that it was begun with."""
     file = folder.file(ROLL)
     known = Roll.read(file) if folder.begun and file.is_file() else None
-    expect = settings.expectation(experiment, None if known is None else known.form)
+    expect = settings.expectation(experiment, begun=known is not None)
     meeting = Meeting(
         grid,
         max(settings.time_limit, settings.patience),  # with a greeting a node installs the app
         None if known is None else expect.compared(known.form),
         expect,
         Owners.read(folder.file(NODES), settings.release_after),
+        inputs="" if known is None else known.inputs,
     )
     wanted = settings.clients if known is None else len(known.names)
     whom = f"{wanted} clients" if wanted else "clients"
@@ -194,7 +193,7 @@ def _gather(
     if silent:
         after += f"; {counted(silent, 'connected node')} gave no answer yet"
     check(len(nodes) >= needed, "clients", len(nodes), after)
-    roll = known or Roll.call(nodes, meeting.sites)
+    roll = known or replace(Roll.call(nodes, meeting.sites), inputs=meeting.inputs)
     if known is None:
         folder.write(ROLL, json_text(roll.plain))
     return FlowerEngine(meeting, roll.names, nodes, settings.time_limit), roll

@@ -88,10 +88,11 @@ class Encoding:
     def meaning(self) -> str:
         """A name shared by encodings in which each number of an example, and each label, is alike.
 
-        How numbers are scaled is not part of it.
+        Whether numbers are scaled is part of it, but not by how much.
         """
         target = self.target.name, self.target.kind, self.target.classes
-        said = json.dumps([self.features, self.tokenizer, target])
+        kinds = [(column.name, column.kind) for column in self.columns]
+        said = json.dumps([self.features, kinds, self.scaled, self.tokenizer, target])
         return hashlib.sha256(said.encode()).hexdigest()
 
     def encoder(self, rows: Rows) -> Encoder:
