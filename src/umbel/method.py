@@ -14,8 +14,6 @@ from umbel.algorithms.base import (
     Served,
     Setup,
     State,
-    check_no_pull,
-    check_plain_steps,
     federate,
     one_model,
 )
@@ -38,6 +36,7 @@ from umbel.client.work import (
     Promise,
     Work,
 )
+from umbel.client.work.local_training import check_no_pull, check_plain_steps
 from umbel.flow import Flow, Replies, Request, Rows
 from umbel.reduction import Reduction, Sums
 from umbel.server.aggregation import Averaging, cluster_mean

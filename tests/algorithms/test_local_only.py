@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
 from tests.federations import answered, context, requested, setup
-from umbel.algorithms import LocalOnly, PFedMe
-from umbel.algorithms.base import State
+from umbel.algorithms import FedLEASE, FixedClusters, LocalOnly, PFedMe, RandomClusters
+from umbel.algorithms.base import Algorithm, State
 from umbel.checks import UsageError
 
 
@@ -21,13 +23,17 @@ def test_local_only_moves_each_client_by_its_own_update() -> None:
     assert after.labels.tolist() == [0, 1, 2]
 
 
-@pytest.mark.parametrize("method", [LocalOnly(), PFedMe()])
-def test_models_of_more_clients_than_memory_holds_are_refused_before_they_are_made(
-    method: LocalOnly | PFedMe, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "method",
+    [LocalOnly(), PFedMe(), FedLEASE(), FixedClusters(tuple(range(1000))), RandomClusters(1000)],
+    ids=lambda method: type(method).__name__,
+)
+def test_more_models_than_memory_holds_are_refused_before_they_are_made(
+    method: Algorithm[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("umbel.checks.SMALL", 1000)
     monkeypatch.setattr("umbel.checks.free_memory", lambda: 2000)
-    with pytest.raises(UsageError, match=r"models of 1,000 clients: .* GiB is more than"):
+    with pytest.raises(UsageError, match=r"1,000 models of 1 values: .* GiB is more than"):
         method.init(setup(1000))
 
 

@@ -294,6 +294,19 @@ def with_a_view() -> nn.Module:
     return layer
 
 
+def with_a_column() -> nn.Module:
+    layer = nn.Linear(6, 3)
+    frozen = nn.Parameter(layer.weight.detach()[:, 1], requires_grad=False)
+    layer.register_parameter("column", frozen)
+    return layer
+
+
+def tied_by_transposing() -> nn.Module:
+    first, second = nn.Linear(6, 4), nn.Linear(4, 6)
+    second.weight = nn.Parameter(first.weight.t())
+    return nn.Sequential(first, second)
+
+
 def complex_layer() -> nn.Module:
     return nn.Linear(6, 3, dtype=torch.complex64)
 
@@ -309,7 +322,9 @@ def complex_layer() -> nn.Module:
             r"0\.running_mean has no size yet",
         ),
         (tied_by_data, r"0\.weight and 1\.weight share memory.* assign one itself"),
-        (with_a_view, "weight and seen share memory.* let forward read the parameter"),
+        (with_a_view, "weight and seen share memory.* let forward make the view"),
+        (with_a_column, "weight and column share memory"),
+        (tied_by_transposing, r"0\.weight and 1\.weight share memory"),
         (complex_layer, "complex numbers can't be trained"),
         (lambda: nn.BatchNorm1d(6, momentum=None), "give it a momentum"),
         (lambda: nn.utils.weight_norm(nn.Linear(6, 3)), r"use nn\.utils\.parametrizations"),

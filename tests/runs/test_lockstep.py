@@ -179,7 +179,8 @@ class Noting:
         ((2, 3), 10, True, [2, 3]),  # the same for all of a run's clients
         ((2, 1, 4), 10, False, [32, 1]),  # one client alone
         ((2, 3, 9), 50_000, False, [2, 3, 9]),  # most of it would be padding
-        ((9, 16), 50_000, False, [32]),
+        ((9, 16), 50_000, False, [9, 16]),
+        ((16, 32), 50_000, False, [48]),
     ],
 )
 def test_runs_are_computed_together_where_each_begins_at_a_row_that_is_aligned(
@@ -201,7 +202,9 @@ def test_runs_are_computed_together_where_each_begins_at_a_row_that_is_aligned(
     def ask(number: int, seat: Engine) -> None:
         assert len(seat.send(requests[number]).clients) == len(requests[number].clients)
 
-    Table(engine, [0, 10, 20][: len(clients)]).drive([partial(ask, number) for number in requests])
+    Table(engine, [0, 10, 20][: len(clients)], 64).drive(
+        [partial(ask, number) for number in requests]
+    )
     assert engine.asked == asked
 
 
@@ -213,7 +216,7 @@ def test_an_error_that_no_other_setting_cures_is_told_first() -> None:
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full") as raised:
-        Table(Noting(), [0, 3]).drive([too_few, broken])
+        Table(Noting(), [0, 3], 64).drive([too_few, broken])
     assert raised.value.__notes__ == ["beside it, in run 0: QuorumError('too few')"]
 
 

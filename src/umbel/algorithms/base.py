@@ -89,6 +89,12 @@ class Setup:
             )
         return torch.where(self.layout.mask(shared), first, models) if shared else models
 
+    def copies(self, count: int) -> Tensor:
+        """(count, P): model 0, so often. Raises `UsageError` where memory does not hold them."""
+        first = self.new_models(1)
+        check_memory(count * first.nbytes, f"{count:,} models of {first.shape[1]:,} values")
+        return first.repeat(count, 1)
+
     def warn_if_shorter(self, rounds: int, setting: str, what: str) -> None:
         """Say it where the run has fewer rounds than a method needs to do `what`.
 
@@ -181,7 +187,7 @@ class Algorithm(Settings, ABC, Generic[S]):
 
     @property
     def weighs(self) -> bool:
-        """Whether claimed numbers of examples count: by default unless all weigh the same."""
+        """Whether claimed numbers of examples count: by default unless `averaging` is equal."""
         found = self._averagings()
         return not found or any(one.weights == "examples" for one in found.values())
 
@@ -270,21 +276,6 @@ def check_clustered(clustered: bool, sooner: str = "") -> None:
     if not clustered:
         why = "run: stopped before its clients were clustered, so that there is no cluster to join"
         raise UsageError(f"{why}; give it more rounds{sooner}")
-
-
-def check_no_pull(local: LocalTraining) -> None:
-    """Raise `UsageError` if `local.proximal` is set, for a method that has no such term."""
-    check(local.proximal == 0, "local.proximal", local.proximal, "0: this method has no such term")
-
-
-def check_plain_steps(local: LocalTraining, send: str) -> None:
-    """Raise `UsageError` if clients that send gradients are told how to train by more than `lr`."""
-    if send != "gradient":
-        return
-    why = 'with send "gradient" the server takes plain steps'
-    check(local.proximal == 0, "local.proximal", local.proximal, f"0: {why}")
-    plain = LocalTraining().optimizer
-    check(local.optimizer == plain, "local.optimizer", local.optimizer, f"{plain}: {why}")
 
 
 def check_only_trains(method: Algorithm[Any], field: str, value: object, expected: str) -> None:

@@ -19,11 +19,11 @@ from umbel.algorithms.base import (
     Setup,
     State,
     check_clustered,
-    check_plain_steps,
 )
 from umbel.algorithms.fitting import check_clusters, check_num_clusters
 from umbel.checks import check
 from umbel.client.work import Gradient, LocalTraining, Quantised
+from umbel.client.work.local_training import check_plain_steps
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Features, Sample, features, gradients, train

@@ -10,9 +10,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Assigned, Served, Setup, State, check_no_pull
+from umbel.algorithms.base import Algorithm, Assigned, Served, Setup, State
 from umbel.checks import check
 from umbel.client.work import LocalTraining
+from umbel.client.work.local_training import check_no_pull
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, TrainedWithMemory, mixture_weights, train_mixture

@@ -97,7 +97,7 @@ class FedLEASE(Algorithm[FedLEASEState]):
         setup.warn_if_shorter(self.warm_up + 1, "warm_up", "clusters its clients")
         everyone, start = torch.arange(setup.num_clients), setup.new_models(1)
         return FedLEASEState(
-            models=start.repeat(setup.num_clients, 1),
+            models=setup.copies(setup.num_clients),
             labels=everyone,
             start=start,
             examples=torch.zeros_like(everyone),

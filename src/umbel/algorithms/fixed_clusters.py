@@ -52,7 +52,7 @@ class FixedClusters(Algorithm[State]):
         check_clusters(clusters, setup)
         clusters = clusters or (0,) * setup.num_clients
         labels = torch.unique(torch.tensor(clusters), return_inverse=True)[1]
-        return State(setup.new_models(1).repeat(int(labels.max()) + 1, 1), labels)
+        return State(setup.copies(int(labels.max()) + 1), labels)
 
     def round(self, state: State, ctx: Context) -> Flow[State]:
         return (yield from federate(state, ctx, self.local, self.averaging))

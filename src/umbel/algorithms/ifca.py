@@ -16,11 +16,11 @@ from umbel.algorithms.base import (
     Served,
     Setup,
     State,
-    check_plain_steps,
 )
 from umbel.algorithms.fitting import check_num_clusters
 from umbel.checks import check
 from umbel.client.work import Gradient, Judge, LocalTraining
+from umbel.client.work.local_training import check_plain_steps
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import (

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 import torch
 
 from umbel.algorithms.base import Algorithm, Setup, State
-from umbel.checks import check_memory
 from umbel.client.work import LocalTraining
 from umbel.flow import Flow, Rows
 from umbel.server.ask import Context, train
@@ -27,9 +26,7 @@ class LocalOnly(Algorithm[State]):
         return False
 
     def init(self, setup: Setup) -> State:
-        everyone, models = torch.arange(setup.num_clients), setup.new_models(1)
-        check_memory(setup.num_clients * models.nbytes, f"models of {setup.num_clients:,} clients")
-        return State(models.repeat(setup.num_clients, 1), everyone)
+        return State(setup.copies(setup.num_clients), torch.arange(setup.num_clients))
 
     def round(self, state: State, ctx: Context) -> Flow[State]:
         trained = yield from train(Rows(state.models, ctx.cohort), ctx, self.local)

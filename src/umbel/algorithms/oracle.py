@@ -29,7 +29,7 @@ class Oracle(Algorithm[State]):
         check(planted, "scenario", "no planted groups", "one that plants them, as the oracle needs")
         assert setup.groups is not None
         labels = torch.unique(setup.groups, return_inverse=True)[1]
-        return State(setup.new_models(1).repeat(int(labels.max()) + 1, 1), labels)
+        return State(setup.copies(int(labels.max()) + 1), labels)
 
     def round(self, state: State, ctx: Context) -> Flow[State]:
         return (yield from federate(state, ctx, self.local, self.averaging))

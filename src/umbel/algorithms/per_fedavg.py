@@ -8,9 +8,10 @@ from typing import ClassVar
 
 import torch
 
-from umbel.algorithms.base import Algorithm, Served, Setup, State, check_no_pull, one_model
+from umbel.algorithms.base import Algorithm, Served, Setup, State, one_model
 from umbel.checks import check
 from umbel.client.work import LocalTraining, MetaTraining
+from umbel.client.work.local_training import check_no_pull
 from umbel.client.work.meta_training import Variant
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging

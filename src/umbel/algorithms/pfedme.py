@@ -9,9 +9,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm, Served, Setup, State, check_no_pull
-from umbel.checks import check, check_memory
+from umbel.algorithms.base import Algorithm, Served, Setup, State
+from umbel.checks import check
 from umbel.client.work import LocalTraining, MoreauTraining
+from umbel.client.work.local_training import check_no_pull
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, train_personal
@@ -59,10 +60,9 @@ class PFedMe(Algorithm[PFedMeState]):
         check_no_pull(self.local)
 
     def init(self, setup: Setup) -> PFedMeState:
-        models = setup.new_models(1)
-        check_memory(setup.num_clients * models.nbytes, f"models of {setup.num_clients:,} clients")
         labels = torch.zeros(setup.num_clients, dtype=torch.long)
-        return PFedMeState(models, labels, models.repeat(len(labels), 1), labels.bool())
+        personal = setup.copies(setup.num_clients)
+        return PFedMeState(personal[:1].clone(), labels, personal, labels.bool())
 
     def round(self, state: PFedMeState, ctx: Context) -> Flow[PFedMeState]:
         work = MoreauTraining(self.local, self.pull, self.personal_steps, self.personal_lr)

@@ -50,7 +50,7 @@ class RandomClusters(Algorithm[State]):
         labels = self._in_order(setup.num_clients)
         order = np.random.default_rng(setup.seed).permutation(setup.num_clients)
         count = int(labels.max()) + 1
-        return State(setup.new_models(1).repeat(count, 1), labels[torch.from_numpy(order)])
+        return State(setup.copies(count), labels[torch.from_numpy(order)])
 
     def round(self, state: State, ctx: Context) -> Flow[State]:
         return (yield from federate(state, ctx, self.local, self.averaging))

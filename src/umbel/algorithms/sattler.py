@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from umbel.algorithms.base import Algorithm, Known, Setup, State, check_plain_steps, one_model
+from umbel.algorithms.base import Algorithm, Known, Setup, State, one_model
 from umbel.checks import check
 from umbel.client.work import Gradient, LocalTraining
+from umbel.client.work.local_training import check_plain_steps
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Gradients, Sample, Trained, gradients, train

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
-from itertools import chain, pairwise
+from itertools import chain
 
 import torch
 from torch import Tensor, nn
@@ -189,17 +189,28 @@ def _check_layers(module: nn.Module) -> None:
 def _check_apart(module: nn.Module) -> None:
     """Raise `UsageError` where a trained parameter is in the memory of another tensor."""
     spans = sorted(
-        (tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes, name, tensor.requires_grad)
+        (*_span(tensor), name, tensor.requires_grad)
         for name, tensor in tensors_of(module).items()
-        if type(tensor) in (Tensor, nn.Parameter) and tensor.is_contiguous() and tensor.numel()
+        if type(tensor) in (Tensor, nn.Parameter) and tensor.numel()
     )
-    for (_, end, first, trains), (begin, _, second, trains_too) in pairwise(spans):
-        if begin < end and (trains or trains_too):
-            raise UsageError(
-                f"Net: {first} and {second} share memory, which copies of the module would not: "
-                "to tie parameters, assign one itself, as in b.weight = a.weight; in place of a "
-                "buffer that is a view of a parameter, let forward read the parameter"
-            )
+    reached: dict[bool, tuple[int, str]] = {}  # the farthest end so far, by what trains
+    for begin, end, name, trains in spans:
+        for other in (True, False) if trains else (True,):
+            farthest, before = reached.get(other, (0, ""))
+            if begin < farthest:
+                raise UsageError(
+                    f"Net: {before} and {name} share memory, which copies of the module would not: "
+                    "to tie parameters, assign one itself, as in b.weight = a.weight; in place of "
+                    "a view of a parameter, such as a.weight.t(), let forward make the view"
+                )
+        reached[trains] = max(reached.get(trains, (0, "")), (end, name))
+
+
+def _span(tensor: Tensor) -> tuple[int, int]:
+    """Where in memory a tensor of some values begins, and where it ends."""
+    last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
+    begin = tensor.data_ptr()
+    return begin, begin + (last + 1) * tensor.itemsize
 
 
 def moved(module: nn.Module, patterns: Sequence[str] = ()) -> list[str]:

@@ -87,7 +87,7 @@ class Vectorised:
         while first < len(positions):
             most = self.chunk_size(request, int(sizes[first]), int(places[first]))
             # A client that is left by itself would be computed otherwise.
-            most += len(positions) - first == most + 1
+            most += most >= ROWS and len(positions) - first == most + 1
             count = _tight(places[first : first + most])
             yield positions[first : first + count]
             first += count

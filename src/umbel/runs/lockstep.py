@@ -22,8 +22,8 @@ from umbel.engines.vectorised import ROWS, SMALL_MODEL
 from umbel.flow import Engine, Replies, Request, Rows
 from umbel.runs.run import Run
 
-MOST_WASTED = 80_000
-"""Values of models that are computed for nobody, in less time than a call takes."""
+MOST_WASTED = 700_000
+"""Values times examples in a step that are computed for nobody, in less time than calls take."""
 
 LARGEST_FEDERATION = 2**25
 """Values of its examples: several federations are in memory at once, and a copy of them all."""
@@ -64,7 +64,8 @@ def seats(runs: Sequence[Run]) -> Table | None:
     """A table for these runs, or None where they are not alike, or their clients not batched.
 
     Clients of unequal sizes would be padded to the largest of those that happen to be asked at the
-    same time, which changes the last bits of what they come to.
+    same time, which changes the last bits of what they come to. So may a bound on memory, by which
+    few clients are computed at a time.
     """
     first, settings = runs[0], runs[0].engine
     alike = all(
@@ -77,13 +78,14 @@ def seats(runs: Sequence[Run]) -> Table | None:
     )
     if not alike or not isinstance(settings, EngineSettings) or settings.workers != "auto":
         return None
-    if any(len(np.unique(sizes)) > 1 for sizes in _sizes(runs)):
+    if any(len(np.unique(sizes)) > 1 for sizes in _sizes(runs)) or settings.memory_mb is not None:
         return None
     engine = make_engine(first.net, joined([run.divided for run in runs]), settings)
     if not isinstance(engine, Vectorised):
         return None
     sizes = [run.divided.num_clients for run in runs]
-    return Table(engine, list(accumulate(sizes, initial=0))[:-1])
+    most = max(int(sizes.max(initial=1)) for sizes in _sizes(runs))
+    return Table(engine, list(accumulate(sizes, initial=0))[:-1], most)
 
 
 def _sizes(runs: Sequence[Run]) -> list[NDArray[np.int64]]:
@@ -106,8 +108,9 @@ def joined(federations: Sequence[Federation]) -> Federation:
 class Table:
     """Where the runs meet."""
 
-    def __init__(self, engine: Engine, first_clients: Sequence[int]) -> None:
+    def __init__(self, engine: Engine, first_clients: Sequence[int], examples: int) -> None:
         self.engine = engine
+        self.examples = examples  # of a client, in the split of which it has most
         self.first_clients = first_clients  # the number of each run's client 0 among all clients
         self.seated = set(range(len(first_clients)))
         self.asked: dict[int, Request] = {}
@@ -187,7 +190,7 @@ class Table:
     def _answers(self, asked: Mapping[int, Request]) -> dict[int, Replies]:
         groups: dict[object, list[int]] = {}
         for number in sorted(asked):
-            groups.setdefault(_kind(number, asked[number]), []).append(number)
+            groups.setdefault(_kind(number, asked[number], self.examples), []).append(number)
         answers = {}
         for numbers in groups.values():
             requests = [asked[number] for number in numbers]
@@ -215,11 +218,12 @@ def _seats(count: int) -> int:
     return -(-count // ROWS) * ROWS
 
 
-def _is_little_padded(request: Request) -> bool:
+def _is_little_padded(request: Request, examples: int) -> bool:
+    """Whether that takes less time than is gained, where clients have so many examples."""
     count = len(request.clients)
-    more = _seats(count) - count
+    steps, width = request.work.batching.size(examples)
     values = sum(rows.table.shape[1:].numel() for rows in request.each.values())
-    return more <= count or more * values <= MOST_WASTED
+    return (_seats(count) - count) * values * (width if steps else examples) <= MOST_WASTED
 
 
 def merged(requests: Sequence[Request], first_clients: Sequence[int]) -> Request:
@@ -242,14 +246,14 @@ def merged(requests: Sequence[Request], first_clients: Sequence[int]) -> Request
     )
 
 
-def _kind(number: int, request: Request) -> object:
+def _kind(number: int, request: Request, examples: int) -> object:
     """What the requests of several runs that become one have in common.
 
     What all clients are sent alike is computed differently from what each client has of its own,
     as is what one client alone is sent, or one model that nobody trains: such a request stays by
     itself. So does one whose padding would take longer than a call.
     """
-    if request.shared or len(request.clients) < 2 or not _is_little_padded(request):
+    if request.shared or len(request.clients) < 2 or not _is_little_padded(request, examples):
         return number
     trains = request.work.batching.size(1)[0] > 0
     if not trains and all((rows.index == rows.index[0]).all() for rows in request.each.values()):

@@ -108,6 +108,21 @@ class LocalTraining(Work):
         return Cost(gradients=epochs * in_epoch + min(more * width, in_epoch))
 
 
+def check_no_pull(local: LocalTraining) -> None:
+    """Raise `UsageError` if `local.proximal` is set, for a method that has no such term."""
+    check(local.proximal == 0, "local.proximal", local.proximal, "0: this method has no such term")
+
+
+def check_plain_steps(local: LocalTraining, send: str) -> None:
+    """Raise `UsageError` if clients that send gradients are told how to train by more than `lr`."""
+    if send != "gradient":
+        return
+    why = 'with send "gradient" the server takes plain steps'
+    check(local.proximal == 0, "local.proximal", local.proximal, f"0: {why}")
+    plain = LocalTraining().optimizer
+    check(local.optimizer == plain, "local.optimizer", local.optimizer, f"{plain}: {why}")
+
+
 def check_batch_size(batch_size: int | Everything) -> None:
     """Raise `UsageError` unless it is a positive number or "all"."""
     fine = batch_size == "all" or (isinstance(batch_size, int) and batch_size >= 1)
