@@ -16,6 +16,7 @@ from umbel.data.federation import Federation
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.tables.encoding import Encoding
 from umbel.flower import Settings, serve
+from umbel.flower.discovery import Meeting
 from umbel.flower.owners import Owners
 from umbel.flower.registry import Roll
 from umbel.networks import MLP
@@ -79,6 +80,15 @@ def test_arrays_are_joined_with_tables_of_the_same_shape(tmp_path: Path) -> None
     names, refused = served(tmp_path, table(tmp_path, "north"), bare)
     assert names == ["north 0", "north 1", "west 0", "west 1"]
     assert refused == []
+
+
+def test_what_tables_are_like_is_settled_before_the_first_round_or_never(tmp_path: Path) -> None:
+    north, west = table(tmp_path, "north"), table(tmp_path, "west", wards="ABD")
+    first = Meeting(site(tmp_path, north, of=EXPERIMENT), 5.0)
+    assert len(first.gather(2, 1.0)) == 2
+    # As of a run that an earlier version began, in which both took part.
+    again = Meeting(site(tmp_path, north, west, of=EXPERIMENT), 5.0, first.form)
+    assert len(again.gather(4, 1.0)) == 4
 
 
 def test_of_two_kinds_of_tables_none_leads(tmp_path: Path) -> None:

@@ -223,13 +223,14 @@ class Meeting:
         """Decide on the form, if there is any. Raises `UsageError` for a tie."""
         online = connected(self.grid)
         forms = {site.form for node, site in self.sites.items() if node in online}
-        self.form = self.form or self._leading(online)
+        begun, self.form = self.form is not None, self.form or self._leading(online)
         if forms and self.form is None:
             raise UsageError(
                 f"sites of different forms, none of them that of most nodes: {shown(forms)}; "
                 "the settings input-shape and outputs say which one is wanted"
             )
-        self.inputs = self.inputs or self._leading_table(online)
+        if not begun:
+            self.inputs = self._leading_table(online)
         for node, site in list(self.sites.items()):
             try:
                 self._check_alike(site.form)
