@@ -90,7 +90,7 @@ class Setup:
         return torch.where(self.layout.mask(shared), first, models) if shared else models
 
     def copies(self, count: int) -> Tensor:
-        """(count, P): model 0, so often. Raises `UsageError` where memory does not hold them."""
+        """(count, P): copies of model 0. Raises `UsageError` where memory does not hold them."""
         first = self.new_models(1)
         check_memory(count * first.nbytes, f"{count:,} models of {first.shape[1]:,} values")
         return first.repeat(count, 1)
