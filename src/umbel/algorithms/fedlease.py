@@ -95,9 +95,10 @@ class FedLEASE(Algorithm[FedLEASEState]):
     def init(self, setup: Setup) -> FedLEASEState:
         check_num_clusters(self.num_clusters, setup)
         setup.warn_if_shorter(self.warm_up + 1, "warm_up", "clusters its clients")
-        everyone, start = torch.arange(setup.num_clients), setup.new_models(1)
+        everyone, models = torch.arange(setup.num_clients), setup.copies(setup.num_clients)
+        start = models[:1].clone()
         return FedLEASEState(
-            models=setup.copies(setup.num_clients),
+            models=models,
             labels=everyone,
             start=start,
             examples=torch.zeros_like(everyone),

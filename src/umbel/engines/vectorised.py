@@ -33,8 +33,9 @@ SMALL_MODEL = 50_000
 """Values of a model, up to which several runs may be computed together."""
 
 ROWS = 16
-"""Of small models, chunks hold a multiple or a power of two of these. Together with the clients of
-other runs a client is then at a row that begins in memory as its row does without them."""
+"""Chunks of small models hold a multiple of this many clients, or a power of two below it. Beside
+the clients of other runs a client is then at a row that begins in memory as it does without them.
+"""
 
 CACHE_MB, MEMORY_MB = 48, {"cpu": 512, "cuda": 4096}
 """The working set of a chunk must fit in memory, and should stay in a CPU's cache during training,

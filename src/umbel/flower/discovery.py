@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
+from typing import TypeVar
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -20,6 +21,8 @@ from umbel.flower.refusals import RefusedError, reason, shown
 from umbel.flower.registry import some
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 def any_form(form: SiteForm) -> SiteForm:
@@ -201,8 +204,7 @@ class Meeting:
     def _leading(self, online: Collection[int]) -> SiteForm | None:
         """The form of more connected nodes than have any other."""
         votes = Counter(site.form for node, site in self.sites.items() if node in online)
-        (first, most), (_, other) = (*votes.most_common(2), (None, 0), (None, 0))[:2]
-        return first if most > other else None
+        return _winner(votes)
 
     def _leading_table(self, online: Collection[int]) -> str:
         """What most tables of connected nodes are like, "" without tables.
@@ -211,13 +213,13 @@ class Meeting:
         """
         ours = [s for node, s in self.sites.items() if node in online and s.form == self.form]
         votes = Counter(site.inputs for site in ours if site.inputs)
-        (first, most), (_, other) = (*votes.most_common(2), ("", 0), ("", 0))[:2]
-        if most == other > 0:
+        winner = _winner(votes)
+        if votes and winner is None:
             raise UsageError(
                 "sites whose tables have different columns, categories or classes, and none of "
                 "them those of most nodes: let all sites encode their rows alike, and give arrays"
             )
-        return first
+        return winner or ""
 
     def _settle(self) -> None:
         """Decide on the form, if there is any. Raises `UsageError` for a tie."""
@@ -268,6 +270,12 @@ class Meeting:
             elif self.owners.refused.get(who, "").endswith(CLAIMED):
                 del self.owners.refused[who]  # the names are its own by now
         self.owners.write()
+
+
+def _winner(votes: Counter[T]) -> T | None:
+    """What more are for than for any other; None without votes, and for a tie."""
+    (first, most), (_, other) = (*votes.most_common(2), (None, 0), (None, 0))[:2]
+    return first if most > other else None
 
 
 def _who(node: int, online: Mapping[int, str]) -> str:

@@ -78,14 +78,14 @@ def seats(runs: Sequence[Run]) -> Table | None:
     )
     if not alike or not isinstance(settings, EngineSettings) or settings.workers != "auto":
         return None
-    if any(len(np.unique(sizes)) > 1 for sizes in _sizes(runs)) or settings.memory_mb is not None:
+    examples = _sizes(runs)
+    if any(len(np.unique(sizes)) > 1 for sizes in examples) or settings.memory_mb is not None:
         return None
     engine = make_engine(first.net, joined([run.divided for run in runs]), settings)
     if not isinstance(engine, Vectorised):
         return None
-    sizes = [run.divided.num_clients for run in runs]
-    most = max(int(sizes.max(initial=1)) for sizes in _sizes(runs))
-    return Table(engine, list(accumulate(sizes, initial=0))[:-1], most)
+    begins = accumulate((run.divided.num_clients for run in runs), initial=0)
+    return Table(engine, list(begins)[:-1], max(int(sizes.max(initial=1)) for sizes in examples))
 
 
 def _sizes(runs: Sequence[Run]) -> list[NDArray[np.int64]]:
