@@ -33,7 +33,7 @@ KILLS = 20
 def test_killed_at_20_random_moments_it_comes_to_the_same_end(tmp_path: Path) -> None:
     draw, at_work = random.Random(0), 0
     experiment = replace(EXPERIMENT, rounds=100 * KILLS)
-    experiment = replace(experiment, engine=EngineSettings("sequential", workers=3))
+    experiment = replace(experiment, engine=EngineSettings("sequential", "cpu", workers=3))
     folder = begin(tmp_path / "killed", experiment)
     records = folder.file("records.jsonl")
     for _ in range(KILLS):
@@ -47,7 +47,8 @@ def test_killed_at_20_random_moments_it_comes_to_the_same_end(tmp_path: Path) ->
     assert at_work > 0, "no worker was ever at work"
     assert ended(start(go_on_by_workers, folder, 1)) == 0
     alone = begin(
-        tmp_path / "whole", replace(experiment, engine=EngineSettings("sequential", workers=1))
+        tmp_path / "whole",
+        replace(experiment, engine=EngineSettings("sequential", "cpu", workers=1)),
     )
     go_on(alone, len(folder.records()))
     for run in (folder, alone):

@@ -235,7 +235,9 @@ def test_actors_that_are_all_killed_come_back(
 
 def test_a_run_on_ray_is_that_of_workers(engines: dict[str, RayCluster]) -> None:
     engines.clear()  # their actors leave the cores to others
-    expected = last_state(make_run(CASES["ifca"], engine=EngineSettings(workers=1)), 3)
+    expected = last_state(
+        make_run(CASES["ifca"], engine=EngineSettings(device="cpu", workers=1)), 3
+    )
     assert_same_state(last_state(make_run(CASES["ifca"], engine=ON_RAY), 3), expected)
 
 

@@ -66,7 +66,9 @@ def test_replies_do_not_depend_on_the_number_of_workers(work: Work) -> None:
 @pytest.mark.parametrize("name", by_name(CASES))
 def test_states_do_not_depend_on_the_number_of_workers(name: str) -> None:
     def state(count: int) -> object:
-        return last_state(make_run(CASES[name], engine=EngineSettings(workers=count)), 3)
+        return last_state(
+            make_run(CASES[name], engine=EngineSettings(device="cpu", workers=count)), 3
+        )
 
     assert_same_state(state(3), state(1))
 

@@ -142,8 +142,8 @@ def test_a_folder_from_before_objectives_were_compared_goes_on() -> None:
 
 
 def test_a_run_goes_on_with_another_number_of_workers(tmp_path: Path) -> None:
-    run = make_run(engine=EngineSettings("sequential", workers=2))
+    run = make_run(engine=EngineSettings("sequential", "cpu", workers=2))
     for _ in run.rounds(4, folder=tmp_path):
         break
-    alone = replace(run, engine=EngineSettings("sequential", workers=1))
+    alone = replace(run, engine=EngineSettings("sequential", "cpu", workers=1))
     assert len(umbel.resume(tmp_path, alone).records) == 4

@@ -145,7 +145,7 @@ def test_a_masked_step_is_one_of_the_named_parameters_alone() -> None:
 @pytest.mark.parametrize("name", ["sequential", "vectorised"])
 def test_engines_come_to_the_same_choices(name: Any) -> None:
     run = opened()
-    expected = ended(replace(run, engine=EngineSettings("vectorised", workers=2)))
+    expected = ended(replace(run, engine=EngineSettings("vectorised", "cpu", workers=2)))
     found = ended(replace(run, engine=EngineSettings(name)))
     assert found.tuning is not None
     assert expected.tuning is not None

@@ -16,7 +16,8 @@ from umbel.client.ways import KernelName, Precision
 from umbel.data.federation import Federation
 from umbel.engines.allocation import give_back_freed_memory, keep_freed_memory
 from umbel.engines.batchable import why_not_batchable, why_not_in
-from umbel.engines.fit import check_fit, sample
+from umbel.engines.explained import in_a_line
+from umbel.engines.fit import check_fit, check_there, sample
 from umbel.engines.precision import settled
 from umbel.engines.sequential import Sequential
 from umbel.engines.trials import check_general, mixes, with_channels_last
@@ -133,6 +134,8 @@ def _in_process(
         check_general(fast, federation)
     size = _part(fast, federation, settings, batched=obstacle is None)
     fast = fast if size is None else fast.in_parts(size)
+    if device.type != "cpu":
+        check_there(fast, federation, device)
     if obstacle is not None:
         return Sequential(fast, federation, device)
     return Vectorised(fast, federation, device, settings.memory_mb)
@@ -173,7 +176,11 @@ def _spread(engine: Sequential | Vectorised, settings: EngineSettings) -> Engine
     wanted, cpu = settings.workers, engine.device.type == "cpu"
     if wanted != "auto":
         expected = 'on this system, which can\'t fork processes: "auto", or engine.name = "ray"'
-        expected = expected if cpu else f"1 on {engine.device}, which all would share"
+        expected = (
+            expected
+            if cpu
+            else f'1 on {engine.device}, which all would share; on a CPU: engine.device = "cpu"'
+        )
         check(wanted == 1 or (cpu and can_fork()), "engine.workers", wanted, expected)
         return Workers(engine, wanted) if cpu else engine
     cores = torch.get_num_threads()
@@ -207,6 +214,7 @@ def _device(wanted: str) -> str:
     try:
         torch.zeros(1, device=wanted).item()
     except (RuntimeError, AssertionError, ImportError) as error:
-        said = str(error).split(". ")[0]  # PyTorch goes on to list all backends that it knows
+        # PyTorch goes on to list all backends that it knows, or ways to find the cause.
+        said = in_a_line(error, named=False).split(". ")[0]
         raise UsageError(f"engine.device: {wanted!r} is not available here: {said}") from error
     return wanted

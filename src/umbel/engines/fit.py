@@ -64,6 +64,18 @@ def check_fit(net: Net, federation: Federation) -> None:
     check_examples(net, theta, federation, batch.x)
 
 
+def check_there(net: Net, federation: Federation, device: torch.device) -> None:
+    """Raise `UsageError` where a network that computes here does not on this device.
+
+    It may hold on to tensors of its own, such as those that a function of it refers to.
+    """
+    batch, theta = sample(net, federation), net.new(seed=0).to(device)
+    with explained(batch.x):
+        there = Batch(batch.x.to(device), batch.y.to(device))
+        net.to(device).gradient(theta, there)
+        net.to(device).outputs(theta, there.x)
+
+
 def check_gradients_are_on() -> None:
     """Raise `UsageError` where PyTorch was told to find none."""
     if not torch.is_grad_enabled():

@@ -17,6 +17,7 @@ from umbel.client.work import Work
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
 from umbel.engines.chunked import answer_all
+from umbel.engines.devices import repeatable
 from umbel.engines.storage import Storage, store
 from umbel.engines.trials import mixes
 from umbel.flow import Replies, Request
@@ -47,7 +48,8 @@ class Sequential:
     def send(self, request: Request) -> Replies:
         # Moved once; each client's own tensors follow when it is its turn.
         shared = {name: tensor.to(self.device) for name, tensor in request.shared.items()}
-        return answer_all(self, replace(request, shared=shared))
+        with repeatable(self.device):
+            return answer_all(self, replace(request, shared=shared))
 
     def chunks(self, request: Request) -> Iterator[Tensor]:
         """Positions in the request, each by itself, clients with most examples first."""

@@ -19,6 +19,7 @@ from umbel.client.batches import SLICE, Plan, Shard, Step, Steps, in_order
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.engines.chunked import answer_all
+from umbel.engines.devices import repeatable
 from umbel.engines.sequential import answer_one
 from umbel.engines.storage import store
 from umbel.flow import Replies, Request
@@ -37,9 +38,13 @@ ROWS = 16
 the clients of other runs a client is then at a row that begins in memory as it does without them.
 """
 
-CACHE_MB, MEMORY_MB = 48, {"cpu": 512, "cuda": 4096}
+CACHE_MB, MEMORY_MB = 48, 512
 """The working set of a chunk must fit in memory, and should stay in a CPU's cache during training,
 which goes through the same models again and again."""
+
+SHARE = 1 / 4
+"""Of a GPU's memory: what is free at the moment may be another after a restart, and so would be the
+chunks."""
 
 
 class Vectorised:
@@ -70,7 +75,8 @@ class Vectorised:
         return self.net.one_by_one()
 
     def send(self, request: Request) -> Replies:
-        return answer_all(self, request)
+        with repeatable(self.device):
+            return answer_all(self, request)
 
     def chunks(self, request: Request) -> Iterator[Tensor]:
         """Positions in the request, clients of similar size together."""
@@ -96,7 +102,7 @@ class Vectorised:
     def chunk_size(self, request: Request, max_examples: int, max_places: int) -> int:
         """How many clients at a time keep the working set within its bound, at least one."""
         steps, batch_width = request.work.batching.size(max_examples)
-        memory = default = MEMORY_MB.get(self.device.type, MEMORY_MB["cuda"])
+        memory = default = memory_of(self.device)
         if self.device.type == "cpu" and steps > 1:
             default = CACHE_MB
         footprint = request.work.footprint(request.shapes)
@@ -152,6 +158,13 @@ class Vectorised:
             warnings.filterwarnings("ignore", "There is a performance drop")
             reply = vmap(one)(planned.rows, ordered.rows, counts, own)
         return {name: column.detach() for name, column in reply.items()}
+
+
+def memory_of(device: torch.device) -> float:
+    """The working set that a chunk has by default, in MiB."""
+    if device.type != "cuda":
+        return MEMORY_MB
+    return torch.cuda.get_device_properties(device).total_memory / 2**20 * SHARE
 
 
 def _places(request: Request, sizes: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
+from torch.backends import cudnn
 from torch.func import functional_call, grad_and_value
 
 from umbel.checks import UsageError
 from umbel.client.batches import Batch, Shard
 from umbel.client.descent import Descent
 from umbel.client.kernels.modules import Modules
-from umbel.client.layout import unflatten
+from umbel.client.layout import Entry, unflatten
 from umbel.client.objectives import Objective
 
 Gradient: TypeAlias = Callable[[Tensor, Batch], tuple[Tensor, Tensor, Tensor]]
@@ -34,8 +35,8 @@ class General:
         layout, cut = self.modules.layout, self.modules.layout.num_weights
         # Some modules move buffers in every pass, and theta is the caller's.
         rest = unflatten(theta[cut:].clone(), layout.rest)
-        tensors = {**unflatten(theta[:cut], layout.weights), **rest, **self._scratch()}
-        return self.passed(self._holding(self.modules.evaluating, tensors), x)
+        tensors = {**_held(theta[:cut], layout.weights), **rest, **self._scratch()}
+        return self._passed_on(self.modules.evaluating, tensors, x)
 
     def gradient(
         self, theta: Tensor, batch: Batch, factors: Tensor | None = None
@@ -55,11 +56,11 @@ class General:
         """Mean loss () in training mode, and the rest of theta after the pass."""
         rest = rest.clone()  # the module updates its buffers in place
         tensors = {
-            **unflatten(weights, self.modules.layout.weights),
+            **_held(weights, self.modules.layout.weights),
             **unflatten(rest, self.modules.layout.rest),
             **self._scratch(),
         }
-        outputs = self.passed(self._holding(self.modules.training, tensors), batch.x)
+        outputs = self._passed_on(self.modules.training, tensors, batch.x)
         losses = self.objective.losses(outputs, batch.y)
         return batch.mean(losses if factors is None else losses * factors), rest
 
@@ -83,6 +84,24 @@ class General:
         with torch.autocast(x.device.type, self.cast_to):
             outputs = one_tensor(module(x))
         return outputs.to(self.modules.dtype)
+
+    def _passed_on(self, module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor) -> Tensor:
+        """Outputs of the module with these tensors."""
+        holding = self._holding(module, tensors)
+        if not (x.is_cuda and self.modules.recurrent):
+            return self.passed(holding, x)
+        # cuDNN's recurrent layers want weights in memory of their own, which torch.func hides.
+        with cudnn.flags(enabled=False):
+            return self.passed(holding, x)
+
+
+def _held(weights: Tensor, entries: Sequence[Entry]) -> dict[str, Tensor]:
+    """The tensors of flat weights; on a GPU in memory of their own.
+
+    Its operations read many bytes at once, and some of them from where no tensor is cut.
+    """
+    tensors = unflatten(weights, entries)
+    return {n: t.clone() for n, t in tensors.items()} if weights.is_cuda else tensors
 
 
 def step_by_step(gradient: Gradient, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:

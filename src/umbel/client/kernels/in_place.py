@@ -28,6 +28,9 @@ class InPlace:
         self.channels_last = channels_last
         if channels_last:
             _put_channels_last(self.module)
+        for part in self.module.modules():
+            if isinstance(part, nn.RNNBase):
+                part.flatten_parameters()  # on a GPU: side by side, as cuDNN takes them
         tensors, layout = tensors_of(self.module), general.modules.layout
         self.weights = [tensors[entry.name] for entry in layout.weights]
         self.tensors = [*self.weights, *(tensors[entry.name] for entry in layout.rest)]

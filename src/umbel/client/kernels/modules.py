@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -61,6 +62,11 @@ class Modules:
     def frozen(self) -> dict[str, Tensor]:
         """The tensors that are not trained, by name: what all models share."""
         return frozen_of(self.training, self.layout)
+
+    @cached_property
+    def recurrent(self) -> bool:
+        """Whether there are recurrent layers in it."""
+        return any(isinstance(part, nn.RNNBase) for part in self.training.modules())
 
     def adopt(self, frozen: Mapping[str, Tensor]) -> None:
         """Read the frozen values in other memory, which holds the same bytes, from here on."""

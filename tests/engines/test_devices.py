@@ -1,0 +1,208 @@
+"""What a GPU computes: the same as a CPU, to rounding, and the same bits when asked again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import umbel
+from tests.federations import SIZES, blobs, each_its_own
+from umbel.algorithms import FedAvg, PerFedAvg
+from umbel.client.net import Net
+from umbel.client.work import ChooseByLoss, Evaluation, Gradient, LocalTraining, MeanLoss, Work
+from umbel.data.federation import Federation
+from umbel.engines import EngineSettings, make_engine
+from umbel.engines.devices import repeatable
+from umbel.flow import Request
+from umbel.networks import CNN, CharLSTM, CharTransformer, LeNet, Linear, Model
+from umbel.runs.run import Run
+
+on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
+CPU, GPU = EngineSettings(device="cpu"), EngineSettings(device="cuda")
+
+
+def pictures(channels: int) -> Federation:
+    rng = np.random.default_rng(0)
+    made = [
+        (rng.normal(size=(size, channels, 32, 32)), rng.integers(0, 10, size)) for size in SIZES
+    ]
+    return Federation.from_arrays(made, made, num_classes=10)
+
+
+def sequences() -> Federation:
+    rng = np.random.default_rng(0)
+    made = [(rng.integers(0, 5, (size, 6)), rng.integers(0, 5, (size, 6))) for size in SIZES]
+    return Federation.from_arrays(made, made, num_classes=5)
+
+
+class Recurrent(nn.Module):
+    """A recurrent layer and a head, from which not every value begins at a round address."""
+
+    def __init__(self, kind: Callable[..., nn.RNNBase]) -> None:
+        super().__init__()
+        self.first = nn.Linear(6, 3)
+        self.recurrent = kind(1, 5, batch_first=True)
+        self.head = nn.Linear(5, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.head(self.recurrent(self.first(x)[..., None])[0][:, -1])
+        return out
+
+
+Case = tuple[Callable[[], Federation], Callable[[], nn.Module]]
+
+
+def built(model: Model, shape: tuple[int, ...], outputs: int) -> Callable[[], nn.Module]:
+    return lambda: model.build(shape, outputs)
+
+
+def normalised() -> nn.Module:
+    layers = [nn.Conv2d(3, 4, 3, stride=2), nn.GroupNorm(2, 4), nn.GELU(), nn.AdaptiveAvgPool2d(3)]
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(36, 10))
+
+
+CASES: dict[str, Case] = {
+    "linear": (blobs, built(Linear(), (6,), 3)),
+    "cnn": (partial(pictures, 3), built(CNN((3, 5), 5, 7), (3, 32, 32), 10)),
+    "lenet": (partial(pictures, 1), built(LeNet(), (1, 32, 32), 10)),
+    "normalised": (partial(pictures, 3), normalised),
+    "transformer": (sequences, built(CharTransformer(width=6, heads=2, hidden=7), (6,), 5)),
+    "character LSTM": (sequences, built(CharLSTM(embedding=3, hidden=5), (6,), 5)),
+    "LSTM": (blobs, partial(Recurrent, nn.LSTM)),
+    "GRU": (blobs, partial(Recurrent, nn.GRU)),
+    "RNN": (blobs, partial(Recurrent, nn.RNN)),
+}
+
+WORKS: list[Work] = [
+    LocalTraining(lr=0.05, batch_size=4, epochs=2),
+    Gradient(),
+    MeanLoss(),
+    Evaluation("test"),
+    ChooseByLoss(LocalTraining(lr=0.05, batch_size=4)),
+]
+
+
+def asked(net: Net, federation: Federation, work: Work) -> Request:
+    models = torch.stack([net.new(seed) for seed in range(3)])
+    clients = torch.arange(federation.num_clients)
+    theta = each_its_own(models[clients % 3])
+    return Request(work, clients, clients.tolist(), {"models": models}, {"theta": theta})
+
+
+@on_a_gpu
+@pytest.mark.parametrize("work", WORKS, ids=lambda work: type(work).__name__)
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("name", ["auto", "sequential"])
+def test_a_gpu_agrees_with_the_cpu_and_repeats_itself(name: Any, case: str, work: Work) -> None:
+    examples, build = CASES[case]
+    federation = examples()
+    net = Net(lambda: build().double())
+    request = asked(net, federation, work)
+    here = make_engine(net, federation, CPU).send(request).columns
+    engine = make_engine(net, federation, EngineSettings(name=name, device="cuda"))
+    there, again = engine.send(request).columns, engine.send(request).columns
+    for column, values in here.items():
+        torch.testing.assert_close(there[column], values, rtol=1e-6, atol=1e-9)
+        assert torch.equal(there[column], again[column])
+
+
+@on_a_gpu
+@pytest.mark.parametrize("case", ["cnn", "character LSTM", "transformer"])
+def test_full_precision_is_not_rounded_to_ten_bits_on_a_gpu(case: str) -> None:
+    examples, build = CASES[case]
+    federation, net = examples(), Net(build)
+    request = asked(net, federation, Gradient())
+    found = make_engine(net, federation, GPU).send(request).columns["gradient"].double()
+    exact_net = Net(lambda: build().double())
+    doubled = {"models": request.shared["models"].double()}
+    theta = each_its_own(request.each["theta"].table.double())
+    exact = Request(request.work, request.clients, request.seeds, doubled, {"theta": theta})
+    expected = make_engine(exact_net, federation, CPU).send(exact).columns["gradient"]
+    assert (found - expected).norm() < 1e-5 * expected.norm()
+
+
+@on_a_gpu
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+def test_recurrent_layers_are_differentiated_twice_on_a_gpu(
+    kind: Callable[..., nn.RNNBase],
+) -> None:
+    federation = blobs()
+    method = PerFedAvg(local=LocalTraining(lr=0.05, batch_size=4), variant="exact")
+
+    def states(settings: EngineSettings) -> list[Tensor]:
+        net = Net(lambda: Recurrent(kind).double())
+        run = Run(method, federation, net, seed=1, engine=settings)
+        return [state.models for state, _ in run.rounds(2)]
+
+    for found, expected in zip(states(GPU), states(CPU), strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-9)
+
+
+@on_a_gpu
+def test_a_tensor_that_forward_has_from_elsewhere_is_named_before_the_run_begins() -> None:
+    first = torch.ones(6)
+
+    class Masked(nn.Linear):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x * first)
+
+    said = r"Net: forward failed \(.*same device.*make new tensors on x.device"
+    with pytest.raises(umbel.UsageError, match=said):
+        make_engine(Net(lambda: Masked(6, 3)), blobs(), GPU)
+
+
+@on_a_gpu
+def test_workers_are_refused_on_a_gpu_with_what_to_write() -> None:
+    settings = EngineSettings(device="cuda", workers=2)
+    with pytest.raises(umbel.UsageError, match=r'1 on cuda.*on a CPU: engine\.device = "cpu"'):
+        make_engine(Net(lambda: nn.Linear(6, 3)), blobs(), settings)
+
+
+@on_a_gpu
+@pytest.mark.parametrize("precision", ["full", "bf16"])
+def test_a_run_on_a_gpu_goes_on_to_the_same_bits(precision: Any, tmp_path: Any) -> None:
+    federation = pictures(3)
+    settings = EngineSettings(device="cuda", precision=precision)
+
+    def run() -> Run:
+        net = Net(lambda: CNN((3, 5), 5, 7).build((3, 32, 32), 10))
+        method = FedAvg(LocalTraining(lr=0.05, batch_size=4))
+        return Run(method, federation, net, seed=1, engine=settings)
+
+    *_, (whole, _) = run().rounds(4)
+    for state, _ in run().rounds(4, folder=tmp_path / "run"):
+        del state
+        break
+    *_, (resumed, _) = run().rounds(4, folder=tmp_path / "run")
+    assert torch.equal(resumed.models, whole.models)
+
+
+def test_settings_of_torch_are_as_they_were_afterwards() -> None:
+    def settings() -> tuple[object, ...]:
+        cudnn, memory = torch.backends.cudnn, torch.utils.deterministic
+        return (
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+            torch.backends.cuda.matmul.allow_tf32,
+            memory.fill_uninitialized_memory,  # type: ignore[attr-defined]
+            *(cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32),
+        )
+
+    before = settings()
+
+    def interrupted() -> None:
+        with repeatable(torch.device("cuda")):
+            assert settings() == (True, True, False, False, True, False, True, False)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        interrupted()
+    with repeatable(torch.device("cpu")):
+        assert settings() == before
+    assert settings() == before
