@@ -22,8 +22,13 @@ from umbel.engines import EngineSettings, make_engine
 from umbel.flow import Engine, Rows
 from umbel.networks import CNN
 
-SIZES = np.linspace(100, 400, 20).astype(int)
-"""Examples of the clients."""
+CLIENTS = 20
+
+
+def sizes_of(clients: int) -> Sequence[int]:
+    """How many examples each of so many clients has: 100 to 400."""
+    return [int(size) for size in np.linspace(100, 400, clients)]
+
 
 LENGTH, LETTERS = 80, 64
 """Characters of an example, and kinds of characters."""
@@ -58,25 +63,22 @@ class CharTransformer(nn.Module):
         return out
 
 
-def convolutions(shape: tuple[int, ...]) -> tuple[Net, Federation]:
+def convolutions(shape: tuple[int, ...], sizes: Sequence[int]) -> tuple[Net, Federation]:
     """W3's and W4's network and clients of unequal size."""
     net, _ = classifier(CNN(), shape)
-    return net, images(SIZES, shape)
+    return net, images(sizes, shape)
 
 
-def letters(
-    build: Callable[[], nn.Module], sizes: Sequence[int] | None = None
-) -> tuple[Net, Federation]:
-    """Random characters, as the time does not depend on what they say; by default of `SIZES`."""
+def letters(build: Callable[[], nn.Module], sizes: Sequence[int]) -> tuple[Net, Federation]:
+    """Random characters, as the time does not depend on what they say."""
     rng = np.random.default_rng(0)
     shards = [
-        (rng.integers(0, LETTERS, (size, LENGTH)), rng.integers(0, LETTERS, size))
-        for size in (SIZES if sizes is None else sizes)
+        (rng.integers(0, LETTERS, (size, LENGTH)), rng.integers(0, LETTERS, size)) for size in sizes
     ]
     return Net(build), Federation.from_arrays(shards, test_fraction=0.0, num_classes=LETTERS)
 
 
-CASES: dict[str, Callable[[], tuple[Net, Federation]]] = {
+CASES: dict[str, Callable[[Sequence[int]], tuple[Net, Federation]]] = {
     "W3": partial(convolutions, (1, 28, 28)),
     "W4": partial(convolutions, (3, 32, 32)),
     "LSTM": partial(letters, CharLSTM),
@@ -84,27 +86,28 @@ CASES: dict[str, Callable[[], tuple[Net, Federation]]] = {
 }
 
 
-def trained(engine: Engine, theta: Tensor) -> Tensor:
+def trained(engine: Engine, theta: Tensor, clients: int) -> Tensor:
     """(N, P) updates of all clients after an epoch."""
-    rows = Rows(theta[None], torch.zeros(len(SIZES), dtype=torch.long))
-    return ask(engine, LocalTraining(lr=0.05, epochs=1, batch_size=32), len(SIZES), theta=rows)[
-        "update"
-    ]
+    rows = Rows(theta[None], torch.zeros(clients, dtype=torch.long))
+    work = LocalTraining(lr=0.05, epochs=1, batch_size=32)
+    return ask(engine, work, clients, theta=rows)["update"]
 
 
-def compared(name: str, counts: Sequence[int], repeats: int) -> dict[int, Timing]:
+def compared(
+    name: str, counts: Sequence[int], repeats: int, clients: int = CLIENTS
+) -> dict[int, Timing]:
     """Seconds of a request by the number of workers, in turns; all must give the same bits."""
-    net, federation = CASES[name]()
+    net, federation = CASES[name](sizes_of(clients))
     theta = net.new(0)
     engines = {
         n: make_engine(net, federation, EngineSettings(device="cpu", workers=n)) for n in counts
     }
-    expected = trained(engines[counts[0]], theta)
+    expected = trained(engines[counts[0]], theta, clients)
     taken: dict[int, list[float]] = {n: [] for n in counts}
     for _ in range(repeats):
         for n, engine in engines.items():
             began = perf_counter()
-            found = trained(engine, theta)
+            found = trained(engine, theta, clients)
             taken[n].append(perf_counter() - began)
             assert torch.equal(found, expected), f"{n} workers give other bits"
     return {n: Timing.of(seconds) for n, seconds in taken.items()}
@@ -116,9 +119,10 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--workers", type=int, nargs="+", default=[1, os.cpu_count() or 1])
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--clients", type=int, default=CLIENTS)
     given = parser.parse_args()
     for name in given.only:
-        found = compared(name, given.workers, given.repeats)
+        found = compared(name, given.workers, given.repeats, given.clients)
         first = found[given.workers[0]]
         for n, timing in found.items():
             sys.stdout.write(
