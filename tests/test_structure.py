@@ -34,7 +34,7 @@ MAY_BE_SEEN_BY_ALGORITHMS = (
 )
 
 FLOORS = (
-    ("version", "checks", "seeds", "settings", "summary", "notebooks"),
+    ("version", "checks", "cores", "seeds", "settings", "summary", "notebooks"),
     ("client", "networks"),
     ("data", "flow", "reduction"),
     ("server", "engines"),

@@ -23,7 +23,7 @@ from tests.shell import SMALL, Shell
 from umbel.checks import DivergedError, InUseError, UsageError
 from umbel.cli import jobs
 from umbel.cli.job import JobError, sendable
-from umbel.cli.options import cores
+from umbel.cores import cores
 from umbel.runs.folder import RunFolder
 
 pytestmark = pytest.mark.long

@@ -19,9 +19,9 @@ import click
 
 from umbel.checks import printable
 from umbel.cli.job import Begun, Ended, Failed, Made, News, Said, Told, U, Unit, work
-from umbel.cli.options import cores
 from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen
+from umbel.cores import cores, roaming
 from umbel.report.watching import Begin, Tell, watched_together
 
 if TYPE_CHECKING:  # not every system has both
@@ -200,7 +200,7 @@ class Desk(Generic[U]):
 def _start(process: ForkServerProcess | SpawnProcess) -> None:
     """Start it. Raises `EOFError` or `ConnectionError` where what it is copied from is gone."""
     copied = CONTEXT.get_start_method() == "forkserver"
-    with _deaf_to_ctrl_c():
+    with _deaf_to_ctrl_c(), roaming():
         (_load if copied else process.start)()
     if copied:
         process.start()  # waits until everything is loaded

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -10,6 +9,7 @@ from typing import Any, Literal, TypeVar
 import click
 
 from umbel.cli.completing import offering
+from umbel.cores import cores
 
 SEEDS = click.IntRange(1, 10_000)
 """How many seeds."""
@@ -21,13 +21,6 @@ RowFormat = Literal["json", "csv"]
 
 MOST_JOBS = 1_000
 """Processes of one command."""
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def job_count(_: click.Context, __: click.Parameter, value: str) -> int:

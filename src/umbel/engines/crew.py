@@ -22,6 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
+from umbel.cores import roam
 from umbel.summary import counted
 
 log = logging.getLogger(__name__)
@@ -169,6 +170,7 @@ class Crew:
         task = None
         try:
             gc.freeze()
+            roam()
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, heeded)

@@ -22,6 +22,7 @@ from umbel.client.net import Net
 from umbel.client.objectives import Objective
 from umbel.client.ways import Way
 from umbel.client.work import Work
+from umbel.cores import roam
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
 from umbel.engines.alignment import aligned
@@ -181,6 +182,7 @@ class Actor:
     """
 
     def __init__(self) -> None:
+        roam()
         torch.set_num_threads(1)
         self.engine: Sequential | Vectorised | None = None
         self.slices: dict[int, Slice] = {}

@@ -11,6 +11,7 @@ from typing import Any
 import ray
 
 from umbel.checks import UsageError
+from umbel.cores import roaming
 from umbel.engines.ray_actor import Actor
 
 KNOCK_SECONDS = 10.0
@@ -32,7 +33,8 @@ def connect(address: str) -> None:
     before = signal.getsignal(signal.SIGTERM)
     quiet = {"log_to_driver": False, "logging_level": logging.ERROR}
     try:
-        ray.init(address=address or "local", include_dashboard=False, **quiet)
+        with roaming():
+            ray.init(address=address or "local", include_dashboard=False, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
         said = str(error).splitlines()[0]
         hint = "" if address in ("", "auto") else f"; {TOKEN}"

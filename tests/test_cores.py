@@ -1,0 +1,122 @@
+"""Processes share the cores of the machine, however OpenMP binds the threads of the first."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from umbel.cores import BINDING, cores, roaming
+
+ALL = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+pytestmark = pytest.mark.skipif(len(ALL) < 2, reason="needs Linux and two cores")
+
+START = """
+import json, os, time
+from pathlib import Path
+import torch
+from umbel.cores import cores
+
+def told(*of):
+    torch.ones(10**6).exp()
+    print(json.dumps([*of, sorted(os.sched_getaffinity(0))]), flush=True)
+"""
+
+WORKERS = """
+from umbel.engines.crew import Crew
+
+parent = os.getpid()
+
+def do(task):
+    if os.getpid() == parent:
+        while not Path("worked").exists():
+            time.sleep(0.01)
+    else:
+        told("worker")
+        Path("worked").touch()
+
+told("parent")
+Crew(do, 2, 2).run()
+"""
+
+JOBS = """
+from umbel.cli.jobs import CONTEXT, _start
+
+if __name__ == "__main__":
+    told("parent")
+    process = CONTEXT.Process(target=told, args=("job",))
+    _start(process)
+    process.join()
+    told("parent")
+"""
+
+COUNT = """
+told("cores", cores())
+"""
+
+
+FIRST, *OTHERS = (name for name in BINDING if name != "KMP_AFFINITY")  # of another OpenMP
+
+
+@pytest.fixture(params=[FIRST, *(pytest.param(n, marks=pytest.mark.thorough) for n in OTHERS)])
+def bound(request: pytest.FixtureRequest) -> dict[str, str]:
+    """An environment in which OpenMP binds threads to cores."""
+    value = {"OMP_PROC_BIND": "true", "OMP_PLACES": "cores"}.get(request.param)
+    return {request.param: value or " ".join(map(str, ALL))}
+
+
+def printed(code: str, bound: dict[str, str], folder: Path) -> list[list[Any]]:
+    script = folder / "script.py"
+    script.write_text(START + code)
+    ran = subprocess.run(
+        [sys.executable, script],
+        env={**os.environ, "OMP_NUM_THREADS": "2", **bound},
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def test_workers_do_not_share_the_core_that_their_parent_is_bound_to(
+    bound: dict[str, str], tmp_path: Path
+) -> None:
+    (_, of_parent), *of_workers = printed(WORKERS, bound, tmp_path)
+    assert of_parent == ALL[:1]
+    assert of_workers
+    assert all(worker == ["worker", ALL] for worker in of_workers)
+
+
+def test_jobs_do_not_share_the_core_that_their_parent_is_bound_to(
+    bound: dict[str, str], tmp_path: Path
+) -> None:
+    expected = [["parent", ALL[:1]], ["job", ALL], ["parent", ALL[:1]]]
+    assert printed(JOBS, bound, tmp_path) == expected
+
+
+def test_cores_are_counted_where_openmp_binds_threads(
+    bound: dict[str, str], tmp_path: Path
+) -> None:
+    assert printed(COUNT, bound, tmp_path) == [["cores", len(ALL), ALL[:1]]]
+
+
+def test_a_process_that_is_told_to_use_one_core_uses_that(tmp_path: Path) -> None:
+    code = f"os.sched_setaffinity(0, {{{ALL[1]}}})" + COUNT
+    assert printed(code, {}, tmp_path) == [["cores", 1, ALL[1:2]]]
+
+
+def test_variables_that_bind_threads_are_there_again_afterwards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OMP_PROC_BIND", "true")
+    with roaming():
+        assert "OMP_PROC_BIND" not in os.environ
+    assert os.environ["OMP_PROC_BIND"] == "true"
+    assert cores() == len(ALL)
