@@ -103,6 +103,20 @@ def test_other_networks_gain_from_some_size_on_and_else_stay_in_full_precision(
         assert taken in caplog.text
 
 
+def test_a_gpu_computes_convolutions_in_bfloat16_and_linear_layers_do_not_slow_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gpu, has = torch.device("cuda"), [True]
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has[0])
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "an old one")
+    chain, images = Net(lambda: MLP().build((6,), 3)), Net(lambda: CNN().build((1, 8, 8), 3))
+    assert settled(images, gpu, "bf16") == "bf16"
+    assert settled(chain, gpu, "bf16") == "full"
+    has[0] = False
+    with pytest.raises(UsageError, match="an old one has no products of bfloat16 numbers"):
+        settled(images, gpu, "bf16")
+
+
 def test_units_are_among_those_that_are_known() -> None:
     assert set(precision.bf16_units()) <= set(UNITS)
 

@@ -128,7 +128,7 @@ def _in_process(
     elif settings.name == "auto" and obstacle is not None:
         log.info("clients run one after another: %s", obstacle)
     if kernel == "auto":
-        kernel = _kernel(net, device, precision, batched=obstacle is None)
+        kernel = _kernel(net, precision, batched=obstacle is None)
     fast = with_channels_last(net.using(kernel, precision), federation)
     if kernel == "general":
         check_general(fast, federation)
@@ -141,11 +141,10 @@ def _in_process(
     return Vectorised(fast, federation, device, settings.memory_mb)
 
 
-def _kernel(net: Net, device: torch.device, precision: Precision, batched: bool) -> KernelName:
+def _kernel(net: Net, precision: Precision, batched: bool) -> KernelName:
     """The rule of "auto"."""
-    half = precision == "bf16"
-    # In bf16 the dense kernel gains on a processor, even for a single model.
-    if net.is_dense and (device.type == "cpu" if half else batched):
+    # In bf16 the dense kernel gains even for a single model.
+    if net.is_dense and (batched or precision == "bf16"):
         return "dense"
     return "general" if batched else "in-place"
 

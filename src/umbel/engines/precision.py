@@ -37,25 +37,27 @@ def settled(net: Net, device: torch.device, wanted: Precision) -> Precision:
     """The precision that the network computes in: as wanted, unless that would be slower.
 
     On a processor, chains of linear layers decide product by product, and networks with attention
-    and small ones stay in full precision. Raises `UsageError` where the device has no products of
+    and small ones stay in full precision; on a GPU such chains do. Raises `UsageError` where the device has no products of
     bfloat16 numbers.
     """
     if wanted == "full":
         return wanted
     if device.type == "cuda" and not torch.cuda.is_bf16_supported(including_emulation=False):
         _refuse(f"{torch.cuda.get_device_name(device)} has no products of bfloat16 numbers")
-    if device.type != "cpu":
-        return wanted
-    if not bf16_units():
+    if device.type == "cpu" and not bf16_units():
         _refuse(f"this processor has no products of bfloat16 numbers ({' or '.join(UNITS)})")
-    slower = None if net.is_dense else _why_slower(net)
+    slower = _why_slower(net, device)
     if slower is None:
         return wanted
     log.warning("engine.precision: clients compute in full precision: in bf16, %s", slower)
     return "full"
 
 
-def _why_slower(net: Net) -> str | None:
+def _why_slower(net: Net, device: torch.device) -> str | None:
+    if device.type != "cpu":
+        return "chains of linear layers are slower on a GPU" if net.is_dense else None
+    if net.is_dense:
+        return None
     if any(isinstance(part, nn.MultiheadAttention) for part in net.parts):
         return "attention is slower on a processor"
     if net.layout.num_weights < SMALLEST:
