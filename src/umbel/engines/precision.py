@@ -37,8 +37,8 @@ def settled(net: Net, device: torch.device, wanted: Precision) -> Precision:
     """The precision that the network computes in: as wanted, unless that would be slower.
 
     On a processor, chains of linear layers decide product by product, and networks with attention
-    and small ones stay in full precision; on a GPU such chains do. Raises `UsageError` where the device has no products of
-    bfloat16 numbers.
+    and small ones stay in full precision; on a GPU such chains do. Raises `UsageError` where the
+    device has no products of bfloat16 numbers.
     """
     if wanted == "full":
         return wanted
