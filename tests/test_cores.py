@@ -9,9 +9,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
+import umbel
 from umbel.cores import BINDING, cores, roaming
+from umbel.engines import EngineSettings, Sequential, make_engine
+from umbel.engines.workers import Workers
+from umbel.networks import CNN
 
 ALL = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
@@ -110,6 +116,20 @@ def test_cores_are_counted_where_openmp_binds_threads(
 def test_a_process_that_is_told_to_use_one_core_uses_that(tmp_path: Path) -> None:
     code = f"os.sched_setaffinity(0, {{{ALL[1]}}})" + COUNT
     assert printed(code, {}, tmp_path) == [["cores", 1, ALL[1:2]]]
+
+
+def test_a_container_or_a_user_may_allow_fewer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    net = umbel.Net(lambda: CNN((2,), 3, 4).build((1, 8, 8), 10))
+    data = np.zeros((5, 1, 8, 8), np.float32), np.arange(5)
+    federation = umbel.Federation.from_arrays([data, data], test_fraction=0.0)
+    settings = EngineSettings(device="cpu")
+    assert isinstance(make_engine(net, federation, settings), Workers)
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+    assert cores() == 1
+    assert isinstance(make_engine(net, federation, settings), Sequential)
 
 
 def test_variables_that_bind_threads_are_there_again_afterwards(

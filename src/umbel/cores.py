@@ -18,10 +18,14 @@ BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 
 
 def cores() -> int:
-    """How many cores this process may use."""
-    if sys.platform == "linux":
-        return len(_allowed())
-    return os.cpu_count() or 1
+    """How many cores this process may use, and its container if it is in one that has fewer.
+
+    LOKY_MAX_CPU_COUNT bounds the number, as it does in scikit-learn.
+    """
+    import joblib  # which takes a moment to load
+
+    with _roaming_thread():
+        return int(joblib.cpu_count())
 
 
 def roam() -> None:
@@ -37,16 +41,25 @@ def roaming() -> Iterator[None]:
 
     Several of them would bind theirs to the same cores.
     """
+    withheld = {name: os.environ.pop(name) for name in BINDING if name in os.environ}
+    try:
+        with _roaming_thread():
+            yield
+    finally:
+        os.environ.update(withheld)
+
+
+@contextmanager
+def _roaming_thread() -> Iterator[None]:
+    """This thread may use all of them inside."""
     if sys.platform != "linux":
         yield
         return
     bound = os.sched_getaffinity(0)
-    withheld = {name: os.environ.pop(name) for name in BINDING if name in os.environ}
     roam()
     try:
         yield
     finally:
-        os.environ.update(withheld)
         os.sched_setaffinity(0, bound)
 
 

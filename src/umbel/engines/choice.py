@@ -13,6 +13,7 @@ from umbel.checks import UsageError, check
 from umbel.client.drawing import drawing_from
 from umbel.client.net import Net
 from umbel.client.ways import KernelName, Precision
+from umbel.cores import cores
 from umbel.data.federation import Federation
 from umbel.engines.allocation import give_back_freed_memory, keep_freed_memory
 from umbel.engines.batchable import why_not_batchable, why_not_in
@@ -182,11 +183,11 @@ def _spread(engine: Sequential | Vectorised, settings: EngineSettings) -> Engine
         )
         check(wanted == 1 or (cpu and can_fork()), "engine.workers", wanted, expected)
         return Workers(engine, wanted) if cpu else engine
-    cores = torch.get_num_threads()
+    count = min(torch.get_num_threads(), cores())
     batched = isinstance(engine, Vectorised) and engine.net.is_dense
-    if batched or not cpu or cores == 1 or not can_fork():
+    if batched or not cpu or count == 1 or not can_fork():
         return engine
-    return Workers(engine, cores)
+    return Workers(engine, count)
 
 
 def _why_sequential(
