@@ -21,6 +21,7 @@ from umbel.engines import EngineSettings, make_engine
 from umbel.engines.devices import repeatable
 from umbel.flow import Request
 from umbel.networks import CNN, CharLSTM, CharTransformer, LeNet, Linear, Model
+from umbel.runs.lockstep import seats
 from umbel.runs.run import Run
 
 on_a_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device here")
@@ -156,6 +157,12 @@ def test_a_tensor_that_forward_has_from_elsewhere_is_named_before_the_run_begins
     said = r"Net: forward failed \(.*same device.*make new tensors on x.device"
     with pytest.raises(umbel.UsageError, match=said):
         make_engine(Net(lambda: Masked(6, 3)), blobs(), GPU)
+
+
+@on_a_gpu
+def test_seeds_are_not_computed_together_on_a_gpu() -> None:
+    runs = [Run(FedAvg(), blobs(), Net(lambda: Linear().build((6,), 3)), seed=n) for n in (0, 1)]
+    assert seats(runs) is None
 
 
 @on_a_gpu

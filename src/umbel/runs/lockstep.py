@@ -65,7 +65,7 @@ def seats(runs: Sequence[Run]) -> Table | None:
 
     Clients of unequal sizes would be padded to the largest of those that happen to be asked at the
     same time, which changes the last bits of what they come to. So may a bound on memory, by which
-    few clients are computed at a time.
+    few clients are computed at a time. A GPU adds up otherwise where more are.
     """
     first, settings = runs[0], runs[0].engine
     alike = all(
@@ -82,7 +82,7 @@ def seats(runs: Sequence[Run]) -> Table | None:
     if any(len(np.unique(sizes)) > 1 for sizes in examples) or settings.memory_mb is not None:
         return None
     engine = make_engine(first.net, joined([run.divided for run in runs]), settings)
-    if not isinstance(engine, Vectorised):
+    if not isinstance(engine, Vectorised) or engine.device.type != "cpu":
         return None
     begins = accumulate((run.divided.num_clients for run in runs), initial=0)
     return Table(engine, list(begins)[:-1], max(int(sizes.max(initial=1)) for sizes in examples))
