@@ -19,6 +19,7 @@ from umbel.client.work import ChooseByLoss, Evaluation, Gradient, LocalTraining,
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, make_engine
 from umbel.engines.devices import repeatable
+from umbel.engines.explained import explained
 from umbel.flow import Request
 from umbel.networks import CNN, CharLSTM, CharTransformer, LeNet, Linear, Model
 from umbel.runs.lockstep import seats
@@ -224,3 +225,43 @@ def test_settings_of_torch_are_as_they_were_afterwards() -> None:
     with repeatable(torch.device("cpu")):
         assert settings() == before
     assert settings() == before
+
+
+class Large(MeanLoss):
+    def __call__(self, *_: Any) -> dict[str, Tensor]:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has")
+
+
+SAID = {
+    "vectorised": r"engine.memory_mb: 512 MiB, as by default, is too much for the device; set less",
+    "sequential": r"engine.micro_batch_size: what goes through .* too much; set fewer",
+}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_device_with_too_little_memory_is_told_of_with_what_to_write(name: Any) -> None:
+    net, federation = Net(lambda: Linear().build((6,), 3)), blobs()
+    settings = EngineSettings(name=name, device="cpu", workers=1)
+    engine: Any = make_engine(net, federation, settings)
+    request = asked(net, federation, Large())
+    with pytest.raises(umbel.UsageError, match=SAID[name] + r" \(CUDA out of memory\)$"):
+        getattr(engine, "engine", engine).send(request)
+
+
+def test_too_little_memory_is_not_taken_for_a_fault_of_the_network() -> None:
+    def full() -> None:
+        with explained(torch.zeros(2, 6)):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        full()
+
+
+def test_what_layers_keep_inside_counts_in_the_memory_of_a_chunk() -> None:
+    net = Net(lambda: CharTransformer(width=8, heads=2, layers=1).build((256,), 5))
+    x = torch.zeros(1, 256, dtype=torch.long)
+    weights_of_attention = 2 * 256 * 256
+    assert net.modules.values_per_example(x) < weights_of_attention
+    assert net.modules.saved_per_example(x) > weights_of_attention
+    again = net.modules.saved_per_example(x.expand(3, 256).contiguous())
+    assert again == pytest.approx(net.modules.saved_per_example(x), rel=0.05)

@@ -17,6 +17,7 @@ from umbel.cores import cores
 from umbel.data.federation import Federation
 from umbel.engines.allocation import give_back_freed_memory, keep_freed_memory
 from umbel.engines.batchable import why_not_batchable, why_not_in
+from umbel.engines.devices import enough_memory
 from umbel.engines.explained import in_a_line
 from umbel.engines.fit import check_fit, check_there, sample
 from umbel.engines.precision import settled
@@ -136,7 +137,8 @@ def _in_process(
     size = _part(fast, federation, settings, batched=obstacle is None)
     fast = fast if size is None else fast.in_parts(size)
     if device.type != "cpu":
-        check_there(fast, federation, device)
+        with enough_memory("engine.device: it can't hold the network and two examples"):
+            check_there(fast, federation, device)
     if obstacle is not None:
         return Sequential(fast, federation, device)
     return Vectorised(fast, federation, device, settings.memory_mb)

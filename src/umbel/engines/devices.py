@@ -10,6 +10,8 @@ from contextlib import contextmanager
 import torch
 from torch.backends import cudnn
 
+from umbel.checks import UsageError
+
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 """What cuBLAS reads when it is first used: with a workspace of its own it repeats its results."""
 
@@ -42,6 +44,16 @@ def repeatable(device: torch.device) -> Iterator[None]:
             yield
         finally:
             _set(*before)
+
+
+@contextmanager
+def enough_memory(said: str) -> Iterator[None]:
+    """Raise `UsageError` that begins so where a device has too little memory."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        why = str(error).partition(". ")[0]
+        raise UsageError(f"{said} ({why})") from error
 
 
 def _set(deterministic: bool, warn_only: bool, filled: bool, coarse: bool) -> None:

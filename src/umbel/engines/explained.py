@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import torch
 from torch import Tensor
 
 from umbel.checks import UsageError
@@ -36,6 +37,8 @@ def explained(x: Tensor, whose: str = "") -> Iterator[None]:
         yield
     except UsageError as error:
         raise UsageError(f"{whose}{error}") from error
+    except torch.OutOfMemoryError:  # which says nothing of the network
+        raise
     except FAILURES as error:
         bare = isinstance(error, KeyError | AssertionError)
         said = in_a_line(error, named=bare)

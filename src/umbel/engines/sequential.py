@@ -17,10 +17,12 @@ from umbel.client.work import Work
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
 from umbel.engines.chunked import answer_all
-from umbel.engines.devices import repeatable
+from umbel.engines.devices import enough_memory, repeatable
 from umbel.engines.storage import Storage, store
 from umbel.engines.trials import mixes
 from umbel.flow import Replies, Request
+
+TOO_LARGE = "engine.micro_batch_size: what goes through the network at once is too much; set fewer"
 
 
 class Sequential:
@@ -48,7 +50,7 @@ class Sequential:
     def send(self, request: Request) -> Replies:
         # Moved once; each client's own tensors follow when it is its turn.
         shared = {name: tensor.to(self.device) for name, tensor in request.shared.items()}
-        with repeatable(self.device):
+        with repeatable(self.device), enough_memory(TOO_LARGE):
             return answer_all(self, replace(request, shared=shared))
 
     def chunks(self, request: Request) -> Iterator[Tensor]:

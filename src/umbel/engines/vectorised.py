@@ -19,7 +19,7 @@ from umbel.client.batches import SLICE, Plan, Shard, Step, Steps, in_order
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.engines.chunked import answer_all
-from umbel.engines.devices import repeatable
+from umbel.engines.devices import enough_memory, repeatable
 from umbel.engines.sequential import answer_one
 from umbel.engines.storage import store
 from umbel.flow import Replies, Request
@@ -67,7 +67,11 @@ class Vectorised:
         self.net = net.to(self.device)
         self.storage = store(federation, net.dtype, self.device)
         self.memory_mb = memory_mb
-        self.values_per_example = self.net.modules.values_per_example(self.storage.train.x[:1])
+        modules, one = self.net.modules, self.storage.train.x[:1]
+        self.values_per_example = modules.values_per_example(one)
+        if self.device.type == "cuda":  # where the bound is one of memory, not of a cache
+            kept = modules.saved_per_example(one)
+            self.values_per_example = max(self.values_per_example, kept)
 
     @cached_property
     def net_alone(self) -> Net:
@@ -75,8 +79,14 @@ class Vectorised:
         return self.net.one_by_one()
 
     def send(self, request: Request) -> Replies:
-        with repeatable(self.device):
+        with repeatable(self.device), enough_memory(self._too_large):
             return answer_all(self, request)
+
+    @property
+    def _too_large(self) -> str:
+        given = "" if self.memory_mb else ", as by default,"
+        bound = self.memory_mb or memory_of(self.device)
+        return f"engine.memory_mb: {bound:,.0f} MiB{given} is too much for the device; set less"
 
     def chunks(self, request: Request) -> Iterator[Tensor]:
         """Positions in the request, clients of similar size together."""

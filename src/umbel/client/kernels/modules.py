@@ -9,6 +9,7 @@ from functools import cached_property
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from umbel.client.constants import constants_of, frozen_of, same, scratch_of, twin
 from umbel.client.drawing import drawing_from
@@ -135,3 +136,21 @@ class Modules:
         for hook in hooks:
             hook.remove()
         return counts[0] // len(x)
+
+    def saved_per_example(self, x: Tensor) -> int:
+        """How many values an example has that a pass keeps for the way back.
+
+        Those inside a layer are among them, such as the weights of attention.
+        """
+        own = {tensor.data_ptr() for tensor in tensors_of(self.evaluating).values()}
+        seen = dict[int, int]()
+
+        def note(tensor: Tensor) -> Tensor:
+            if tensor.data_ptr() not in own:
+                seen[tensor.data_ptr()] = max(tensor.numel(), seen.get(tensor.data_ptr(), 0))
+            return tensor
+
+        hooks = torch.autograd.graph.saved_tensors_hooks(note, lambda kept: kept)
+        with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), hooks:
+            self.evaluating(x)
+        return sum(seen.values()) // len(x)
