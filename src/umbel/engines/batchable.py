@@ -57,12 +57,12 @@ def why_not_batchable(net: Net, federation: Federation) -> str | None:
     return None
 
 
-def why_not_in(
-    precision: Precision, net: Net, federation: Federation, device: torch.device
+def why_not_there(
+    net: Net, federation: Federation, device: torch.device, precision: Precision
 ) -> str | None:
-    """Return why a module that can be batched in full precision can't be in this one.
+    """Return why a module that can be batched on a CPU in full precision can't be so.
 
-    Some layers, such as layer normalisation, have no rule for both at once.
+    Some layers, such as layer normalisation, have no rule for bfloat16 and many models at once.
     """
     few = _two_clients(net, federation)
     try:
@@ -70,7 +70,9 @@ def why_not_in(
         for work in PROBES:
             _sent_quietly(batched, _request(work, net))
     except Exception as error:  # as above
-        return f"{_refused(error)} (in {precision})"
+        return (
+            f"{_refused(error)} (in {precision}{'' if device.type == 'cpu' else f', on {device}'})"
+        )
     return None
 
 

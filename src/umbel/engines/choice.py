@@ -16,7 +16,7 @@ from umbel.client.ways import KernelName, Precision
 from umbel.cores import cores
 from umbel.data.federation import Federation
 from umbel.engines.allocation import give_back_freed_memory, keep_freed_memory
-from umbel.engines.batchable import why_not_batchable, why_not_in
+from umbel.engines.batchable import why_not_batchable, why_not_there
 from umbel.engines.devices import enough_memory
 from umbel.engines.explained import in_a_line
 from umbel.engines.fit import check_fit, check_there, sample
@@ -123,8 +123,9 @@ def _in_process(
     device = torch.device(_device(settings.device))
     precision, kernel = settled(net, device, settings.precision), settings.kernel
     obstacle = _why_sequential(net, federation, settings, device)
-    if obstacle is None and precision != "full" and not net.is_dense:
-        obstacle = why_not_in(precision, net, federation, device)
+    elsewhere = precision != "full" or device.type != "cpu"
+    if obstacle is None and elsewhere and not net.is_dense:
+        obstacle = why_not_there(net, federation, device, precision)
     if settings.name == "vectorised":
         check(obstacle is None, "engine.name", "vectorised", f"possible: {obstacle}")
     elif settings.name == "auto" and obstacle is not None:

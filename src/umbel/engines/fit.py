@@ -71,9 +71,9 @@ def check_there(net: Net, federation: Federation, device: torch.device) -> None:
     """
     batch, theta = sample(net, federation), net.new(seed=0).to(device)
     with explained(batch.x):
-        there = Batch(batch.x.to(device), batch.y.to(device))
-        net.to(device).gradient(theta, there)
-        net.to(device).outputs(theta, there.x)
+        there, moved = Batch(batch.x.to(device), batch.y.to(device)), net.to(device)
+        moved.gradient(theta, there)
+        moved.outputs(theta, there.x)
 
 
 def check_gradients_are_on() -> None:
