@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,6 +16,7 @@ from benchmarks.measure import Timing
 from benchmarks.workloads import ask, classifier, images
 from umbel.client.net import Net
 from umbel.client.work import LocalTraining
+from umbel.cores import cores
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, make_engine
 from umbel.flow import Engine, Rows
@@ -117,7 +117,7 @@ def main() -> None:
     """A line a network, with the throughput beside that of one worker."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.workers", description=__doc__)
     parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES))
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, os.cpu_count() or 1])
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, cores()])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--clients", type=int, default=CLIENTS)
     given = parser.parse_args()

@@ -22,31 +22,54 @@ def cores() -> int:
 
     LOKY_MAX_CPU_COUNT bounds the number, as it does in scikit-learn.
     """
-    import joblib  # which takes a moment to load
+    from joblib.externals.loky import cpu_count  # which takes a moment to load
 
     with _roaming_thread():
-        return int(joblib.cpu_count())
+        return int(cpu_count())
 
 
-def roam() -> None:
-    """Let this thread use all of them."""
-    if sys.platform == "linux":
+def allowed_cores() -> frozenset[int]:
+    """The numbers of those of this process; empty where the system does not say.
+
+    They are those of this thread, or all that OpenMP has for threads if it binds them.
+    """
+    if sys.platform != "linux":
+        return frozenset()
+    mine = frozenset(os.sched_getaffinity(0))
+    openmp = ctypes.CDLL(None)
+    known = hasattr(openmp, "omp_get_place_proc_ids")  # not before it is loaded
+    if not known or not openmp.omp_get_proc_bind():
+        return mine
+    every = set(mine)
+    for place in range(openmp.omp_get_num_places()):
+        ids = (ctypes.c_int * openmp.omp_get_place_num_procs(place))()
+        openmp.omp_get_place_proc_ids(place, ids)
+        every |= set(ids)
+    return frozenset(every)
+
+
+def roam(over: frozenset[int] | None = None) -> None:
+    """Let this thread use these cores: all that it may, by default."""
+    over = allowed_cores() if over is None else over
+    if over:
         with suppress(OSError):
-            os.sched_setaffinity(0, _allowed())
+            os.sched_setaffinity(0, over)
 
 
 @contextmanager
 def roaming() -> Iterator[None]:
     """A process that is started inside may use all of them, and binds none of its threads.
 
-    Several of them would bind theirs to the same cores.
+    Several of them would bind theirs to the same cores. Threads that start processes meanwhile do
+    so without these variables, too.
     """
     withheld = {name: os.environ.pop(name) for name in BINDING if name in os.environ}
     try:
         with _roaming_thread():
             yield
     finally:
-        os.environ.update(withheld)
+        for name, value in withheld.items():
+            os.environ.setdefault(name, value)
 
 
 @contextmanager
@@ -55,22 +78,9 @@ def _roaming_thread() -> Iterator[None]:
     if sys.platform != "linux":
         yield
         return
-    bound = os.sched_getaffinity(0)
+    bound = frozenset(os.sched_getaffinity(0))
     roam()
     try:
         yield
     finally:
-        os.sched_setaffinity(0, bound)
-
-
-def _allowed() -> set[int]:
-    """Those of this thread, and where OpenMP binds threads, all that it has for that."""
-    mine = os.sched_getaffinity(0)
-    openmp = ctypes.CDLL(None)
-    if not hasattr(openmp, "omp_get_place_proc_ids"):  # not loaded, or an old one
-        return mine
-    for place in range(openmp.omp_get_num_places()):
-        ids = (ctypes.c_int * openmp.omp_get_place_num_procs(place))()
-        openmp.omp_get_place_proc_ids(place, ids)
-        mine |= set(ids)
-    return mine
+        roam(bound)

@@ -6,9 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 import umbel as package
 from tests.shell import Shell
+from umbel.cli.options import job_count
 
 
 @pytest.fixture
@@ -97,3 +99,13 @@ def test_adapters_need_hidden_layers() -> None:
         package.read(
             package.find_experiment("flacc-digits"), ["model.hidden=[]", "model.adapters=2"]
         )
+
+
+def test_no_more_jobs_than_a_gpu_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("umbel.cli.options.cores", lambda: 16)
+    counts = []
+    for there in (False, True):
+        monkeypatch.setattr(torch.cuda, "is_available", lambda there=there: there)
+        counts.append(job_count(None, None, "auto"))  # type: ignore[arg-type]
+    assert counts == [16, 4]
+    assert job_count(None, None, "9") == 9  # type: ignore[arg-type]

@@ -172,6 +172,21 @@ def test_work_of_workers_that_wait_for_ever_is_done_here(
     assert "this process does all work from now on, as with engine.workers = 1" in caplog.text
 
 
+def test_workers_that_die_before_they_begin_are_not_replaced_for_ever(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(crew, "roam", lambda _: os._exit(3))  # what a worker does first
+    done = squares(9)
+
+    def do(task: int) -> None:
+        done[task] += 1
+
+    Crew(do, 9, 3).run()
+    assert done.tolist() == [1] * 9
+    assert "no more than 0 workers: others die before they begin" in caplog.text
+    assert caplog.text.count("died (status 3)") <= crew.ATTEMPTS + 3
+
+
 def test_workers_that_compute_for_long_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crew, "PATIENCE", 0.5)
     parent, taken, done = os.getpid(), squares(1), squares(2)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +22,7 @@ from umbel.client.net import Net
 from umbel.client.work import ChooseByLoss, Evaluation, Gradient, LocalTraining, MeanLoss, Work
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, make_engine
-from umbel.engines.devices import repeatable
+from umbel.engines.devices import WORKSPACE, Ways, repeatable
 from umbel.engines.explained import explained
 from umbel.flow import Request
 from umbel.networks import CNN, CharLSTM, CharTransformer, LeNet, Linear, Model
@@ -202,29 +206,95 @@ def test_a_run_on_a_gpu_goes_on_to_the_same_bits(precision: Any, tmp_path: Any) 
     assert torch.equal(resumed.models, whole.models)
 
 
-def test_settings_of_torch_are_as_they_were_afterwards() -> None:
-    def settings() -> tuple[object, ...]:
-        cudnn, memory = torch.backends.cudnn, torch.utils.deterministic
-        return (
-            torch.are_deterministic_algorithms_enabled(),
-            torch.is_deterministic_algorithms_warn_only_enabled(),
-            torch.backends.cuda.matmul.allow_tf32,
-            memory.fill_uninitialized_memory,  # type: ignore[attr-defined]
-            *(cudnn.enabled, cudnn.benchmark, cudnn.deterministic, cudnn.allow_tf32),
-        )
+MODES = """
+import json, os, torch
+from torch.backends import cudnn
+from umbel.engines.devices import WORKSPACE, Ways, repeatable
 
-    before = settings()
+products, gpu = torch.backends.cuda.matmul, torch.device("cuda")
+
+def settings():
+    return [
+        torch.are_deterministic_algorithms_enabled(),
+        torch.utils.deterministic.fill_uninitialized_memory,
+        products.allow_bf16_reduced_precision_reduction,
+        cudnn.enabled, cudnn.deterministic, cudnn.benchmark,
+        cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision, products.fp32_precision,
+    ]
+
+def everywhere(): torch.backends.fp32_precision = "tf32"
+def on_products(): products.fp32_precision = "tf32"
+def on_cudnn(): cudnn.fp32_precision = "tf32"
+def exact_convolutions(): cudnn.conv.fp32_precision = "ieee"
+def high(): torch.set_float32_matmul_precision("high")
+def medium(): torch.set_float32_matmul_precision("medium")
+def as_before(): products.allow_tf32 = True
+def without_cudnn(): cudnn.enabled = False
+def nothing(): pass
+
+MODES = [everywhere, on_products, on_cudnn, exact_convolutions, high, medium, as_before,
+         without_cudnn, nothing]
+
+for mode in MODES:
+    if os.fork() == 0:
+        mode()
+        before = settings()
+        with repeatable(gpu):
+            inside = settings()
+        between = settings()
+        torch.backends.fp32_precision = "tf32"  # what is asked for later
+        reached = settings()
+        print(json.dumps([mode.__name__, before, inside, between, reached[6:]]), flush=True)
+        os._exit(0)
+    os.wait()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+def test_settings_of_torch_are_as_they_were_whatever_the_user_chose(tmp_path: Path) -> None:
+    (tmp_path / "modes.py").write_text(MODES)
+    ran = subprocess.run(
+        [sys.executable, tmp_path / "modes.py"], check=True, capture_output=True, text=True
+    )
+    told = {mode: rest for mode, *rest in map(json.loads, ran.stdout.splitlines())}
+    assert len(told) == 9
+    for mode, (before, inside, between, later) in told.items():
+        assert between == before, mode
+        enabled = mode != "without_cudnn"
+        assert inside == [True, False, False, enabled, True, False, "ieee", "ieee", "ieee"], mode
+        exact = "ieee" if mode == "exact_convolutions" else "tf32"
+        assert later[0] == exact, mode
+    assert told["nothing"][3][2] == "tf32"  # products follow what is set for all
+
+
+def test_settings_stay_as_long_as_any_thread_needs_them() -> None:
+    gpu, before = torch.device("cuda"), torch.are_deterministic_algorithms_enabled()
+    one, other = repeatable(gpu), repeatable(gpu)
+    with one:
+        other.__enter__()
+    assert torch.are_deterministic_algorithms_enabled()
+    other.__exit__(None, None, None)
+    assert torch.are_deterministic_algorithms_enabled() == before
+
+
+def test_settings_are_put_back_after_an_error() -> None:
+    before = Ways.now()
 
     def interrupted() -> None:
         with repeatable(torch.device("cuda")):
-            assert settings() == (True, True, False, False, True, False, True, False)
             raise KeyError
 
     with pytest.raises(KeyError):
         interrupted()
     with repeatable(torch.device("cpu")):
-        assert settings() == before
-    assert settings() == before
+        assert Ways.now() == before
+    assert Ways.now() == before
+
+
+@pytest.fixture(autouse=True)
+def workspace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cuBLAS is told stays with this test."""
+    monkeypatch.setenv(WORKSPACE, ":4096:8")
 
 
 class Large(MeanLoss):

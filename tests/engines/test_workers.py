@@ -24,7 +24,7 @@ from umbel.checks import UsageError, WorkersDiedError
 from umbel.client.batches import Shard
 from umbel.client.net import Net
 from umbel.client.work import ChooseByLoss, LocalTraining, MeanLoss, Promise, Work
-from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine, workers
+from umbel.engines import EngineSettings, Sequential, Vectorised, choice, make_engine, workers
 from umbel.engines.crew import Crew
 from umbel.engines.workers import Workers, can_fork
 from umbel.flow import Replies, Request
@@ -224,6 +224,7 @@ def test_auto_takes_a_process_a_core_but_for_batched_dense_chains(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 5)
+    monkeypatch.setattr(choice, "cores", lambda: 8)
     kind = KINDS[name]
     net = Net(lambda: kind.module)
     engine = make_engine(net, blobs(), EngineSettings(device="cpu"))

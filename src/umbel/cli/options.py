@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -25,7 +26,16 @@ MOST_JOBS = 1_000
 
 def job_count(_: click.Context, __: click.Parameter, value: str) -> int:
     """The number that a text such as "2" or "auto" says."""
-    return min(cores(), MOST_JOBS) if value == "auto" else _count(value)
+    return int(min(cores(), MOST_JOBS, _on_a_gpu())) if value == "auto" else _count(value)
+
+
+def _on_a_gpu() -> float:
+    """How many jobs have room on a GPU; no end of them where there is none."""
+    import torch  # which takes a moment to load
+
+    from umbel.engines.vectorised import SHARE
+
+    return int(1 / SHARE) if torch.cuda.is_available() else inf
 
 
 def worker_count(

@@ -32,18 +32,20 @@ TURN = Turn()
 def drawing_from(seed: int, device: torch.device | None = None) -> Iterator[None]:
     """Draw from this seed inside, and leave the generators as they were.
 
-    Those of PyTorch are the CPU's and that of `device`, if it is a CUDA device. Other threads that
-    want to draw wait.
+    Those of PyTorch are the CPU's and that of `device`, if it is a CUDA device; those of other
+    devices stay as they are. Other threads that want to draw wait.
     """
-    other = device is not None and device.type == "cuda"
-    devices = [device] if other else []
+    cuda = device is not None and device.type == "cuda"
+    devices = [device] if cuda else []
     with TURN.lock, _plain_generators(seed), torch.random.fork_rng(devices=devices):
-        if torch.accelerator.is_available():
+        if cuda:
+            with torch.cuda.device(device):
+                torch.cuda.manual_seed(seed)
+        elif device is not None and device.type != "cpu":
             torch.manual_seed(seed)
-        else:
-            # The former does this too, and then notes for each kind of device that is absent where
-            # it was called from, which takes longer than a step of a small network.
-            torch.default_generator.manual_seed(seed)
+        # `torch.manual_seed` seeds all devices, and notes for those that are absent where it was
+        # called from, which takes longer than a step of a small network.
+        torch.default_generator.manual_seed(seed)
         yield
 
 

@@ -100,10 +100,11 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
     on_ray = settings.name == "ray"
     give_back_freed_memory()
     keep_freed_memory()
-    with drawing_from(seed=0):  # what modules draw as they are tried is nobody's
+    device = torch.device(_device(settings.device))
+    with drawing_from(0, device):  # what modules draw as they are tried is nobody's
         check_fit(net, federation)
         inner = replace(settings, name="auto", address="") if on_ray else settings
-        engine = _in_process(net, federation, inner)
+        engine = _in_process(net, federation, inner, device)
     if not on_ray:
         return _spread(engine, settings)
     check(engine.device.type == "cpu", "engine.device", str(engine.device), '"cpu" with Ray')
@@ -118,9 +119,8 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
 
 
 def _in_process(
-    net: Net, federation: Federation, settings: EngineSettings
+    net: Net, federation: Federation, settings: EngineSettings, device: torch.device
 ) -> Sequential | Vectorised:
-    device = torch.device(_device(settings.device))
     precision, kernel = settled(net, device, settings.precision), settings.kernel
     obstacle = _why_sequential(net, federation, settings, device)
     elsewhere = precision != "full" or device.type != "cpu"
@@ -186,11 +186,11 @@ def _spread(engine: Sequential | Vectorised, settings: EngineSettings) -> Engine
         )
         check(wanted == 1 or (cpu and can_fork()), "engine.workers", wanted, expected)
         return Workers(engine, wanted) if cpu else engine
-    count = min(torch.get_num_threads(), cores())
+    threads = torch.get_num_threads()
     batched = isinstance(engine, Vectorised) and engine.net.is_dense
-    if batched or not cpu or count == 1 or not can_fork():
+    if batched or not cpu or threads == 1 or not can_fork():
         return engine
-    return Workers(engine, count)
+    return Workers(engine, min(threads, cores()))
 
 
 def _why_sequential(

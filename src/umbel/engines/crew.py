@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from umbel.cores import roam
+from umbel.cores import allowed_cores, roam
 from umbel.summary import counted
 
 log = logging.getLogger(__name__)
@@ -53,8 +53,8 @@ WAITING = (
 
 DONE, FAILED = 1, 2
 
-ORDERLY = b"."
-"""What a worker sends when it finds nothing more to do."""
+BEGUN, ORDERLY = b"+", b"."
+"""What a worker sends before its first task, and when it finds nothing more to do."""
 
 GLANCE = 1.0
 """Seconds between two looks at whether the parent is there, if no pipe says that it is not."""
@@ -85,6 +85,9 @@ class Crew:
         self.idle = 0  # how often in a row workers were silent and did not compute
         self.alone = False  # whether they were given up for that
         self.how = ""  # the last worker that died has died
+        self.begun = set[int]()  # the pipes of workers that have taken a task
+        self.stillborn = 0  # how many have died before that
+        self.cores = allowed_cores()
 
     def run(self) -> None:
         """Do all tasks. Raises `DeathsError`, or what `do` raises."""
@@ -167,16 +170,17 @@ class Crew:
 
     def _be_a_worker(self, stays: int, heeded: Collection[int]) -> NoReturn:
         """In the new process: do tasks, and end without running what its parent left to run."""
-        task = None
+        task, begun = None, False
         try:
             gc.freeze()
-            roam()
+            roam(self.cores)
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_SETMASK, heeded)
             os.close(self.stay)
             threading.Thread(target=self._end_with_the_parent, daemon=True).start()
             while os.getppid() == self.parent and (task := self._take()) is not None:
+                begun = begun or bool(os.write(stays, BEGUN))
                 self.do(task)
                 self.states[task] = DONE
         except BaseException:
@@ -215,7 +219,10 @@ class Crew:
                 self._stop()
                 self.alone, self.processes = True, 1
         for pipe, _ in found:
-            process, said = self.workers.pop(pipe), os.read(pipe, 1)
+            if (said := os.read(pipe, 1)) == BEGUN:
+                self.begun.add(pipe)
+                continue
+            process = self.workers.pop(pipe)
             os.close(pipe)
             how = _ended(process)
             if said != ORDERLY:
@@ -223,7 +230,17 @@ class Crew:
                 log.warning(
                     "worker %d died (%s): what it had begun is done again", process, self.how
                 )
-                self._fill(len(self.workers) + 1)
+                self._replace(at_work=pipe in self.begun)
+            self.begun.discard(pipe)
+
+    def _replace(self, at_work: bool) -> None:
+        """Fork another worker, unless they all die before they take a task."""
+        self.stillborn = 0 if at_work else self.stillborn + 1
+        if self.stillborn < ATTEMPTS:
+            self._fill(len(self.workers) + 1)
+            return
+        self.processes = 1 + len(self.workers)
+        log.warning("no more than %d workers: others die before they begin", len(self.workers))
 
     def _computed(self) -> float:
         """Seconds that workers have computed, in all; NaN where the system does not say."""

@@ -6,14 +6,66 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import torch
 from torch.backends import cudnn
 
 from umbel.checks import UsageError
+from umbel.client.held import Held
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 """What cuBLAS reads when it is first used: with a workspace of its own it repeats its results."""
+
+
+class Ways(NamedTuple):
+    """What PyTorch's settings say of how it computes on a GPU."""
+
+    deterministic: bool
+    warn_only: bool
+    fills_memory: bool  # that was not written: nothing reads it, and it takes a tenth of a step
+    cudnn_deterministic: bool
+    cudnn_benchmark: bool
+    bf16_sums: bool  # whether parts of sums of bfloat16 products may be rounded to it
+    precisions: tuple[str, ...]  # of convolutions, recurrent layers and products, in that order
+
+    @classmethod
+    def now(cls) -> Ways:
+        """As they are."""
+        return cls(
+            torch.are_deterministic_algorithms_enabled(),
+            torch.is_deterministic_algorithms_warn_only_enabled(),
+            torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
+            cudnn.deterministic,
+            cudnn.benchmark,
+            torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction,
+            tuple(map(_set_to, _with_precision())),
+        )
+
+    def put(self) -> None:
+        """Have them so."""
+        torch.use_deterministic_algorithms(self.deterministic, warn_only=self.warn_only)
+        torch.utils.deterministic.fill_uninitialized_memory = self.fills_memory  # type: ignore[attr-defined]
+        cudnn.deterministic, cudnn.benchmark = self.cudnn_deterministic, self.cudnn_benchmark
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = self.bf16_sums
+        for part, precision in zip(_with_precision(), self.precisions, strict=True):
+            part.fp32_precision = precision
+
+
+def _with_precision() -> tuple[Any, ...]:
+    return cudnn.conv, cudnn.rnn, torch.backends.cuda.matmul  # type: ignore[attr-defined]
+
+
+def _set_to(part: Any) -> str:
+    """What its precision was set to: "none" where it has that of all operations."""
+    found = str(part.fp32_precision)
+    part.fp32_precision = "none"
+    own = "none" if part.fp32_precision == found else found
+    part.fp32_precision = own
+    return own
+
+
+EXACT = Held(Ways.now, Ways.put, Ways(True, True, False, True, False, False, ("ieee",) * 3))
 
 
 @contextmanager
@@ -28,22 +80,9 @@ def repeatable(device: torch.device) -> Iterator[None]:
         yield
         return
     os.environ.setdefault(WORKSPACE, ":4096:8")
-    products, memory = torch.backends.cuda.matmul, torch.utils.deterministic
-    before = (
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-        memory.fill_uninitialized_memory,  # type: ignore[attr-defined]
-        products.allow_tf32,
-    )
-    exact = cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False)
-    with warnings.catch_warnings(), exact:
-        warnings.filterwarnings("ignore", ".*deterministic")
-        # Nothing reads what was not written, and to fill it takes a tenth of a step.
-        _set(deterministic=True, warn_only=True, filled=False, coarse=False)
-        try:
-            yield
-        finally:
-            _set(*before)
+    with warnings.catch_warnings(), EXACT.held():
+        warnings.filterwarnings("ignore", ".*deterministic")  # `check_there` has told of it
+        yield
 
 
 @contextmanager
@@ -54,9 +93,3 @@ def enough_memory(said: str) -> Iterator[None]:
     except torch.OutOfMemoryError as error:
         why = str(error).partition(". ")[0]
         raise UsageError(f"{said} ({why})") from error
-
-
-def _set(deterministic: bool, warn_only: bool, filled: bool, coarse: bool) -> None:
-    torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
-    torch.utils.deterministic.fill_uninitialized_memory = filled  # type: ignore[attr-defined]
-    torch.backends.cuda.matmul.allow_tf32 = coarse

@@ -17,6 +17,9 @@ FAILURES = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, As
 """What modules and objectives raise of what they do not take."""
 
 
+ELSEWHERE = ("same device", "CUDA enabled", "initialize CUDA")
+"""What torch says of a network that puts tensors on devices itself."""
+
 OF_CODE = (KeyError, AttributeError, AssertionError)
 """What Python raises, which says nothing of the shape of inputs."""
 
@@ -74,7 +77,7 @@ def _sentence(said: str, x: Tensor, of_code: bool) -> str:
             "x: inputs are whole numbers, and the network takes floating-point ones: give x as "
             f"floats, for example x.astype('float32') ({said})"
         )
-    if "CUDA" in said or "same device" in said:
+    if any(words in said for words in ELSEWHERE):
         return (
             f"Net: forward failed ({said}): leave .cuda() and .to(...) out of it, as "
             "engine.device says where everything is computed; make new tensors on x.device"

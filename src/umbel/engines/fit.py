@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from umbel.data.federation import Federation
 from umbel.data.labels import are_indicators
 from umbel.data.splits import typed
 from umbel.data.tables.encoding import Encoding
+from umbel.engines.devices import repeatable
 from umbel.engines.explained import explained, fails_alone
 from umbel.engines.fit_examples import check_examples
 from umbel.engines.fit_gradient import check_gradient
@@ -67,13 +68,34 @@ def check_fit(net: Net, federation: Federation) -> None:
 def check_there(net: Net, federation: Federation, device: torch.device) -> None:
     """Raise `UsageError` where a network that computes here does not on this device.
 
-    It may hold on to tensors of its own, such as those that a function of it refers to.
+    It may hold on to tensors of its own, such as those that a function of it refers to. What the
+    device does not repeat bit for bit is told of.
     """
     batch, theta = sample(net, federation), net.new(seed=0).to(device)
-    with explained(batch.x):
-        there, moved = Batch(batch.x.to(device), batch.y.to(device)), net.to(device)
+    there, moved = Batch(batch.x.to(device), batch.y.to(device)), net.to(device)
+
+    def passed() -> None:
         moved.gradient(theta, there)
         moved.outputs(theta, there.x)
+
+    with explained(batch.x), repeatable(device):
+        if device.type == "cuda":
+            _tell_of_what_differs(passed, device)
+        passed()
+
+
+def _tell_of_what_differs(passed: Callable[[], None], device: torch.device) -> None:
+    """Log it where an operation can't be had in a form that gives the same bits each time."""
+    torch.use_deterministic_algorithms(mode=True)
+    try:
+        passed()
+    except RuntimeError as error:
+        if "deterministic" not in str(error):
+            raise
+        said = str(error).partition(",")[0]
+        log.warning("a run may come to other bits each time on %s: %s", device, said)
+    finally:
+        torch.use_deterministic_algorithms(mode=True, warn_only=True)  # as in `repeatable`
 
 
 def check_gradients_are_on() -> None:

@@ -15,12 +15,20 @@ from torch.func import functional_call, grad_and_value
 from umbel.checks import UsageError
 from umbel.client.batches import Batch, Shard
 from umbel.client.descent import Descent
+from umbel.client.held import Held
 from umbel.client.kernels.modules import Modules
 from umbel.client.layout import Entry, unflatten
 from umbel.client.objectives import Objective
 
 Gradient: TypeAlias = Callable[[Tensor, Batch], tuple[Tensor, Tensor, Tensor]]
 """As `Kernel.gradient`."""
+
+
+def _enable(cudnn_too: bool) -> None:
+    cudnn.enabled = cudnn_too
+
+
+WITHOUT_CUDNN = Held(lambda: bool(cudnn.enabled), _enable, False)
 
 
 @dataclass(frozen=True)
@@ -34,8 +42,8 @@ class General:
     def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
         layout, cut = self.modules.layout, self.modules.layout.num_weights
         # Some modules move buffers in every pass, and theta is the caller's.
-        rest = unflatten(theta[cut:].clone(), layout.rest)
-        tensors = {**_held(theta[:cut], layout.weights), **rest, **self._scratch()}
+        rest = _apart(theta[cut:].clone(), layout.rest)
+        tensors = {**_apart(theta[:cut], layout.weights), **rest, **self._scratch()}
         return self._passed_on(self.modules.evaluating, tensors, x)
 
     def gradient(
@@ -55,13 +63,16 @@ class General:
     ) -> tuple[Tensor, Tensor]:
         """Mean loss () in training mode, and the rest of theta after the pass."""
         rest = rest.clone()  # the module updates its buffers in place
+        moving = _apart(rest, self.modules.layout.rest)
         tensors = {
-            **_held(weights, self.modules.layout.weights),
-            **unflatten(rest, self.modules.layout.rest),
+            **_apart(weights, self.modules.layout.weights),
+            **moving,
             **self._scratch(),
         }
         outputs = self._passed_on(self.modules.training, tensors, batch.x)
         losses = self.objective.losses(outputs, batch.y)
+        if rest.is_cuda and moving:
+            rest = torch.cat([tensor.flatten() for tensor in moving.values()])
         return batch.mean(losses if factors is None else losses * factors), rest
 
     def _holding(
@@ -91,17 +102,17 @@ class General:
         if not (x.is_cuda and self.modules.recurrent):
             return self.passed(holding, x)
         # cuDNN's recurrent layers want weights in memory of their own, which torch.func hides.
-        with cudnn.flags(enabled=False):
+        with WITHOUT_CUDNN.held():
             return self.passed(holding, x)
 
 
-def _held(weights: Tensor, entries: Sequence[Entry]) -> dict[str, Tensor]:
-    """The tensors of flat weights; on a GPU in memory of their own.
+def _apart(values: Tensor, entries: Sequence[Entry]) -> dict[str, Tensor]:
+    """The tensors of flat values; on a GPU each in memory of its own.
 
-    Its operations read many bytes at once, and some of them from where no tensor is cut.
+    A GPU reads many bytes at once, and a tensor may begin at an odd place among others.
     """
-    tensors = unflatten(weights, entries)
-    return {n: t.clone() for n, t in tensors.items()} if weights.is_cuda else tensors
+    tensors = unflatten(values, entries)
+    return {n: t.clone() for n, t in tensors.items()} if values.is_cuda else tensors
 
 
 def step_by_step(gradient: Gradient, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:

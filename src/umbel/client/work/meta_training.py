@@ -85,6 +85,8 @@ class MetaTraining(Work):
             return _differentiated_twice(vector, net, theta, batch)
         # Dropout must draw the same both times: the difference would be that of two masks.
         with torch.random.fork_rng(devices=[theta.device] if theta.is_cuda else []):
+            if theta.is_cuda:  # for cuDNN, which begins anew once the state was set
+                torch.cuda.set_rng_state(torch.cuda.get_rng_state(theta.device), theta.device)
             ahead, _ = net.gradient(_moved(theta, self.delta * vector, rest), batch)
         behind, _ = net.gradient(_moved(theta, -self.delta * vector, rest), batch)
         return (ahead - behind) / (2 * self.delta)
