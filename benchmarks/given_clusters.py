@@ -1,7 +1,8 @@
 """Whether clusters make a run what it is, or how it came to them.
 
 `python -m benchmarks.given_clusters RUN [--rounds N]` trains the models of a run once more, with
-the clusters that it ended with from the first round, and shows both courses of accuracy.
+the clusters that it ended with from the first round, and shows both courses of accuracy. With
+`--after R` it makes the first R rounds as they were, and the clusters stay what they are then.
 """
 
 from __future__ import annotations
@@ -16,29 +17,38 @@ import click
 
 import umbel
 from umbel.algorithms import FixedClusters
+from umbel.algorithms.base import State
 from umbel.data.sources import Sources
 from umbel.runs.result import Result
 
 
-def courses(result: Result, rounds: int) -> Iterator[tuple[int, float, float]]:
-    """A round, the run's accuracy after it, and that with its last clusters from the beginning."""
+def courses(result: Result, rounds: int, after: int = 0) -> Iterator[tuple[int, float, float]]:
+    """A round, the run's accuracy after it, and that with clusters that stay as they are."""
     usual: Any = result.experiment.algorithm
-    known = FixedClusters(tuple(result.clusters.values()), usual.local)
+    begun = reached(result, after) if after else None
+    labels = tuple(result.clusters.values()) if begun is None else tuple(begun.labels.tolist())
+    known = FixedClusters(labels, usual.local, usual.averaging)
     given = replace(result.experiment, algorithm=known, rounds=rounds)
-    for record, (_, other) in zip(
-        result.records, given.open(Sources.default()).rounds(rounds), strict=False
-    ):
+    others = given.open(Sources.default()).rounds(rounds, begun, after)
+    for record, (_, other) in zip(result.records[after:], others, strict=False):
         if record.accuracy is not None and other.accuracy is not None:
             yield record.round + 1, record.accuracy, other.accuracy
+
+
+def reached(result: Result, rounds: int) -> State:
+    """Models and clusters after so many rounds, made anew."""
+    *_, (state, _) = result.experiment.open(Sources.default()).rounds(rounds)
+    return State(state.models, state.labels)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--rounds", type=int, default=70)
+    parser.add_argument("--after", type=int, default=0)
     options = parser.parse_args()
     done = []
-    for number, found, given in courses(umbel.load(options.run), options.rounds):
+    for number, found, given in courses(umbel.load(options.run), options.rounds, options.after):
         done.append((found, given))
         click.echo(f"round {number}: {100 * found:.1f}, clusters given {100 * given:.1f}")
     late = done[len(done) // 2 :]

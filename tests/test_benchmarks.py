@@ -100,10 +100,11 @@ def test_a_run_whose_clusters_are_known_from_the_first_round_has_one_course(tmp_
     folder = RunFolder.begin(tmp_path, experiment)
     for _ in execute(folder, Sources.default()):
         pass
-    courses = list(given_clusters.courses(umbel.load(folder.path), 3))
-    assert [number for number, _, _ in courses] == [1, 2, 3]
-    for _, found, given in courses:
-        assert given == pytest.approx(found)
+    for after, rounds in ((0, [1, 2, 3]), (2, [3])):
+        courses = list(given_clusters.courses(umbel.load(folder.path), 3, after))
+        assert [number for number, _, _ in courses] == rounds
+        for _, found, given in courses:
+            assert given == pytest.approx(found)
 
 
 def test_a_run_of_fl_hc_would_have_its_clusters_again_by_a_cut_that_is_shown(
