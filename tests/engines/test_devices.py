@@ -218,6 +218,7 @@ def settings():
         torch.are_deterministic_algorithms_enabled(),
         torch.utils.deterministic.fill_uninitialized_memory,
         products.allow_bf16_reduced_precision_reduction,
+        getattr(products, "allow_bf16_reduced_precision_reduction_split_k", None),
         cudnn.enabled, cudnn.deterministic, cudnn.benchmark,
         cudnn.conv.fp32_precision, cudnn.rnn.fp32_precision, products.fp32_precision,
     ]
@@ -230,10 +231,13 @@ def high(): torch.set_float32_matmul_precision("high")
 def medium(): torch.set_float32_matmul_precision("medium")
 def as_before(): products.allow_tf32 = True
 def without_cudnn(): cudnn.enabled = False
+def unsplit(): products.allow_bf16_reduced_precision_reduction = (False, False)
 def nothing(): pass
 
 MODES = [everywhere, on_products, on_cudnn, exact_convolutions, high, medium, as_before,
          without_cudnn, nothing]
+if settings()[3] is not None:
+    MODES.append(unsplit)
 
 for mode in MODES:
     if os.fork() == 0:
@@ -244,7 +248,7 @@ for mode in MODES:
         between = settings()
         torch.backends.fp32_precision = "tf32"  # what is asked for later
         reached = settings()
-        print(json.dumps([mode.__name__, before, inside, between, reached[6:]]), flush=True)
+        print(json.dumps([mode.__name__, before, inside, between, reached[7:]]), flush=True)
         os._exit(0)
     os.wait()
 """
@@ -257,11 +261,12 @@ def test_settings_of_torch_are_as_they_were_whatever_the_user_chose(tmp_path: Pa
         [sys.executable, tmp_path / "modes.py"], check=True, capture_output=True, text=True
     )
     told = {mode: rest for mode, *rest in map(json.loads, ran.stdout.splitlines())}
-    assert len(told) == 9
+    assert len(told) >= 9
     for mode, (before, inside, between, later) in told.items():
         assert between == before, mode
         enabled = mode != "without_cudnn"
-        assert inside == [True, False, False, enabled, True, False, "ieee", "ieee", "ieee"], mode
+        assert inside[:3] == [True, False, False], mode
+        assert inside[4:] == [enabled, True, False, "ieee", "ieee", "ieee"], mode
         exact = "ieee" if mode == "exact_convolutions" else "tf32"
         assert later[0] == exact, mode
     assert told["nothing"][3][2] == "tf32"  # products follow what is set for all

@@ -26,7 +26,8 @@ class Ways(NamedTuple):
     fills_memory: bool  # that was not written: nothing reads it, and it takes a tenth of a step
     cudnn_deterministic: bool
     cudnn_benchmark: bool
-    bf16_sums: bool  # whether parts of sums of bfloat16 products may be rounded to it
+    # whether parts of sums of bfloat16 products may be rounded to it, and sums be split
+    bf16_sums: bool | tuple[bool, bool]
     precisions: tuple[str, ...]  # of convolutions, recurrent layers and products, in that order
 
     @classmethod
@@ -38,7 +39,7 @@ class Ways(NamedTuple):
             torch.utils.deterministic.fill_uninitialized_memory,  # type: ignore[attr-defined]
             cudnn.deterministic,
             cudnn.benchmark,
-            torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction,
+            _bf16_sums(),
             tuple(map(_set_to, _with_precision())),
         )
 
@@ -54,6 +55,13 @@ class Ways(NamedTuple):
 
 def _with_precision() -> tuple[Any, ...]:
     return cudnn.conv, cudnn.rnn, torch.backends.cuda.matmul  # type: ignore[attr-defined]
+
+
+def _bf16_sums() -> bool | tuple[bool, bool]:
+    products: Any = torch.backends.cuda.matmul
+    rounded = bool(products.allow_bf16_reduced_precision_reduction)
+    split = getattr(products, "allow_bf16_reduced_precision_reduction_split_k", None)
+    return rounded if split is None else (rounded, bool(split))
 
 
 def _set_to(part: Any) -> str:
