@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -26,16 +25,16 @@ MOST_JOBS = 1_000
 
 def job_count(_: click.Context, __: click.Parameter, value: str) -> int:
     """The number that a text such as "2" or "auto" says."""
-    return int(min(cores(), MOST_JOBS, _on_a_gpu())) if value == "auto" else _count(value)
+    return min(cores(), _room()) if value == "auto" else _count(value)
 
 
-def _on_a_gpu() -> float:
-    """How many jobs have room on a GPU; no end of them where there is none."""
+def _room() -> int:
+    """How many jobs there may be, and on a GPU how many its memory has room for."""
     import torch  # which takes a moment to load
 
     from umbel.engines.vectorised import SHARE
 
-    return int(1 / SHARE) if torch.cuda.is_available() else inf
+    return int(1 / SHARE) if torch.cuda.is_available() else MOST_JOBS
 
 
 def worker_count(

@@ -43,8 +43,8 @@ CACHE_MB, MEMORY_MB = 48, 512
 which goes through the same models again and again."""
 
 SHARE = 1 / 4
-"""Of a GPU's memory: what is free at the moment may be another after a restart, and so would be the
-chunks."""
+"""What a chunk may take of all the memory that a GPU has. What is free may be more or less after a
+restart, and chunks of another size would round otherwise."""
 
 
 class Vectorised:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -98,12 +99,10 @@ class General:
 
     def _passed_on(self, module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor) -> Tensor:
         """Outputs of the module with these tensors."""
-        holding = self._holding(module, tensors)
-        if not (x.is_cuda and self.modules.recurrent):
-            return self.passed(holding, x)
         # cuDNN's recurrent layers want weights in memory of their own, which torch.func hides.
-        with WITHOUT_CUDNN.held():
-            return self.passed(holding, x)
+        without = x.is_cuda and self.modules.recurrent
+        with WITHOUT_CUDNN.held() if without else nullcontext():
+            return self.passed(self._holding(module, tensors), x)
 
 
 def _apart(values: Tensor, entries: Sequence[Entry]) -> dict[str, Tensor]:
