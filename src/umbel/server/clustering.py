@@ -25,8 +25,8 @@ Linkage = Literal["complete", "average", "single", "ward"]
 LARGEST_GRAM = 4000
 """Above this many clients with this many values each, an SVD is randomised."""
 
-BLOCK_VALUES = 2**20
-"""Values of rows that are held in double precision at a time, where inner products are summed."""
+BLOCK_VALUES = 2**18
+"""Values of rows that are in double precision at a time, as many as a core's cache has room for."""
 
 TINY = 1e-12
 """Rows that are shorter have no direction."""
