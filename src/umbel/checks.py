@@ -90,6 +90,12 @@ def shown(value: object) -> str:
     return text if cut <= 0 else f"{text[:LONGEST]}... ({cut:,} characters more)"
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of what an error says, or its type where it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
+
+
 def kind_of(value: object) -> str:
     """The type of a value that must not be shown, as it may hold clients' examples."""
     name = type(value).__name__

@@ -56,6 +56,15 @@ class Rounded(nn.Module):
         return out
 
 
+class Refusing(nn.Linear):
+    """Does not let itself be batched, and does not say why."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if torch._C._functorch.is_batchedtensor(x):
+            raise AssertionError  # to an assert, pytest would add words
+        return super().forward(x)
+
+
 class Tracked(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -71,13 +80,20 @@ class Tracked(nn.Module):
     [
         (Packed, np.abs(numbers(12, 6))),
         (Rounded, numbers(12, 6)),
+        (lambda: Refusing(6, 3), numbers(12, 6)),
         (Tracked, numbers(12, 2, 5)),
         (
             lambda: nn.Sequential(nn.Embedding(9, 3, sparse=True), nn.Flatten(), nn.Linear(9, 3)),
             np.arange(36).reshape(12, 3) % 9,
         ),
     ],
-    ids=["packed sequences", "own autograd function", "instance norm", "sparse embedding"],
+    ids=[
+        "packed sequences",
+        "own autograd function",
+        "silent error",
+        "instance norm",
+        "sparse embedding",
+    ],
 )
 @pytest.mark.parametrize(
     "method",

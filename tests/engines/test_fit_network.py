@@ -252,6 +252,18 @@ class Locked(nn.Linear):
         self.lock = threading.Lock()
 
 
+class Silent(nn.Linear):
+    """Can't be copied, and does not say why."""
+
+    def __deepcopy__(self, memo: object) -> Silent:
+        raise TypeError
+
+
+def test_a_module_that_can_not_be_copied_and_does_not_say_why_is_told_of() -> None:
+    with pytest.raises(umbel.UsageError, match="TypeError"):
+        make_engine(umbel.Net(lambda: Silent(6, 3)), clients(numbers(12, 6), LABELS))
+
+
 class Keeping(nn.Linear):
     """Keeps what it computed, for somebody to look at."""
 

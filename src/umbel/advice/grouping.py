@@ -14,6 +14,7 @@ import numpy as np
 
 from umbel.advice.examples import Floats, Ints
 from umbel.advice.halves import Halves
+from umbel.runs.scores import in_order_of_appearance
 from umbel.summary import in_short
 
 PENALTY = 2.5
@@ -103,7 +104,7 @@ def _grouped(halves: Halves, count: int, seed: int) -> Grouping:
     likelihood = float((peak + np.log(np.exp(densities - peak[:, None]).sum(1))).sum())
     numbers = count * where.shape[1] + count - 1
     cost = -2 * likelihood + PENALTY * numbers * np.log(len(where))
-    return Grouping(labels=_by_first(labels), cost=cost)
+    return Grouping(labels=in_order_of_appearance(labels), cost=cost)
 
 
 def _densities(halves: Halves, where: Floats, sizes: Floats, labels: Ints, count: int) -> Floats:
@@ -118,13 +119,4 @@ def _densities(halves: Halves, where: Floats, sizes: Floats, labels: Ints, count
         far = np.einsum("mi,ij,mj->m", gap, np.linalg.inv(noise), gap)
         share = np.log(mine.mean())
         found[:, group] = share - 0.5 * sizes * far - 0.5 * np.linalg.slogdet(noise)[1]
-    return found
-
-
-def _by_first(labels: Ints) -> Ints:
-    """The same groups, numbered in the order of their first clients."""
-    _, first, names = np.unique(labels, return_index=True, return_inverse=True)
-    rank = np.empty(len(first), dtype=np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    found: Ints = rank[names]
     return found

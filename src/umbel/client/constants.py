@@ -8,7 +8,7 @@ import hashlib
 import torch
 from torch import Tensor, nn
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, first_line
 from umbel.client.layout import Layout, persistent_buffers
 
 COMPUTED = (torch.float32, torch.float64, torch.int64, torch.bool)
@@ -68,7 +68,7 @@ def twin(module: nn.Module, layout: Layout) -> nn.Module:
     try:
         return copy.deepcopy(module, shared)
     except (RuntimeError, TypeError) as error:
-        said = str(error).splitlines()[0]
+        said = first_line(error)
         # Tensors that can't be copied raise it, and so do some locks.
         of_tensors = KEPT if isinstance(error, RuntimeError) else ""
         raise UsageError(

@@ -24,7 +24,7 @@ import numpy as np
 import platformdirs
 from filelock import FileLock
 
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, first_line
 from umbel.data.arrays import Arrays
 from umbel.data.hub import answers, offline
 from umbel.data.leaf import Leaf
@@ -209,7 +209,7 @@ class _Hub:
             with offline(datasets) if silent else nullcontext():
                 dataset = datasets.load_dataset(self.name, split=self.split)
         except (OSError, ValueError) as error:  # what it raises offline, or without that split
-            reason = f"{endpoint} does not answer" if silent else str(error).splitlines()[0]
+            reason = f"{endpoint} does not answer" if silent else first_line(error)
             raise UsageError(
                 f"source: the split {self.split!r} of {self.name!r} can't be read from the Hugging "
                 f"Face hub ({reason}); with a copy on disk, set {DATA_DIR_VARIABLE}"

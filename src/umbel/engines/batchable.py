@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
 
+from umbel.checks import first_line
 from umbel.client.net import Net
 from umbel.client.ways import Precision
 from umbel.client.work import Gradient, LocalTraining, MeanLoss, Work
@@ -83,7 +84,7 @@ def _sent_quietly(engine: Vectorised, request: Request) -> Replies:
 
 
 def _refused(error: Exception) -> str:
-    return f"vmap refuses the module: {str(error).splitlines()[0]}"
+    return f"vmap refuses the module: {first_line(error)}"
 
 
 PROBES: Sequence[Work] = (Gradient(), LocalTraining(lr=1e-3, steps=2, batch_size=2), MeanLoss())

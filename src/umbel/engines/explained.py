@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, first_line
 
 ALONE = "Expected more than 1 value per channel when training"
 """What batch normalisation says of a mini-batch of one example."""
@@ -50,8 +50,8 @@ def explained(x: Tensor, whose: str = "") -> Iterator[None]:
 
 def in_a_line(error: Exception, *, named: bool) -> str:
     """The first line of what an error says; its type before it if asked, or where it is silent."""
-    lines = str(error).strip().splitlines()[:1]
-    return ": ".join(([type(error).__name__] if named or not lines else []) + lines)
+    said, kind = first_line(error), type(error).__name__
+    return f"{kind}: {said}" if named and said != kind else said
 
 
 def _sentence(said: str, x: Tensor, of_code: bool) -> str:

@@ -56,7 +56,7 @@ class Faults(Settings):
         return None
 
 
-@dataclass
+@dataclass(frozen=True)
 class Faulty:
     """Makes clients fail, as `faults` says."""
 

@@ -17,7 +17,7 @@ import torch
 from ray.exceptions import RayError, RayTaskError
 from torch import Tensor
 
-from umbel.checks import WorkersDiedError, check
+from umbel.checks import WorkersDiedError, check, first_line
 from umbel.data.federation import Federation
 from umbel.engines.columns import Columns
 from umbel.engines.ray_actor import Failed, Recipe, Sent, Slice, tensor_of
@@ -249,7 +249,7 @@ class RayCluster:
             if home not in machines:
                 self.homes[n] = machines[n % len(machines)]
         member.again = time.monotonic() + AGAIN_SECONDS
-        said = str(error).strip().splitlines()[0]
+        said = first_line(error)
         if member.machine is None:
             log.info("an actor is not there yet (%s)", said)
             return

@@ -10,7 +10,7 @@ from typing import Any
 
 import ray
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, first_line
 from umbel.cores import roaming
 from umbel.engines.ray_actor import Actor
 
@@ -36,7 +36,7 @@ def connect(address: str) -> None:
         with roaming():
             ray.init(address=address or "local", include_dashboard=False, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        said = str(error).splitlines()[0]
+        said = first_line(error)
         hint = "" if address in ("", "auto") else f"; {TOKEN}"
         message = f"engine.address: {address!r}: no Ray cluster: {said}{hint}"
         raise UsageError(message) from None

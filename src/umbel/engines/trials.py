@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from umbel.checks import check
+from umbel.checks import check, first_line
 from umbel.client.batches import Batch
 from umbel.client.constants import twin
 from umbel.client.drawing import drawing_from, plain_state
@@ -102,7 +102,7 @@ def check_general(net: Net, federation: Federation) -> None:
         try:
             net.gradient(net.new(0), sample(net, federation))
         except RuntimeError as error:
-            said = str(error).splitlines()[0]
+            said = first_line(error)
             expected = f'possible with this module, and "auto" may be: {said}'
             check(False, "engine.kernel", "general", expected)
 

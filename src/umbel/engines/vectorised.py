@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
@@ -104,7 +105,8 @@ class Vectorised:
         while first < len(positions):
             most = self.chunk_size(request, int(sizes[first]), int(places[first]))
             # A client that is left by itself would be computed otherwise.
-            most += most >= ROWS and len(positions) - first == most + 1
+            if most >= ROWS and len(positions) - first == most + 1:
+                most += 1
             count = _tight(places[first : first + most])
             yield positions[first : first + count]
             first += count
@@ -200,13 +202,13 @@ def _tight(places: NDArray[np.int64]) -> int:
     return len(places) if fine.all() else int(fine.argmin())
 
 
+@dataclass(frozen=True)
 class _Stack:
     """The plans of a chunk of clients, padded to one shape."""
 
-    def __init__(self, rows: Tensor, padded: NDArray[np.bool_], empty: NDArray[np.bool_]) -> None:
-        self.rows = rows  # (c, S, b) rows of the storage, negative for padding
-        self.padded = padded  # (S,) whether some client's batch has padding
-        self.empty = empty  # (S,) whether some client has no batch at all
+    rows: Tensor  # (c, S, b) rows of the storage, negative for padding
+    padded: NDArray[np.bool_]  # (S,) whether some client's batch has padding
+    empty: NDArray[np.bool_]  # (S,) whether some client has no batch at all
 
     @classmethod
     def of(

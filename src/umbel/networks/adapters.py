@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad as padded
 
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, first_line
 from umbel.networks.packages import optional
 from umbel.networks.tokens import attended, check_ids, longest, positions
 
@@ -142,7 +142,7 @@ def _try(build: Callable[[], nn.Module], name: str, own: nn.Module) -> None:
         except UsageError:
             raise
         except Exception as error:  # whatever a model may say of ids and a mask alone
-            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            said = first_line(error)
             raise UsageError(f"model: {name} does not take token ids and a mask: {said}") from None
     trained = any(tensor.requires_grad for tensor in module.parameters())
     if not trained:

@@ -35,7 +35,6 @@ class CSIAutoencoder(Model):
 
     def __post_init__(self) -> None:
         check(self.code >= 1, "code", self.code, "1 or more")
-        check(self.norm in ("batch", "group"), "norm", self.norm, '"batch" or "group"')
 
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
         shape = tuple(input_shape)

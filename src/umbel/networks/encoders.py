@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, first_line
 from umbel.networks.packages import optional
 
 PACKAGE = "package:"
@@ -76,7 +76,7 @@ def load_encoder(name: str) -> Any:
                 folder, config=config, local_files_only=True, use_safetensors=True
             )
         except Exception as error:  # whatever a file that is not as it should be brings about
-            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            said = first_line(error)
             raise UsageError(f"encoder: {folder}: can't be read: {said}") from None
     if isinstance(getattr(encoder, "pooler", None), nn.Module):
         encoder.pooler = None

@@ -10,7 +10,7 @@ from datetime import datetime
 from itertools import islice
 from pathlib import Path
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, first_line
 from umbel.data.files import check_no_link
 from umbel.runs.config import plain
 from umbel.runs.durable import naming
@@ -96,7 +96,7 @@ def to_mlflow(folder: RunFolder, out: str | None = None) -> str:
             client.log_batch(run, metrics=several)
         client.set_terminated(run, "FINISHED" if folder.finished else "RUNNING")
     except MlflowException as error:
-        raise UsageError(f"--to mlflow: {str(error).splitlines()[0]}") from None
+        raise UsageError(f"--to mlflow: {first_line(error)}") from None
     return run
 
 

@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from umbel.checks import UsageError, check, nearest
+from umbel.checks import UsageError, check, first_line, nearest
 from umbel.data.files import check_folder, check_no_link, check_place
 from umbel.runs import encoding_file
 from umbel.runs.adapter_export import to_peft
@@ -108,7 +108,7 @@ def _to_torch(module: nn.Module, x: Tensor, file: Path) -> Run:
     try:
         torch.export.save(program, data)
     except Exception as error:  # what can be captured need not have a form on disk
-        raise UsageError(f"to: 'torch' is not possible: {_first_line(error)}") from None
+        raise UsageError(f"to: 'torch' is not possible: {first_line(error)}") from None
     write_bytes(file, data.getvalue())
     run: Run = torch.export.load(file).module()
     return run
@@ -133,7 +133,7 @@ def _to_onnx(module: nn.Module, x: Tensor, file: Path) -> Run:
         data: bytes = exported.model_proto.SerializeToString()
         session = onnxruntime.InferenceSession(data, providers=["CPUExecutionProvider"])
     except Exception as error:  # whatever ONNX lacks for this module
-        raise UsageError(f"to: 'onnx' is not possible: {_first_line(error)}") from None
+        raise UsageError(f"to: 'onnx' is not possible: {first_line(error)}") from None
     write_bytes(file, data)
     return lambda x: torch.from_numpy(session.run(None, {"x": x.numpy()})[0])
 
@@ -165,7 +165,7 @@ def _captured(module: nn.Module, x: Tensor) -> torch.export.ExportedProgram:
             module, (x,), dynamic_shapes=({0: torch.export.Dim("batch", min=1)},)
         )
     except Exception as error:  # whatever the module does that can't be captured
-        why = _first_line(error)
+        why = first_line(error)
         raise UsageError(
             f"to: torch.export can't capture {type(module).__name__} for batches of any size: {why}"
         ) from None
@@ -183,11 +183,6 @@ def _examples(fits: MadeFor, size: int) -> Tensor:
 def _difference(outputs: Tensor, expected: Tensor) -> float:
     check(outputs.shape == expected.shape, "shape", outputs.shape, f"that of {expected.shape}")
     return float((outputs - expected).abs().max()) if outputs.numel() else 0.0
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
 
 
 @contextmanager

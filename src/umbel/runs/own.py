@@ -12,10 +12,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from umbel.checks import UsageError, check
-from umbel.client import objectives
 from umbel.client.imports import imported
 from umbel.client.net import Net
-from umbel.client.objectives import Objective
+from umbel.client.objectives import OBJECTIVES
 from umbel.data.federation import Federation
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
@@ -28,7 +27,7 @@ from umbel.runs.origins import FROZEN_WITHIN
 from umbel.runs.own_objective import NOTHING, Prints, objective_prints, other_functions
 from umbel.runs.run import Run
 
-KNOWN = {name: each for name, each in vars(objectives).items() if isinstance(each, Objective)}
+KNOWN = {name.upper(): each for name, each in OBJECTIVES.items()}
 """The objectives that are no user's own, by the names that a folder keeps."""
 
 UNREADABLE = {

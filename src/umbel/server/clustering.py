@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
 from umbel.checks import check
+from umbel.server.shares import norms_of
 from umbel.settings import argument
 
 Metric = Literal["l1", "l2", "cosine"]
@@ -128,8 +129,7 @@ def _cosines(rows: Tensor, others: Tensor) -> Tensor:
 
 def _lengths(rows: Tensor) -> Tensor:
     """(N,) the length of each row, in double precision, and no less than what counts as zero."""
-    lengths = [torch.linalg.vector_norm(row, dtype=torch.double) for row in rows]
-    return torch.stack(lengths).clamp(min=TINY) if lengths else rows.new_zeros(0).double()
+    return norms_of(rows).clamp(min=TINY)
 
 
 def orthonormal_bases(vectors: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.func import grad
 
-from umbel.checks import check
+from umbel.checks import check, first_line
 from umbel.client.batches import Batch, Plan, Shard
 from umbel.client.net import Net
 from umbel.client.work.base import Batching, Cost, Footprint, Promise, Work
@@ -127,7 +127,7 @@ def _differentiated_twice(vector: Tensor, net: Net, theta: Tensor, batch: Batch)
     except torch.OutOfMemoryError:  # which says nothing of the module
         raise
     except RuntimeError as error:
-        said = str(error).partition("\n")[0]
+        said = first_line(error)
         expected = f'possible with this module; "first-order" and "hessian-free" are: {said}'
         check(False, "algorithm.variant", "exact", expected)
     return curved

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import UsageError, check_memory
+from umbel.checks import UsageError, check_memory, first_line
 from umbel.data.files import check_file, read_text
 from umbel.data.tables.kinds import Words
 from umbel.data.tables.parts import Places
@@ -77,7 +77,7 @@ def _tokenizer(file: Path) -> Any:
     try:
         return tokenizers.Tokenizer.from_file(str(file))
     except Exception as error:  # the library raises nothing more special
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        said = first_line(error)
         raise UsageError(f"{file}: is no tokenizer: {said}") from None
 
 
