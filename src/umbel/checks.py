@@ -163,11 +163,16 @@ def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
     Names are alike whether in capitals or not.
     """
     names = list(known)
-    folded = {each.casefold(): each for each in reversed(names)}
-    close = difflib.get_close_matches(name.casefold(), folded, n=1)
-    if close:
-        return f"did you mean {folded[close[0]]}?"
+    if close := closest(name, names):
+        return f"did you mean {close}?"
     return otherwise or f"known: {', '.join(names)}"
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is most like this one, if any is like it."""
+    folded = {each.casefold(): each for each in reversed(list(known))}
+    close = difflib.get_close_matches(name.casefold(), folded, n=1)
+    return folded[close[0]] if close else None
 
 
 def check_decorated(kind: type, base: type) -> None:

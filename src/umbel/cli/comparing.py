@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen, Screen
 from umbel.data.sources import Sources
 from umbel.runs.config import plain, structured
+from umbel.runs.config_errors import TableError
 from umbel.runs.durable import writing_to
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
@@ -76,17 +76,19 @@ def _check_names(files: Sequence[Path], sweeps: Sequence[Sweep]) -> None:
 
 def _hint(path: str, sweeps: Sequence[Sweep]) -> str:
     """The key beside it that was meant, if one is like it."""
-    known = (name for each in sweeps for name in _meant(path, each.experiments[0]))
+    known = (name for each in sweeps for name in _meant(path, each.experiments[0]) if name)
     hint = nearest(path.rpartition(".")[-1], dict.fromkeys(known), " ").strip()
     return f"; {hint}" if hint else ""
 
 
-def _meant(path: str, experiment: Experiment) -> list[str]:
+def _meant(path: str, experiment: Experiment) -> list[str | None]:
     """The key that an experiment takes this one for, if it takes it for any."""
     try:
         structured(merged(plain(experiment), parse_setting(f"{path}=0")), Experiment)
-    except UsageError as error:
-        return re.findall(rf"{re.escape(path)}: unknown key; did you mean (\w+)\?", str(error))
+    except TableError as error:
+        return [each.closest for each in error.problems if each.unknown == path]
+    except UsageError:
+        return []
     return []
 
 

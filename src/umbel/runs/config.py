@@ -25,7 +25,7 @@ from umbel.data.scenarios.base import Scenario
 from umbel.data.shifts import SHIFTS, Shift
 from umbel.networks import MODELS, Model
 from umbel.runs import wrapped
-from umbel.runs.config_errors import problems
+from umbel.runs.config_errors import TableError, problems
 from umbel.runs.experiment import Experiment
 from umbel.runs.strangers import OURS, Stranger, stranger
 from umbel.runs.tables import load_table, merged, parse_setting
@@ -69,7 +69,8 @@ def read(file: Path | str, settings: Sequence[str] = (), *, looking: bool = Fals
     except RecursionError:
         raise UsageError(f"{file}: tables in tables, too deep to be read") from None
     except UsageError as error:
-        raise UsageError(_blaming(file, alone, settings, looking, str(error))) from None
+        message = _blaming(file, alone, settings, looking, str(error))
+        raise TableError(message, getattr(error, "problems", ())) from None
     return experiment
 
 
@@ -119,7 +120,8 @@ def structured(table: Mapping[str, Any], kind: type[Any], looking: bool = False)
     try:
         return _converter(looking).structure(dict(table), kind)
     except BaseValidationError as error:
-        raise UsageError("; ".join(problems(error))) from None
+        found = list(problems(error))
+        raise TableError("; ".join(problem.said for problem in found), found) from None
 
 
 def plain(value: Any, declared: Any = None) -> Any:

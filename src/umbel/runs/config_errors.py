@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from cattrs.errors import (
     AttributeValidationNote,
@@ -11,27 +12,45 @@ from cattrs.errors import (
     IterableValidationNote,
 )
 
-from umbel.checks import UsageError
-from umbel.runs.wrapped import hint
+from umbel.checks import UsageError, closest
+from umbel.runs.wrapped import hint, known_keys
 
 
-def problems(error: BaseValidationError, path: str = "") -> Iterator[str]:
-    """What is wrong, one sentence each, with the path of the key."""
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with one key."""
+
+    said: str  # a sentence with the path of the key
+    unknown: str | None = None  # the path of a key that is not known
+    closest: str | None = None  # the key beside it that is most like that one
+
+
+class TableError(UsageError):
+    """Raised for a table of settings that is wrong, with its problems."""
+
+    def __init__(self, message: str, problems: Sequence[Problem] = ()) -> None:
+        super().__init__(message)
+        self.problems = tuple(problems)
+
+
+def problems(error: BaseValidationError, path: str = "") -> Iterator[Problem]:
+    """What is wrong, key by key."""
     for inner in error.exceptions:
         where = _joined(path, _place(inner))
         if isinstance(inner, BaseValidationError):
             yield from problems(inner, where)
         elif isinstance(inner, ForbiddenExtraKeysError):
             for key in sorted(inner.extra_fields):
-                yield f"{_joined(where, key)}: unknown key; {hint(key, inner.cl)}"
+                name, near = _joined(where, key), closest(key, known_keys(inner.cl))
+                yield Problem(f"{name}: unknown key; {hint(key, inner.cl)}", name, near)
         elif isinstance(inner, KeyError):
-            yield f"{where}: missing"
+            yield Problem(f"{where}: missing")
         elif isinstance(inner, UsageError):  # its message starts with the name of a field
-            yield _joined(where, str(inner))
+            yield Problem(_joined(where, str(inner)))
         elif isinstance(inner, TypeError):
-            yield f"{where}: not of the right form: {inner}"
+            yield Problem(f"{where}: not of the right form: {inner}")
         else:
-            yield f"{where}: {inner}"
+            yield Problem(f"{where}: {inner}")
 
 
 def _place(error: Exception) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 from umbel.checks import UsageError, check
 from umbel.runs.config import plain, read
+from umbel.runs.config_errors import TableError
 from umbel.runs.experiment import Experiment
 
 NOT_SWEPT: Mapping[str, str] = {
@@ -124,11 +125,13 @@ def _has(file: Path, settings: Sequence[str], setting: str) -> bool:
     """Whether the experiment of a file, with these settings, has the key of a further one."""
     try:
         read(file, [*settings, setting])
-    except UsageError as error:
+    except TableError as error:
         # Whatever else is wrong is said when all settings are applied.
         keys = _path(setting).split(".")
-        above = (re.escape(".".join(keys[: n + 1])) for n in range(len(keys)))
-        return not re.search(rf"(?:^|\s)(?:{'|'.join(above)}): unknown key", str(error))
+        above = {".".join(keys[: n + 1]) for n in range(len(keys))}
+        return not any(problem.unknown in above for problem in error.problems)
+    except UsageError:
+        return True
     return True
 
 

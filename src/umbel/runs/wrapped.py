@@ -71,12 +71,22 @@ def said_idly(table: Mapping[str, Any]) -> Iterator[str]:
 
 def hint(key: str, kind: type) -> str:
     """What was meant by a key that the table of this dataclass does not have."""
-    own = [f.name for f in fields(kind)]
-    if not issubclass(kind, Algorithm):
-        return nearest(key, own)
-    others = [wrapper for wrapper in WRAPPERS if not {*wrapper.asked_by} & {*own}]
-    for wrapper in others:
+    for wrapper in _others(kind):
         if key in keys_of(wrapper):
             name = wrapper.asked_by[0]
             return f"it goes with {name}, such as {name} = {getattr(wrapper, name)!r}"
-    return nearest(key, [*own, *(key for wrapper in others for key in keys_of(wrapper))])
+    return nearest(key, known_keys(kind))
+
+
+def known_keys(kind: type) -> list[str]:
+    """The keys that the table of this dataclass may have."""
+    own = [f.name for f in fields(kind)]
+    return [*own, *(key for wrapper in _others(kind) for key in keys_of(wrapper))]
+
+
+def _others(kind: type) -> list[type[Wrapper]]:
+    """The wrappers of which the table of a method may say something; none of other dataclasses."""
+    if not issubclass(kind, Algorithm):
+        return []
+    own = {f.name for f in fields(kind)}
+    return [wrapper for wrapper in WRAPPERS if not {*wrapper.asked_by} & own]
