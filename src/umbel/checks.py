@@ -98,7 +98,11 @@ def first_line(error: BaseException) -> str:
 
 def kind_of(value: object) -> str:
     """The type of a value that must not be shown, as it may hold clients' examples."""
-    name = type(value).__name__
+    return with_article(type(value).__name__)
+
+
+def with_article(name: str) -> str:
+    """`an Engine`, `a Run`."""
     return f"an {name}" if name[0] in "aeiouAEIOU" else f"a {name}"
 
 

@@ -42,7 +42,7 @@ class Settings:
     """Names that settings had before, and their present ones: TOML files may use both."""
 
     def __new__(cls, *given: Any, **named: Any) -> Self:  # noqa: ARG004
-        """An object without fields: here to name what is like a name that is not known."""
+        """Raise `UsageError` for an unknown keyword, and name the one most like it."""
         kind: Any = cls
         known: Any = _parameters(kind)
         for name in () if known is None else sorted(named.keys() - set(known)):

@@ -39,6 +39,17 @@ def few(names: Sequence[str]) -> str:
     return ", ".join(map(printable, names[:FEW])) + (f" and {more:,} more" if more > 0 else "")
 
 
+def number_text(value: float | None, digits: int) -> str:
+    """A number with this many digits after the point, a dash where it is not known."""
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def listed(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *some, last = names
+    return f"{', '.join(some)} and {last}" if some else last
+
+
 def _short(value: object) -> str:
     if hasattr(value, "dtype") and hasattr(value, "shape"):  # told without loading PyTorch
         return f"{str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}"

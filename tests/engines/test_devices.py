@@ -22,7 +22,7 @@ from umbel.client.net import Net
 from umbel.client.work import ChooseByLoss, Evaluation, Gradient, LocalTraining, MeanLoss, Work
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, make_engine
-from umbel.engines.devices import WORKSPACE, Ways, repeatable
+from umbel.engines.devices import WORKSPACE, GpuSettings, repeatable
 from umbel.engines.explained import explained
 from umbel.flow import Request
 from umbel.networks import CNN, CharLSTM, CharTransformer, LeNet, Linear, Model
@@ -209,7 +209,7 @@ def test_a_run_on_a_gpu_goes_on_to_the_same_bits(precision: Any, tmp_path: Any) 
 MODES = """
 import json, os, torch
 from torch.backends import cudnn
-from umbel.engines.devices import WORKSPACE, Ways, repeatable
+from umbel.engines.devices import WORKSPACE, GpuSettings, repeatable
 
 products, gpu = torch.backends.cuda.matmul, torch.device("cuda")
 
@@ -283,7 +283,7 @@ def test_settings_stay_as_long_as_any_thread_needs_them() -> None:
 
 
 def test_settings_are_put_back_after_an_error() -> None:
-    before = Ways.now()
+    before = GpuSettings.now()
 
     def interrupted() -> None:
         with repeatable(torch.device("cuda")):
@@ -292,8 +292,8 @@ def test_settings_are_put_back_after_an_error() -> None:
     with pytest.raises(KeyError):
         interrupted()
     with repeatable(torch.device("cpu")):
-        assert Ways.now() == before
-    assert Ways.now() == before
+        assert GpuSettings.now() == before
+    assert GpuSettings.now() == before
 
 
 @pytest.fixture(autouse=True)

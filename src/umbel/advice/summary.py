@@ -12,6 +12,7 @@ from umbel.advice.gains import lead, one_beside
 from umbel.advice.structure import Difference
 from umbel.advice.trial import Standing
 from umbel.advice.words import sentences
+from umbel.runs.scored import number_or_none
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +84,9 @@ def summary(advice: Advice) -> Summary:
             ClientRow(
                 name=name,
                 cluster=cluster,
-                gain=_known(fate.gain),
-                error=_known(fate.error),
-                over_alone=_known(fate.over_alone),
+                gain=number_or_none(fate.gain),
+                error=number_or_none(fate.error),
+                over_alone=number_or_none(fate.over_alone),
                 fate="gains" if fate.gains else "hurt" if fate.hurt else "",
             )
             for (name, cluster), fate in zip(advice.clusters.items(), advice.fates, strict=True)
@@ -107,11 +108,11 @@ def _row(standing: Standing, advice: Advice) -> ContenderRow:
         name=standing.contender.name,
         rounds=standing.rounds,
         best_round=standing.best_round,
-        loss=_known(standing.mean),
+        loss=number_or_none(standing.mean),
         accuracy=float(known.mean()) if len(known) else None,
-        gain=_known(over_one.mean) if whole and standing is not one else None,
-        low=_known(over_one.low) if whole else None,
-        high=_known(over_one.high) if whole else None,
+        gain=number_or_none(over_one.mean) if whole and standing is not one else None,
+        low=number_or_none(over_one.low) if whole else None,
+        high=number_or_none(over_one.high) if whole else None,
         megabytes=standing.megabytes,
         stopped=standing.stopped,
         test_loss=test_loss,
@@ -119,8 +120,3 @@ def _row(standing: Standing, advice: Advice) -> ContenderRow:
         course_rounds=tuple(done for done, _ in course),
         course_losses=tuple(loss for _, loss in course),
     )
-
-
-def _known(value: float) -> float | None:
-    """JSON knows neither NaN nor infinity."""
-    return float(value) if isfinite(value) else None

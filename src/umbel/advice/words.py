@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from umbel.advice.gains import FEWEST, Gain
-from umbel.summary import counted, few
+from umbel.summary import counted, few, listed
 
 if TYPE_CHECKING:
     from umbel.advice.adviser import Advice
@@ -62,7 +62,7 @@ def _why(advice: Advice) -> Iterator[str]:
     structure, verdict = advice.structure, advice.verdict
     kinds = [each.kind for each in structure.differences if each.found]
     if kinds:
-        yield f"Clients differ in their {_listed(kinds)}, more than chance would have it."
+        yield f"Clients differ in their {listed(kinds)}, more than chance would have it."
     elif structure.differences and verdict.answer in ("clusters", "train alone"):
         yield "How clients differ shows in how they fare, and not in their examples by themselves."
     elif structure.differences:
@@ -179,7 +179,3 @@ def _still_learning(advice: Advice) -> bool:
         return False
     late = losses[-3] - losses[-1] > 0.02 * abs(losses[-3])
     return bool(late and np.isfinite(losses[-1]))
-
-
-def _listed(words: list[str]) -> str:
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

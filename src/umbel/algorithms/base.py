@@ -179,10 +179,11 @@ class Algorithm(Settings, ABC, Generic[S]):
     adapts: ClassVar[bool] = False
     #: whether this is several starts of another method, side by side
     has_rivals: ClassVar[bool] = False
-    #: the values of settings with which clients are asked for nothing but training, {} if that is
-    #: so with all; None: they are always asked for more
+    #: the settings, each with its values, with which clients do nothing but train. Empty: they do
+    #: so whatever the settings; None: never
     only_trains: ClassVar[Mapping[str, tuple[str, ...]] | None] = MappingProxyType({})
-    #: the values of settings with which all clients start from one model, likewise
+    #: the settings, each with its values, with which all clients start from one model. Empty: they
+    #: do so whatever the settings
     one_start: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
 
     @property

@@ -16,6 +16,7 @@ class Held(Generic[T]):
     def __init__(self, read: Callable[[], T], put: Callable[[T], None], wanted: T) -> None:
         self.read, self.put, self.wanted = read, put, wanted
         self.lock, self.inside = threading.Lock(), 0
+        self.before: T  # as long as anybody is inside
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -18,8 +18,8 @@ WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 """What cuBLAS reads when it is first used: with a workspace of its own it repeats its results."""
 
 
-class Ways(NamedTuple):
-    """What PyTorch's settings say of how it computes on a GPU."""
+class GpuSettings(NamedTuple):
+    """PyTorch's settings of how it computes on a GPU."""
 
     deterministic: bool
     warn_only: bool
@@ -31,7 +31,7 @@ class Ways(NamedTuple):
     precisions: tuple[str, ...]  # of convolutions, recurrent layers and products, in that order
 
     @classmethod
-    def now(cls) -> Ways:
+    def now(cls) -> GpuSettings:
         """As they are."""
         return cls(
             torch.are_deterministic_algorithms_enabled(),
@@ -73,7 +73,19 @@ def _set_to(part: Any) -> str:
     return own
 
 
-EXACT = Held(Ways.now, Ways.put, Ways(True, True, False, True, False, False, ("ieee",) * 3))
+EXACT = Held(
+    GpuSettings.now,
+    GpuSettings.put,
+    GpuSettings(
+        deterministic=True,
+        warn_only=True,
+        fills_memory=False,
+        cudnn_deterministic=True,
+        cudnn_benchmark=False,
+        bf16_sums=False,
+        precisions=("ieee", "ieee", "ieee"),
+    ),
+)
 
 
 @contextmanager

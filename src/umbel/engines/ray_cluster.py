@@ -147,7 +147,7 @@ class RayCluster:
                 member = free.pop()
                 chosen = self._next(todo, member)
                 busy[self._ask(member, sent, chosen, request)] = member, chosen
-            busy |= {member.asked: (member, None) for member in self._looked_for()}
+            busy |= {member.asked: (member, None) for member in self._ask_the_missing()}
             ready = ray.wait(list(busy), timeout=AGAIN_SECONDS)[0] if busy else []
             if not busy:
                 time.sleep(AGAIN_SECONDS)
@@ -187,8 +187,11 @@ class RayCluster:
         finally:
             self.turn.release()
 
-    def _looked_for(self) -> Iterator[Member]:
-        """Those who wait for a core, or were lost, and have been asked where they are."""
+    def _ask_the_missing(self) -> Iterator[Member]:
+        """Ask those who wait for a core, or were lost, where they are; return who has been asked.
+
+        An actor is started for those who have none.
+        """
         for member in self.members:
             if member.machine is None:
                 if member.asked is None and time.monotonic() >= member.again:

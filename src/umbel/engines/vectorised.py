@@ -24,6 +24,7 @@ from umbel.engines.devices import enough_memory, repeatable
 from umbel.engines.sequential import answer_one
 from umbel.engines.storage import store
 from umbel.flow import Replies, Request
+from umbel.summary import in_short
 
 BYTES_OF_A_PLACE = 64
 """What an example takes in the plans of a chunk, which are copied on the way to their kernel."""
@@ -209,6 +210,8 @@ class _Stack:
     rows: Tensor  # (c, S, b) rows of the storage, negative for padding
     padded: NDArray[np.bool_]  # (S,) whether some client's batch has padding
     empty: NDArray[np.bool_]  # (S,) whether some client has no batch at all
+
+    __repr__ = in_short
 
     @classmethod
     def of(

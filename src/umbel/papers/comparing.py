@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 from math import hypot
@@ -11,6 +11,7 @@ from umbel.papers.base import Reproduction
 from umbel.papers.measures import named
 from umbel.papers.published import Published
 from umbel.papers.saved_results import CellResult, SavedResults
+from umbel.summary import listed
 
 SAVED = "saved_"
 """Measures of this prefix are the rounds that a row saves of the baseline's, in percent."""
@@ -146,13 +147,9 @@ def order(wanted: Reproduction, results: SavedResults, measure: str, around: str
         return "wherever the paper's rows are clearly apart, ours are not reversed."
     columns = []
     for column, pairs in worse.items():
-        said = ", ".join(f"{better} is before {_listed(rows)}" for better, rows in pairs.items())
+        said = ", ".join(f"{better} is before {listed(rows)}" for better, rows in pairs.items())
         columns.append(f"{around}{column}{around}, {said}")
     return f"in the paper, but not here: {'; '.join(columns)}."
-
-
-def _listed(names: Sequence[str]) -> str:
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
 
 
 def has_order(wanted: Reproduction, results: SavedResults, measure: str) -> bool:

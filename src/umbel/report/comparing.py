@@ -31,7 +31,7 @@ from umbel.report.courses import split_of
 from umbel.report.evenness import evenly
 from umbel.report.panels import Panel
 from umbel.runs.metrics import judged, names_of
-from umbel.runs.outcomes import Methods, average, spread, uneven
+from umbel.runs.outcomes import Methods, mean_text, spread_text, uneven
 from umbel.runs.records import Record
 from umbel.runs.result import Result
 
@@ -97,20 +97,20 @@ def sheet(methods: Methods) -> Sheet:
     digits = 4 if small else 2
     by_loss = all(run.last.accuracy is None for _, runs in methods for run in runs)
     columns: list[tuple[str, Callable[[Sequence[Result]], str]]] = [
-        ("accuracy", lambda runs: spread([run.last.accuracy for run in runs], 3)),
-        ("worst client", lambda runs: spread([run.last.worst for run in runs], 3)),
-        ("loss", lambda runs: spread([run.last.loss for run in runs], 4)),
+        ("accuracy", lambda runs: spread_text([run.last.accuracy for run in runs], 3)),
+        ("worst client", lambda runs: spread_text([run.last.worst for run in runs], 3)),
+        ("loss", lambda runs: spread_text([run.last.loss for run in runs], 4)),
         *((name, partial(_metric, name)) for name in _metrics(methods)),
     ]
     costs: list[tuple[str, Callable[[Sequence[Result]], str]]] = [
-        ("ARI", lambda runs: spread([run.last.ari for run in runs], 2)),
-        ("purity", lambda runs: spread([run.last.purity for run in runs], 2)),
-        ("clusters", lambda runs: average([run.last.num_clusters for run in runs], 1)),
-        ("MB to a client", lambda runs: average([run.megabytes_down for run in runs], digits)),
-        ("MB from a client", lambda runs: average([run.megabytes_up for run in runs], digits)),
+        ("ARI", lambda runs: spread_text([run.last.ari for run in runs], 2)),
+        ("purity", lambda runs: spread_text([run.last.purity for run in runs], 2)),
+        ("clusters", lambda runs: mean_text([run.last.num_clusters for run in runs], 1)),
+        ("MB to a client", lambda runs: mean_text([run.megabytes_down for run in runs], digits)),
+        ("MB from a client", lambda runs: mean_text([run.megabytes_up for run in runs], digits)),
         ("gradients of a client", lambda runs: _evaluations("gradient", runs)),
         ("losses of a client", lambda runs: _evaluations("loss", runs)),
-        ("seconds", lambda runs: average([run.seconds for run in runs], 1)),
+        ("seconds", lambda runs: mean_text([run.seconds for run in runs], 1)),
     ]
     cells = [(head, [of(runs) for _, runs in methods]) for head, of in columns]
     cells += evenly(methods, 4 if by_loss else 3)
@@ -123,7 +123,7 @@ def sheet(methods: Methods) -> Sheet:
 
 
 def _evaluations(of: Literal["gradient", "loss"], runs: Sequence[Result]) -> str:
-    return average([run.evaluations(of) for run in runs], 0)
+    return mean_text([run.evaluations(of) for run in runs], 0)
 
 
 def _metrics(methods: Methods) -> list[str]:
@@ -143,7 +143,7 @@ def _judged(name: str, record: Record) -> float | None:
 
 
 def _metric(name: str, runs: Sequence[Result]) -> str:
-    return spread([run.last.measures.get(name) for run in runs], 4)
+    return spread_text([run.last.measures.get(name) for run in runs], 4)
 
 
 def courses(methods: Methods) -> Iterator[Panel]:

@@ -12,7 +12,7 @@ from umbel.checks import check, printable
 from umbel.report.frameless import frameless, row
 from umbel.runs.budget import first_round
 from umbel.runs.metrics import judged
-from umbel.runs.outcomes import by_method, over_seeds, spread, uneven
+from umbel.runs.outcomes import by_method, over_seeds, spread_text, uneven
 from umbel.runs.records import Record
 from umbel.runs.result import Result
 from umbel.runs.scored import VALIDATION
@@ -38,7 +38,7 @@ def course(runs: Sequence[Result], rounds: Sequence[int]) -> Table:
         for number in rounds:
             there = [run.records[number - 1 : number] for run in seeded]
             measured = [after[0].judged(measure) for after in there if after]
-            cells.append(spread(measured, 4))
+            cells.append(spread_text(measured, 4))
         many = [str(len(seeded))] if counts else []
         row(table, name, *split.get(name, ()), *many, *cells)
     return table
@@ -56,7 +56,7 @@ def reached(runs: Sequence[Result], measure: str, goal: float) -> Table:
         values = [[(r.round + 1, _known(r, measure)) for r in run.records] for run in seeded]
         first = [first_round(each, measure, goal) for each in values]
         count = f"{len(first) - first.count(None)} of {len(first)}"
-        row(table, name, *split.get(name, ()), spread(first, 1), count)
+        row(table, name, *split.get(name, ()), spread_text(first, 1), count)
     return table
 
 

@@ -12,7 +12,7 @@ from umbel.checks import UsageError
 from umbel.notebooks import Table
 from umbel.report.charts import COUNT, INDEX, POSITIVE, SHARE, Bounds, Chart, Figure, Line, band
 from umbel.report.plots import drawn
-from umbel.runs.outcomes import average, spread
+from umbel.runs.outcomes import mean_text, spread_text
 from umbel.runs.records import MEGABYTE, Record
 
 Course: TypeAlias = Sequence[Record]
@@ -96,7 +96,7 @@ def table(runs: Courses) -> Table:
     if any(record.validation_loss is not None for record in course):
         measure, digits = ("loss", 4) if by_loss else ("accuracy", 3)
         heads = (f"validation {measure}", *heads)
-        judged = [spread([course[n - 1].judged(measure)], digits) for n in ends]
+        judged = [spread_text([course[n - 1].judged(measure)], digits) for n in ends]
         cells = [[first, *row] for first, row in zip(judged, cells, strict=True)]
     shown = [(str(course[n - 1].round), *row) for n, row in zip(ends, cells, strict=True)]
     note = "MB: to and from all clients, up to this round; rounds are counted from 0"
@@ -109,15 +109,15 @@ def _cells(courses: Sequence[Course], by_loss: bool) -> list[str]:
     down = [sum(record.bytes_down for record in course) / MEGABYTE for course in courses]
     up = [sum(record.bytes_up for record in course) / MEGABYTE for course in courses]
     if by_loss:
-        quality = [spread([record.loss for record in last], 4)]
+        quality = [spread_text([record.loss for record in last], 4)]
     else:
-        quality = [spread([record.accuracy for record in last], 3)]
-        quality.append(average([record.worst for record in last], 2))
+        quality = [spread_text([record.accuracy for record in last], 3)]
+        quality.append(mean_text([record.worst for record in last], 2))
     counts: list[float | None] = [record.num_clusters for record in last]
     digits = 0 if len(courses) == 1 else 1
-    agreement = spread([record.ari for record in last], 2)
+    agreement = spread_text([record.ari for record in last], 2)
     traffic = [f"{np.mean(megabytes):.3g}" for megabytes in (down, up)]
-    return [*quality, agreement, average(counts, digits), *traffic]
+    return [*quality, agreement, mean_text(counts, digits), *traffic]
 
 
 def _chart(

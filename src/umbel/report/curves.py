@@ -6,7 +6,8 @@ from itertools import groupby
 from math import ceil, floor, log10
 
 from umbel.report.charts import COLOURS, Chart, Line, turn
-from umbel.report.pieces import DASHES, SYMBOLS, Spec, axis, escape, named, note, upright, value
+from umbel.report.pieces import DASHES, SYMBOLS, Spec, axis, escape, named, note, upright
+from umbel.runs.scored import number_or_none
 
 MARKED = 15
 """About how many points of a line have a marker."""
@@ -61,7 +62,7 @@ def _line(line: Line, look: int) -> Spec:
         "mode": "markers" if line.points else "lines+markers",
         "name": escape(name),
         "x": list(line.x),
-        "y": [value(y) for y in line.y],
+        "y": [number_or_none(y) for y in line.y],
         "line": {"color": colour, "dash": "dash" if line.published else turn(DASHES, look)},
         "marker": {
             "color": colour,
@@ -78,8 +79,8 @@ def _line(line: Line, look: int) -> Spec:
         trace["error_y"] = {
             "type": "data",
             "symmetric": False,
-            "array": [value(h - y) for h, y in zip(line.high, line.y, strict=True)],
-            "arrayminus": [value(y - low) for low, y in zip(line.low, line.y, strict=True)],
+            "array": [number_or_none(h - y) for h, y in zip(line.high, line.y, strict=True)],
+            "arrayminus": [number_or_none(y - z) for z, y in zip(line.low, line.y, strict=True)],
         }
     return trace
 
@@ -88,7 +89,7 @@ def _bands(line: Line, look: int) -> list[Spec]:
     """A filled shape for each stretch without gaps."""
     rows = zip(line.x, line.low, line.high, strict=True)
     bands = []
-    for known, stretch in groupby(rows, key=lambda row: value(row[1]) is not None):
+    for known, stretch in groupby(rows, key=lambda row: number_or_none(row[1]) is not None):
         if not known:
             continue
         points = list(stretch)
@@ -113,7 +114,8 @@ def _names(figure: Chart) -> Spec:
     places: list[Spec] = []
     points = all(line.points for line in figure.lines)
     for look, line in enumerate(figure.lines):
-        known = [(x, y) for x, y in zip(line.x, line.y, strict=True) if value(y) is not None]
+        pairs = zip(line.x, line.y, strict=True)
+        known = [(x, y) for x, y in pairs if number_or_none(y) is not None]
         if not known:
             continue
         # Beside a point that is there: between two seeds there may be none.

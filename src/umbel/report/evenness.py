@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from umbel.runs.outcomes import average, spread
+from umbel.runs.outcomes import mean_text, spread_text
 from umbel.runs.result import Result
 from umbel.runs.statistics.agreement import agreement
 from umbel.runs.statistics.baselines import Baselines
@@ -21,7 +21,7 @@ class Evenness:
 
     def mean(self, of: Callable[[Fairness], float | None], digits: int) -> str:
         """The mean over seeds as text, a dash if nothing is known."""
-        return average([of(each) for each in self.seeds], digits)
+        return mean_text([of(each) for each in self.seeds], digits)
 
     def worse(self, of: Callable[[Fairness], WorseOff | None]) -> str:
         """The share of clients that are worse off, and in brackets by more than chance."""
@@ -36,7 +36,7 @@ class Evenness:
 
     def agrees(self, attribute: str) -> str:
         """How well clusters agree with an attribute, the mean over seeds."""
-        mean = average([each.get(attribute) for each in self.agreements], 2)
+        mean = mean_text([each.get(attribute) for each in self.agreements], 2)
         return "0.00" if mean == "-0.00" else mean
 
 
@@ -66,12 +66,12 @@ def evenly(
         "surely worse than one model": lambda f: _surely(f.one_model),
     }
     columns = [
-        (head, [spread([value(seed) for seed in each.seeds], digits) for each in several])
+        (head, [spread_text([value(seed) for seed in each.seeds], digits) for each in several])
         for head, value in of.items()
     ]
     for name in attributes_of(several):
         found = [[seed.get(name) for seed in each.agreements] for each in several]
-        columns.append((f"AMI with {name}", [spread(values, 2) for values in found]))
+        columns.append((f"AMI with {name}", [spread_text(values, 2) for values in found]))
     return columns
 
 

@@ -9,8 +9,9 @@ from statistics import fmean
 
 from umbel.report.charts import COLOURS, Chart, Figure, Heatmap, Scatter, Strips, turn
 from umbel.report.curves import curves
-from umbel.report.pieces import SYMBOLS, Spec, axis, escape, named, note, several, value
+from umbel.report.pieces import SYMBOLS, Spec, axis, escape, named, note, several
 from umbel.report.rows import strips
+from umbel.runs.scored import number_or_none
 
 BEHIND: Spec = {
     "type": "rect",
@@ -48,7 +49,7 @@ def _heatmap(figure: Heatmap) -> Spec:
     title = {"text": escape(figure.value_title), "side": "top"}
     trace: Spec = {
         "type": "heatmap",
-        "z": [[value(float(f"{each:.4g}")) for each in row] for row in figure.values],
+        "z": [[number_or_none(float(f"{each:.4g}")) for each in row] for row in figure.values],
         "colorscale": "Cividis",
         # On top: beside the rows are their names.
         "colorbar": {"title": title, "thickness": 12, "orientation": "h", "xpad": 0}

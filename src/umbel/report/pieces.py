@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from html import escape as as_html
-from math import isfinite
 from typing import Any
 
 from umbel.report.charts import COLOURS, turn
@@ -45,8 +44,3 @@ def named(name: str, x: float, y: float, look: int) -> Spec:
 def several(text: str) -> str:
     """Lines of text."""
     return escape(text).replace("\n", "<br>")
-
-
-def value(number: float | None) -> float | None:
-    """JSON knows no NaN."""
-    return None if number is None or not isfinite(number) else number

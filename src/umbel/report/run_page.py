@@ -19,6 +19,7 @@ from umbel.runs.result import Result
 from umbel.runs.statistics.agreement import agreement
 from umbel.runs.statistics.baselines import Baselines
 from umbel.runs.statistics.fairness import fairness
+from umbel.summary import number_text
 
 
 def run_page(run: Result) -> tuple[str, list[Panel]]:
@@ -79,24 +80,25 @@ def _headline(run: Result) -> Iterator[tuple[str, str, str]]:
     on = f"mean over clients, on their {'test' if tested else 'validation'} examples"
     measure, digits = ("loss", 4) if run.by_loss else ("accuracy", 3)
     value: float | None = getattr(last, measure) if tested else last.judged(measure)
-    yield measure.capitalize(), _number(value, digits), on
+    yield measure.capitalize(), number_text(value, digits), on
     if not run.by_loss:
-        yield "Worst client", _number(last.worst, 3), whose
+        yield "Worst client", number_text(last.worst, 3), whose
     elif named and worst is not None:
-        yield "Worst client's loss", _number(worst.loss, 4), whose
+        yield "Worst client's loss", number_text(worst.loss, 4), whose
     even = fairness(run, Baselines({}))
     if even.worst_tenth is not None:
         more = f"mean {measure} of the tenth that fare worst"
-        yield "Worst tenth of clients", _number(even.worst_tenth, digits), more
+        yield "Worst tenth of clients", number_text(even.worst_tenth, digits), more
     if "tuned_share" in last.measures:
-        before = f"{_number(last.measures.get(f'untuned_{measure}'), digits)} without"
+        before = f"{number_text(last.measures.get(f'untuned_{measure}'), digits)} without"
         yield "Fine-tuned", f"{last.measures['tuned_share'] or 0:.0%} of clients", before
     fewer = not_served_apart(last)
-    yield "Clusters", _number(last.num_clusters, 0), f"of {len(run.clients)} clients{fewer}"
+    yield "Clusters", number_text(last.num_clusters, 0), f"of {len(run.clients)} clients{fewer}"
     if run.has_groups:
-        yield "ARI", _number(last.ari, 2), f"purity {_number(last.purity, 2)}; 1 is perfect"
+        yield "ARI", number_text(last.ari, 2), f"purity {number_text(last.purity, 2)}; 1 is perfect"
+    said = "agreement of clusters; 0 is that of chance"
     for name, value in agreement(run.clients).items():
-        yield f"AMI with {name}", _number(value, 2), "agreement of clusters; 0 is that of chance"
+        yield f"AMI with {name}", number_text(value, 2), said
     down = sum(record.bytes_down for record in run.records) / MEGABYTE
     up = sum(record.bytes_up for record in run.records) / MEGABYTE
     yield "Traffic", f"{_three(down + up)} MB", f"{_three(down)} to clients, {_three(up)} from them"
@@ -195,10 +197,6 @@ def _again(run: Result) -> Iterator[Part]:
 
 def _what(run: Result) -> str:
     return "mean test loss" if run.by_loss else "mean test accuracy"
-
-
-def _number(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
 
 
 def _three(value: float) -> str:

@@ -15,11 +15,19 @@ from umbel.report.words import in_a_row
 from umbel.runs.assignment import Assignment
 from umbel.runs.client_rows import Client, by_cluster
 from umbel.runs.metrics import names_of
-from umbel.runs.outcomes import Methods, average, by_method, megabytes, over_seeds, spread, uneven
+from umbel.runs.outcomes import (
+    Methods,
+    by_method,
+    mean_text,
+    megabytes_text,
+    over_seeds,
+    spread_text,
+    uneven,
+)
 from umbel.runs.records import EVALUATION, NONE, Record
 from umbel.runs.result import Result
 from umbel.server.cluster_count import ClusterCount
-from umbel.summary import few
+from umbel.summary import few, number_text
 
 NO_ANSWER = "no answer"
 
@@ -55,18 +63,19 @@ def comparison(runs: Sequence[Result]) -> Table:
         table.add_column(name, justify="right", no_wrap=True)
     for name, seeded in methods:
         last = [run.last for run in seeded]
-        accuracy, worst = spread([r.accuracy for r in last], 3), average([r.worst for r in last], 2)
-        ari, purity = spread([r.ari for r in last], 2), average([r.purity for r in last], 2)
+        accuracy = spread_text([r.accuracy for r in last], 3)
+        worst = mean_text([r.worst for r in last], 2)
+        ari, purity = spread_text([r.ari for r in last], 2), mean_text([r.purity for r in last], 2)
         row(
             table,
             name,
             *([str(len(seeded))] if counts else []),
-            *([spread([r.loss for r in last], 4)] if by_loss else [accuracy, worst]),
+            *([spread_text([r.loss for r in last], 4)] if by_loss else [accuracy, worst]),
             *([ari, purity] if planted else []),
-            average([r.num_clusters for r in last], 1),
-            megabytes([run.megabytes_down for run in seeded]),
-            megabytes([run.megabytes_up for run in seeded]),
-            average([run.seconds for run in seeded], 1),
+            mean_text([r.num_clusters for r in last], 1),
+            megabytes_text([run.megabytes_down for run in seeded]),
+            megabytes_text([run.megabytes_up for run in seeded]),
+            mean_text([run.seconds for run in seeded], 1),
         )
     return table
 
@@ -111,7 +120,7 @@ def metrics(runs: Sequence[Result]) -> list[Table]:
             table.add_column(Text(column), justify="right", no_wrap=True)
         for name, seeded in by_method(runs):
             values = [[run.last.measures.get(column) for run in seeded] for column in columns]
-            row(table, name, *(spread(each, 3) for each in values))
+            row(table, name, *(spread_text(each, 3) for each in values))
         tables.append(table)
     return tables
 
@@ -179,23 +188,23 @@ def last_round(
     values: Mapping[str, object] = {
         "rounds": record.round + 1,
         "clients judged": f"{judged} of {len(clients)}" if judged < len(clients) else None,
-        "accuracy, mean over clients": _value(record.accuracy, 4),
-        "accuracy, worst client": _value(record.worst, 4),
-        "accuracy, std over clients": _value(record.accuracy_std, 4),
-        "accuracy, mean over examples": _value(record.weighted_accuracy, 4),
-        "loss": _value(record.loss, 4),
-        **{name: _value(record.measures.get(name), 4) for name in metrics},
-        "accuracy before fine-tuning": _value(record.measures.get("untuned_accuracy"), 4),
-        "loss before fine-tuning": _value(record.measures.get("untuned_loss"), 4),
-        "share of clients that fine-tuned": _value(record.measures.get("tuned_share"), 2),
-        "accuracy on validation examples": _value(record.validation_accuracy, 4),
-        "loss on validation examples": _value(record.validation_loss, 4),
+        "accuracy, mean over clients": number_text(record.accuracy, 4),
+        "accuracy, worst client": number_text(record.worst, 4),
+        "accuracy, std over clients": number_text(record.accuracy_std, 4),
+        "accuracy, mean over examples": number_text(record.weighted_accuracy, 4),
+        "loss": number_text(record.loss, 4),
+        **{name: number_text(record.measures.get(name), 4) for name in metrics},
+        "accuracy before fine-tuning": number_text(record.measures.get("untuned_accuracy"), 4),
+        "loss before fine-tuning": number_text(record.measures.get("untuned_loss"), 4),
+        "share of clients that fine-tuned": number_text(record.measures.get("tuned_share"), 2),
+        "accuracy on validation examples": number_text(record.validation_accuracy, 4),
+        "loss on validation examples": number_text(record.validation_loss, 4),
         "clusters": record.num_clusters,
         "models": None if record.num_models == record.num_clusters else record.num_models,
-        "ARI": _value(record.ari, 3),
-        "purity": _value(record.purity, 3),
-        "NMI": _value(record.nmi, 3),
-        **{name: _value(value, 4) for name, value in more.items()},
+        "ARI": number_text(record.ari, 3),
+        "purity": number_text(record.purity, 3),
+        "NMI": number_text(record.nmi, 3),
+        **{name: number_text(value, 4) for name, value in more.items()},
     }
     for name, value in values.items():
         if value is not None and value != "-":
@@ -220,7 +229,7 @@ def clusters(clients: Sequence[Client], limit: int = 20) -> Table:
             str(each[0].cluster),
             str(len(each)),
             str(sum(client.examples or 0 for client in each)),
-            average(values, 4 if by_loss else 3),
+            mean_text(values, 4 if by_loss else 3),
             in_a_row(sorted({client.group for client in each})) or "-",
             in_a_row(names[:12]) + (", ..." if len(names) > 12 else ""),
         )
@@ -269,7 +278,3 @@ def one_line(record: Record, rounds: int | None) -> str:
     if record.num_absent:
         parts.append(f"absent {record.num_absent}")
     return "  ".join(parts)
-
-
-def _value(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"

@@ -14,12 +14,10 @@ from pathlib import Path
 
 from umbel.checks import UsageError
 from umbel.data.federation import Federation
-from umbel.data.files import read_bytes
 from umbel.runs.client_rows import Client
-from umbel.runs.digests import digest
-from umbel.runs.durable import write_bytes, write_text
 from umbel.runs.rows import formula_again, no_formula
 from umbel.runs.scores import ClientScores
+from umbel.runs.sealed_files import read_sealed, write_sealed
 
 COLUMNS = ("client", "test_examples")
 """Before the attributes, a column each."""
@@ -42,9 +40,7 @@ def write_facts(file: Path, federation: Federation, scores: ClientScores) -> Non
     for client, name in enumerate(federation.names):
         values = [no_formula(values[client]) for values in attributes.values()]
         writer.writerow([no_formula(name), scores.num_examples[client], *values])
-    raw = text.getvalue().encode()
-    write_text(file.with_suffix(".seal"), digest([raw]) + "\n")
-    write_bytes(file, raw)
+    write_sealed(file, text.getvalue().encode())
 
 
 def with_facts(file: Path, clients: Sequence[Client]) -> list[Client]:
@@ -54,9 +50,7 @@ def with_facts(file: Path, clients: Sequence[Client]) -> list[Client]:
     """
     if not file.is_file():
         return list(clients)
-    raw, seal = read_bytes(file), file.with_suffix(".seal")
-    if seal.is_file() and read_bytes(seal) != f"{digest([raw])}\n".encode():
-        raise UsageError(f"{file}: damaged: its seal in {seal.name} does not match")
+    raw = read_sealed(file)
     try:
         facts = _read(raw)
         return [replace(client, **vars(facts[client.name])) for client in clients]

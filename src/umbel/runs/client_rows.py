@@ -12,11 +12,9 @@ import numpy as np
 
 from umbel.checks import UsageError, nearest
 from umbel.data.federation import Federation
-from umbel.data.files import read_bytes
-from umbel.runs.digests import digest
-from umbel.runs.durable import write_bytes, write_text
 from umbel.runs.rows import formula_again, no_formula
 from umbel.runs.scores import ClientScores, Tuning
+from umbel.runs.sealed_files import read_sealed, write_sealed
 
 COLUMNS = ("client", "group", "cluster", "examples", "accuracy", "loss")
 
@@ -52,16 +50,12 @@ def write_rows(file: Path, federation: Federation, scores: ClientScores) -> None
     tuned = () if scores.tuning is None else TUNED
     writer.writerow([*COLUMNS, *tuned, *map(no_formula, scores.metrics)])
     writer.writerows(_rows(federation, scores))
-    raw = text.getvalue().encode()
-    write_text(file.with_suffix(".seal"), digest([raw]) + "\n")
-    write_bytes(file, raw)
+    write_sealed(file, text.getvalue().encode())
 
 
 def read_rows(file: Path) -> list[Client]:
     """The clients by number. Raises `UsageError` if the rows are not what `write_rows` writes."""
-    raw, seal = read_bytes(file), file.with_suffix(".seal")
-    if seal.is_file() and read_bytes(seal) != f"{digest([raw])}\n".encode():
-        raise UsageError(f"{file}: damaged: its seal in {seal.name} does not match")
+    raw = read_sealed(file)
     try:
         lines = csv.DictReader(io.StringIO(raw.decode(), newline=""))
         clients = [_client(number, row) for number, row in enumerate(lines)]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from umbel.algorithms.base import Assigned, Served, Setup, State
-from umbel.checks import check
+from umbel.checks import check, with_article
 from umbel.client.net import Net
 from umbel.engines.validation import rounding
 from umbel.flow import Rows, check_numbers
@@ -182,8 +182,7 @@ def _check_can_be_held(state: State, function: str) -> None:
 
 
 def _check_type(value: object, expected: type, name: str) -> None:
-    article = "an" if expected.__name__[0] in "AEIOU" else "a"
-    wanted = f"{article} {expected.__name__}: give it to `return`"
+    wanted = f"{with_article(expected.__name__)}: give it to `return`"
     check(isinstance(value, expected), name, _kind(value), wanted)
 
 

@@ -90,20 +90,20 @@ def mean(values: Sequence[float | None]) -> float:
     return float(np.mean(known)) if known else -np.inf
 
 
-def average(values: Sequence[float | None], digits: int) -> str:
+def mean_text(values: Sequence[float | None], digits: int) -> str:
     """The mean as text, a dash if nothing is known."""
     value = mean(values)
     return f"{value:.{digits}f}" if np.isfinite(value) else "-"
 
 
-def megabytes(values: Sequence[float]) -> str:
+def megabytes_text(values: Sequence[float]) -> str:
     """The mean as text: a digit after the point, or, of little, the first digit that is not 0."""
     value = mean(values)
     return f"{value:.1g}" if 1e-6 <= value < 0.095 else f"{value:.1f}"
 
 
-def spread(values: Sequence[float | None], digits: int) -> str:
+def spread_text(values: Sequence[float | None], digits: int) -> str:
     """Mean and, over several seeds, population standard deviation."""
     known = [value for value in values if value is not None]
     deviation = f"±{np.std(known):.{digits}f}" if len(known) > 1 else ""
-    return average(values, digits) + deviation
+    return mean_text(values, digits) + deviation

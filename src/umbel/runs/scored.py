@@ -76,6 +76,6 @@ def _agreed(groups: bytes, clusters: bytes) -> dict[str, float]:
     }
 
 
-def number_or_none(value: float) -> float | None:
+def number_or_none(value: float | None) -> float | None:
     """The value, or None for NaN and infinity, which JSON does not know."""
-    return float(value) if math.isfinite(value) else None
+    return float(value) if value is not None and math.isfinite(value) else None
