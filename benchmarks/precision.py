@@ -41,7 +41,7 @@ from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.data.sources import Sources
 from umbel.engines import Sequential
-from umbel.engines.precision import bf16_units, settled
+from umbel.engines.precision import bf16_units, usable_precision
 from umbel.engines.trials import with_channels_last
 from umbel.flow import Rows
 from umbel.networks import CNN, CNNLin, LeNet, Model, ResNet18
@@ -159,7 +159,7 @@ def trained(net: Net, federation: Federation, repeats: int) -> Row:
     for way in ways:
         way()
     full, half = alternate(ways, repeats, "cpu")
-    taken = settled(net, torch.device("cpu"), "bf16") == "bf16"
+    taken = usable_precision(net, torch.device("cpu"), "bf16") == "bf16"
     return {"full": full.median, "half": half.median, "taken": taken}
 
 

@@ -204,7 +204,7 @@ def _is_field(annotation: object) -> bool:
     return not (outer is ClassVar or outer is InitVar or isinstance(outer, InitVar))
 
 
-def by_name(value: object, kind: object) -> str:
+def import_hint(value: object, kind: object) -> str:
     """What to write for a function where a text is needed, as a hint; nothing for other values."""
     if kind is not str or not callable(value) or isinstance(value, type):
         return ""

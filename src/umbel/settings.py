@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin, ge
 
 import torch
 
-from umbel.checks import UsageError, by_name, check_decorated, kind_of, lacking, nearest, shown
+from umbel.checks import UsageError, check_decorated, import_hint, kind_of, lacking, nearest, shown
 
 SCALARS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 """The types of single values, in words. Numbers are finite, and of 64 bits if whole."""
@@ -181,7 +181,7 @@ def _scalar(value: Any, kind: type) -> Any:
     if (number or isinstance(plain, kind)) and (kind is bool or not isinstance(plain, bool)):
         with suppress(OverflowError):  # a float has room for 308 digits
             return str.__str__(plain) if kind is str else kind(plain)
-    raise UnfitError(f"{shown(value)} is not {in_words(kind)}{by_name(value, kind)}")
+    raise UnfitError(f"{shown(value)} is not {in_words(kind)}{import_hint(value, kind)}")
 
 
 def is_choice(kind: Any) -> bool:
@@ -231,7 +231,7 @@ def items_of(value: Any, kind: Any) -> list[tuple[Any, Any]]:
         value = value.tolist()
     members = get_args(kind)
     if isinstance(value, str | bytes) or not isinstance(value, Sequence):
-        named = by_name(value, members[0])
+        named = import_hint(value, members[0])
         hint = f"; write [{shown(value)}]" if type(value) is members[0] else named
         raise UnfitError(f"{shown(value)} is not {in_words(kind)}{hint}")
     if len(value) > MOST_ITEMS:

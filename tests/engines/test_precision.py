@@ -20,7 +20,7 @@ from tests.federations import blobs, mlp
 from umbel.checks import UsageError
 from umbel.client.net import Net
 from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine, precision
-from umbel.engines.precision import UNITS, settled
+from umbel.engines.precision import UNITS, usable_precision
 from umbel.networks import CNN, MLP, LeNet
 
 CPU, BF16 = torch.device("cpu"), EngineSettings(device="cpu", precision="bf16")
@@ -65,7 +65,7 @@ def test_a_processor_without_such_products_is_refused_before_the_run(
     run = umbel.Run(umbel.FedAvg(), blobs(), mlp(), engine=BF16)
     with pytest.raises(UsageError, match=said):
         list(run.rounds(1, folder=tmp_path / "run"))
-    assert settled(mlp(), CPU, "full") == "full"
+    assert usable_precision(mlp(), CPU, "full") == "full"
 
 
 def test_chains_of_linear_layers_have_the_dense_kernel(units: Callable[..., None]) -> None:
@@ -95,7 +95,7 @@ def test_other_networks_gain_from_some_size_on_and_else_stay_in_full_precision(
 ) -> None:
     units("amx_bf16")
     caplog.set_level(logging.WARNING, "umbel")
-    found = settled(Net(build), CPU, "bf16")
+    found = usable_precision(Net(build), CPU, "bf16")
     assert found == ("bf16" if taken is None else "full")
     assert (taken is None) is (not caplog.text)
     if taken is not None:
@@ -110,11 +110,11 @@ def test_a_gpu_computes_convolutions_in_bfloat16_and_linear_layers_do_not_slow_d
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda **_: has[0])
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "an old one")
     chain, images = Net(lambda: MLP().build((6,), 3)), Net(lambda: CNN().build((1, 8, 8), 3))
-    assert settled(images, gpu, "bf16") == "bf16"
-    assert settled(chain, gpu, "bf16") == "full"
+    assert usable_precision(images, gpu, "bf16") == "bf16"
+    assert usable_precision(chain, gpu, "bf16") == "full"
     has[0] = False
     with pytest.raises(UsageError, match="an old one has no products of bfloat16 numbers"):
-        settled(images, gpu, "bf16")
+        usable_precision(images, gpu, "bf16")
 
 
 def test_units_are_among_those_that_are_known() -> None:

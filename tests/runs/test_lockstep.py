@@ -29,7 +29,7 @@ from umbel.networks import MLP
 from umbel.runs.execution import TOGETHER, execute, execute_together
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
-from umbel.runs.lockstep import Table, merged
+from umbel.runs.lockstep import MeetingPoint, merged
 from umbel.runs.records import Record
 
 LOCAL = LocalTraining(epochs=2, batch_size=10)
@@ -202,7 +202,7 @@ def test_runs_are_computed_together_where_each_begins_at_a_row_that_is_aligned(
     def ask(number: int, seat: Engine) -> None:
         assert len(seat.send(requests[number]).clients) == len(requests[number].clients)
 
-    Table(engine, [0, 10, 20][: len(clients)], 64).drive(
+    MeetingPoint(engine, [0, 10, 20][: len(clients)], 64).drive(
         [partial(ask, number) for number in requests]
     )
     assert engine.asked == asked
@@ -216,7 +216,7 @@ def test_an_error_that_no_other_setting_cures_is_told_first() -> None:
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full") as raised:
-        Table(Noting(), [0, 3], 64).drive([too_few, broken])
+        MeetingPoint(Noting(), [0, 3], 64).drive([too_few, broken])
     assert raised.value.__notes__ == ["beside it, in run 0: QuorumError('too few')"]
 
 

@@ -20,7 +20,7 @@ from umbel.engines.batchable import why_not_batchable, why_not_there
 from umbel.engines.devices import enough_memory
 from umbel.engines.explained import in_a_line
 from umbel.engines.fit import check_fit, check_there, sample
-from umbel.engines.precision import settled
+from umbel.engines.precision import usable_precision
 from umbel.engines.sequential import Sequential
 from umbel.engines.trials import check_general, mixes, with_channels_last
 from umbel.engines.vectorised import Vectorised
@@ -121,7 +121,7 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
 def _in_process(
     net: Net, federation: Federation, settings: EngineSettings, device: torch.device
 ) -> Sequential | Vectorised:
-    precision, kernel = settled(net, device, settings.precision), settings.kernel
+    precision, kernel = usable_precision(net, device, settings.precision), settings.kernel
     obstacle = _why_sequential(net, federation, settings, device)
     elsewhere = precision != "full" or device.type != "cpu"
     if obstacle is None and elsewhere and not net.is_dense:

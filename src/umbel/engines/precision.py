@@ -33,7 +33,7 @@ def bf16_units() -> list[str]:
     return [unit for unit in UNITS if unit in has]
 
 
-def settled(net: Net, device: torch.device, wanted: Precision) -> Precision:
+def usable_precision(net: Net, device: torch.device, wanted: Precision) -> Precision:
     """The precision that the network computes in: as wanted, unless that would be slower.
 
     On a processor, chains of linear layers decide product by product, and networks with attention

@@ -14,7 +14,7 @@ from umbel.checks import check
 from umbel.client.constants import bits
 from umbel.engines.alignment import aligned
 from umbel.flower.fields import check_names
-from umbel.flower.refusals import RefusedError, shown
+from umbel.flower.refusals import RefusedError, abbreviated
 
 DTYPES = {
     "bool": torch.bool,
@@ -58,7 +58,7 @@ def tensors(
         raise RefusedError(f"{record}: missing")
     check_names(record, list(arrays), MAX_ARRAYS)
     if expected is not None and set(arrays) != set(expected):
-        raise RefusedError(f"{record} {shown(sorted(arrays))} instead of {sorted(expected)}")
+        raise RefusedError(f"{record} {abbreviated(sorted(arrays))} instead of {sorted(expected)}")
     size = sum(len(array.data) for array in arrays.values())
     if size > max_bytes:
         raise RefusedError(f"{record}: {size} bytes, more than the {max_bytes} allowed")
@@ -67,13 +67,17 @@ def tensors(
 
 def _tensor(name: str, array: Array) -> Tensor:
     if array.stype != STYPE:
-        raise RefusedError(f"{name}: serialised as {shown(array.stype)}, and not as {STYPE!r}")
+        raise RefusedError(
+            f"{name}: serialised as {abbreviated(array.stype)}, and not as {STYPE!r}"
+        )
     dtype, shape = DTYPES.get(array.dtype), tuple(array.shape)
     if dtype is None:
-        raise RefusedError(f"{name}: type {shown(array.dtype)} is not one of {', '.join(DTYPES)}")
+        raise RefusedError(
+            f"{name}: type {abbreviated(array.dtype)} is not one of {', '.join(DTYPES)}"
+        )
     plain = len(shape) <= MAX_DIMENSIONS and all(type(n) is int and n >= 0 for n in shape)
     if not plain or math.prod(n or 1 for n in shape) > MAX_VALUES:
-        raise RefusedError(f"{name}: {shown(shape)} is not the shape of an array")
+        raise RefusedError(f"{name}: {abbreviated(shape)} is not the shape of an array")
     if math.prod(shape) * dtype.itemsize != len(array.data):
         raise RefusedError(f"{name}: {len(array.data)} bytes for shape {shape} of {array.dtype}")
     if not array.data:

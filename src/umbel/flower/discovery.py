@@ -17,8 +17,8 @@ from umbel.checks import UsageError
 from umbel.flower.exchange import HELLO, Reply, pause, pulled
 from umbel.flower.greeting import Site, SiteForm, greet, name_in, site_in
 from umbel.flower.owners import Owners, connected, identity
-from umbel.flower.refusals import RefusedError, reason, shown
-from umbel.flower.registry import some
+from umbel.flower.refusals import RefusedError, abbreviated, reason
+from umbel.flower.registry import named_clients
 
 log = logging.getLogger(__name__)
 
@@ -166,7 +166,7 @@ class Meeting:
             log.warning(
                 "%s came after the run began: %s no part of it; a new run would take them in",
                 self.named(node),
-                some(late),
+                named_clients(late),
             )
 
     def _leave_out(self, node: int, online: Mapping[int, str], why: str) -> None:
@@ -228,7 +228,7 @@ class Meeting:
         begun, self.form = self.form is not None, self.form or self._leading(online)
         if forms and self.form is None:
             raise UsageError(
-                f"sites of different forms, none of them that of most nodes: {shown(forms)}; "
+                f"sites of different forms, none of them that of most nodes: {abbreviated(forms)}; "
                 "the settings input-shape and outputs say which one is wanted"
             )
         if not begun:
@@ -264,7 +264,7 @@ class Meeting:
         """Log and keep whose clients were claimed by whom, and who has which."""
         for node, who in online.items():
             if node in taken:
-                why = some(taken[node]) + CLAIMED
+                why = named_clients(taken[node]) + CLAIMED
                 if self.owners.refuse(who, why):
                     log.warning("%s: %s", self.named(node), why)
             elif self.owners.refused.get(who, "").endswith(CLAIMED):

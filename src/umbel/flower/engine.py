@@ -17,9 +17,9 @@ from umbel.flow import Replies, Request
 from umbel.flower import messages
 from umbel.flower.discovery import Meeting
 from umbel.flower.exchange import WORK, Reply, exchange
-from umbel.flower.memory import KEPT, digest
+from umbel.flower.memory import KEPT, row_digest
 from umbel.flower.refusals import ForgottenError, RefusedError, reason, refusing
-from umbel.flower.registry import some
+from umbel.flower.registry import named_clients
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class FlowerEngine:
         if MEMORY in replies.columns:
             for client, row in zip(replies.clients.tolist(), replies.columns[MEMORY], strict=True):
                 name = self.clients[client]
-                self.kept[name] = [digest(row), *self.kept.get(name, ())][:KEPT]
+                self.kept[name] = [row_digest(row), *self.kept.get(name, ())][:KEPT]
         return Replies(replies.clients, replies.columns, {**refused, **replies.refused})
 
     def _ask(
@@ -135,11 +135,11 @@ class FlowerEngine:
         )
 
     def _named(self, clients: Sequence[int]) -> str:
-        return some([self.clients[client] for client in clients])
+        return named_clients([self.clients[client] for client in clients])
 
     def _remembered(self, names: Sequence[str], rows: Tensor) -> list[str]:
         """Return digests of the clients' memory if their node keeps these very rows."""
-        wanted = [digest(row) for row in rows]
+        wanted = [row_digest(row) for row in rows]
         kept = all(w in self.kept.get(name, ()) for name, w in zip(names, wanted, strict=True))
         return wanted if kept else []
 

@@ -10,7 +10,7 @@ import grpc  # type: ignore[import-untyped]
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
-from umbel.flower.refusals import printable, reason
+from umbel.flower.refusals import plain_beginning, reason
 
 WORK, HELLO = "query.work", "query.hello"
 """The kinds of messages."""
@@ -45,7 +45,7 @@ class Reply:
         """What the message says."""
         if not message.has_error():
             return cls(message.content)
-        code, said = message.error.code, printable(f"{message.error.reason}")
+        code, said = message.error.code, plain_beginning(f"{message.error.reason}")
         said = f"error {int(code)}: {said}"
         return cls(missing=said) if code in WITHOUT_ANSWER else cls(error=said)
 

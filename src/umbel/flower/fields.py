@@ -8,7 +8,7 @@ from typing import Any
 from flwr.app import ConfigRecord, RecordDict
 
 from umbel.checks import is_plain
-from umbel.flower.refusals import RefusedError, shown
+from umbel.flower.refusals import RefusedError, abbreviated
 
 VERSION = 2
 """The version of the messages, which both sides must speak."""
@@ -31,7 +31,7 @@ def versioned(content: RecordDict, name: str) -> Mapping[str, Any]:
     found = config(content, name)
     version = found.get("version")
     if type(version) is not int or version != VERSION:
-        said = f"version {shown(version)} of the messages, and this umbel speaks {VERSION}"
+        said = f"version {abbreviated(version)} of the messages, and this umbel speaks {VERSION}"
         raise RefusedError(f"{said}: server and nodes need the same release of umbel")
     return found
 
@@ -40,7 +40,7 @@ def text(config: Mapping[str, Any], name: str) -> str:
     """A string."""
     value = config.get(name)
     if not isinstance(value, str) or len(value) > MAX_TEXT:
-        raise RefusedError(f"{name}: {shown(value)} is not a string, or too long a one")
+        raise RefusedError(f"{name}: {abbreviated(value)} is not a string, or too long a one")
     return value
 
 
@@ -48,7 +48,9 @@ def number(config: Mapping[str, Any], name: str, low: int, high: int) -> int:
     """A whole number."""
     value = config.get(name)
     if type(value) is not int or not low <= value <= high:
-        raise RefusedError(f"{name}: {shown(value)} is not a whole number from {low} to {high}")
+        raise RefusedError(
+            f"{name}: {abbreviated(value)} is not a whole number from {low} to {high}"
+        )
     return value
 
 
@@ -56,7 +58,7 @@ def numbers(config: Mapping[str, Any], name: str, low: int, high: int) -> list[i
     """A list of whole numbers."""
     values: list[int] = _items(config, name, int)
     if values and not low <= min(values) <= max(values) <= high:
-        raise RefusedError(f"{name}: {shown(values)} are not all from {low} to {high}")
+        raise RefusedError(f"{name}: {abbreviated(values)} are not all from {low} to {high}")
     return values
 
 
@@ -73,15 +75,14 @@ def check_names(field: str, names: Sequence[str], most: int) -> None:
         raise RefusedError(f"{field}: {len(names)} names, more than the {most} allowed")
     for name in names:
         if not 0 < len(name) <= MAX_NAME or not is_plain(name):
-            raise RefusedError(
-                f"{field}: {shown(name)} is not a name: 1 to {MAX_NAME} characters of one line"
-            )
+            expected = f"a name: 1 to {MAX_NAME} characters of one line"
+            raise RefusedError(f"{field}: {abbreviated(name)} is not {expected}")
 
 
 def _items(config: Mapping[str, Any], name: str, kind: type[Any]) -> list[Any]:
     value = config.get(name)
     if not isinstance(value, list) or len(value) > MAX_ITEMS:
-        raise RefusedError(f"{name}: {shown(value)} is not a list, or too long a one")
+        raise RefusedError(f"{name}: {abbreviated(value)} is not a list, or too long a one")
     if any(type(item) is not kind for item in value):
-        raise RefusedError(f"{name}: {shown(value)} is not a list of {kind.__name__}")
+        raise RefusedError(f"{name}: {abbreviated(value)} is not a list of {kind.__name__}")
     return value

@@ -17,7 +17,7 @@ from umbel.data.splits import Split
 from umbel.engines.privacy import NONE, Privacy
 from umbel.engines.private import Granted
 from umbel.flow import Request
-from umbel.flower.memory import digest
+from umbel.flower.memory import row_digest
 from umbel.runs.durable import alone, replacing, write_text
 from umbel.runs.seals import json_text, json_value
 
@@ -140,7 +140,7 @@ class Ledger:
 
     def _question(self, request: Request, position: int, number: int) -> str:
         client = self.clients[number]
-        sent = {name: digest(tensor) for name, tensor in request.sent_to(position).items()}
+        sent = {name: row_digest(tensor) for name, tensor in request.sent_to(position).items()}
         of = [request.seeds[position], sorted(sent.items()), *self._examples(number)]
         what = json.dumps([NOISE, client, repr(request.work), *of])
         return hashlib.sha256(what.encode()).hexdigest()

@@ -19,7 +19,7 @@ from umbel.runs.tensor_files import reading, tensors_in, write
 KEPT = 2
 
 
-def digest(row: Tensor) -> str:
+def row_digest(row: Tensor) -> str:
     """A name for these very values."""
     kind = f"{row.dtype} {tuple(row.shape)} ".encode()
     return hashlib.sha256(kind + bits(row).numpy().tobytes()).hexdigest()
@@ -31,7 +31,7 @@ def recall(file: Path, clients: Collection[str]) -> dict[str, dict[str, Tensor]]
     for name, row in _all(file).items():
         client = name.split("/", 1)[1]
         if client in kept:
-            kept[client][digest(row)] = row
+            kept[client][row_digest(row)] = row
     return kept
 
 

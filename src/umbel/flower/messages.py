@@ -20,9 +20,9 @@ from umbel.flower.fields import VERSION, numbers, text, texts, versioned
 from umbel.flower.refusals import (
     ForgottenError,
     RefusedError,
-    printable,
+    abbreviated,
+    plain_beginning,
     refusing,
-    shown,
     told,
 )
 from umbel.runs.config import plain, structured
@@ -126,8 +126,8 @@ def work_in(text: str, own_works: Collection[str] = ()) -> Work:
             work: Work = structured({"work": table}, _Envelope).work
             return work
     except (ValueError, RecursionError) as error:
-        raise RefusedError(f"work: {printable(str(error))}") from None
-    raise RefusedError(f"work: {shown(strangers[0])} is not allowed here")
+        raise RefusedError(f"work: {plain_beginning(str(error))}") from None
+    raise RefusedError(f"work: {abbreviated(strangers[0])} is not allowed here")
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def answer(
     """The rows of clients, in this order, as the content of a reply, and why others refuse."""
     config: dict[str, Any] = {"version": VERSION, "clients": list(clients)}
     if refused:
-        reasons = [printable(why)[: fields.MAX_NAME] for why in refused.values()]
+        reasons = [plain_beginning(why)[: fields.MAX_NAME] for why in refused.values()]
         config |= {"refusing": list(refused), "reasons": reasons}
     return RecordDict({"answer": ConfigRecord(config), "columns": arrays(columns)})
 
@@ -157,7 +157,7 @@ def raise_refusal(config: Mapping[str, Any]) -> None:
     """Raise what `refusal` was given, if this is one."""
     if "refused" in config:
         kind = ForgottenError if config.get("forgotten") is True else RefusedError
-        raise kind(printable(text(config, "refused")))
+        raise kind(plain_beginning(text(config, "refused")))
 
 
 @refusing

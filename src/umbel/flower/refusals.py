@@ -43,7 +43,7 @@ def refusing(read: Callable[P, T]) -> Callable[P, T]:
 def reason(error: Exception) -> str:
     """Why something is refused, in a line that can be sent, logged and kept."""
     expected = isinstance(error, RefusedError)
-    return printable(str(error) if expected else f"{type(error).__name__}: {error}")
+    return plain_beginning(str(error) if expected else f"{type(error).__name__}: {error}")
 
 
 def told(error: Exception, private: bool) -> str:
@@ -52,12 +52,12 @@ def told(error: Exception, private: bool) -> str:
     return reason(error) if isinstance(error, spoken) else f"{type(error).__name__}{IN_THE_LOG}"
 
 
-def printable(text: str) -> str:
+def plain_beginning(text: str) -> str:
     """The beginning of a text from elsewhere, without what moves a terminal's cursor."""
     return "".join(c if is_plain(c) else " " for c in text[:LONGEST_REASON])
 
 
-def shown(value: object) -> str:
+def abbreviated(value: object) -> str:
     """A value from elsewhere in a few words, however large it is."""
     return _SHORT.repr(value)
 

@@ -112,7 +112,7 @@ class Roll:
         )
 
 
-def some(names: Sequence[str], most: int = 5) -> str:
+def named_clients(names: Sequence[str], most: int = 5) -> str:
     """The first of these clients by name, and how many more there are, with their verb."""
     first = ", ".join(map(repr, names[:most]))
     if len(names) == 1:

@@ -37,7 +37,7 @@ class Stopped(Exception):  # noqa: N818
 class Seat:
     """The engine of one of the runs."""
 
-    table: Table
+    table: MeetingPoint
     number: int
 
     def send(self, request: Request) -> Replies:
@@ -60,7 +60,7 @@ def pays(run: Run) -> bool:
     return run.net.layout.num_values <= SMALL_MODEL and values <= LARGEST_FEDERATION
 
 
-def seats(runs: Sequence[Run]) -> Table | None:
+def seats(runs: Sequence[Run]) -> MeetingPoint | None:
     """A table for these runs, or None where they are not alike, or their clients not batched.
 
     Clients of unequal sizes would be padded to the largest of those that happen to be asked at the
@@ -85,7 +85,9 @@ def seats(runs: Sequence[Run]) -> Table | None:
     if not isinstance(engine, Vectorised) or engine.device.type != "cpu":
         return None
     begins = accumulate((run.divided.num_clients for run in runs), initial=0)
-    return Table(engine, list(begins)[:-1], max(int(sizes.max(initial=1)) for sizes in examples))
+    return MeetingPoint(
+        engine, list(begins)[:-1], max(int(sizes.max(initial=1)) for sizes in examples)
+    )
 
 
 def _sizes(runs: Sequence[Run]) -> list[NDArray[np.int64]]:
@@ -105,7 +107,7 @@ def joined(federations: Sequence[Federation]) -> Federation:
     )
 
 
-class Table:
+class MeetingPoint:
     """Where the runs meet."""
 
     def __init__(self, engine: Engine, first_clients: Sequence[int], examples: int) -> None:

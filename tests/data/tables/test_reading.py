@@ -9,18 +9,18 @@ import pytest
 
 from umbel.checks import UsageError
 from umbel.data.tables.kinds import Numbers, Words, column_of
-from umbel.data.tables.reading import Form, Rows, holds_tables, read_rows
+from umbel.data.tables.reading import CsvFormat, TableRows, holds_tables, read_rows
 
 pytest.importorskip("pyarrow", reason="the extra umbel[data] is not installed")
 
-FORM = Form(",", ("", "NA"))
+FORM = CsvFormat(",", ("", "NA"))
 
 
 def everything(_: Path, header: tuple[str, ...]) -> tuple[str, ...]:
     return header
 
 
-def read(file: Path, text: str | bytes, form: Form = FORM) -> Rows:
+def read(file: Path, text: str | bytes, form: CsvFormat = FORM) -> TableRows:
     file.write_bytes(text if isinstance(text, bytes) else text.encode())
     return read_rows(file, form, everything)
 
@@ -90,7 +90,7 @@ def test_a_parquet_file_says_its_types(tmp_path: Path) -> None:
 
 def test_a_byte_order_mark_quotes_and_another_separator_are_read(tmp_path: Path) -> None:
     text = '\ufeffa;"b;c"\n1;"two\nlines"\n2;x\n'
-    rows = read(tmp_path / "t.csv", text, Form(";", ("",)))
+    rows = read(tmp_path / "t.csv", text, CsvFormat(";", ("",)))
     assert list(rows.columns) == ["a", "b;c"]
     assert len(rows) == 2
 
@@ -224,7 +224,9 @@ def test_a_table_that_memory_can_not_hold_is_refused_before_it_is_read(
 def test_what_other_countries_write_otherwise_is_no_category(
     tmp_path: Path, values: list[str], what: str
 ) -> None:
-    rows = read(tmp_path / "t.csv", "\n".join(["x;y", *(f"{v};1" for v in values)]), Form(";", ()))
+    rows = read(
+        tmp_path / "t.csv", "\n".join(["x;y", *(f"{v};1" for v in values)]), CsvFormat(";", ())
+    )
     with pytest.raises(UsageError, match=f"column 'x' seems to hold {what}"):
         column_of(rows, "x")
     assert isinstance(column_of(rows, "x", "category"), Words)

@@ -29,7 +29,7 @@ from umbel.data.tables.parts import (
     divided,
     in_time,
 )
-from umbel.data.tables.reading import Form, Rows, read_rows
+from umbel.data.tables.reading import CsvFormat, TableRows, read_rows
 from umbel.data.tables.statistics import Source, statistics_of
 from umbel.data.tables.targets import Targets, Task, targets_of
 from umbel.data.tables.tokens import Tokens, tokens_of
@@ -114,7 +114,7 @@ class Table(Scenario):
             raise UsageError(
                 f"client: {path} is one file: name its column that says whose a row is"
             )
-        rows = read_rows(path, Form(self.separator, self.missing), self._wanted)
+        rows = read_rows(path, CsvFormat(self.separator, self.missing), self._wanted)
         targets = targets_of(rows, self.target, self.task, self._kinds.get(self.target))
         clients = clients_of(rows, self.client, self._usable(rows, targets))
         clients, parts = self._kept(clients, self._parts(rows, clients, seed))
@@ -157,13 +157,13 @@ class Table(Scenario):
         taken = {*self._used(), *self.leave_out, *self.time, self.split_column}
         return self.columns or tuple(name for name in header if name not in taken)
 
-    def _usable(self, rows: Rows, targets: Targets) -> NDArray[np.bool_]:
+    def _usable(self, rows: TableRows, targets: Targets) -> NDArray[np.bool_]:
         if targets.missing.any() and not self.drop_unlabelled:
             where = rows.at(int(targets.missing.argmax()), self.target)
             raise UsageError(f"{where}: is missing; drop_unlabelled = true leaves such rows out")
         return ~targets.missing
 
-    def _parts(self, rows: Rows, clients: Clients, seed: int) -> list[Parts]:
+    def _parts(self, rows: TableRows, clients: Clients, seed: int) -> list[Parts]:
         """Which rows of each client are for what."""
         fractions = self.validation_fraction or 0.0, self.test_fraction
         draws = [client_generator(seed, client) for client in range(len(clients.names))]
@@ -202,10 +202,10 @@ class Table(Scenario):
         )
         return {name: kind for kind, names in said for name in names}
 
-    def _kind(self, rows: Rows, name: str) -> Kind:
+    def _kind(self, rows: TableRows, name: str) -> Kind:
         return self._kinds.get(name) or kind_of(rows, name)
 
-    def _reader(self, rows: Rows, train: Sequence[Places]) -> Encoder | Tokens:
+    def _reader(self, rows: TableRows, train: Sequence[Places]) -> Encoder | Tokens:
         """What makes inputs of rows."""
         if self.tokenizer is None:
             return self._encoder(rows, train)
@@ -213,7 +213,7 @@ class Table(Scenario):
         check(len(names) == 1, "columns", names, "one column of texts, as a tokenizer needs")
         return tokens_of(texts_of(rows, names[0]), self.tokenizer, self.text_tokens)
 
-    def _encoder(self, rows: Rows, train: Sequence[Places]) -> Encoder:
+    def _encoder(self, rows: TableRows, train: Sequence[Places]) -> Encoder:
         """What makes features of rows, learnt from the training rows."""
         names = self._features(tuple(rows.columns))
         kinds = {name: self._kind(rows, name) for name in names}
@@ -242,7 +242,7 @@ class Table(Scenario):
         )
 
     def _encoding(
-        self, rows: Rows, encode: Encoder | Tokens, targets: Targets, scale: Scale | None
+        self, rows: TableRows, encode: Encoder | Tokens, targets: Targets, scale: Scale | None
     ) -> Encoding:
         """What newcomers' rows become examples by."""
         target = Target(
@@ -253,7 +253,7 @@ class Table(Scenario):
             deviation=1.0 if scale is None else float(scale.deviation[0]),
             may_be_missing=self.drop_unlabelled,
         )
-        form = Form(self.separator, self.missing)
+        form = CsvFormat(self.separator, self.missing)
         if isinstance(encode, Encoder):
             return Encoding(
                 client=self.client,

@@ -17,7 +17,7 @@ from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.data.tables.clients import clients_of, known_of, texts_of
 from umbel.data.tables.parts import PARTS, check_fractions, client_generator, divided
-from umbel.data.tables.reading import Form, read_rows
+from umbel.data.tables.reading import CsvFormat, read_rows
 
 EDGE, OTHER, FIRST = 0, 1, 2
 """Symbols: before and after a word, a character of few clients, and the first of the rest."""
@@ -51,7 +51,7 @@ class Words(Scenario):
 
     def build(self, seed: int, sources: Sources) -> Federation:
         columns = ("client", "word", "language")
-        rows = read_rows(sources.path(self.source), Form(",", ("",)), lambda *_: columns)
+        rows = read_rows(sources.path(self.source), CsvFormat(",", ("",)), lambda *_: columns)
         clients = clients_of(rows, "client", np.ones(len(rows), dtype=bool))
         found = texts_of(rows, "word")
         parts: dict[str, list[list[str]]] = {part: [] for part in PARTS}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from umbel.checks import UsageError
 from umbel.data.tables.kinds import Words, column_of
 from umbel.data.tables.parts import Places
-from umbel.data.tables.reading import Rows
+from umbel.data.tables.reading import TableRows
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Clients:
         )
 
 
-def clients_of(rows: Rows, column: str | None, usable: NDArray[np.bool_]) -> Clients:
+def clients_of(rows: TableRows, column: str | None, usable: NDArray[np.bool_]) -> Clients:
     """The clients that a column names, or else the files, with those of their rows that are usable.
 
     Raises `UsageError` where a row names no client.
@@ -48,7 +48,7 @@ def clients_of(rows: Rows, column: str | None, usable: NDArray[np.bool_]) -> Cli
     return Clients(tuple(names[c] for c in order), tuple(shards[c] for c in order))
 
 
-def known_of(rows: Rows, clients: Clients, columns: Sequence[str]) -> dict[str, list[str]]:
+def known_of(rows: TableRows, clients: Clients, columns: Sequence[str]) -> dict[str, list[str]]:
     """The one value that each client has in each of these columns.
 
     Raises `UsageError` with the row where a client has another.
@@ -66,7 +66,7 @@ def known_of(rows: Rows, clients: Clients, columns: Sequence[str]) -> dict[str, 
     return found
 
 
-def texts_of(rows: Rows, name: str) -> Words:
+def texts_of(rows: TableRows, name: str) -> Words:
     """A column as texts, whatever it holds."""
     column = column_of(rows, name, "category")
     assert isinstance(column, Words)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from umbel.data.scaling import Scale
 from umbel.data.tables.features import Encoder
 from umbel.data.tables.kinds import Kind, Numbers, Words, column_of
-from umbel.data.tables.reading import Form, Rows
+from umbel.data.tables.reading import CsvFormat, TableRows
 from umbel.data.tables.statistics import Categories, Category, Statistics
 from umbel.settings import argument
 from umbel.summary import in_short
@@ -65,7 +65,7 @@ class Encoding:
     buckets: int = 0  # features of a text
     tokenizer: str | None = None  # turns the one column of texts into token ids
     tokens: int = 0  # ids of a text
-    form: Form  # of CSV files
+    form: CsvFormat  # of CSV files
 
     __repr__ = in_short
 
@@ -95,7 +95,7 @@ class Encoding:
         said = json.dumps([self.features, kinds, self.scaled, self.tokenizer, target])
         return hashlib.sha256(said.encode()).hexdigest()
 
-    def encoder(self, rows: Rows) -> Encoder:
+    def encoder(self, rows: TableRows) -> Encoder:
         """What makes features of the rows of another table."""
         read = [column_of(rows, column.name, column.kind) for column in self.columns]
         numbers = [each for each in read if isinstance(each, Numbers)]
@@ -137,7 +137,7 @@ class Encoding:
         target |= {"classes": None if classes is None else _texts(classes)}
         known = [{**each, "known": _texts(each["known"], str | None)} for each in given["columns"]]
         parts = {
-            "form": _checked(Form, {**form, "missing": _texts(form["missing"])}),
+            "form": _checked(CsvFormat, {**form, "missing": _texts(form["missing"])}),
             "target": _checked(Target, target),
             "columns": tuple(_checked(Column, each) for each in known),
         }

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.checks import UsageError
-from umbel.data.tables.reading import Rows
+from umbel.data.tables.reading import TableRows
 from umbel.summary import in_short
 
 Kind = Literal["number", "date", "category", "text"]
@@ -62,7 +62,7 @@ class Words:
         return None if self.codes[row] < 0 else self.words[self.codes[row]]
 
 
-def column_of(rows: Rows, name: str, kind: Kind | None = None) -> Numbers | Words:
+def column_of(rows: TableRows, name: str, kind: Kind | None = None) -> Numbers | Words:
     """A column as what it is said to be, or else as what most of its values are.
 
     Raises `UsageError` with the row where a value is of another kind, and for infinite numbers.
@@ -76,7 +76,7 @@ def column_of(rows: Rows, name: str, kind: Kind | None = None) -> Numbers | Word
     return _dates(rows, name) if found == "date" else _words(series, name)
 
 
-def whole_numbers(rows: Rows, name: str) -> NDArray[Any]:
+def whole_numbers(rows: TableRows, name: str) -> NDArray[Any]:
     """The whole numbers that are there in a column of such, row after row, none of them rounded.
 
     Raises `UsageError` with the row where one was read as a float that may stand for others, too.
@@ -93,7 +93,7 @@ def whole_numbers(rows: Rows, name: str) -> NDArray[Any]:
     return np.asarray(numbers.to_numpy(dtype=np.float64)).astype(np.int64)
 
 
-def kind_of(rows: Rows, name: str) -> Kind:
+def kind_of(rows: TableRows, name: str) -> Kind:
     """The kind of a column by its type, or by what all its values are. Raises as `column_of`."""
     from pandas.api import types
 
@@ -121,7 +121,7 @@ def kind_of(rows: Rows, name: str) -> Kind:
     return "category"
 
 
-def _kind_of_objects(rows: Rows, name: str, first: Any) -> Kind:
+def _kind_of_objects(rows: TableRows, name: str, first: Any) -> Kind:
     """What Parquet holds that pandas has no type of numbers for."""
     import datetime
 
@@ -136,7 +136,7 @@ def _kind_of_objects(rows: Rows, name: str, first: Any) -> Kind:
     raise UsageError(f"{rows.files[0]}: {said}; name it in leave_out")
 
 
-def _most(rows: Rows, name: str, kind: str, fits: Any) -> bool:
+def _most(rows: TableRows, name: str, kind: str, fits: Any) -> bool:
     """Whether all are of a kind. Raises `UsageError` where that is so of most only."""
     if bool(fits.all()):
         return True
@@ -149,7 +149,7 @@ def _most(rows: Rows, name: str, kind: str, fits: Any) -> bool:
     )
 
 
-def _numbers(rows: Rows, name: str) -> Numbers:
+def _numbers(rows: TableRows, name: str) -> Numbers:
     from pandas.api import types
 
     series = rows.columns[name]
@@ -164,7 +164,7 @@ def _numbers(rows: Rows, name: str) -> Numbers:
     return Numbers(name, values, whole=bool(written))
 
 
-def _dates(rows: Rows, name: str) -> Numbers:
+def _dates(rows: TableRows, name: str) -> Numbers:
     series = rows.columns[name]
     there = series.notna()
     dates = _as_dates(series[there])
@@ -228,7 +228,7 @@ def _as_dates(values: Any) -> Any:
     return pd.to_datetime(values, errors="coerce", format="ISO8601", utc=True)
 
 
-def _refuse(rows: Rows, name: str, unfit: Any, fault: str) -> None:
+def _refuse(rows: TableRows, name: str, unfit: Any, fault: str) -> None:
     if bool(unfit.any()):
         row = int(unfit.index[int(np.argmax(unfit.to_numpy()))])
         raise UsageError(f"{rows.at(row, name)}: {fault}")

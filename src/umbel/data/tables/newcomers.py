@@ -17,7 +17,7 @@ from umbel.data.tables.clients import clients_of, texts_of
 from umbel.data.tables.encoding import Encoding
 from umbel.data.tables.features import Encoder
 from umbel.data.tables.kinds import as_known
-from umbel.data.tables.reading import Rows, read_rows
+from umbel.data.tables.reading import TableRows, read_rows
 from umbel.data.tables.targets import targets_of
 from umbel.data.tables.tokens import Tokens, tokens_of
 
@@ -60,7 +60,7 @@ def read_newcomers(path: Path, encoding: Encoding, labelled: bool) -> Federation
     return replace(federation, encoding=encoding)
 
 
-def _reader(rows: Rows, encoding: Encoding) -> Encoder | Tokens:
+def _reader(rows: TableRows, encoding: Encoding) -> Encoder | Tokens:
     if encoding.tokenizer is None:
         encoder = encoding.encoder(rows)
         _warn_of_unknown(rows, encoder)
@@ -69,7 +69,7 @@ def _reader(rows: Rows, encoding: Encoding) -> Encoder | Tokens:
     return tokens_of(texts, encoding.tokenizer, encoding.tokens)
 
 
-def _warn_of_unknown(rows: Rows, encoder: Encoder) -> None:
+def _warn_of_unknown(rows: TableRows, encoder: Encoder) -> None:
     """Say which columns hold no category that the run knows: they may be written otherwise."""
     for column in encoder.categories:
         known = [word for word in encoder.statistics.categories[column.name].known if word]
@@ -89,7 +89,7 @@ def _none(count: int, encoding: Encoding) -> NDArray[Any]:
     return np.zeros(count, dtype=kind)
 
 
-def _targets(rows: Rows, encoding: Encoding) -> NDArray[Any]:
+def _targets(rows: TableRows, encoding: Encoding) -> NDArray[Any]:
     """Labels by the run's classes, -1 where missing; or numbers by its scale, NaN where missing."""
     target = encoding.target
     if target.classes is None:

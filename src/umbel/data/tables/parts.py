@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check
 from umbel.data.tables.kinds import Numbers, Words
-from umbel.data.tables.reading import Rows
+from umbel.data.tables.reading import TableRows
 from umbel.seeds import Stream, generator
 
 Places: TypeAlias = NDArray[np.int64]
@@ -53,7 +53,7 @@ def check_fractions(validation: float | None, test: float) -> None:
     check(fine, "validation_fraction", validation, "in [0, 1)")
 
 
-def in_time(rows: Rows, clients: Sequence[Places], columns: Sequence[Numbers]) -> list[Places]:
+def in_time(rows: TableRows, clients: Sequence[Places], columns: Sequence[Numbers]) -> list[Places]:
     """Each client's rows in the order of these columns, the first of which counts most."""
     for column in columns:
         gaps = np.isnan(column.values)
@@ -63,7 +63,7 @@ def in_time(rows: Rows, clients: Sequence[Places], columns: Sequence[Numbers]) -
     return [mine[np.lexsort([key[mine] for key in keys])] for mine in clients]
 
 
-def by_column(rows: Rows, mine: Places, column: Words) -> Parts:
+def by_column(rows: TableRows, mine: Places, column: Words) -> Parts:
     """A client's rows as a column says: train, validation or test."""
     said = np.array([PARTS.index(w) if w in PARTS else -1 for w in (*column.words, "")])
     found = said[column.codes[mine]]  # what is missing is the last of them

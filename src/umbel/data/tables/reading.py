@@ -27,7 +27,7 @@ NOT_UTF_8 = "not text in UTF-8; save it again in that encoding, as 'CSV UTF-8' i
 
 
 @dataclass(frozen=True)
-class Form:
+class CsvFormat:
     """How CSV files are written, and what stands for nothing in them."""
 
     separator: str
@@ -35,7 +35,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Rows:
+class TableRows:
     """The rows of one or several files, one after another."""
 
     columns: dict[str, Any]  # a pandas Series (n,) each: texts of CSV files, types of Parquet
@@ -59,8 +59,8 @@ class Rows:
 
 
 def read_rows(
-    path: Path, form: Form, wanted: Callable[[Path, tuple[str, ...]], Sequence[str]]
-) -> Rows:
+    path: Path, form: CsvFormat, wanted: Callable[[Path, tuple[str, ...]], Sequence[str]]
+) -> TableRows:
     """The wanted columns of a file, or of all files of a folder.
 
     `wanted` is shown a file and the names of its columns, and gives those to read. Raises
@@ -79,7 +79,7 @@ def read_rows(
         check(count > 0, str(file), "a table without rows", "of any use: it needs a row")
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     columns = {name: _joined([table[name] for table in tables], files, name) for name in names}
-    return Rows(columns, tuple(files), offsets, typed=load is _parquet)
+    return TableRows(columns, tuple(files), offsets, typed=load is _parquet)
 
 
 def holds_tables(path: Path) -> bool:
@@ -102,7 +102,7 @@ def _files(path: Path) -> list[Path]:
     return files
 
 
-def _csv(file: Path, form: Form, wanted: Callable[..., Sequence[str]]) -> Any:
+def _csv(file: Path, form: CsvFormat, wanted: Callable[..., Sequence[str]]) -> Any:
     """An Arrow table of texts."""
     pyarrow = _pyarrow()
     from pyarrow import csv
@@ -155,7 +155,7 @@ def _header(file: Path, separator: str) -> list[str]:
         return next((line for line in lines if line), [])
 
 
-def _parquet(file: Path, form: Form, wanted: Callable[..., Sequence[str]]) -> Any:  # noqa: ARG001
+def _parquet(file: Path, form: CsvFormat, wanted: Callable[..., Sequence[str]]) -> Any:  # noqa: ARG001
     """An Arrow table of the types that the file says."""
     pyarrow = _pyarrow()
     from pyarrow import parquet

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check
 from umbel.data.tables.kinds import Kind, Words, column_of, kind_of, whole_numbers
-from umbel.data.tables.reading import Rows
+from umbel.data.tables.reading import TableRows
 from umbel.summary import in_short
 
 Task = Literal["auto", "classification", "regression"]
@@ -35,7 +35,7 @@ class Targets:
         return np.isnan(self.values) if self.classes is None else self.values < 0
 
 
-def targets_of(rows: Rows, name: str, task: Task, kind: Kind | None = None) -> Targets:
+def targets_of(rows: TableRows, name: str, task: Task, kind: Kind | None = None) -> Targets:
     """The targets of a table: words, bools and whole numbers are classes unless the task is said.
 
     Classes are numbered in the order of their names, or of their numbers. Raises `UsageError` where
