@@ -21,13 +21,13 @@ LARGEST = 2**63 - 1
 """The largest whole number that a setting may be."""
 
 NO_FIELD = re.compile(r"\s*(\w+\s*\.\s*)*(ClassVar|InitVar)\b")
-"""What an annotation begins with that makes no field of a dataclass, where it is a text."""
+"""How an annotation begins, as text, that declares no field of a dataclass."""
 
 SMALL = 2**26
-"""Bytes that are there without being asked for."""
+"""Requests for fewer bytes are not checked."""
 
 UNKNOWN = 2**40
-"""Bytes of memory where the system does not tell."""
+"""Free bytes that are assumed where the system reports none."""
 
 
 class UsageError(ValueError):

@@ -2,7 +2,7 @@
 
 OpenMP, by which PyTorch computes, binds the first thread to one core where OMP_PROC_BIND or the
 like is set, as it often is on large machines. A process begins with the cores of the thread that
-starts it: without more ado all workers would share that one.
+starts it: unless that is lifted, all workers share that one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def cores() -> int:
 
 
 def allowed_cores() -> frozenset[int]:
-    """The numbers of those of this process; empty where the system does not say.
+    """Numbers of the cores that this process may use; empty where the system does not say.
 
     They are those of this thread, or all that OpenMP has for threads if it binds them.
     """

@@ -36,6 +36,27 @@ def advised(*scales: float, local: umbel.LocalTraining | None = None) -> umbel.A
     return umbel.advise(regressions(*scales), net, local=local, budget=SHORT)
 
 
+def turned(groups: int) -> umbel.Federation:
+    """Clients of two labels, whose rule is turned by a right angle from group to group."""
+    rng = np.random.default_rng(0)
+    pairs = []
+    for client in range(16):
+        x = rng.normal(size=(60, 4)).astype(np.float32)
+        angle = np.pi * (client % groups) / 2
+        pairs.append((x, (np.cos(angle) * x[:, 0] + np.sin(angle) * x[:, 1] > 0).astype(int)))
+    return umbel.Federation.from_arrays(pairs, num_classes=2)
+
+
+def test_clusters_that_trained_to_the_end_have_a_gain_however_far_behind_they_are() -> None:
+    net = umbel.Net(lambda: torch.nn.Linear(4, 2))
+    advice = umbel.advise(turned(4), net, local=umbel.LocalTraining(lr=0.3, epochs=2), budget=20)
+    rows = [each for each in summary(advice).contenders if each.name.endswith("clusters")]
+    assert {each.rounds for each in rows} == {20}
+    losses = [each.loss for each in rows if each.loss is not None]
+    assert max(losses) > 1.2 * min(losses)
+    assert [each.stopped for each in rows if each.stopped or each.gain is None] == []
+
+
 @pytest.mark.parametrize("local", [None, LOCAL])
 def test_training_that_diverges_at_every_rate_is_refused(
     local: umbel.LocalTraining | None,

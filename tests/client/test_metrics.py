@@ -218,6 +218,7 @@ def test_metrics_must_fit_what_models_are_trained_for(own: str) -> None:
     with pytest.raises(UsageError, match="'own_metrics:none' can't be imported"):
         check_metrics([f"{own}:none"], CLASSIFICATION)
     with pytest.raises(
-        UsageError, match="'macrof1' is not known, nor \"module:function\"; did you mean macro-f1"
+        UsageError,
+        match="'macrof1' is not a known metric or \"module:function\"; did you mean macro-f1",
     ):
         metric("macrof1")

@@ -248,7 +248,7 @@ def test_other_clients_under_the_same_settings_are_told(run: RunFolder) -> None:
     renamed = replace(federation, names=tuple("abcdefgh"))
     run.file("clusters.csv").unlink()
     opened = replace(there.open(package.Sources.default()), federation=renamed)
-    with pytest.raises(UsageError, match="of another run: names of clients: others; put it back"):
+    with pytest.raises(UsageError, match="of another run: names of clients: changed; put it back"):
         list(package.runs.execution.advance(run, opened))
 
 
@@ -260,7 +260,7 @@ def test_one_label_that_has_changed_is_told(run: RunFolder) -> None:
     other = replace(federation, train=replace(federation.train, y=y))
     run.file("clusters.csv").unlink()
     opened = replace(there.open(package.Sources.default()), federation=other)
-    with pytest.raises(UsageError, match="of another run: labels: others; put it back"):
+    with pytest.raises(UsageError, match="of another run: labels: changed; put it back"):
         list(package.runs.execution.advance(run, opened))
 
 

@@ -119,7 +119,8 @@ def race(
         told(f"round {goal} of {allowance.rounds}: {len(running)} contenders")
         standings = [each if _done(each) else track.advance(each, goal) for each in standings]
         _check_trained(standings[0], track, local)
-        standings = _without_losers(standings)
+        if goal < allowance.rounds:
+            standings = _without_losers(standings)
     bases = [standings[0]]
     clustered = [each for each in standings if each.contender.kind == "clusters" and each.divided]
     bases += [min(clustered, key=lambda each: each.mean)] if clustered else []

@@ -25,7 +25,7 @@ class ContenderRow:
     loss: float | None = None  # mean over clients, on validation examples
     accuracy: float | None = None  # likewise; None: no such measure
     gain: float | None = None  # how much lower its loss is than that of one model, trained as long;
-    # None: it was stopped after fewer rounds
+    # None: it was stopped for being surely behind
     low: float | None = None  # 95% interval of the gain; None: there is none
     high: float | None = None
     megabytes: float = 0.0  # to and from each client, until the best round

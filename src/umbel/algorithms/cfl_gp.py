@@ -44,7 +44,7 @@ class CFLGPState(State):
     features: tuple[Tensor, ...]
     # (K, M, M) double: inner products of the features, by model; (K, 0, 0) where that is too much
     products: Tensor
-    counts: Tensor  # (M, K) int64: how often it did
+    counts: Tensor  # (M, K) int64: how often each client answered for each model
     coordinates: Tensor  # (J,) int64: which values of a gradient are sent to cluster by
     anchors: Tensor  # (K, P) mean of each model over the rounds in which it was sent to all
     queries: int  # rounds in which a model was sent to all
@@ -140,6 +140,7 @@ class CFLGP(Algorithm[CFLGPState]):
         if state.stopped and self._sent(state) and len(late):
             state = yield from self._place(state, ctx.asking(late, optional=True))
         step = yield from self._model_update(state, ctx)
+        # In round 1, 1 + period, ...; in every round if the period is 1.
         if not state.stopped and ctx.round % self.period == 1 % self.period:
             # Lines 6 to 10 speak of the models before this round's step.
             state = yield from self._cluster_update(state, ctx)

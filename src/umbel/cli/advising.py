@@ -131,7 +131,7 @@ def contenders_table(told: Summary) -> Table:
     caption = (
         "loss: mean over clients, on validation examples; gain: over one model, with its 95% "
         f"interval over {told.interval_over}, of fine-tuning: over one trained for as many epochs; "
-        "none where a way was stopped after fewer rounds; "
+        "none where clusters were stopped for being surely behind; "
         "test: loss on test examples, opened once"
     )
     table = frameless("way", caption=caption)

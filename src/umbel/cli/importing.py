@@ -1,6 +1,7 @@
-"""Code that is no part of umbel: it is said what is imported, before it is, unless it is forbidden.
+"""Code outside umbel that an experiment names: what is imported is printed before, or refused.
 
-Only then are modules found in the working directory. Commands that look at runs import none.
+Modules in the working directory are found only where it is imported. Commands that look at runs
+import none.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ AGAIN = 3
 """How often a unit is made again whose process was killed."""
 
 PAUSE = 0.5
-"""Seconds until the system has buried the process that jobs are copied from."""
+"""Seconds until the system has removed the process that jobs are copied from."""
 
 GRACE = 10.0
 """Seconds in which a job is to end once it is told to; then it is killed."""

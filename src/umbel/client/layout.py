@@ -49,7 +49,7 @@ class Layout:
 
     @cached_property
     def variances(self) -> Tensor:
-        """(V,) int64, which values of theta are running variances: below 0 they are of nothing."""
+        """(V,) int64, which values of theta are running variances, which can't be negative."""
         found, begin = [torch.arange(0)], self.num_weights
         for entry in self.rest:
             end = begin + entry.shape.numel()

@@ -92,9 +92,8 @@ def metric(name: str) -> Metric:
     """The metric of this name; one's own, "module:function", is not imported for this."""
     if ":" in name:
         return Metric(_unknown)
-    check(
-        name in METRICS, "metrics", name, f'known, nor "module:function"; {nearest(name, METRICS)}'
-    )
+    expected = f'a known metric or "module:function"; {nearest(name, METRICS)}'
+    check(name in METRICS, "metrics", name, expected)
     return METRICS[name]
 
 

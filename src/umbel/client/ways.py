@@ -31,7 +31,8 @@ class Way:
     one_by_one: bool = False  # whether it goes through models one after another, without vmap
     micro_batch: int | None = None  # examples that go through the module at once; None: all
     channels_last: bool = False  # whether images are so in memory, where kernel is in-place
-    # whether a gradient of all examples is of one batch, as they are mixed; None: not tried
+    # whether a full gradient needs all examples in one batch, as the module mixes them; None: not
+    # tried
     whole: bool | None = None
 
 

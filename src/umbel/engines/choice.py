@@ -52,11 +52,12 @@ class EngineSettings(Settings):
     `batch_first=True` it drops other values by another kernel.
     """
 
-    #: batch clients or not; auto: where the module allows it and it pays; ray: so, in a cluster
+    #: batch clients or not; auto: where the module allows it and it pays; ray: as
+    #: auto, on a Ray cluster
     name: Literal["auto", "sequential", "vectorised", "ray"] = "auto"
     device: str = "auto"  #: "cpu", "cuda", "cuda:1", ...; auto: CUDA where there is one
     #: bound on the working set of batched clients, and on the activations of a mini-batch, in MiB;
-    #: None: by device, and none
+    #: None: a size that suits the device, and no bound
     memory_mb: float | None = None
     #: examples of a mini-batch that go through the network at once; None: all that memory_mb allows
     micro_batch_size: int | None = None

@@ -84,7 +84,7 @@ class Crew:
         self.workers: dict[int, int] = {}  # processes, by the pipe that closes when they end
         self.idle = 0  # how often in a row workers were silent and did not compute
         self.alone = False  # whether they were given up for that
-        self.how = ""  # the last worker that died has died
+        self.how = ""  # how the last worker that died has ended
         self.begun = set[int]()  # the pipes of workers that have taken a task
         self.stillborn = 0  # how many have died before that
         self.cores = allowed_cores()

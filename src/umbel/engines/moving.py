@@ -1,4 +1,4 @@
-"""What updates would make of models: statistics that are none, or numbers without an end.
+"""Updates that would make a model's statistics invalid, or its values infinite.
 
 Running statistics in what clients send are held to bounds of their own.
 """

@@ -44,7 +44,7 @@ class Model(Settings, ABC):
 
 
 COPIES = 4
-"""A model that is trained is in memory with its gradient, the step, and what was received."""
+"""Tensors of a model's size while it trains: itself, its gradient, the step, the one received."""
 
 
 @contextmanager

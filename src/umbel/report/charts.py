@@ -71,7 +71,7 @@ class Chart:
     log_x: bool = False
     categories: tuple[str, ...] = ()  # names of x = 0, 1, 2, ... where x are no numbers
     from_zero: bool = False  # whether the vertical axis begins at 0
-    counts: bool = False  # whether the vertical axis counts something: half of it means nothing
+    counts: bool = False  # whether the vertical axis counts something, so that its ticks are whole
 
 
 @dataclass(frozen=True)

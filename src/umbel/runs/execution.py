@@ -96,7 +96,7 @@ def execute_together(
 ) -> bool:
     """Do what is left of several runs side by side, if that is faster; else nothing, and False.
 
-    More than `TOGETHER` are not: each holds a file and a thread, of which systems give so many.
+    More than `TOGETHER` are not: each holds a file and a thread, and systems limit both.
 
     `report` is called with the record of each round of the last of them. The seconds in their
     records are each one's share.

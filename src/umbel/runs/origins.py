@@ -46,7 +46,7 @@ def check_origin(file: Path, was: Origin, now: Origin) -> None:
     changes = [*experiment_changes(was, now["experiment"])]
     there, here = was["federation"], now["federation"]
     changes += [
-        f"{name}: others" if isinstance(value, str) else f"{name} was {there[name]} and is {value}"
+        f"{name}: changed" if isinstance(value, str) else f"{name} was {there[name]} and is {value}"
         for name, value in here.items()
         if name != "values" and there.get(name, value) != value
     ]
@@ -54,7 +54,7 @@ def check_origin(file: Path, was: Origin, now: Origin) -> None:
         changes.append("examples: other values")
     was_frozen, is_frozen = (made.get("frozen", {}) for made in (was, now))
     if was_frozen and was_frozen != is_frozen:
-        changes.append("frozen values of the network: others")
+        changes.append("frozen values of the network: changed")
     if changes:
         how = "put it back, or make another run under another name"
         raise UsageError(f"{file}: of another run: {'; '.join(changes[:3])}; {how}")

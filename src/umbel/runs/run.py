@@ -80,7 +80,7 @@ class Run(Settings):
     #: "mae", "r2", or your own as "module:function"
     metrics: tuple[str, ...] = ()
     personal: Personal | None = None  #: how clients tune their models in the end; None: not at all
-    #: whose examples are used: where clients tune, those that validate this are set apart
+    #: the federation that is used: with `personal`, validation examples are set apart
     divided: Federation = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -98,7 +98,7 @@ def count_clusters(profile: Tensor, seed: int = 0) -> ClusterCount:
     >>> umbel.count_clusters(middles + 0.3 * noise).clusters
     2
 
-    Of a finished run they are `umbel.load(folder).profile`. Clients whose vector is NaN are left
+    For a finished run, pass `umbel.load(folder).profile`. Clients whose vector is NaN are left
     out. The verdict is a test against clients without groups, as in SigClust (Liu et al. 2008).
     Raises `UsageError` for fewer than three clients.
     """

@@ -12,7 +12,7 @@ from umbel.server.clustering import LARGEST_GRAM, inner_products
 KEPT_SHARE = 8
 """Inner products are kept where features have this many times as many values as there are clients.
 
-They take a quarter of the features' memory at most, and spare going through all of these again.
+They take a quarter of the features' memory at most, and save a second pass over them.
 """
 
 KEPT_FROM = 2**20

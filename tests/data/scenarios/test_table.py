@@ -404,7 +404,9 @@ def test_whole_numbers_of_which_gaps_made_floats_need_a_task(tmp_path: Path) -> 
     file = tmp_path / "t.csv"
     file.write_text("\n".join(rows))
     table = Table(path=str(file), client="site", target="out", drop_unlabelled=True)
-    with pytest.raises(UsageError, match='gaps make such of these; write task = "classification"'):
+    with pytest.raises(
+        UsageError, match='clearly classes or numbers; write task = "classification"'
+    ):
         table.build(0, Sources.default())
     assert replace(table, task="classification").build(0, Sources.default()).num_classes == 2
     assert replace(table, task="regression").build(0, Sources.default()).num_classes is None

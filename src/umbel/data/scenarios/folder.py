@@ -258,7 +258,8 @@ def _scale(
         found[scale] = file
     if len(found) > 1:
         names = " and ".join(file.name for file in found.values())
-        raise UsageError(f"{files[0].parent}: {SCALE[0]}: others in {names}: all need the same")
+        said = f"{SCALE[0]} differs between {names}: all files need the same"
+        raise UsageError(f"{files[0].parent}: {said}")
     return next(iter(found), None)
 
 

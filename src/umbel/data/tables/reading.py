@@ -148,7 +148,7 @@ def _csv(file: Path, form: CsvFormat, wanted: Callable[..., Sequence[str]]) -> A
 def _header(file: Path, separator: str) -> list[str]:
     """The names in the first line that is not empty.
 
-    Arrow would tell them, too, but goes on reading in a thread that ends the process where it ends.
+    Not by Arrow, which goes on reading in a thread: that can crash the process when it ends.
     """
     with file.open(encoding="utf-8-sig", newline="") as opened:
         lines = csv_.reader(opened, delimiter=separator)

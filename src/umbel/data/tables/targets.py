@@ -48,13 +48,13 @@ def targets_of(rows: TableRows, name: str, task: Task, kind: Kind | None = None)
     column = column_of(rows, name, kind)
     if isinstance(column, Words):
         fine = task != "regression"
-        check(fine, what, "a column of texts", "one of numbers, which regression is of")
+        check(fine, what, "a column of texts", "one of numbers, as regression needs")
         return _labels(column.codes, np.array(column.words))
     numbers, missing = column.values, np.isnan(column.values)
     whole = column.whole or bool((numbers[~missing] % 1 == 0).all())
     unclear = task == "auto" and whole and not column.whole and bool(missing.any())
-    expected = 'told from classes: gaps make such of these; write task = "classification", or '
-    check(not unclear, what, "whole numbers as floats", f'{expected}"regression"')
+    expected = 'clearly classes or numbers; write task = "classification" or "regression"'
+    check(not unclear, what, "a column of whole numbers with gaps", expected)
     if task == "regression" or (task == "auto" and not column.whole):
         return Targets(numbers, None)
     if not whole:

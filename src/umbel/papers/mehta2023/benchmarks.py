@@ -115,5 +115,5 @@ AT_FULL_SIZE = (
         scenario=replace(GROUPED_ROTATED_EMNIST, examples=(200, 600)),
     ),
 )
-"""Two more: what the paper leaves open chosen so that FLACC finds its five clusters, and fewer
-letters, for those who have no more."""
+"""Two more: what the paper leaves open chosen so that FLACC finds its five clusters, and at most
+600 letters a client, as a data set with fewer of them allows."""

@@ -15,7 +15,7 @@ from umbel.papers.findings import findings
 from umbel.papers.mehta2023.benchmarks import AT_FULL_SIZE, BENCHMARKS, Benchmark
 
 FOREVER = 1000
-"""A memory of more rounds than there are."""
+"""More rounds than any run has: nothing is forgotten."""
 
 ALPHA_0 = {f"α₀ = {a:+g}" if a else "α₀ = 0": FLACC(alpha_0=a) for a in (0.1, 0.0, -0.1)}
 MEMORY = {
