@@ -142,6 +142,13 @@ def test_a_container_or_a_user_may_allow_fewer(
         assert workers.count == few  # one worker is one thread, so that the bits are the same
 
 
+@pytest.mark.parametrize("value", ["many", "1.5", ""])
+def test_a_limit_that_is_no_number_is_named(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(LIMIT, value)
+    with pytest.raises(umbel.UsageError, match=rf"{LIMIT}: '{value}' is not a whole number"):
+        cores()
+
+
 def test_variables_that_bind_threads_are_there_again_afterwards(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -12,20 +12,29 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from umbel.checks import UsageError
 
 BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
 """Variables by which OpenMP is told to bind threads."""
+
+LIMIT = "LOKY_MAX_CPU_COUNT"
 
 
 def cores() -> int:
     """How many cores this process may use, and its container if it is in one that has fewer.
 
-    LOKY_MAX_CPU_COUNT bounds the number, as it does in scikit-learn.
+    LOKY_MAX_CPU_COUNT bounds the number, as it does in scikit-learn. Raises `UsageError` where that
+    is no number.
     """
     from joblib.externals.loky import cpu_count  # which takes a moment to load
 
-    with _roaming_thread():
-        return int(cpu_count())
+    try:
+        with _roaming_thread():
+            return int(cpu_count())
+    except ValueError:
+        raise UsageError(f"{LIMIT}: {os.environ[LIMIT]!r} is not a whole number") from None
 
 
 def allowed_cores() -> frozenset[int]:
@@ -54,6 +63,16 @@ def roam(over: frozenset[int] | None = None) -> None:
     if over:
         with suppress(OSError):
             os.sched_setaffinity(0, over)
+
+
+def forget(process: int) -> None:
+    """Remove what LLVM's and Intel's OpenMP note of a process in shared memory.
+
+    They do so themselves only where it ends by `exit`.
+    """
+    if sys.platform == "linux":
+        with suppress(OSError):
+            Path(f"/dev/shm/__KMP_REGISTERED_LIB_{process}_{os.getuid()}").unlink()
 
 
 @contextmanager

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from tests.processes import PATIENCE, children
+from umbel.client.drawing import TURN
 from umbel.engines import crew
 from umbel.engines.columns import shared
 from umbel.engines.crew import Crew, DeathsError
@@ -272,6 +273,63 @@ def test_whoever_interrupts_it_leaves_nobody_behind(error: type[BaseException]) 
         Crew(do, 3, 3).run()
 
 
+def test_ctrl_c_while_a_worker_is_waited_for_leaves_nobody_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    waited, interrupts = os.waitpid, [KeyboardInterrupt]
+
+    def interrupted(process: int, options: int) -> tuple[int, int]:
+        if interrupts:
+            raise interrupts.pop()
+        return waited(process, options)
+
+    monkeypatch.setattr(os, "waitpid", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Crew(lambda _: None, 2, 2).run()
+
+
+def test_nobody_draws_while_a_worker_is_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lock that another thread held would be held for ever in the worker."""
+    fork, free = os.fork, list[bool]()
+
+    def asked() -> None:
+        free.append(TURN.lock.acquire(blocking=False))
+        if free[-1]:
+            TURN.lock.release()
+
+    def forked() -> int:
+        other = threading.Thread(target=asked)
+        other.start()
+        other.join()
+        return fork()
+
+    monkeypatch.setattr(os, "fork", forked)
+    Crew(lambda _: None, 2, 2).run()
+    assert free == [False]
+    asked()
+    assert free == [False, True]
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="this system has no /dev/shm")
+def test_what_openmp_notes_of_a_worker_goes_with_it() -> None:
+    """LLVM's and Intel's libraries remove it at a normal exit alone, which no worker has."""
+    name = "/dev/shm/__KMP_REGISTERED_LIB_{}_" + str(os.getuid())
+    who = squares(2)
+
+    def do(task: int) -> None:
+        if os.getpid() != parent:
+            Path(name.format(os.getpid())).touch()
+        who[task] = os.getpid()
+        while not who.all():
+            time.sleep(0.001)
+
+    parent = os.getpid()
+    Crew(do, 2, 2).run()
+    workers = {int(process) for process in who.tolist()} - {parent}
+    assert len(workers) == 1
+    assert not any(Path(name.format(worker)).exists() for worker in workers)
+
+
 def test_where_the_system_forgets_who_has_ended_all_is_done_as_well() -> None:
     done, parent = squares(6), os.getpid()
 
@@ -320,7 +378,7 @@ def test_more_tasks_than_a_small_pipe_has_room_for_are_done(
 def test_a_task_that_was_not_handed_out_has_cost_no_attempt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(crew, "_room", lambda _: 3)
+    monkeypatch.setattr(crew, "room", lambda _: 3)
     done, deaths = squares(40), squares(40)
 
     def do(task: int) -> None:

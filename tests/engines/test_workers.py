@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import signal
@@ -142,6 +143,28 @@ def test_examples_are_not_copied_for_a_worker() -> None:
     engine = Workers(Sequential(net, federation), 3)
     own = engine.send(Request(Private(os.getpid()), torch.arange(8), [0] * 8)).columns["own"]
     assert 0 < own.max() < size / 2
+
+
+def test_work_is_done_here_where_there_are_no_descriptors_for_workers(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pipe, left = os.pipe, [1]
+
+    def few() -> tuple[int, int]:
+        if not left:
+            raise OSError(errno.EMFILE, "Too many open files")
+        left.pop()
+        return pipe()
+
+    net, opened = mlp(dtype=torch.float32), Path("/proc/self/fd")
+    engine = Sequential(net.using("in-place"), blobs())
+    asked = request(LocalTraining(), net, [0, 1, 2])
+    expected = engine.send(asked)
+    before = len([*opened.iterdir()]) if opened.is_dir() else 0
+    monkeypatch.setattr(os, "pipe", few)
+    assert_identical(Workers(engine, 2).send(asked), expected)
+    assert (len([*opened.iterdir()]) if opened.is_dir() else 0) == before
+    assert "no workers: [Errno 24] Too many open files" in caplog.text
 
 
 def test_little_work_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from umbel.checks import printable
 from umbel.cli.job import Begun, Ended, Failed, Made, News, Said, Told, U, Unit, work
 from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen
-from umbel.cores import cores, roaming
+from umbel.cores import cores, forget, roaming
 from umbel.report.watching import Begin, Tell, watched_together
 
 if TYPE_CHECKING:  # not every system has both
@@ -84,9 +84,14 @@ class Job:
         try:
             news: News = self.pipe.recv()
         except (EOFError, OSError):
-            self.process.join()
+            self.wait()
             return None
         return news
+
+    def wait(self) -> None:
+        """Return once it has ended, and leave nothing of it behind."""
+        self.process.join()
+        forget(self.process.pid or 0)
 
     @property
     def end(self) -> str:
@@ -193,7 +198,7 @@ class Desk(Generic[U]):
             job.process.join(GRACE)
             if job.process.is_alive():
                 job.process.kill()
-            job.process.join()
+            job.wait()
             job.pipe.close()
 
 

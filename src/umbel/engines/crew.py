@@ -13,7 +13,6 @@ import mmap
 import os
 import select
 import signal
-import struct
 import sys
 import threading
 import warnings
@@ -22,16 +21,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from umbel.cores import allowed_cores, roam
+from umbel.client.drawing import TURN
+from umbel.cores import allowed_cores, forget, roam
+from umbel.engines.pipes import NUMBER, room, two_pipes
 from umbel.summary import counted
 
 log = logging.getLogger(__name__)
-
-NUMBER = struct.Struct("i")
-"""A task in the pipe; what is this small is read and written whole or not at all."""
-
-MOST = 4096
-"""Tasks that the usual pipe has room for."""
 
 ATTEMPTS = 3
 """A task fails when this many workers have died at it."""
@@ -78,9 +73,9 @@ class Crew:
         self.do, self.tasks, self.processes, self.parent = do, tasks, processes, os.getpid()
         self.states = mmap.mmap(-1, max(1, tasks))  # of each task, in memory that all share
         self.attempts = [0] * tasks
-        self.todo, self.put = os.pipe()
+        # The second is closed by the system when this process ends.
+        self.todo, self.put, self.alive, self.stay = two_pipes()
         os.set_blocking(self.todo, False)
-        self.alive, self.stay = os.pipe()  # closed by the system when this process ends
         self.workers: dict[int, int] = {}  # processes, by the pipe that closes when they end
         self.idle = 0  # how often in a row workers were silent and did not compute
         self.alone = False  # whether they were given up for that
@@ -93,7 +88,7 @@ class Crew:
         """Do all tasks. Raises `DeathsError`, or what `do` raises."""
         try:
             while left := self._left():
-                handed_out = left[: _room(self.put)]
+                handed_out = left[: room(self.put)]
                 for task in handed_out:
                     os.write(self.put, NUMBER.pack(task))
                 # What ended a worker is not done here: it may end this process, too.
@@ -146,7 +141,7 @@ class Crew:
 
     def _fork(self) -> None:
         _flush()  # what is not printed yet would be printed by the worker, too
-        with FORKING:
+        with TURN.lock, FORKING:  # a worker would wait for ever for a generator in use
             self._fork_alone()
 
     def _fork_alone(self) -> None:
@@ -199,6 +194,7 @@ class Crew:
         end.register(self.alive)
         while os.getppid() == self.parent and not end.poll(1000 * GLANCE):
             pass
+        forget(os.getpid())
         os._exit(1)
 
     def _bury(self, wait: bool) -> None:
@@ -222,9 +218,10 @@ class Crew:
             if (said := os.read(pipe, 1)) == BEGUN:
                 self.begun.add(pipe)
                 continue
-            process = self.workers.pop(pipe)
-            os.close(pipe)
+            process = self.workers[pipe]
             how = _ended(process)
+            del self.workers[pipe]  # now: whoever interrupts it leaves it to `_stop`
+            os.close(pipe)
             if said != ORDERLY:
                 self.how = how
                 log.warning(
@@ -269,21 +266,14 @@ class Crew:
             os.close(pipe)
 
 
-def _room(pipe: int) -> int:
-    """How many tasks a pipe has room for: to a user with many pipes the system gives small ones."""
-    if not sys.platform.startswith("linux"):
-        return MOST
-    from fcntl import F_GETPIPE_SZ, fcntl
-
-    return min(MOST, fcntl(pipe, F_GETPIPE_SZ) // NUMBER.size)
-
-
 def _ended(process: int) -> str:
     """How a process has ended, once it has."""
     try:
         code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     except ChildProcessError:  # SIGCHLD is ignored, so that the system forgets what has ended
         return "unknown how"
+    finally:
+        forget(process)
     return f"signal {-code}" if code < 0 else f"status {code}"
 
 

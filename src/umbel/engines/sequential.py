@@ -55,6 +55,7 @@ class Sequential:
 
     def chunks(self, request: Request) -> Iterator[Tensor]:
         """Positions in the request, each by itself, clients with most examples first."""
+        _ = self.net  # tried once, before workers are forked that would each try it
         return (position[None] for position in self.storage.by_size(request))
 
     def answer(self, request: Request, positions: Tensor) -> dict[str, Tensor]:

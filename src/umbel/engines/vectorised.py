@@ -96,6 +96,7 @@ class Vectorised:
         if not len(positions):
             return
         if request.work.alone:
+            _ = self.net_alone  # made once, before workers are forked that would each make it
             yield from positions[:, None]
             return
         sizes = self.storage.split(request.work).sizes[request.clients[positions].numpy()]

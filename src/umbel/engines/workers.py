@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -16,9 +17,12 @@ from torch import Tensor
 from umbel.checks import WorkersDiedError, check
 from umbel.engines.chunked import Chunked
 from umbel.engines.columns import Columns, shared
-from umbel.engines.crew import MOST, Crew, DeathsError
+from umbel.engines.crew import Crew, DeathsError
+from umbel.engines.pipes import MOST
 from umbel.flow import Replies, Request
 from umbel.summary import counted
+
+log = logging.getLogger(__name__)
 
 PAYS = 0.1
 """Seconds of work for which a process is forked; to fork one takes about a tenth of it."""
@@ -84,7 +88,11 @@ class Workers:
                 columns.put(positions, self.engine.answer(request, positions))
             spent[task] = perf_counter() - began
 
-        crew = Crew(do, len(tasks), processes)
+        try:
+            crew = Crew(do, len(tasks), processes)
+        except OSError as error:
+            log.warning("no workers: %s", error)
+            return self._alone(request, chunks)
         try:
             crew.run()
         except DeathsError as error:

@@ -258,8 +258,8 @@ def _scale(
         found[scale] = file
     if len(found) > 1:
         names = " and ".join(file.name for file in found.values())
-        said = f"{SCALE[0]} differs between {names}: all files need the same"
-        raise UsageError(f"{files[0].parent}: {said}")
+        differs = f"{SCALE[0]} differs between {names}: all files need the same"
+        raise UsageError(f"{files[0].parent}: {differs}")
     return next(iter(found), None)
 
 
