@@ -206,7 +206,10 @@ def _start(process: ForkServerProcess | SpawnProcess) -> None:
     """Start it. Raises `EOFError` or `ConnectionError` where what it is copied from is gone."""
     copied = CONTEXT.get_start_method() == "forkserver"
     with _deaf_to_ctrl_c(), roaming():
-        (_load if copied else process.start)()
+        if copied:
+            _load()
+        else:
+            process.start()
     if copied:
         process.start()  # waits until everything is loaded
 

@@ -13,13 +13,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check_memory
-from umbel.data.files import check_file
+from umbel.data.files import check_file, files_in
 
 HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
 """What reads the header of an array, by the version of its format."""
+
+
+def client_files(folder: Path) -> list[Path]:
+    """The `.npz` files of a folder, one a client. Raises `UsageError` where there are none."""
+    files = files_in(folder, ".npz")
+    if not files:
+        raise UsageError(f"{folder}: holds no .npz files, of which there must be one a client")
+    return files
 
 
 def read_arrays(file: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:

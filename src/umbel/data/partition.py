@@ -15,6 +15,11 @@ Labels: TypeAlias = NDArray[np.int64]
 MAX_DRAWS = 1000
 
 
+def equal_groups(total: int, number: int) -> Labels:
+    """Sizes (number,) of groups as equal as can be; the first are larger by one where need be."""
+    return apportioned(total, (1.0,) * number)
+
+
 def apportioned(total: int, shares: Sequence[float] | Labels) -> Labels:
     """Whole numbers that sum to the total, proportional to the shares, by largest remainders."""
     check(total < 2**53, "clients", total, "few enough to be counted")

@@ -93,7 +93,8 @@ class Crew:
                     os.write(self.put, NUMBER.pack(task))
                 # What ended a worker is not done here: it may end this process, too.
                 takes_part = self.alone or not any(self.attempts[task] for task in handed_out)
-                self._fill(min(len(left), self.processes) - takes_part)
+                hands = min(len(left), self.processes)
+                self._fill(hands - 1 if takes_part else hands)
                 self._work_and_watch(takes_part)
                 for task in () if self.alone else handed_out:
                     self.attempts[task] += self.states[task] != DONE
@@ -175,7 +176,8 @@ class Crew:
             os.close(self.stay)
             threading.Thread(target=self._end_with_the_parent, daemon=True).start()
             while os.getppid() == self.parent and (task := self._take()) is not None:
-                begun = begun or bool(os.write(stays, BEGUN))
+                if not begun:
+                    begun = os.write(stays, BEGUN) > 0
                 self.do(task)
                 self.states[task] = DONE
         except BaseException:

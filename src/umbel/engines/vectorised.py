@@ -131,7 +131,7 @@ class Vectorised:
         plans = int((self.memory_mb or memory) * 2**20 / (max(1, max_places) * BYTES_OF_A_PLACE))
         most = max(1, min(fitting, plans))
         if self.net.layout.num_values <= SMALL_MODEL:
-            most = most - most % ROWS if most >= ROWS else 1 << most.bit_length() - 1
+            most = most - most % ROWS if most >= ROWS else 1 << (most.bit_length() - 1)
         return min(most, len(request.clients))
 
     def answer(self, request: Request, positions: Tensor) -> dict[str, Tensor]:

@@ -156,7 +156,10 @@ class Meeting:
             self._check_table(site)
         except RefusedError as error:
             by_itself = reply.content is None or "answer" in reply.content
-            (self.failing.add if by_itself else self.failing.discard)(node)
+            if by_itself:
+                self.failing.add(node)
+            else:
+                self.failing.discard(node)
             self._leave_out(node, online, reason(error))
             return
         self._take_in(node, online)
@@ -274,8 +277,10 @@ class Meeting:
 
 def _winner(votes: Counter[T]) -> T | None:
     """What more are for than for any other; None without votes, and for a tie."""
-    (first, most), (_, other) = (*votes.most_common(2), (None, 0), (None, 0))[:2]
-    return first if most > other else None
+    ranked = votes.most_common(2)
+    if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
+        return None
+    return ranked[0][0]
 
 
 def _who(node: int, online: Mapping[int, str]) -> str:

@@ -32,10 +32,8 @@ from umbel.report.evenness import evenly
 from umbel.report.panels import Panel
 from umbel.runs.metrics import judged, names_of
 from umbel.runs.outcomes import Methods, mean_text, spread_text, uneven
-from umbel.runs.records import Record
+from umbel.runs.records import Record, RoundValue
 from umbel.runs.result import Result
-
-Measure = Callable[[Record], float | None]
 
 
 @dataclass(frozen=True)
@@ -153,7 +151,7 @@ def courses(methods: Methods) -> Iterator[Panel]:
     split = split_of(kinds)
     on = f"{split} {{}}, mean over clients".format
     worst = [("Worst client", "test accuracy", lambda r: r.worst, SHARE)]
-    measures: list[tuple[str, str, Measure, Bounds]] = [
+    measures: list[tuple[str, str, RoundValue, Bounds]] = [
         ("Accuracy", on("accuracy"), lambda r: r.judged("accuracy"), SHARE),
         *([] if validated else worst),
         ("Loss", on("loss"), lambda r: r.judged("loss"), POSITIVE),
@@ -222,7 +220,7 @@ def _dots(name: str, places: Sequence[tuple[float, float]]) -> Line:
     return Line(name, tuple(x for x, _ in places), tuple(y for _, y in places), points=True)
 
 
-def _course(name: str, runs: Sequence[Result], measure: Measure, bounds: Bounds) -> Line:
+def _course(name: str, runs: Sequence[Result], measure: RoundValue, bounds: Bounds) -> Line:
     """Mean and deviation over the seeds that measured it, in the rounds that all of them measured.
 
     Means over those that went on would not be of the same seeds.

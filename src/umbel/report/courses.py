@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
@@ -13,7 +13,7 @@ from umbel.notebooks import Table
 from umbel.report.charts import COUNT, INDEX, POSITIVE, SHARE, Bounds, Chart, Figure, Line, band
 from umbel.report.plots import drawn
 from umbel.runs.outcomes import mean_text, spread_text
-from umbel.runs.records import MEGABYTE, Record
+from umbel.runs.records import MEGABYTE, Record, RoundValue
 
 Course: TypeAlias = Sequence[Record]
 """The records of a run."""
@@ -34,8 +34,6 @@ Courses: TypeAlias = Of | Mapping[str, Of | Sequence[Of]]
 
 MOST_ROUNDS = 12
 """The table of a run has no more rows than this: rounds at equal distances, and the last."""
-
-Measure: TypeAlias = Callable[[Record], float | None]
 
 
 def plot(runs: Courses) -> Any:
@@ -124,14 +122,14 @@ def _chart(
     title: str,
     axis: str,
     by_name: Mapping[str, Sequence[Course]],
-    measure: Measure,
+    measure: RoundValue,
     bounds: Bounds,
 ) -> Chart:
     lines = [_line(name, courses, measure, bounds) for name, courses in by_name.items()]
     return Chart(title, "round", axis, tuple(lines))
 
 
-def _line(name: str, courses: Sequence[Course], measure: Measure, bounds: Bounds) -> Line:
+def _line(name: str, courses: Sequence[Course], measure: RoundValue, bounds: Bounds) -> Line:
     """The mean over the runs, in the rounds in which all of them were measured."""
     taken = [
         {r.round: value for r in course if (value := measure(r)) is not None} for course in courses

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
 
 from umbel.report.charts import Chart, Line, Mark
 from umbel.report.panels import Panel
 from umbel.runs.metrics import judged, names_of
-from umbel.runs.records import MEGABYTE, Record
+from umbel.runs.records import MEGABYTE, Record, RoundValue
 from umbel.runs.result import Result
 
 MOST_MARKS = 6
 """A method that splits again and again has only its first rounds of that marked."""
-
-Measure = Callable[[Record], float | None]
 
 
 def marks(run: Result) -> tuple[Mark, ...]:
@@ -32,7 +30,7 @@ def marks(run: Result) -> tuple[Mark, ...]:
     return tuple(turns[:MOST_MARKS])
 
 
-def course(run: Result, name: str, measure: Measure, spread: Measure | None = None) -> Line:
+def course(run: Result, name: str, measure: RoundValue, spread: RoundValue | None = None) -> Line:
     """A measure after each round in which it was taken, with a band of its spread on both sides."""
     every = [(r.round + 1, measure(r), spread(r) if spread else None) for r in run.records]
     taken = [(x, y, wide) for x, y, wide in every if y is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TypeAlias
@@ -66,8 +67,9 @@ def _shortened(names: set[str]) -> dict[str, str]:
 
 def _shortest(paths: set[str]) -> dict[str, str]:
     """The last key of each setting's path, or the whole path where another ends in the same key."""
-    ends = [path.rpartition(".")[2] for path in paths]
-    return {p: end if ends.count(end := p.rpartition(".")[2]) == 1 else p for p in paths}
+    last = {path: path.rpartition(".")[2] for path in paths}
+    counts = Counter(last.values())
+    return {path: key if counts[key] == 1 else path for path, key in last.items()}
 
 
 def uneven(methods: Methods) -> bool:

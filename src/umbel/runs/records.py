@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -249,3 +249,7 @@ def _with_evaluation(before: Mapping[int, str], more: Mapping[int, str]) -> dict
 
 def _said(value: float) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+RoundValue: TypeAlias = Callable[[Record], float | None]
+"""A number of a round; None where it is not known."""

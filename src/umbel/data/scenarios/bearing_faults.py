@@ -9,7 +9,7 @@ import numpy as np
 from umbel.checks import check
 from umbel.data.bearings import windows
 from umbel.data.federation import Federation
-from umbel.data.partition import apportioned, check_few, client_sizes, draw
+from umbel.data.partition import check_few, client_sizes, draw, equal_groups
 from umbel.data.scenarios.base import Scenario, check_examples, check_validation
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
@@ -50,7 +50,7 @@ class BearingFaults(Scenario):
         arrays = windows(sources, self.window)
         arrays = arrays.standardised(like=arrays)
         check_few(self.clients, len(arrays.y))
-        groups = np.repeat(np.arange(len(PAIRS)), apportioned(self.clients, (1.0,) * len(PAIRS)))
+        groups = np.repeat(np.arange(len(PAIRS)), equal_groups(self.clients, len(PAIRS)))
         allowed = np.array([np.isin(np.arange(arrays.num_classes), PAIRS[g]) for g in groups])
         sizes = client_sizes(self.examples, allowed, arrays.y, rng)
         return Federation.from_arrays(

@@ -11,7 +11,7 @@ import numpy as np
 from umbel.checks import check, check_memory, nearest
 from umbel.data.channels import ENVIRONMENTS, SIDE, Channels, cost2100, generated
 from umbel.data.federation import Federation
-from umbel.data.partition import apportioned
+from umbel.data.partition import equal_groups
 from umbel.data.scenarios.base import Scenario, check_validation
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
@@ -56,7 +56,7 @@ class ChannelState(Scenario):
         matrices = self.clients * self.examples
         needed = matrices * BYTES + self.examples * BYTES_ON_THE_WAY
         check_memory(needed, f"scenario: {matrices:,} channel matrices")
-        counts = apportioned(self.clients, (1.0,) * len(self.environments)).tolist()
+        counts = equal_groups(self.clients, len(self.environments)).tolist()
         groups = np.repeat(np.arange(len(counts)), counts).tolist()
         x: list[Channels] = []
         for name, count in zip(self.environments, counts, strict=True):

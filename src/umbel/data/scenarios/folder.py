@@ -17,7 +17,7 @@ from umbel.data.attributes import FILE, OWNER, attributes_text, check_owner, rea
 from umbel.data.channel_scale import ChannelScale
 from umbel.data.federation import Federation
 from umbel.data.files import check_length, files_in, read_text
-from umbel.data.npz import read_arrays
+from umbel.data.npz import client_files, read_arrays
 from umbel.data.scenarios.base import Scenario, check_validation
 from umbel.data.sources import Sources
 from umbel.data.splits import by_name, set_apart
@@ -212,10 +212,7 @@ def _files(path: Path) -> list[Path]:
     """The files of the clients, one each."""
     if not path.exists():
         raise UsageError(f"{path}: there is no such folder or file")
-    files = [path] if path.is_file() else files_in(path, ".npz")
-    if not files:
-        raise UsageError(f"{path}: holds no .npz files, of which there must be one a client")
-    return files
+    return [path] if path.is_file() else client_files(path)
 
 
 def _load(file: Path, needed: Sequence[str] = ("x", "y")) -> dict[str, NDArray[Any]]:

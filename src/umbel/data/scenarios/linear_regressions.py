@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from umbel.checks import check, check_memory
 from umbel.data.federation import Federation
-from umbel.data.partition import apportioned
+from umbel.data.partition import equal_groups
 from umbel.data.scenarios.base import Scenario, check_validation
 from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
@@ -47,7 +47,7 @@ class LinearRegressions(Scenario):
     def build(self, seed: int, sources: Sources) -> Federation:  # noqa: ARG002
         points = self.clients * (self.examples + self.test_examples)
         check_memory(points * BYTES, f"scenario: {points:,} examples")
-        counts = apportioned(self.clients, (1.0,) * len(self.angles))
+        counts = equal_groups(self.clients, len(self.angles))
         groups = np.repeat(np.arange(len(self.angles)), counts)
         train, test = [], []
         for client, group in enumerate(groups):

@@ -11,7 +11,7 @@ import numpy as np
 from umbel.checks import check
 from umbel.data.arrays import Arrays
 from umbel.data.federation import Federation
-from umbel.data.partition import Labels, apportioned, check_few, deal_alike
+from umbel.data.partition import Labels, check_few, deal_alike, equal_groups
 from umbel.data.scenarios.base import Scenario, check_splits, check_validation
 from umbel.data.shifts import Images
 from umbel.data.sources import Sources
@@ -68,7 +68,7 @@ class OverlappingLabels(Scenario):
         check(max(map(max, self.labels)) < arrays.num_classes, "labels", self.labels, expected)
         held = sorted(set().union(*self.labels))
         used, spare = self._divided(_pools(arrays, held, rng), held)
-        counts = apportioned(self.clients, (1.0,) * len(self.labels))
+        counts = equal_groups(self.clients, len(self.labels))
         rows: list[Labels] = []
         for pile, count in zip(self._piles(used, held), counts, strict=True):
             rows += np.array_split(rng.permutation(pile), count)

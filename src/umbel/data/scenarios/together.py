@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from umbel.checks import check
 from umbel.data.federation import Federation
-from umbel.data.partition import apportioned
+from umbel.data.partition import equal_groups
 from umbel.data.scenarios.base import Scenario, check_examples
 from umbel.data.scenarios.shifted import Shifted
 from umbel.data.sources import Sources
@@ -34,7 +34,7 @@ class Together(Scenario):
         check_examples(self.examples)
 
     def build(self, seed: int, sources: Sources) -> Federation:
-        counts = apportioned(self.clients, (1.0,) * len(self.parts)).tolist()
+        counts = equal_groups(self.clients, len(self.parts)).tolist()
         built = [
             replace(part, clients=count, examples=self.examples or part.examples).build(
                 seed_of(seed, Stream.DATA, number, 1), sources

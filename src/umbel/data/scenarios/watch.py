@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check
 from umbel.data.federation import Federation
-from umbel.data.files import files_in
-from umbel.data.npz import read_arrays
+from umbel.data.npz import client_files, read_arrays
 from umbel.data.recordings import Windows
 from umbel.data.scenarios.base import Scenario
 from umbel.data.scenarios.windows import federation_of
@@ -44,10 +43,7 @@ class Watch(Scenario):
             check(getattr(self, name) >= 0, name, getattr(self, name), "0 or more")
 
     def build(self, seed: int, sources: Sources) -> Federation:
-        folder = sources.path(self.source)
-        files = files_in(folder, ".npz")
-        if not files:
-            raise UsageError(f"{folder}: holds no .npz files, of which there must be one a client")
+        files = client_files(sources.path(self.source))
         names = [file.stem for file in files]
         for file, name in zip(files, names, strict=True):
             check(name.count("-") == 1, str(file), name, "of the form PERSON-WRIST")

@@ -15,8 +15,7 @@ from umbel.checks import UsageError, check
 from umbel.data.attributes import read_attributes
 from umbel.data.channel_scale import ChannelScale
 from umbel.data.federation import Federation
-from umbel.data.files import files_in
-from umbel.data.npz import read_arrays
+from umbel.data.npz import client_files, read_arrays
 from umbel.data.recordings import Cut, Labelling, Windows
 from umbel.data.scaling import pooled
 from umbel.data.scenarios.base import Scenario
@@ -51,9 +50,7 @@ class RecordedWindows(Scenario):
 
     def build(self, seed: int, sources: Sources) -> Federation:  # noqa: ARG002
         path = Path(self.path) if self.source is None else sources.path(self.source)
-        files = files_in(path, ".npz")
-        if not files:
-            raise UsageError(f"{path}: holds no .npz files, of which there must be one a client")
+        files = client_files(path)
         fractions = self.validation_fraction or 0.0, self.test_fraction
         cut = Cut(self.length, self.stride, self.label, fractions)
         clients = [cut(*_recordings(file), str(file)) for file in files]

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
+import numpy as np
+
+from umbel.runs import scores
 from umbel.runs.client_rows import Client
 
 Score: TypeAlias = Callable[[Sequence[str], Sequence[int]], float]
@@ -21,9 +24,7 @@ def adjusted_mutual_information(values: Sequence[str], clusters: Sequence[int]) 
 
 def adjusted_rand_index(values: Sequence[str], clusters: Sequence[int]) -> float:
     """The same by pairs of clients: 1 where both are the same, about 0 for a random assignment."""
-    from sklearn.metrics import adjusted_rand_score
-
-    return float(adjusted_rand_score(list(values), list(clusters)))
+    return scores.adjusted_rand_index(np.asarray(values), np.asarray(clusters))
 
 
 def agreement(
