@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.stopwatch import PARTS
+
 
 def markdown(results: dict[str, Any]) -> str:
     """Two tables: what clients do, and the server's own work."""
@@ -24,9 +26,6 @@ def markdown(results: dict[str, Any]) -> str:
     )
     lines = [f"Machine: {results['machine']}, {peak}.", "", *clients, "", *server, ""]
     return "\n".join(lines)
-
-
-PARTS = ("engine", "checks", "averages", "server", "evaluation", "record", "checkpoint")
 
 
 def rounds_markdown(results: dict[str, Any]) -> str:

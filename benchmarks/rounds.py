@@ -7,13 +7,11 @@ import json
 import logging
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import process_time
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 from rich.console import Console
@@ -21,148 +19,22 @@ from rich.table import Table
 
 from benchmarks.__main__ import machine, wanted
 from benchmarks.measure import matmul_peak, pin
+from benchmarks.stopwatch import PARTS, Stopwatch, watching
 from benchmarks.workloads import classifier, forward_flops
 from umbel.algorithms import ALGORITHMS
 from umbel.algorithms.base import Algorithm
 from umbel.client.work import Gradient, LocalTraining
 from umbel.data.federation import Federation
-from umbel.engines import bounds, remembering, wrappers
-from umbel.engines.remembering import Remembering
-from umbel.flow import drive
 from umbel.networks import CNN, MLP
-from umbel.reduction import Reduction
-from umbel.runs import run as runs
-from umbel.runs.evidence import EvidenceFolder
-from umbel.runs.folder import RunFolder
 from umbel.runs.run import Run
 
 Row = dict[str, Any]
 
-PARTS = ("engine", "checks", "averages", "server", "evaluation", "record", "checkpoint")
-"""Where the time of a round goes; the server's is what is left of the round: the method's own."""
-
-WHOLE = {"evaluation", "record", "checkpoint"}
-"""Parts that count what happens inside them as theirs."""
 
 GROUPS = 4
 
 ON_ANY_NETWORK = [name for name in ALGORITHMS if name != "fedlease"]
 """The methods that need no adapters."""
-
-
-@dataclass
-class Stopwatch:
-    """CPU seconds by part; what a part asks another for is the other's."""
-
-    seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
-    open: list[str] = field(default_factory=list)
-    since: float = field(default_factory=process_time)
-
-    @contextmanager
-    def part(self, name: str) -> Iterator[None]:
-        """Count what happens inside as this part's."""
-        swallowed = bool(WHOLE & set(self.open))
-        self._switch()
-        self.open.append(self.open[-1] if swallowed else name)
-        try:
-            yield
-        finally:
-            self._switch()
-            self.open.pop()
-
-    def take(self) -> dict[str, float]:
-        """The seconds since the last call."""
-        taken, self.seconds = self.seconds, dict.fromkeys(PARTS, 0.0)
-        return taken
-
-    def move(self, seconds: float, part: str, to: str) -> None:
-        """Count as another part's what one has done for it."""
-        self.seconds[part] -= seconds
-        self.seconds[to] += seconds
-
-    def _switch(self) -> None:
-        now = process_time()
-        if self.open:
-            self.seconds[self.open[-1]] += now - self.since
-        self.since = now
-
-    def timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, as part of this."""
-
-        def inside(*args: Any, **given: Any) -> Any:
-            with self.part(name):
-                return function(*args, **given)
-
-        return inside
-
-
-@dataclass(frozen=True)
-class Watched:
-    """An engine whose time is told apart."""
-
-    engine: Any
-    watch: Stopwatch
-
-    def send(self, request: Any) -> Any:
-        with self.watch.part("engine"):
-            return self.engine.send(request)
-
-
-@contextmanager
-def watching(watch: Stopwatch) -> Iterator[None]:
-    """Tell apart the parts of all rounds inside."""
-
-    def driven(flow: Any, engine: Any) -> Any:
-        with watch.part("evaluation" if flow.gi_code.co_name == "evaluated" else "server"):
-            return drive(flow, engine)
-
-    spared = Remembering.take
-
-    def taken(engine: Remembering) -> float:
-        # What an evaluation has judged for the round after it is that round's, as in records.
-        seconds = spared(engine)
-        watch.move(seconds, "evaluation", "engine")
-        return seconds
-
-    functions = [
-        (wrappers, "bad_values", "checks"),
-        (bounds.Bounds, "apply", "checks"),
-        (Reduction, "of", "averages"),
-        (runs, "make_record", "record"),
-        (RunFolder, "append", "record"),
-        (EvidenceFolder, "note", "record"),
-        (RunFolder, "save", "checkpoint"),
-    ]
-    with ExitStack() as all_of_them:
-        all_of_them.enter_context(patch.object(runs, "drive", driven))
-        for owner, name, part in functions:
-            timed = watch.timed(part, getattr(owner, name))
-            kept = timed if not isinstance(owner, type) else _method(timed)
-            all_of_them.enter_context(patch.object(owner, name, kept))
-        all_of_them.enter_context(patch.object(Run, "clients", _watched_clients(watch)))
-        all_of_them.enter_context(patch.object(Remembering, "take", taken))
-        all_of_them.enter_context(patch.object(remembering, "perf_counter", process_time))
-        yield
-
-
-def _method(timed: Callable[..., Any]) -> Any:
-    def inside(self: Any, *args: Any, **given: Any) -> Any:
-        return timed(self, *args, **given)
-
-    return inside
-
-
-def _watched_clients(watch: Stopwatch) -> Any:
-    """`Run.clients`, whose time is told apart."""
-    made: dict[int, Watched] = {}
-    build = vars(Run)["clients"].func
-
-    def clients(run: Run) -> Watched:
-        if id(run) not in made:
-            made[id(run)] = Watched(build(run), watch)
-        return made[id(run)]
-
-    return property(clients)
 
 
 @dataclass(frozen=True)

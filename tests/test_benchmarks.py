@@ -23,8 +23,9 @@ from benchmarks import (
 from benchmarks.measure import difference
 from benchmarks.products import KINDS, times_faster
 from benchmarks.report import markdown, precision_markdown, rounds_markdown
-from benchmarks.rounds import PARTS, measured, sizes
+from benchmarks.rounds import measured, sizes
 from benchmarks.server import STEPS
+from benchmarks.stopwatch import PARTS
 from benchmarks.workloads import contests
 
 import umbel

@@ -8,17 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from benchmarks.similarities import (
-    CHOICES,
-    Network,
-    Spread,
-    Study,
-    experiment_of,
-    mixings_of,
-    printed,
-    rounds_seen,
-    swapped_pairs,
-)
+from benchmarks.merges import Spread, mixings_of, rounds_seen, swapped_pairs
+from benchmarks.similarities import CHOICES, Network, Study, experiment_of, printed
 from rich.console import Console
 
 from umbel.client.optimizers import SGD
