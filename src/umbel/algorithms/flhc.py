@@ -120,7 +120,8 @@ class FLHC(Algorithm[FLHCState]):
         # Buffers such as running statistics say nothing about where a client wants to go.
         rows = trained.update[:, : ctx.layout.num_weights]
         # Fewer clients than clusters are a cluster each.
-        number = self.num_clusters and min(self.num_clusters, len(rows))
+        wanted = self.num_clusters
+        number = None if wanted is None else min(wanted, len(rows))
         with ctx.clustering:
             apart = distances(rows, rows, self.metric).fill_diagonal_(0)
             clusters = agglomerate(apart, self.linkage, number, self.threshold)

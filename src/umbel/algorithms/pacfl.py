@@ -109,7 +109,8 @@ class PACFL(Algorithm[PACFLState]):
             return state
         bases = orthonormal_bases(sent.vectors)
         # Fewer clients than clusters are a cluster each.
-        number = self.num_clusters and min(self.num_clusters, len(bases))
+        wanted = self.num_clusters
+        number = None if wanted is None else min(wanted, len(bases))
         with ctx.clustering:
             angles = principal_angles(bases, bases, self.angle)
             clusters = agglomerate(angles, self.linkage, number, self.threshold)

@@ -265,8 +265,6 @@ def _what(experiment: Experiment) -> str:
 def how_far(folder: RunFolder) -> str:
     """How many rounds are done, and why no more."""
     done, stop = len(folder.records()), folder.stop
-    return (
-        f"{done} rounds"
-        if stop is None
-        else (f"{done} of {folder.experiment.rounds} rounds: {stop.why}")
-    )
+    if stop is None:
+        return f"{done} rounds"
+    return f"{done} of {folder.experiment.rounds} rounds: {stop.why}"

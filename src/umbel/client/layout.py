@@ -195,7 +195,7 @@ def _check_apart(module: nn.Module) -> None:
     )
     reached: dict[bool, tuple[int, str]] = {}  # the farthest end so far, by what trains
     for begin, end, name, trains in spans:
-        for other in (True, False) if trains else (True,):
+        for other in (True, False) if trains else (True,):  # two constants may share memory
             farthest, before = reached.get(other, (0, ""))
             if begin < farthest:
                 raise UsageError(

@@ -18,7 +18,7 @@ from umbel.data.channel_scale import ChannelScale
 from umbel.data.datasets import Dataset, arrays_of
 from umbel.data.examples import check_alike, of_one_type, tensors_of, with_all_splits
 from umbel.data.form import Form
-from umbel.data.given import check_picked, in_order, listed
+from umbel.data.given import by_split, check_picked, in_order, listed
 from umbel.data.groups import numbers_of
 from umbel.data.labels import check_labels, check_trainable, fitting_classes
 from umbel.data.splits import Pair, Split, by_name, joined, set_apart
@@ -207,13 +207,11 @@ class Federation:
         fractions = _fractions(test=test_fraction, validation=validation_fraction)
         num_classes = fitting_classes(num_classes)
         _check_seed(seed)
-        clients, names = listed(train, "train", names)
+        clients, names = listed(train, names)
         fine = validation is None or not validation_fraction
         expected = "0, as validation examples are given"
         check(fine, "validation_fraction", validation_fraction, expected)
-        given = {"train": clients}
-        for what, others in (("validation", validation), ("test", test)):
-            given |= {} if others is None else {what: in_order(others, what, names)}
+        given = by_split(clients, names, validation=validation, test=test)
         alike = of_one_type(tensors_of(given, names))
         splits = with_all_splits(alike, names, fractions, seed)
         shards = splits["train"]
@@ -256,10 +254,8 @@ class Federation:
         Their examples are pairs (x, y), or have names, of which `columns` are the inputs' and the
         targets'. Each dataset is read once, here. Otherwise as `from_arrays`.
         """
-        clients, names = listed(train, "train", names)
-        splits = {"train": clients}
-        for what, others in (("validation", validation), ("test", test)):
-            splits |= {} if others is None else {what: in_order(others, what, names)}
+        clients, names = listed(train, names)
+        splits = by_split(clients, names, validation=validation, test=test)
         read = {
             what: [arrays_of(each, name, columns) for each, name in zip(many, names, strict=True)]
             for what, many in splits.items()

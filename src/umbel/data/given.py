@@ -12,24 +12,23 @@ from umbel.summary import counted, few
 
 
 def listed(
-    clients: Sequence[Any] | Mapping[str, Any], what: str, names: Sequence[str] | None
+    clients: Sequence[Any] | Mapping[str, Any], names: Sequence[str] | None
 ) -> tuple[list[Any], tuple[str, ...]]:
-    """The clients and their names. Raises `UsageError` unless there are some."""
+    """The clients of `train` and their names. Raises `UsageError` unless there are some."""
     kind = type(clients).__name__
     if isinstance(clients, Mapping):
         keys = list(map(str, clients))
         _check_different(keys)
         names = tuple(keys if names is None else map(str, names))
-        expected = f"those of {what}, each once: it is a mapping by name"
+        expected = "those of train, each once: it is a mapping by name"
         check(sorted(names) == sorted(keys), "names", few(names), expected)
         by_name = dict(zip(keys, clients.values(), strict=True))
         clients = [by_name[name] for name in names]
     fine = isinstance(clients, Iterable) and not hasattr(clients, "dtype") and not is_table(clients)
-    check(
-        fine and not isinstance(clients, str), what, kind, "a list, with an entry for each client"
-    )
+    fine = fine and not isinstance(clients, str)
+    check(fine, "train", kind, "a list, with an entry for each client")
     entries = list(clients)
-    check(bool(entries), what, kind, "filled: it needs at least one client")
+    check(bool(entries), "train", kind, "filled: it needs at least one client")
     names = tuple(map(str, range(len(entries)) if names is None else names))
     said = counted(len(names), "name")
     check(len(names) == len(entries), "names", said, f"a name for each of {len(entries)} clients")
@@ -43,6 +42,17 @@ def listed(
 def _check_different(names: Sequence[str]) -> None:
     for most, times in Counter(names).most_common(1):
         check(times == 1, "names", most, "the name of one client only")
+
+
+def by_split(
+    train: list[Any], names: tuple[str, ...], **others: Iterable[Any] | Mapping[str, Any] | None
+) -> dict[str, list[Any]]:
+    """What each client has in the splits that are given. Raises `UsageError` as `in_order`."""
+    given = {"train": train}
+    for what, each in others.items():
+        if each is not None:
+            given[what] = in_order(each, what, names)
+    return given
 
 
 def in_order(

@@ -179,12 +179,11 @@ def _spread(engine: Sequential | Vectorised, settings: EngineSettings) -> Engine
     """
     wanted, cpu = settings.workers, engine.device.type == "cpu"
     if wanted != "auto":
-        expected = 'on this system, which can\'t fork processes: "auto", or engine.name = "ray"'
-        expected = (
-            expected
-            if cpu
-            else f'1 on {engine.device}, which all would share; on a CPU: engine.device = "cpu"'
-        )
+        if cpu:
+            expected = 'on this system, which can\'t fork processes: "auto", or engine.name = "ray"'
+        else:
+            where = 'on a CPU: engine.device = "cpu"'
+            expected = f"1 on {engine.device}, which all would share; {where}"
         check(wanted == 1 or (cpu and can_fork()), "engine.workers", wanted, expected)
         return Workers(engine, wanted) if cpu else engine
     threads = torch.get_num_threads()

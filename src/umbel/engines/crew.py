@@ -48,10 +48,10 @@ WAITING = (
 
 DONE, FAILED = 1, 2
 
-BEGUN, ORDERLY = b"+", b"."
+BEGUN, ENDED_WELL = b"+", b"."
 """What a worker sends before its first task, and when it finds nothing more to do."""
 
-GLANCE = 1.0
+LOOK_SECONDS = 1.0
 """Seconds between two looks at whether the parent is there, if no pipe says that it is not."""
 
 FORKING = threading.RLock()
@@ -81,7 +81,7 @@ class Crew:
         self.alone = False  # whether they were given up for that
         self.how = ""  # how the last worker that died has ended
         self.begun = set[int]()  # the pipes of workers that have taken a task
-        self.stillborn = 0  # how many have died before that
+        self.early_deaths = 0  # how many have died before that
         self.cores = allowed_cores()
 
     def run(self) -> None:
@@ -116,7 +116,7 @@ class Crew:
                 self.states[task] = DONE
             elif not self.workers:
                 return
-            self._bury(wait=task is None)
+            self._reap(wait=task is None)
 
     def _failures(self) -> None:
         """Do here what raised an error in a worker, so that it is raised here."""
@@ -155,7 +155,7 @@ class Crew:
                 warnings.simplefilter("ignore", DeprecationWarning)
                 process = os.fork()
             if process == 0:
-                self._be_a_worker(stays, heeded)
+                self._run_worker(stays, heeded)
             self.workers[ended] = process
         except OSError:
             os.close(ended)
@@ -164,7 +164,7 @@ class Crew:
             os.close(stays)
             signal.pthread_sigmask(signal.SIG_SETMASK, heeded)
 
-    def _be_a_worker(self, stays: int, heeded: Collection[int]) -> NoReturn:
+    def _run_worker(self, stays: int, heeded: Collection[int]) -> NoReturn:
         """In the new process: do tasks, and end without running what its parent left to run."""
         task, begun = None, False
         try:
@@ -186,7 +186,7 @@ class Crew:
         finally:
             _flush()
             with suppress(OSError):
-                os.write(stays, ORDERLY)
+                os.write(stays, ENDED_WELL)
             os._exit(0)
 
     def _end_with_the_parent(self) -> None:
@@ -194,12 +194,12 @@ class Crew:
         # has a copy of its other end.
         end = select.poll()
         end.register(self.alive)
-        while os.getppid() == self.parent and not end.poll(1000 * GLANCE):
+        while os.getppid() == self.parent and not end.poll(1000 * LOOK_SECONDS):
             pass
         forget(os.getpid())
         os._exit(1)
 
-    def _bury(self, wait: bool) -> None:
+    def _reap(self, wait: bool) -> None:
         """Take leave of workers that have ended, and replace those that died at work."""
         if not self.workers:
             return
@@ -224,7 +224,7 @@ class Crew:
             how = _ended(process)
             del self.workers[pipe]  # now: whoever interrupts it leaves it to `_stop`
             os.close(pipe)
-            if said != ORDERLY:
+            if said != ENDED_WELL:
                 self.how = how
                 log.warning(
                     "worker %d died (%s): what it had begun is done again", process, self.how
@@ -234,8 +234,8 @@ class Crew:
 
     def _replace(self, at_work: bool) -> None:
         """Fork another worker, unless they all die before they take a task."""
-        self.stillborn = 0 if at_work else self.stillborn + 1
-        if self.stillborn < ATTEMPTS:
+        self.early_deaths = 0 if at_work else self.early_deaths + 1
+        if self.early_deaths < ATTEMPTS:
             self._fill(len(self.workers) + 1)
             return
         self.processes = 1 + len(self.workers)

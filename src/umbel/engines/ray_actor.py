@@ -232,6 +232,7 @@ class Actor:
                 for client in part.clients.tolist()
             ]
             split = _joined(arrays)
+            # An actor holds no examples of its own: it answers for those that were sent.
             engine.storage = Storage(split, split, split)
             part = replace(part, clients=torch.arange(len(arrays)))
             reply = engine.answer(part, torch.arange(len(arrays)))

@@ -74,8 +74,8 @@ class Guarded:
         least = max(quorum, int(2 * diverged >= max(asked, 1)))
         if usable < least and not request.optional:
             asks = f"limits.quorum = {self.limits.quorum:g} asks for {quorum}"
-            diverging = diverged and self.advice is not None
-            raise (DivergedError if diverging else QuorumError)(
+            kind = DivergedError if diverged and self.advice is not None else QuorumError
+            raise kind(
                 self._divergence(diverged, asked)
                 + f"{usable} of {asked} clients gave a usable reply, and "
                 + (asks if quorum else "without one nothing can be learned")

@@ -72,11 +72,16 @@ def introduce(site: Site) -> RecordDict:
         "num_outputs": form.num_outputs,
         "model": form.model,
     }
-    config |= {"frozen": form.frozen} if form.frozen else {}
-    config |= {"inputs": site.inputs} if site.inputs else {}
-    config |= {} if form.num_classes is None else {"num_classes": form.num_classes}
-    config |= {} if site.groups is None else {"groups": list(site.groups)}
-    config |= {} if site.validation is None else {"validation": list(site.validation)}
+    if form.frozen:
+        config["frozen"] = form.frozen
+    if site.inputs:
+        config["inputs"] = site.inputs
+    if form.num_classes is not None:
+        config["num_classes"] = form.num_classes
+    if site.groups is not None:
+        config["groups"] = list(site.groups)
+    if site.validation is not None:
+        config["validation"] = list(site.validation)
     return RecordDict({"site": ConfigRecord(config)})
 
 

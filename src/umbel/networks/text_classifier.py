@@ -70,7 +70,7 @@ class TextClassifier(Model):
     """
 
     #: a folder with config.json and weights, or "package:NAME" for one in an installed package
-    encoder: str = PACKAGED  #: a folder, or "package:NAME"
+    encoder: str = PACKAGED
     adapters: int = 8  #: rank; 0: the head alone
     alpha: float = 16.0  #: what adapters add is times alpha / adapters
     targets: tuple[str, ...] = ("query", "value")  #: ends of the names of layers with adapters

@@ -24,10 +24,10 @@ GOLDEN = pi * (3 - sqrt(5))
 """The angle from one floret of an umbel or sunflower to the next."""
 
 
-def said(client: Client, grouped: bool = True) -> str:
+def said(client: Client) -> str:
     """What is known of a client."""
     parts = [f"client {client.name}", f"cluster {client.cluster}"]
-    if grouped and client.group:
+    if client.group:
         parts.append(f"planted group {client.group}")
     if client.examples is not None:
         parts.append(f"{client.examples} training examples")

@@ -115,8 +115,8 @@ class Run(Settings):
     def clients(self) -> Engine:
         """Where the clients work: the engine itself, without metering, checks or faults."""
         tuned = [] if self.personal is None else self.personal.works()
-        works, asked = [self.algorithm, *tuned], (self.privacy, self.cohort_size, self.metrics)
-        return engine_of(self.engine, self.net, self.divided, works, *asked)
+        given = self.engine, self.net, self.divided, [self.algorithm, *tuned]
+        return engine_of(*given, self.privacy, self.cohort_size, self.metrics)
 
     @property
     def cohort_size(self) -> int:

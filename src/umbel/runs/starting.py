@@ -131,5 +131,6 @@ def start_of(
     if not federation.test.sizes.any():
         log.warning("no client has test examples: neither loss nor accuracy is measured")
     size, groups = federation.num_clients, federation.groups
-    asked = (size, num_rounds, participation, seed, groups, federation.names)
-    return first_state(algorithm, net, *asked)
+    return first_state(
+        algorithm, net, size, num_rounds, participation, seed, groups, federation.names
+    )

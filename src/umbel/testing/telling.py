@@ -54,11 +54,11 @@ def what_it_tells_fits_the_clients(algorithm: Algorithm[Any]) -> None:
     for state in (run.start(ROUNDS), *(state for state, _ in uninterrupted(algorithm))):
         size = len(state.labels)
         for name, dim in (("fit", 1), ("profile", 2)):
-            told = getattr(algorithm, name)(state)
-            whole = isinstance(told, Tensor) and told.dim() == dim and len(told) == size
+            value = getattr(algorithm, name)(state)
+            whole = isinstance(value, Tensor) and value.dim() == dim and len(value) == size
             wanted = f"a tensor ({size},{' D' * (dim - 1)})"
-            found = f"one ({tuple(told.shape)})" if isinstance(told, Tensor) else f"{told!r}"
-            assert told is None or whole, f"{name} returns {found} instead of {wanted}"
+            found = f"one ({tuple(value.shape)})" if isinstance(value, Tensor) else f"{value!r}"
+            assert value is None or whole, f"{name} returns {found} instead of {wanted}"
         as_measures(algorithm.measure(state), ())
         clients = evidence_of(algorithm, state).get("clients")
         known = clients is None or bool((clients < size).all())

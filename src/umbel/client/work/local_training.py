@@ -147,10 +147,8 @@ def shuffled(
     check_memory(epochs * steps * (width * BYTES_OF_A_PLACE + BYTES_OF_A_STEP), said)
     plan = np.full((epochs, steps * width), -1, dtype=np.int64)
     for epoch in plan:
-        all_at_once = batch_size == "all"
-        epoch[:num_examples] = (
-            np.arange(num_examples) if all_at_once else rng.permutation(num_examples)
-        )
+        at_once = batch_size == "all"
+        epoch[:num_examples] = np.arange(num_examples) if at_once else rng.permutation(num_examples)
     return plan.reshape(epochs * steps, width)
 
 

@@ -132,7 +132,8 @@ def write_clients(federation: Federation, path: Path) -> None:
     A folder that holds all this already is left as it is.
     """
     for name in federation.names:
-        fine = name == name.strip() and not set(name) & set('/\\\0,"\r\n') and name[:1] not in "."
+        on_a_line = name == name.strip() and not set(name) & set('/\\\0,"\r\n')
+        fine = on_a_line and name != "" and not name.startswith(".")
         check(fine, "client", name, FILE_NAME)
         check_length(Path(f"{name}.npz"), f"client {name[:20]}...")
     check_length(path, "folder")
