@@ -108,10 +108,29 @@ def test_clients_of_a_worker_that_dies_are_asked_again(tmp_path: Path) -> None:
 def test_clients_that_end_every_worker_are_named(tmp_path: Path) -> None:
     engine = Workers(Sequential(mlp(), blobs()), 2)
     work = Dies(os.getpid(), str(tmp_path), times=1000)
-    with pytest.raises(
-        WorkersDiedError, match=r"^1 client from number \d on: .* died \(signal 9\), as"
-    ):
+    said = r"^1 client from number \d on: .* died \(signal 9\), as .* engine.memory_mb"
+    with pytest.raises(WorkersDiedError, match=said):
         engine.send(Request(work, torch.arange(4), [0] * 4))
+
+
+@dataclass(frozen=True)
+class Ends(MeanLoss):
+    """End the process, as code in C may."""
+
+    parent: int = 0
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        if os.getpid() != self.parent:
+            os._exit(7)
+        return super().__call__(net, shard, sent)
+
+
+def test_less_memory_is_no_advice_where_the_work_itself_ends_workers() -> None:
+    net = mlp(dtype=torch.float32)
+    engine, asked = Workers(Sequential(net, blobs()), 2), request(MeanLoss(), net, [0, 1, 2])
+    with pytest.raises(WorkersDiedError, match=r"died \(status 7\); with engine") as caught:
+        engine.send(replace(asked, work=Ends(parent=os.getpid())))
+    assert "memory" not in str(caught.value)
 
 
 @dataclass(frozen=True)

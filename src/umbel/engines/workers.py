@@ -33,6 +33,10 @@ def can_fork() -> bool:
     return hasattr(os, "fork") and sys.platform != "darwin"
 
 
+OUT_OF_MEMORY = ("signal 9", "signal 7")
+"""How processes end where the machine, or the shared memory of a container, is full."""
+
+
 @dataclass
 class Workers:
     """An engine whose chunks are computed by several processes, with a thread each.
@@ -97,11 +101,13 @@ class Workers:
             crew.run()
         except DeathsError as error:
             clients = [int(request.clients[n]) for part in tasks[error.task] for n in part]
-            killed = ", as the system does where memory is short" if error.how == "signal 9" else ""
+            short = error.how in OUT_OF_MEMORY
+            killed = ", as the system does where memory is short" if short else ""
+            hint = ", and a smaller engine.memory_mb takes less memory" if short else ""
             raise WorkersDiedError(
                 f"{counted(len(clients), 'client')} from number {clients[0]} on: each process that "
                 f"worked for them died ({error.how}){killed}; with engine.workers = 1 this process "
-                "works for them, and a smaller engine.memory_mb takes less memory"
+                f"works for them{hint}"
             ) from None
         self.count = 1 if crew.alone else self.count
         return columns, float(spent.sum())
