@@ -121,7 +121,7 @@ def write_site(folder: Path, federation: Federation, clients: Iterable[int]) -> 
 
 
 def loopback_bytes() -> int:
-    """Sent through the loopback since this machine started."""
+    """Bytes sent through the loopback interface since this machine started."""
     return int(Path("/sys/class/net/lo/statistics/tx_bytes").read_text())
 
 

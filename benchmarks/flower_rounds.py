@@ -57,7 +57,7 @@ def federation_of(kind: str) -> Federation:
 
 @cache
 def clients_of(kind: str) -> PlainClients:
-    """They stay in the memory of a worker."""
+    """The federation, cached in the memory of a worker."""
     model, shape, _ = KINDS[kind]
     return PlainClients(partial(model.build, shape, 10), federation_of(kind), "cpu", "classes")
 

@@ -31,7 +31,7 @@ PARTS = {
     "pulled": "the reply goes to the SuperLink and to the server",
     "asked": "the server checks and averages, clusters, and writes a record",
 }
-"""What goes before each event, in the order of events."""
+"""For each event, the part of the time before it, in the order of events."""
 
 
 class TimedApp(ClientApp):

@@ -1,4 +1,4 @@
-"""Whether clusters make a run what it is, or how it came to them.
+"""Whether a run's results depend on its final clusters, or on how it found them.
 
 `python -m benchmarks.given_clusters RUN [--rounds N]` trains the models of a run once more, with
 the clusters that it ended with from the first round, and shows both courses of accuracy. With

@@ -35,7 +35,7 @@ SHOWN = (5, 10, 20, 40, 60, 100, 150, 200, 300, 400)
 
 @dataclass(frozen=True)
 class Setting:
-    """What the choices are about."""
+    """The settings that choices change."""
 
     scenario: OverlappingLabels
     method: Joint

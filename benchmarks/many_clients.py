@@ -42,7 +42,7 @@ CASES = {
 
 
 def federation(case: Case, clients: int) -> Federation:
-    """Random examples, made in place: there is no room for two copies."""
+    """Random examples, generated in place because memory has no room for two copies."""
     rng = np.random.default_rng(0)
 
     def split(each: int) -> Split:

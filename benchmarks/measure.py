@@ -1,4 +1,4 @@
-"""Timing two ways of one computation fairly: pinned, alternating, checked equal before."""
+"""Fair timing of two ways of a computation: on one core, in turns, after a check of results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 ENOUGH, MANY = 5.0, 50
-"""Seconds in which short runs are repeated, and how often at most."""
+"""Seconds for which short runs are repeated, and the largest number of repeats."""
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,9 @@ def clock(device: str) -> Callable[[], float]:
 
 
 def alternate(contenders: list[Callable[[], object]], repeats: int, device: str) -> list[Timing]:
-    """Run them in turns, `repeats` times each or more often if that takes no `ENOUGH` seconds.
+    """Run them in turns, `repeats` times each, or more often until `ENOUGH` seconds have passed.
 
-    They should be warm already.
+    Run each once before, so that caches are filled.
     """
     now = clock(device)
     seconds: list[list[float]] = [[] for _ in contenders]

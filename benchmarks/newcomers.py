@@ -1,4 +1,4 @@
-"""How often newcomers without labels are placed rightly: `python -m benchmarks.newcomers`.
+"""How often newcomers without labels get the right cluster: `python -m benchmarks.newcomers`.
 
 Clusters are the known ones (wrists, planted groups), so that only the placing is judged. It needs
 `natural/` and `mnist` in the data directory.

@@ -94,7 +94,7 @@ CASES = [
 
 
 STEPPING = "fp32, all steps on the weights"
-"""As if no layer were ever kept by example."""
+"""Inside, no layer is kept by example."""
 
 
 def speeds(repeats: int) -> list[Row]:
@@ -178,7 +178,7 @@ def agreement(case: Case, seeds: Sequence[int]) -> list[Row]:
 
 
 def end(case: Case, label: str, seed: int) -> Row:
-    """What the last record of a run says."""
+    """Measures in the last record of a run."""
     precision = "full" if label == FULL else "bf16"
     settings = [*case.changes, f"seed={seed}", f"engine.precision={precision}"]
     experiment = read(find_experiment(case.name), settings)

@@ -1,4 +1,4 @@
-"""What the code that Kim et al. released does in place of two of their rules, on eight angles of
+"""Two rules of the code that Kim et al. released, which differ from the paper, on eight angles of
 MNIST: `python -m benchmarks.released`.
 
 CFL-GP there asks all clients about one model in round 0 alone. In later clustering rounds each

@@ -153,7 +153,7 @@ def trained(size: Size) -> int:
 
 
 def warm_up(size: Size, names: list[str]) -> None:
-    """Load what methods load when it is first needed."""
+    """Import the libraries that methods import at first use."""
     few = replace(size, examples=(10,) * 8, local=replace(size.local, epochs=1))
     for name in names:
         measured(few, name, 4)

@@ -65,7 +65,7 @@ EVALUATE_EVERY = 10  # rounds
 
 @dataclass(frozen=True)
 class Setting:
-    """What the choices are about."""
+    """The settings that choices change."""
 
     scenario: Shifted
     network: Network

@@ -19,7 +19,7 @@ from umbel.runs.folder import RunFolder
 from umbel.runs.run import Run
 
 PARTS = ("engine", "checks", "averages", "server", "evaluation", "record", "checkpoint")
-"""Where the time of a round goes; the server's is what is left of the round: the method's own."""
+"""Parts of a round's time; "server" is the rest: the method's own work."""
 
 WHOLE = {"evaluation", "record", "checkpoint"}
 """Parts that count what happens inside them as theirs."""
@@ -27,7 +27,7 @@ WHOLE = {"evaluation", "record", "checkpoint"}
 
 @dataclass
 class Stopwatch:
-    """CPU seconds by part; what a part asks another for is the other's."""
+    """CPU seconds by part; work that a part requests of another counts for the other."""
 
     seconds: dict[str, float] = field(default_factory=lambda: dict.fromkeys(PARTS, 0.0))
     open: list[str] = field(default_factory=list)

@@ -38,7 +38,7 @@ class Contest:
     tolerance: dict[str, float]  # distance, in units of the result's length
     goals: dict[str, float]  # times faster than the plain loop
     checked: tuple[dict[str, Callable[[], Result]], Callable[[], Result]] | None = None
-    """What is compared before anything is timed; default: the same as is timed."""
+    """The results to compare before timing; by default those of the timed computation."""
 
 
 FULL, BF16 = "fp32", "bf16"

@@ -269,7 +269,7 @@ MISTAKES: list[tuple[Algorithm[Any], str]] = [
     (AssignsAtRandom(), "assign finds other scores of the same newcomers when it is called again"),
     (CountsOutsideItsState(), "a run resumed after its third round, with another run in between,"),
     (FitsTwo(), "fit returns one ((2,)) instead of a tensor (8,)"),
-    (MeasuresTheRound(), "measure: 'round' is not a name that is free"),
+    (MeasuresTheRound(), "measure: 'round' is not a free name"),
     (ProfilesFlat(), "profile returns one ((8,)) instead of a tensor (8, D)"),
     (ComparesOthers(), "what evidence returns: {'clients': 'torch.int64 (8,)', 'similarity'"),
     (PERSONAL, "clients [0, 1, 3, 4, 5, 7], who were never asked, are served models of zeros"),

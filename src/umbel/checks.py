@@ -21,7 +21,7 @@ LARGEST = 2**63 - 1
 """The largest whole number that a setting may be."""
 
 NO_FIELD = re.compile(r"\s*(\w+\s*\.\s*)*(ClassVar|InitVar)\b")
-"""How an annotation begins, as text, that declares no field of a dataclass."""
+"""Matches annotations, as text, that do not declare a field of a dataclass."""
 
 SMALL = 2**26
 """Requests for fewer bytes are not checked."""
@@ -31,7 +31,7 @@ UNKNOWN = 2**40
 
 
 class UsageError(ValueError):
-    """Raised for what the user can put right: the message names it and says what to write.
+    """Raised for a mistake that the user can correct: the message names it and says what to write.
 
     >>> umbel.IFCA(num_clusters=0)
     Traceback (most recent call last):
@@ -44,20 +44,20 @@ class InUseError(UsageError):
 
 
 class QuorumError(RuntimeError):
-    """Raised where too few clients gave a usable reply for the round to go on; see `Limits`."""
+    """Raised if too few clients gave a usable reply for the round to continue; see `Limits`."""
 
 
 class WorkersDiedError(QuorumError):
-    """Processes that worked for some clients were killed again and again."""
+    """Raised if the processes that work for some clients were killed again and again."""
 
 
 class DivergedError(QuorumError):
-    """Too few replies can be used because training diverged; other settings are needed."""
+    """Raised if too few replies are usable because training diverged: change the settings."""
 
 
 @contextmanager
 def naming(where: str) -> Iterator[None]:
-    """Say in which round, or of which run, too few clients gave a usable reply."""
+    """Add the name of the round or run to a `QuorumError` that is raised inside."""
     try:
         yield
     except QuorumError as error:
@@ -72,14 +72,14 @@ def check(holds: bool, field: str, value: object, expected: str) -> None:
     Traceback (most recent call last):
     umbel.checks.UsageError: decay: 1.5 is not in [0, 1)
     """
-    if isinstance(holds, str):  # which would hold always
+    if isinstance(holds, str):  # a message in place of the condition would always count as true
         raise TypeError(f"check({holds!r}, ...): first comes what must hold, then the field's name")
     if not holds:
         raise UsageError(f"{field}: {shown(value)} is not {expected}")
 
 
 def shown(value: object) -> str:
-    """A value as messages show it: on one line, and cut where it is long; of arrays the type."""
+    """A value as messages show it: on one line, cut if it is long; for an array, its type alone."""
     if _holds_arrays(value):
         return kind_of(value)
     try:
@@ -91,7 +91,7 @@ def shown(value: object) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an error says, or its type where it says nothing."""
+    """The first line of an error's message, or the error's type if the message is empty."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
 
@@ -107,7 +107,7 @@ def with_article(name: str) -> str:
 
 
 def _holds_arrays(value: object, depth: int = 4) -> bool:
-    """Whether this is an array, a tensor or a table, or holds one, at a depth that data have."""
+    """Whether this is an array, tensor or table, or has one inside, at most `depth` levels down."""
     if getattr(value, "ndim", 0):
         return True
     if isinstance(value, Mapping):
@@ -118,9 +118,9 @@ def _holds_arrays(value: object, depth: int = 4) -> bool:
 
 
 def lacking(value: object) -> str | None:
-    """What a number or a text must be, in words, if it is not; None if all is well.
+    """What this number or text should be, in words, if it is not valid; None if it is.
 
-    Texts may have lines and tabs, but none of the other characters that a terminal acts on.
+    Texts may contain line breaks and tabs, but no other control characters.
     """
     if isinstance(value, float) and not isfinite(value):
         return "a finite number"
@@ -132,23 +132,23 @@ def lacking(value: object) -> str | None:
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text, such as a name, stays on its line: without controls, and UTF-8 can hold it.
+    """Whether a text, such as a name, has no control characters or line breaks, and is valid UTF-8.
 
-    Characters that join, as some scripts and emoji need, are plain; those that turn the direction
-    of what comes after them are not.
+    Joining characters, which some scripts and emoji need, are allowed. Characters that change the
+    direction of the text after them are not.
     """
     return text.isprintable() or not any(map(_acts, text))
 
 
 def command(*words: object) -> str:
-    """A command of umbel that a shell takes as it is, whatever is in the names of its files."""
+    """A command of umbel, quoted so that a shell accepts any file name in it."""
     return shlex.join(["umbel", *map(str, words)])
 
 
 def printable(text: str, but: str = "") -> str:
-    """The text with escapes for what a terminal or a page would act on, but for these characters.
+    """Replace characters that a terminal or a page would act on by escapes, except those in `but`.
 
-    It can't move the cursor, turn its direction or end a line.
+    The result can't move the cursor, change the direction of text or end a line.
     """
     if is_plain(text):
         return text
@@ -162,9 +162,9 @@ def _acts(character: str) -> bool:
 
 
 def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
-    """A hint for a name that is not known; if none is like it, all names or what is said here.
+    """A hint for an unknown name: the most similar one, else `otherwise`, else all known names.
 
-    Names are alike whether in capitals or not.
+    Upper and lower case are not distinguished.
     """
     names = list(known)
     if close := closest(name, names):
@@ -173,16 +173,16 @@ def nearest(name: str, known: Iterable[str], otherwise: str = "") -> str:
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most like this one, if any is like it."""
+    """The known name that is most similar to this one; None if no name is similar."""
     folded = {each.casefold(): each for each in reversed(list(known))}
     close = difflib.get_close_matches(name.casefold(), folded, n=1)
     return folded[close[0]] if close else None
 
 
 def check_decorated(kind: type, base: type) -> None:
-    """Raise `UsageError` where a subclass of `base` has annotations, and is not made a dataclass.
+    """Raise `UsageError` if a subclass of `base` has annotations but is not a dataclass.
 
-    What they say would be lost without a word: fields are those of a class above it.
+    Its annotations would be ignored silently: it would only have the fields of its base class.
     """
     for each in kind.__mro__:
         if not issubclass(each, base) or "__dataclass_fields__" in vars(each):
@@ -205,7 +205,7 @@ def _is_field(annotation: object) -> bool:
 
 
 def import_hint(value: object, kind: object) -> str:
-    """What to write for a function where a text is needed, as a hint; nothing for other values."""
+    """A hint for a function that was given in place of its name as text; "" for other values."""
     if kind is not str or not callable(value) or isinstance(value, type):
         return ""
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "<")
@@ -215,7 +215,7 @@ def import_hint(value: object, kind: object) -> str:
 
 
 def check_memory(needed: int, what: str) -> None:
-    """Raise `UsageError` for what takes more bytes than are free, before they are taken."""
+    """Raise `UsageError` if `needed` bytes, for `what`, are more than this process can allocate."""
     if needed <= SMALL:
         return
     free = free_memory()
@@ -225,7 +225,7 @@ def check_memory(needed: int, what: str) -> None:
 
 
 def free_memory() -> int:
-    """The bytes that this process can still have, as far as the system tells."""
+    """How many bytes this process can still allocate, as far as the system reports it."""
     tables = [_table("/proc/meminfo"), _table("/sys/fs/cgroup/memory.stat")]
     of_machine = tables[0].get("MemAvailable:")
     free = UNKNOWN if of_machine is None else of_machine * 1024
@@ -237,7 +237,7 @@ def free_memory() -> int:
 
 
 def _table(file: str) -> dict[str, int]:
-    """The names and numbers of a file of the system; nothing where there is none."""
+    """The names and numbers in a file such as /proc/meminfo; empty if it can't be read."""
     try:
         lines = Path(file).read_text().splitlines()
         return {name: int(value) for name, value, *_ in map(str.split, lines)}

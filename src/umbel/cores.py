@@ -1,8 +1,8 @@
-"""The cores that this process may use, and those that it starts.
+"""The cores that this process, and processes that it starts, may use.
 
-OpenMP, by which PyTorch computes, binds the first thread to one core where OMP_PROC_BIND or the
-like is set, as it often is on large machines. A process begins with the cores of the thread that
-starts it: unless that is lifted, all workers share that one.
+PyTorch computes with OpenMP, which binds the first thread to one core if OMP_PROC_BIND or a similar
+variable is set, as it often is on large machines. A new process inherits the cores of the thread
+that starts it: unless the binding is lifted, all workers share that one core.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from pathlib import Path
 from umbel.checks import UsageError
 
 BINDING = ("OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY")
-"""Variables by which OpenMP is told to bind threads."""
+"""Environment variables that tell OpenMP to bind threads to cores."""
 
 LIMIT = "LOKY_MAX_CPU_COUNT"
 
 
 def cores() -> int:
-    """How many cores this process may use, and its container if it is in one that has fewer.
+    """How many cores this process may use; the limit of its container counts, too.
 
-    LOKY_MAX_CPU_COUNT bounds the number, as it does in scikit-learn. Raises `UsageError` where that
-    is no number.
+    LOKY_MAX_CPU_COUNT bounds the number, as it does in scikit-learn. Raises `UsageError` if that
+    variable is not a whole number.
     """
     from joblib.externals.loky import cpu_count  # which takes a moment to load
 
@@ -38,9 +38,9 @@ def cores() -> int:
 
 
 def allowed_cores() -> frozenset[int]:
-    """Numbers of the cores that this process may use; empty where the system does not say.
+    """The numbers of the cores that this process may use; empty if the system does not report them.
 
-    They are those of this thread, or all that OpenMP has for threads if it binds them.
+    They are the cores of this thread and, if OpenMP binds threads, all cores that it binds them to.
     """
     if sys.platform != "linux":
         return frozenset()
@@ -58,7 +58,7 @@ def allowed_cores() -> frozenset[int]:
 
 
 def roam(over: frozenset[int] | None = None) -> None:
-    """Let this thread use these cores: all that it may, by default."""
+    """Let this thread use these cores; by default all that the process may use."""
     over = allowed_cores() if over is None else over
     if over:
         with suppress(OSError):
@@ -66,9 +66,9 @@ def roam(over: frozenset[int] | None = None) -> None:
 
 
 def forget(process: int) -> None:
-    """Remove what LLVM's and Intel's OpenMP note of a process in shared memory.
+    """Remove the file that LLVM's and Intel's OpenMP keep for a process in shared memory.
 
-    They do so themselves only where it ends by `exit`.
+    OpenMP removes it only if the process ends by `exit`.
     """
     if sys.platform == "linux":
         with suppress(OSError):
@@ -77,10 +77,10 @@ def forget(process: int) -> None:
 
 @contextmanager
 def roaming() -> Iterator[None]:
-    """A process that is started inside may use all of them, and binds none of its threads.
+    """Let processes that are started inside use all allowed cores, without binding their threads.
 
-    Several of them would bind theirs to the same cores. Threads that start processes meanwhile do
-    so without these variables, too.
+    Otherwise several processes would bind their threads to the same cores. The variables are
+    removed from the environment, so processes that other threads start meanwhile lack them, too.
     """
     withheld = {name: os.environ.pop(name) for name in BINDING if name in os.environ}
     try:
@@ -93,7 +93,7 @@ def roaming() -> Iterator[None]:
 
 @contextmanager
 def _roaming_thread() -> Iterator[None]:
-    """This thread may use all of them inside."""
+    """Let this thread use all allowed cores inside."""
     if sys.platform != "linux":
         yield
         return

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Rows:
-    """One row for each client without a copy for each: client n gets `table[index[n]]`.
+    """One row for each client, without copying equal rows: client n gets `table[index[n]]`.
 
     >>> import torch
     >>> from umbel.method import Rows
@@ -47,7 +47,7 @@ class Rows:
         return self.table.index_select(0, self.index[positions])
 
     def check(self, name: str, count: int) -> None:
-        """Raise `UsageError` unless they say a row of the table for each of `count` clients."""
+        """Raise `UsageError` unless there is a valid row number for each of `count` clients."""
         shape = tuple(self.index.shape) if isinstance(self.index, Tensor) else (count,)
         expected = f"({count},), for each client asked, as in labels[ctx.cohort]"
         check(shape == (count,), f"{name}.index: shape", shape, expected)
@@ -55,7 +55,7 @@ class Rows:
 
 
 def check_numbers(values: object, name: str, end: int, of: str) -> None:
-    """Raise `UsageError` for anything but whole numbers of what there are `end` of."""
+    """Raise `UsageError` unless `values` is an int64 tensor whose values are in 0 to `end` - 1."""
     kind = str(values.dtype) if isinstance(values, Tensor) else type(values).__name__
     check(kind == "torch.int64", name, kind, "a tensor of type torch.int64")
     assert isinstance(values, Tensor)
@@ -74,10 +74,10 @@ class Request:
     clients: Tensor  #: (N,) int64, no client twice
     seeds: Sequence[int]  #: one per client: the same work on the same data gives the same reply
     shared: Mapping[str, Tensor] = field(default_factory=dict)  #: tensors that all clients get
-    each: Mapping[str, Rows] = field(default_factory=dict)  #: tensors of which client n gets row n
-    optional: bool = False  #: the round can do without: no quorum, not even one reply
-    reduction: Reduction | None = None  #: what may come in place of the rows of a column
-    number: int = 0  #: how many requests of the same round came before; `drive` counts them
+    each: Mapping[str, Rows] = field(default_factory=dict)  #: tensors by name: client n gets row n
+    optional: bool = False  #: whether the round can continue without any reply: no quorum is needed
+    reduction: Reduction | None = None  #: which sums may replace the rows of a column
+    number: int = 0  #: how many requests of the round came before this one; `drive` counts them
 
     __repr__ = in_short
 
@@ -110,8 +110,9 @@ class Replies:
 
     clients: Tensor  #: (N,) int64, who answered
     columns: Mapping[str, Tensor]  #: tensors by name, each (N, ...)
-    refused: Mapping[int, str] = field(default_factory=dict)  #: client: why its answer is set aside
-    sums: Sums | None = None  #: in place of the column that the request's reduction names
+    #: client number -> why its answer is not used
+    refused: Mapping[int, str] = field(default_factory=dict)
+    sums: Sums | None = None  #: replaces the column that the request's reduction names
 
     __repr__ = in_short
 
@@ -121,31 +122,32 @@ class Replies:
         return Replies(self.clients[positions], columns, self.refused, self.sums)
 
     def in_order(self) -> Replies:
-        """The replies in the order of client numbers, without a copy where they are already."""
+        """The replies in the order of client numbers, copied only if the order changes."""
         sorted_already = bool((self.clients.diff() > 0).all())
         return self if sorted_already else self.pick(self.clients.argsort())
 
 
 Flow: TypeAlias = Generator[Request, Replies, T]
-"""Server-side work towards a T that asks clients on the way."""
+"""A generator for work at the server: it yields requests to clients, and returns a T."""
 
 
 @runtime_checkable
 class Engine(Protocol):
     """Where clients work: a loop, one batched tensor program, machines elsewhere.
 
-    An engine whose clients are on other machines says so by `elsewhere = True`: a request then goes
-    to them in one exchange, also where rows could be asked for in blocks and summed, and they are
-    left to protect what they send. What clients of any other engine send is protected by the run.
+    An engine whose clients are on other machines has the attribute `elsewhere = True`. Each request
+    then goes to them in one exchange, even if the rows could be requested in blocks and summed, and
+    the clients clip and noise their updates themselves (see `Privacy`). With any other engine the
+    run does so.
     """
 
     def send(self, request: Request) -> Replies:
-        """Have the clients do the work, and return what came back."""
+        """Have the clients do the work of the request, and return their replies."""
         ...
 
 
 def as_flow(thing: Flow[T], function: str) -> Flow[T]:
-    """The flow that a function of a method has made. Raises `UsageError` if it is none."""
+    """Return `thing`, the result of `function`. Raises `UsageError` unless it is a generator."""
     expected = "a generator: ask by `yield from`, and end with `return`"
     check(isinstance(thing, Generator), function, type(thing).__name__, expected)
     return thing
@@ -154,8 +156,8 @@ def as_flow(thing: Flow[T], function: str) -> Flow[T]:
 def drive(flow: Flow[T], engine: Engine) -> T:
     """Run a flow to its end, with `engine` answering its requests.
 
-    Replies are handed on in the order of client numbers: floating-point sums then do not depend
-    on who answered first.
+    Replies are sorted by client number, so that floating-point sums do not depend on who answered
+    first. Raises `UsageError` if the flow is not a generator or yields anything but a `Request`.
     """
     as_flow(flow, "round")
     try:
@@ -169,7 +171,7 @@ def drive(flow: Flow[T], engine: Engine) -> T:
 
 
 def _asked(request: Request, number: int = 0) -> Request:
-    """What a round has yielded. Raises `UsageError` for anything but a request."""
+    """Number the request that a round has yielded. Raises `UsageError` for anything else."""
     expected = "a request: write `yield from` before train(...) and its like"
     check(isinstance(request, Request), "what round yields", type(request).__name__, expected)
     return replace(request, number=number) if number else request

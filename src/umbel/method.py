@@ -1,8 +1,8 @@
-"""All that a method of one's own imports: `from umbel.method import Algorithm, State, train, ...`.
+"""The names that your own method needs: `from umbel.method import Algorithm, State, train, ...`.
 
 A method is a frozen dataclass that extends `Algorithm`: its fields are hyper-parameters, `init`
-gives the first `State`, and `round` is a generator that asks clients by the verbs below and returns
-the next state. `umbel.testing` has what every method owes its users.
+returns the first `State`, and `round` is a generator that asks clients by the verbs below and
+returns the next state. `umbel.testing` has the checks that every method must pass.
 """
 
 from __future__ import annotations

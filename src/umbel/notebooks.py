@@ -11,7 +11,7 @@ from umbel.checks import printable
 MOST_ROWS = 20
 
 CELL = "padding:0.2em 0.8em;border:0;border-bottom:1px solid rgba(128,128,128,0.35)"
-"""Colours are those of the page, dark or light: only the lines have one, a grey for both."""
+"""Only the lines have a colour of their own, a grey that suits dark and light pages."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Table:
 
 
 def named(values: Iterable[tuple[str, str]], title: str = "") -> Table:
-    """A line for each name and its value."""
+    """A table with one line for each name and its value."""
     return Table(("", ""), tuple(values), title)
 
 

@@ -20,7 +20,7 @@ class Sums:
 
     values: Tensor  #: (K, P) sum of weight times row, in single precision at least
     weights: Tensor  #: (K,) float64, sum of weights
-    dtype: torch.dtype  #: of the rows, and of their means
+    dtype: torch.dtype  #: the type of the rows, and of their means
 
     __repr__ = in_short
 
@@ -28,21 +28,22 @@ class Sums:
         return Sums(self.values + other.values, self.weights + other.weights, self.dtype)
 
     def means(self) -> Tensor:
-        """Weighted means (K, P), 0 where nobody is."""
+        """Weighted means (K, P); 0 for a cluster without clients."""
         weights = torch.where(self.weights > 0, self.weights, 1).to(self.values.dtype)
         return (self.values / weights[:, None]).to(self.dtype)
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """Permission to send sums over clusters in place of the rows of a column.
+    """Allows an engine to return sums over clusters in place of the rows of a column.
 
-    `Averaging.reduction` makes one. A client's cluster is known before, or it is what the client
-    says itself, in another column.
+    `Averaging.reduction` makes one. A client's cluster is known in advance (`labels`), or the
+    client reports it in another column of its reply.
     """
 
     num_clusters: int  #: K
-    labels: Tensor | None  #: (M,) the cluster of each client; None: the client says it, in `chosen`
+    #: (M,) the cluster of each client; None: the client reports it in column `chosen`
+    labels: Tensor | None
     weights: str | None = "num_examples"  #: the column with a client's weight; None: all equal
     column: str = "update"  #: the column that is summed
     chosen: str = "chosen"  #: the column with a client's cluster

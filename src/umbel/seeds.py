@@ -1,4 +1,4 @@
-"""Every random number of a run comes from here: (run seed, stream, round, client) -> a seed.
+"""The seeds of all random numbers of a run: (run seed, stream, round, client) -> a seed.
 
 There is no global generator. Streams are kept apart so that two methods compared under one seed
 see the same data split, the same cohorts, the same initial model and the same mini-batches.
@@ -24,7 +24,7 @@ class Stream(IntEnum):
     SETUP = 6  # what a method draws before the first round
     NOISE = 7  # what is added to updates for privacy, in a simulation
     VALIDATION = 8  # which of a client's training examples are set apart for validation
-    ADVICE = 9  # how examples are dealt into halves, and how these are paired
+    ADVICE = 9  # how examples are divided into halves at random, and how the halves are paired
 
 
 def seed_of(seed: int, stream: Stream, *more: int) -> int:
@@ -33,12 +33,12 @@ def seed_of(seed: int, stream: Stream, *more: int) -> int:
 
 
 def generator(seed: int, stream: Stream, *more: int) -> np.random.Generator:
-    """A generator of its own for this purpose."""
+    """A new generator for this stream of this run seed."""
     return np.random.default_rng(seed_of(seed, stream, *more))
 
 
 def client_seeds(seed: int, stream: Stream, round_: int, clients: NDArray[np.int64]) -> list[int]:
-    """One seed a client, the same whoever else is asked, however many clients there are."""
+    """One seed for each client; it does not depend on which other clients are asked."""
     # The n-th word of a seed sequence does not depend on how many words are taken.
     words = _words(seed, stream, (round_,), int(clients.max(initial=-1)) + 1)
     return [int(word) for word in words[clients]]

@@ -20,7 +20,7 @@ SCALARS = {bool: "true or false", int: "a whole number", float: "a number", str:
 """The types of single values, in words. Numbers are finite, and of 64 bits if whole."""
 
 MOST_ITEMS = 10_000
-"""The longest list that a setting may be: what is made of each item takes time and memory."""
+"""Largest number of items in a list of a setting: each item takes time and memory."""
 
 
 class UnfitError(ValueError):
@@ -30,19 +30,19 @@ class UnfitError(ValueError):
 
 
 class Settings:
-    """Base of the dataclasses that users write: their fields hold what their types say.
+    """Base class of all settings: a dataclass whose constructor checks and converts its fields.
 
-    A scalar of NumPy or torch and a list in place of a tuple become what is declared, and a whole
-    number may stand for a float. Anything else raises `UsageError`, before the `__post_init__` of
-    a subclass, which therefore sees values of the declared types. Only fields of scalars,
-    literals, dataclasses and tuples of these are checked.
+    Scalars of NumPy or torch become Python's, lists become tuples, and whole numbers become floats
+    where a float is declared. Any other value of a wrong type raises `UsageError` before the
+    `__post_init__` of the subclass runs. Only fields whose types are scalars, literals,
+    dataclasses, or tuples of these are checked.
     """
 
     former: ClassVar[Mapping[str, str]] = {}
-    """Names that settings had before, and their present ones: TOML files may use both."""
+    """Former names of settings and their present names; TOML files may use both."""
 
     def __new__(cls, *given: Any, **named: Any) -> Self:  # noqa: ARG004
-        """Raise `UsageError` for an unknown keyword, and name the one most like it."""
+        """Raise `UsageError` for an unknown keyword, and suggest the most similar known one."""
         kind: Any = cls
         known: Any = _parameters(kind)
         for name in () if known is None else sorted(named.keys() - set(known)):
@@ -63,7 +63,7 @@ class Settings:
 
 @cache
 def _parameters(kind: Any) -> tuple[str, ...] | None:
-    """The names that a constructor takes; None if any. Raises `UsageError` for lost fields."""
+    """The names that a constructor takes; None if it takes any. Raises as `check_decorated`."""
     check_decorated(kind, Settings)
     _, *own = inspect.signature(kind.__init__).parameters.values()
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in own)
@@ -95,9 +95,9 @@ def fit_fields(settings: Any) -> None:
 
 
 def argument(name: str, value: Any, kind: Any) -> Any:
-    """The value of a function's argument, as a field of this type would hold it.
+    """Convert the value of a function's argument to this type, as for a field of settings.
 
-    Raises `UsageError` where it can't.
+    Raises `UsageError` that names the argument if the value does not fit the type.
     """
     try:
         return fitted(value, kind)
@@ -107,7 +107,7 @@ def argument(name: str, value: Any, kind: Any) -> Any:
 
 @dataclass(frozen=True)
 class Declared:
-    """A field of a dataclass, and what surely fits it."""
+    """A field of a dataclass, with what is needed to accept most values quickly."""
 
     name: str
     kind: Any
@@ -143,7 +143,7 @@ def _declared(name: str, kind: Any) -> Declared:
 
 
 def fitted(value: Any, kind: Any) -> Any:
-    """The value as a field of this type holds it. Raises `UnfitError` where it can't."""
+    """Convert the value to this type. Raises `UnfitError` if it does not fit."""
     if kind in SCALARS:
         return scalar(value, kind)
     if is_choice(kind):
@@ -162,7 +162,7 @@ def fitted(value: Any, kind: Any) -> Any:
 
 
 def scalar(value: Any, kind: type) -> Any:
-    """A value of one of `SCALARS`; a whole number is a float, too."""
+    """Convert to one of `SCALARS`; a whole number is accepted as a float. Raises `UnfitError`."""
     plain = _scalar(value, kind)
     fault = lacking(plain)
     if fault is not None:
@@ -226,7 +226,7 @@ def is_tuple(kind: Any) -> bool:
 
 
 def items_of(value: Any, kind: Any) -> list[tuple[Any, Any]]:
-    """The items of a list or tuple, each with its type. Raises `UnfitError` for what is none."""
+    """The items of a list or tuple, each with its type. Raises `UnfitError` for other values."""
     if getattr(value, "ndim", None) == 1:
         value = value.tolist()
     members = get_args(kind)
@@ -281,7 +281,7 @@ def bare(kind: Any) -> Any:
 
 
 def in_words(kind: Any) -> str:
-    """Name the values of a type as messages do."""
+    """Describe the values of a type, in words for messages."""
     if kind in SCALARS:
         return SCALARS[kind]
     if get_origin(kind) is Literal:
@@ -296,5 +296,5 @@ def in_words(kind: Any) -> str:
 
 
 def _is_judged(kind: Any) -> bool:
-    """Whether values of this class are told from others: dataclasses, and engines."""
+    """Whether `isinstance` can check values of this class: dataclasses, and engines."""
     return is_dataclass(kind) or getattr(kind, "_is_runtime_protocol", False)

@@ -13,16 +13,16 @@ FEW = 8
 
 
 def in_short(self: Any) -> str:
-    """The `repr` of a dataclass that holds tensors: of these it shows only the type and shape.
+    """The `repr` of a dataclass that holds tensors; tensors are shown by type and shape only.
 
-    They are clients' examples, models, or what gives either away, and far too long besides.
+    The values could reveal clients' examples or models, and would be far too long.
     """
     parts = [f"{f.name}={_short(getattr(self, f.name))}" for f in fields(self) if f.repr]
     return f"{type(self).__name__}({', '.join(parts)})"
 
 
 def settings(value: object) -> str:
-    """The name of a value's class, with those of its fields that are not the defaults."""
+    """The name of a value's class, with the fields whose values are not the defaults."""
     if not is_dataclass(value) or isinstance(value, type):
         return type(value).__name__
     changed = [f for f in fields(value) if f.init and _differs(f, getattr(value, f.name))]

@@ -234,7 +234,9 @@ class Breaking(Work):
 def test_work_that_breaks_its_promise_is_named(kind: str, count: int) -> None:
     engine = Workers(Sequential(mlp(), blobs()), count)
     asked = Request(Breaking(kind), torch.arange(3), [0, 0, 0])
-    with pytest.raises(UsageError, match=r"^Breaking: .* instead of .*, as it has promised"):
+    with pytest.raises(
+        UsageError, match=r"^Breaking: .* instead of .*, which its `promises` states"
+    ):
         engine.send(asked)
     asked = replace(asked, work=Breaking("type of float"))
     assert engine.send(asked).columns["score"].dtype == torch.float64

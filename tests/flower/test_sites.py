@@ -97,9 +97,9 @@ def test_a_node_that_comes_late_is_told_of_and_takes_no_part(
     next(rounds)
     grid.apps = {**grid.apps, **late}
     *_, (_, record) = rounds
-    told = [line for line in caplog.messages if "came after the run began" in line]
+    told = [line for line in caplog.messages if "connected after the run began" in line]
     said = "clients 'b', 'c' are no part of it; a new run would take them in"
-    assert told == [f"node 2 came after the run began: {said}"]
+    assert told == [f"node 2 connected after the run began: {said}"]
     assert engine.nodes == {"a": 1}
     assert record.missing == ()
 

@@ -62,7 +62,10 @@ def test_what_is_no_goal_is_refused(text: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("until", "message"),
     [
-        (0.9, 'until: 0.9 is not a goal such as "accuracy=0.9", a list of such, or {"accuracy": 0'),
+        (
+            0.9,
+            'until: 0.9 is not a goal such as "accuracy=0.9", a list of goals, or {"accuracy": 0',
+        ),
         (None, 'until: None is not a goal such as "accuracy=0.9"'),
         (b"accuracy=0.9", "until: b'accuracy=0.9' is not a goal such as"),
         ([("accuracy", 0.9)], "until: ('accuracy', 0.9) is not of the form accuracy=0.9"),

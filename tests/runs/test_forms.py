@@ -170,12 +170,15 @@ class Measuring(umbel.FedAvg):
 @pytest.mark.parametrize(
     ("measured", "said"),
     [
-        ({"accuracy": 0.99}, "measure: 'accuracy' is not a name that is free: call it otherwise"),
-        ({"round": 7.0}, "measure: 'round' is not a name that is free"),
-        ({"missing": 2}, "measure: 'missing' is not a name that is free"),
-        ({"validation_gap": 2}, "measure: 'validation_gap' is not a name that is free"),
-        ({"log-loss": 2}, "measure: 'log-loss' is not a name that is free"),
-        ({3: 2}, "measure: 3 is not a name that is free"),
+        (
+            {"accuracy": 0.99},
+            "measure: 'accuracy' is not a free name: records use it already, so rename it",
+        ),
+        ({"round": 7.0}, "measure: 'round' is not a free name"),
+        ({"missing": 2}, "measure: 'missing' is not a free name"),
+        ({"validation_gap": 2}, "measure: 'validation_gap' is not a free name"),
+        ({"log-loss": 2}, "measure: 'log-loss' is not a free name"),
+        ({3: 2}, "measure: 3 is not a free name"),
         ({"gap": "wide"}, "measure: gap: 'wide' is not a number"),
         ({"gap": torch.ones(2)}, "measure: gap: 'torch.float32 (2,)' is not a number"),
         ({"gap": 10**400}, "measure: gap: 'int' is not a number"),

@@ -193,12 +193,12 @@ def test_toml_says_them(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (("auc",), "metrics: 'auc' is not known"),
+        (("auc",), "metrics: 'auc' is not a known metric"),
         (("auroc", "auroc"), "metrics: auroc: named twice"),
         (("one:cost", "other:cost"), "metrics: cost: named twice"),
-        (("own:loss",), "metrics: 'own:loss' is not a name that is free"),
-        (("own:validation_cost",), "is not a name that is free"),
-        (("own:",), "is not a name that is free"),
+        (("own:loss",), "metrics: 'own:loss' is not a free name"),
+        (("own:validation_cost",), "is not a free name"),
+        (("own:",), "is not a free name"),
     ],
 )
 def test_names_must_be_known_and_told_apart(names: tuple[str, ...], message: str) -> None:

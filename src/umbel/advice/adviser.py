@@ -24,22 +24,22 @@ from umbel.summary import in_short
 LOCAL = LocalTraining(epochs=2)
 
 FRACTION = 0.2
-"""Share of the training examples that is set apart where there are none for validation."""
+"""Share of the training examples used for validation if there are no validation examples."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """Whether one model, several, or one each is best for these clients; `advise` gives one."""
+    """The answer of `advise`: whether one model, several, or one for each client is best."""
 
     names: tuple[str, ...]  #: the clients
     facts: Facts  #: sizes, labels and drift
-    structure: Structure  #: how clients differ before anything is trained
-    standings: tuple[Standing, ...]  #: how the contenders of the race did
+    structure: Structure  #: how the clients' examples differ, measured before any training
+    standings: tuple[Standing, ...]  #: results of each way to serve the clients
     verdict: Verdict  #: the answer
     fates: tuple[Fate, ...]  #: what the answer means to each client
-    test: dict[str, tuple[float, float | None]]  #: name: loss and accuracy on test examples
+    test: dict[str, tuple[float, float | None]]  #: way -> mean loss and accuracy on test examples
     local: LocalTraining  #: how clients trained
-    seed: int  #: of everything random
+    seed: int  #: seed of all random numbers
 
     __repr__ = in_short
 
@@ -64,16 +64,17 @@ def advise(
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Advice:
-    """Find whether one model, several, or one each is best for these clients, and how sure that is.
+    """Decide whether one model, several, or one for each client is best, and how sure that is.
 
-    Before training, clients are compared by the halves of their examples; then ways to serve them
-    race on validation examples (a fifth of the training examples, where there are no others) with
-    `local` training, by default two epochs at the learning rate that suits one model best. The
-    `budget` is how many rounds each may train for, or a time for all, such as "5m"; the result then
-    depends on how fast the machine is. A share `participation` of the clients trains in each round;
-    all fine-tune. Test examples are used once, for what is said of the answer at the end.
-    `progress` is called with a line for each step. Raises `UsageError` for fewer than two clients,
-    and for what is no budget.
+    Before training, clients are compared by halves of their examples. Then several ways to serve
+    the clients (one model, clusters, training alone, each also with fine-tuning) are trained and
+    compared on validation examples, or on a fifth of the training examples if there are none.
+    Clients train as `local` says, by default for two epochs a round at the learning rate that suits
+    one model best. `budget` is the number of rounds for each way, or a time for all of them such as
+    "5m"; with a time, the result depends on the speed of the machine. A share `participation` of
+    the clients trains in each round; all clients fine-tune. Test examples are used only once, to
+    report the results of the answer. `progress` is called with a line of text for each step. Raises
+    `UsageError` for fewer than two clients, and for an invalid budget.
     """
     federation = argument("federation", federation, Federation)
     check(isinstance(net, Net), "net", net, "a Net; write Net(lambda: MyModule(...))")
@@ -113,7 +114,7 @@ def advise(
 
 
 def for_selection(federation: Federation, seed: int) -> Federation:
-    """The clients with validation examples in place of test examples, which are not in it."""
+    """The clients with validation examples in place of test examples, which are left out."""
     chosen_by = federation.validation
     clients = range(federation.num_clients)
     train = [federation.train.of(client) for client in clients]

@@ -1,4 +1,4 @@
-"""What advice is asked about: a folder, a table, a scenario by name, or an experiment."""
+"""The data that advice is about: a folder, a table, a scenario by name, or an experiment."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from umbel.runs.library import find_experiment, shipped_experiments
 from umbel.runs.tables import merged, parse_setting
 
 MODEL = {"name": "mlp", "hidden": [64]}
-"""The network where none is named."""
+"""The network if the user names none."""
 
 
 def asked_about(
@@ -24,7 +24,7 @@ def asked_about(
 ) -> Experiment:
     """The data and the network, as an experiment.
 
-    Raises `UsageError` for what can't be found, and for privacy, which no way is tried with.
+    Raises `UsageError` for data that can't be found, and for settings of privacy.
     """
     path = Path(data)
     if path.suffix == ".toml" or data in shipped_experiments():
@@ -45,7 +45,7 @@ def asked_about(
 
 
 def local_training(asked: Experiment, data: str, settings: Sequence[str]) -> LocalTraining | None:
-    """How clients are to train, where that was said; None: it is to be found."""
+    """Local training, if the experiment states it; None: its learning rate is to be found."""
     said = any(setting.strip().startswith("algorithm.local") for setting in settings)
     if not said and not data.endswith(".toml") and data not in shipped_experiments():
         return None

@@ -11,13 +11,13 @@ import numpy as np
 from umbel.advice.examples import Floats, Pooled
 
 COMPONENTS, IN_PRODUCTS = 30, 8
-"""Principal components of the inputs, and how many of them enter products of two."""
+"""Number of principal components of the inputs, and how many of them enter pairwise products."""
 
 WIDEST = 64
-"""Numbers in a descriptor."""
+"""Largest number of values in a descriptor."""
 
 ROWS_A_NUMBER = 25
-"""Examples for each number in a descriptor: fewer do not tell how much it varies."""
+"""Examples needed for each number in a descriptor, to estimate how much the number varies."""
 
 CLIP = 3.0
 """Numbers are cut at this many standard deviations: means of long-tailed numbers tell little."""
@@ -26,7 +26,7 @@ TREES = 100
 
 
 def descriptors(examples: Pooled, seed: int) -> dict[str, Floats]:
-    """(N, D) numbers for each kind of difference; a kind that can't be looked at is left out."""
+    """(N, D) numbers for each kind of difference; kinds that can't be examined are left out."""
     parts = _components(examples.inputs, seed)
     scaled = parts[:, :IN_PRODUCTS]
     kinds = {
@@ -95,7 +95,7 @@ def _unexplained(examples: Pooled, parts: Floats, seed: int) -> Floats | None:
 
 
 def _reduced(values: Floats, seed: int) -> Floats:
-    """As many numbers as the examples can bear: the principal components of the standard ones."""
+    """Principal components of the standardised numbers, as many as the examples support."""
     from sklearn.decomposition import PCA
 
     scaled = _standard(values)
@@ -107,7 +107,7 @@ def _reduced(values: Floats, seed: int) -> Floats:
 
 
 def _standard(values: Floats) -> Floats:
-    """Mean 0 and deviation 1, cut where they are far away, without those that never change."""
+    """Standardise numbers to mean 0 and deviation 1; clip outliers and drop constant columns."""
     centred = values - values.mean(0)
     spread = centred.std(0)
     varies = spread > 1e-9

@@ -16,13 +16,13 @@ from umbel.seeds import Stream, generator
 from umbel.summary import in_short
 
 MOST_EXAMPLES = 20_000
-"""Larger federations are compared by a random part of each client's examples."""
+"""Largest number of examples; of larger federations, a random part of each client's is used."""
 
 FEWEST = 4
-"""Clients with fewer training examples are not compared: a half needs two."""
+"""Fewest training examples of a client to be compared: each half needs two."""
 
 BINS = 256
-"""Whole-number inputs, such as characters and words, count into this many bins."""
+"""Number of bins in which whole-number inputs, such as characters and words, are counted."""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -35,8 +35,8 @@ class Pooled:
     inputs: Floats  #: (N, D) inputs as rows of numbers
     targets: Floats  #: (N, C) labels as indicators or shares, or the targets of a regression
     labels: Ints | None  #: (N,) the labels themselves, where each example has one
-    owner: Ints  #: (N,) whose it is: a position in `clients`
-    half: Ints  #: (N,) 0 or 1
+    owner: Ints  #: (N,) the client of each example: a position in `clients`
+    half: Ints  #: (N,) the half that each example is in: 0 or 1
     clients: Ints  #: (M',) the clients that are compared
     classes: int | None  #: number of labels; None: regression
 
@@ -80,7 +80,7 @@ def pooled(federation: Federation, seed: int, objective: Objective | None = None
 
 
 def _numbers(x: torch.Tensor) -> Floats:
-    """Inputs as rows; whole numbers are names of things, and their order says nothing."""
+    """Inputs as rows of numbers; whole numbers count as categories, without an order."""
     flat = x.reshape(len(x), prod(x.shape[1:])).numpy()
     if x.is_floating_point():
         return flat.astype(np.float64)
@@ -95,7 +95,7 @@ def _targets(y: torch.Tensor, classes: int | None) -> Floats:
 
 
 def _shares(values: Ints, bins: int) -> Floats:
-    """(N, bins): how often each value is in a row, as a share of those that count."""
+    """(N, bins): the share of each value among the values of a row that count."""
     table = np.zeros((len(values), bins))
     rows, columns = np.nonzero(values != IGNORED)
     np.add.at(table, (rows, values[rows, columns]), 1.0)

@@ -1,4 +1,4 @@
-"""What the examples are, before anything is compared or trained."""
+"""Basic facts about the examples, before any comparison or training."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from umbel.seeds import Stream, generator
 from umbel.summary import in_short
 
 MOST = 4_000
-"""Examples of each split that drift is looked for in."""
+"""Largest number of examples of each split that are used to detect drift."""
 
 FEWEST = 20
-"""Examples of each split below which drift is not looked for."""
+"""Fewest examples of each split for the detection of drift."""
 
 DRIFT = 0.6
-"""Area under the curve of telling the splits apart, above which examples are said to drift."""
+"""Examples are said to drift if a classifier tells the splits apart with a larger AUC than this."""
 
 CHANCE = 4.0
-"""The area must also exceed 0.5 by this many standard deviations of its value without drift.
+"""The AUC must also exceed 0.5 by this many standard deviations of its value without drift.
 
-They are those of independent scores. Trees that have seen the other half of the examples leave
-scores that depend on each other, and the area of few examples varies by up to 1.5 times as much.
+The standard deviation is the one for independent scores. The trees' scores are not independent, so
+that with few examples the AUC varies up to 1.5 times as much.
 """
 
 
@@ -39,16 +39,17 @@ class Facts:
     validation: int  #: validation examples of all clients; 0: they were set apart for the race
     test: int  #: test examples of all clients
     num_classes: int | None  #: None: regression
-    missing: tuple[int, int]  #: clients that lack some label in training, most that one lacks
-    unseen: int  #: clients with labels in the test that their training examples lack
-    drift: float  #: how well inputs tell test from training: 0.5 not at all, 1 surely
-    drift_by_chance: float = DRIFT  #: how large that may be for so few examples if nothing drifts
+    #: number of clients that lack some label in training; most labels that one client lacks
+    missing: tuple[int, int]
+    unseen: int  #: number of clients with test labels that their training examples lack
+    drift: float  #: AUC of telling test inputs from training inputs: 0.5 is chance, 1 is perfect
+    drift_by_chance: float = DRIFT  #: largest AUC that chance explains for this number of examples
 
     __repr__ = in_short
 
     @property
     def drifts(self) -> bool:
-        """Whether inputs of the test differ from those of training, much and beyond chance."""
+        """Whether test inputs differ from training inputs strongly and by more than chance."""
         return self.drift > max(DRIFT, self.drift_by_chance)
 
 
@@ -86,7 +87,7 @@ def _compared(federation: Federation) -> tuple[Split, Split]:
 
 
 def _drift(federation: Federation, seed: int) -> float:
-    """How well trees that have seen half of the inputs tell the splits of the others apart."""
+    """AUC with which trees, trained on half of the inputs, tell the splits of the others apart."""
     from sklearn.ensemble import ExtraTreesClassifier
     from sklearn.metrics import roc_auc_score
     from sklearn.model_selection import cross_val_predict

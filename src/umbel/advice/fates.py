@@ -1,4 +1,4 @@
-"""What an answer means to each client: who gains by it, and who is hurt."""
+"""The effect of an answer on each client: which clients gain, and which are worse off."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from umbel.data.federation import Federation
 from umbel.flow import Rows
 
 LEVEL = 0.95
-"""Share of clients with equally good models of whom neither a gain nor a hurt is said."""
+"""Share of clients for whom, if both models are equally good, no gain or loss is reported."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +58,7 @@ def fates(net: Net, trial: Federation, verdict: Verdict) -> tuple[Fate, ...]:
 
 
 def fate_of(new: Floats, old: Floats, alone: Floats) -> Fate:
-    """By a client's losses (n,) with each model; what rounding may be counts as chance."""
+    """The fate by a client's losses (n,) with each model; rounding errors count as chance."""
     if not len(new):
         return Fate(gain=nan, error=nan, over_alone=nan, examples=0)
     spread = (old - new).std(ddof=1) / np.sqrt(len(new)) if len(new) > 1 else nan

@@ -12,10 +12,10 @@ from umbel.advice.examples import Floats
 from umbel.advice.trial import Standing
 
 SURE = 0.01
-"""p-value up to which a mean gain is taken for more than chance: several are looked at."""
+"""Largest p-value of a mean gain that counts as sure; below 0.05, as several gains are tested."""
 
 FEWEST = 6
-"""Fewer clients are judged by their examples: that all agree in sign is chance in one of 16."""
+"""Fewer clients are compared by example: 5 clients agree in sign by chance in 1 of 16 cases."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,22 +25,23 @@ class Gain:
     mean: float
     low: float
     high: float
-    p_value: float  #: of no gain, against a gain, by a t-test of the differences
-    rank_p_value: float = 1.0  #: the same by Wilcoxon's signed ranks, which outliers do not move
+    p_value: float  #: one-sided p-value of "no gain" by a t-test of the differences
+    #: the same by Wilcoxon's signed-rank test, which is robust to outliers
+    rank_p_value: float = 1.0
 
     @property
     def sure(self) -> bool:
-        """Whether it is a gain beyond chance, by either test."""
+        """Whether the gain is more than chance by at least one of the tests."""
         return self.mean > 0 and min(self.p_value, self.rank_p_value) <= SURE
 
     @property
     def by_ranks(self) -> bool:
-        """Whether only the ranks make it sure: the interval, which is by t, may hold zero then."""
+        """Whether it is sure by the rank test alone; the t interval may then include zero."""
         return self.sure and self.p_value > SURE
 
 
 def lead(new: Standing, old: Standing) -> Gain:
-    """What clients gain by a `new` way: over clients, or over examples where clients are few."""
+    """The mean gain by a `new` way: over clients, or over examples if clients are few."""
     if new.examples and old.examples:
         return gain_over_examples(new.examples, old.examples)
     return gain(new.loss, old.loss)
@@ -70,7 +71,7 @@ def gain(new: Floats, old: Floats) -> Gain:
 
 
 def gain_over_examples(new: Sequence[Floats], old: Sequence[Floats]) -> Gain:
-    """What these clients gain, whoever else there is, from the losses of each one's examples.
+    """The mean gain of exactly these clients, estimated from the losses of their single examples.
 
     The mean is over clients, as in `gain`; its error is that of their means, by Welch (1947).
     Clients with one example, whose error nobody knows, are left out, as those with none are.
@@ -94,7 +95,7 @@ def gain_over_examples(new: Sequence[Floats], old: Sequence[Floats]) -> Gain:
 
 
 def one_beside(standing: Standing, one: Standing) -> Standing:
-    """What a way is compared with: `one` model for all, trained on as long if a way fine-tunes."""
+    """The rival of a way: `one` model for all, trained for as many epochs if the way fine-tunes."""
     return standing.rivals[0] if standing.rivals else one
 
 

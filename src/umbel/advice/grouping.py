@@ -18,20 +18,21 @@ from umbel.runs.scores import in_order_of_appearance
 from umbel.summary import in_short
 
 PENALTY = 2.5
-"""Times the logarithm of the number of clients for every number of the mixture; BIC has 1.
+"""Penalty for each parameter of the mixture, in units of log(number of clients); 1 in the BIC.
 
-Noise of examples is not quite normal, and a group too many is the commoner error.
+It is larger here because the noise of examples is not exactly normal, which favours too many
+groups.
 """
 
 PRIOR = 20
-"""Clients' worth of belief that groups are as noisy as all clients together."""
+"""Strength of the prior that groups are as noisy as all clients together, in clients."""
 
 MOST_GROUPS = 16
 
 STARTS, STEPS = 20, 2
 
 DIGITS = 6
-"""Descriptors that agree to this many decimals of the largest are one place to k-means."""
+"""Descriptors equal to this many decimals, relative to the largest, count as one point."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,8 +53,8 @@ class Grouping:
 def groupings(halves: Halves, seed: int) -> tuple[Grouping, ...]:
     """A grouping into each number of groups: 1, 2, ..., while there are two clients for each.
 
-    There are no more groups than places where clients lie: where each has one label only, many
-    clients have one descriptor.
+    There are at most as many groups as different descriptors: if each client has only one label,
+    many clients have the same descriptor.
     """
     halves = _in_noise(halves)
     most = max(1, min(MOST_GROUPS, halves.counts.shape[1] // 2, _num_places(halves.whole())))

@@ -1,7 +1,7 @@
-"""Whether clients differ: whether the two halves of a client's examples are alike beyond chance.
+"""Tests whether clients differ: whether the halves of a client's examples are unusually alike.
 
-If all clients draw from one distribution, it does not matter which of its examples are whose: the
-halves are no more alike than where the examples are dealt to clients anew.
+If all clients draw from one distribution, examples could be exchanged between clients: the halves
+are then no more alike than after a random reassignment of the examples.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from umbel.advice.examples import Floats, Ints
 from umbel.summary import in_short
 
 SHUFFLES = 499
-"""Times that examples are dealt to clients anew; the smallest p-value is 0.002."""
+"""Number of random reassignments of examples to clients; the smallest p-value is 0.002."""
 
 NULLS = 19
 """Draws of pure noise, whose largest eigenvalue a direction must exceed."""
 
 MARGIN = 1.25
-"""Times that largest eigenvalue: examples are not quite normal, and their noise is estimated."""
+"""Safety factor for that eigenvalue, as the noise is not exactly normal and is only estimated."""
 
 ALPHA = 0.01
 """p-values above this are taken for chance."""
@@ -79,7 +79,7 @@ def whitened(values: Floats, owner: Ints, num_clients: int) -> Floats:
 
 @dataclass(frozen=True, kw_only=True)
 class Chance:
-    """How likely clients without differences look as different as these, by permutation."""
+    """p-values of the hypothesis that clients do not differ, by permutation."""
 
     alike: float  #: p-value of how alike the halves of clients are, in all directions together
     strongest: float  #: p-value of how alike they are in the direction where they are most alike
@@ -128,7 +128,7 @@ def _likeness(halves: Halves) -> tuple[float, float]:
 
 
 def nearness(halves: Halves) -> float:
-    """How often a client's other half is nearer than half of another client: 0.5 by chance."""
+    """How often a client's other half is nearer than another client's half; 0.5 by chance."""
     first, second = halves.scaled()
     lengths = (first**2).sum(1)[:, None] + (second**2).sum(1)
     distances = lengths - 2 * first @ second.T
@@ -141,8 +141,8 @@ def nearness(halves: Halves) -> float:
 def directions(halves: Halves, rng: np.random.Generator) -> Floats:
     """(D, Q) directions in which clients differ beyond noise, the strongest first; Q may be 0.
 
-    Halves share what is a client's own and not their noise, so that noise leaves no eigenvalue of
-    the halves' cross products larger than those of random numbers.
+    The halves of a client share its mean but not their noise. With noise alone, no eigenvalue of
+    the halves' cross products exceeds those of random numbers.
     """
     first, second = halves.scaled()
     values, axes = _eigen(first, second)

@@ -1,4 +1,4 @@
-"""The experiment that an answer leads to."""
+"""The experiment that the answer suggests to run next."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def algorithm_of(advice: Advice) -> Algorithm[State]:
 
 
 def next_experiment(advice: Advice, asked: Experiment) -> Experiment:
-    """The run to make next on the data that were `asked` about."""
+    """The experiment to run next on the data of `asked`."""
     chosen = advice.verdict.chosen
     trained = chosen.contender.base or chosen.contender
     base = next(each for each in advice.standings if each.contender == trained)

@@ -1,6 +1,6 @@
 """A race between ways to serve the clients, on validation examples, under a budget.
 
-All train side by side; clusters that are surely behind are stopped early.
+All ways train side by side; clusterings that are surely worse than another way stop early.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RATES = (0.3, 0.1, 0.03, 0.01)
 ROUNDS_A_RATE = 5
 
 FIRST = 20
-"""Rounds until contenders are compared first; then after twice as many, and so on."""
+"""Rounds before the first comparison of contenders; each later one is after twice as many."""
 
 MOST = 1_000_000
 """Largest number of rounds that a budget may allow."""
@@ -39,7 +39,7 @@ EPOCHS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Allowance:
-    """What a race may take."""
+    """The limits of a race, in rounds and seconds."""
 
     rounds: int = 80  #: most rounds of a contender
     seconds: float = inf  #: of time; the result then depends on how fast the machine is
@@ -50,12 +50,12 @@ class Allowance:
 
     @classmethod
     def of(cls, budget: int | str) -> Allowance:
-        """Rounds, or a time that ends in s, m, h or d. Raises `UsageError` for anything else."""
+        """Read rounds, or a time such as "5m". Raises `UsageError` for anything else."""
         text = str(budget)
         try:
             if text.isdecimal():
                 return cls(rounds=int(text[:10]))
-            # A bare number that is no whole one would be seconds, which nobody means.
+            # A fraction without a unit would mean seconds, which is surely a mistake.
             check(not text[-1:].isdecimal(), "budget", budget, "a time with a unit")
             return cls(rounds=LONG, seconds=seconds(text))
         except UsageError:
@@ -63,7 +63,7 @@ class Allowance:
             raise UsageError(f"budget: {budget!r} is not {expected}") from None
 
     def clock(self) -> Callable[[], bool]:
-        """Return a function that tells whether the time, which begins now, is up."""
+        """Start the clock, and return a function that says whether the time is up."""
         end = monotonic() + self.seconds
         return lambda: monotonic() >= end
 
@@ -93,7 +93,7 @@ def learning_rate(track: Track, local: LocalTraining) -> float:
 
 
 def contenders(structure: Structure, local: LocalTraining) -> tuple[Contender, ...]:
-    """One model, a model a client, and clusters: as the descriptors lie, and as IFCA finds them."""
+    """One model, one for each client, and clusters: by descriptors, and by IFCA."""
     found = [_one(local), Contender(name="train alone", kind="local", algorithm=LocalOnly(local))]
     for count in _counts(structure):
         clusters = tuple(structure.groupings[count - 1].tolist())
@@ -129,15 +129,15 @@ def race(
 
 
 def _tuned(track: Track, bases: Sequence[Standing], local: LocalTraining) -> Iterator[Standing]:
-    """Fine-tuned forms of the bases, each with its rivals; the first base is one model."""
-    # Fine-tuning is more training, too, which must not pass for what clients gain by it.
+    """Fine-tuned versions of the bases, each with its rivals; the first base is one model."""
+    # Fine-tuning means more epochs, so that it is compared with rivals trained for as many.
     rivals = tuple(track.trained_on(base, local, EPOCHS) for base in bases)
     for base, further in zip(bases, rivals, strict=True):
         yield replace(track.tuned(base, local, further.rounds or EPOCHS), rivals=rivals)
 
 
 def _check_trained(one: Standing, track: Track, local: LocalTraining) -> None:
-    """Raise `UsageError` where one model, with which all are compared, was never judged."""
+    """Raise `UsageError` if one model, with which all ways are compared, was never evaluated."""
     if not one.course:
         raise UsageError(
             f"training of one model diverged at learning rate {local.lr:g}: "
@@ -150,7 +150,7 @@ def _one(local: LocalTraining) -> Contender:
 
 
 def _counts(structure: Structure) -> list[int]:
-    """How many clusters are tried: those that the descriptors show, fewer, and one more."""
+    """The numbers of clusters to try: what the descriptors show, fewer, and one more."""
     wanted = structure.num_groups
     if wanted == 1:
         return []
@@ -173,7 +173,7 @@ def _done(standing: Standing) -> bool:
 def _without_losers(standings: Sequence[Standing]) -> list[Standing]:
     """The same; clusters that are surely behind the best are stopped.
 
-    One model and training alone are not: what is advised is compared with both.
+    One model and training alone are never stopped: the advised way is compared with both.
     """
     best = min(standings, key=lambda each: each.mean)
     return [
@@ -185,6 +185,6 @@ def _without_losers(standings: Sequence[Standing]) -> list[Standing]:
 
 
 def _far_behind(standing: Standing, best: Standing) -> bool:
-    """Whether it is behind by a mean beyond chance: many small steps may still be made up for."""
+    """Whether its mean loss is surely higher, by a t-test: many small differences may vanish."""
     lead = gain(best.loss, standing.loss)
     return lead.mean > 0 and lead.p_value <= SURE

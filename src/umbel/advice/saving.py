@@ -20,11 +20,11 @@ from umbel.runs.experiment import Experiment
 FOUND, NEXT, PAGE = ADVICE, "experiment.toml", "report.html"
 
 LARGEST = 2**26
-"""Bytes of a file that is read back."""
+"""Largest size of a file that is read back, in bytes."""
 
 
 def check_free(folder: Path) -> None:
-    """Raise `UsageError` unless advice can go to this folder, a new one or that of other advice."""
+    """Raise `UsageError` unless this folder is new, or holds earlier advice."""
     free = not folder.exists() or (
         folder.is_dir() and (not any(folder.iterdir()) or holds_advice(folder))
     )

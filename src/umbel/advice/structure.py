@@ -1,4 +1,4 @@
-"""What tells clients apart before anything is trained, and the groups that follow from it."""
+"""How clients' examples differ before any training, and the groups that follow from it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from umbel.seeds import Stream, generator
 from umbel.summary import in_short
 
 FEWEST_EXAMPLES = 12
-"""Fewer examples of all clients are not compared: they can be dealt in too few ways."""
+"""Fewest examples for a comparison: fewer can be reassigned to clients in too few ways."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +29,8 @@ class Difference:
     """Whether clients differ in one respect: their inputs, labels, or labels given inputs."""
 
     kind: str  #: "inputs", "labels" or "labels given inputs"
-    p_value: float  #: how likely clients that do not differ look as different as these
-    #: how often a client's other half is nearer than half of another client; 0.5 by chance
+    p_value: float  #: p-value: probability of such a difference if clients do not differ
+    #: how often a client's other half is nearer than another client's half; 0.5 by chance
     nearness: float
     dimensions: int  #: directions in which clients differ beyond noise
 
@@ -81,7 +81,7 @@ def structure(examples: Pooled, num_clients: int, seed: int) -> Structure:
 def _compared(
     kind: str, values: Floats, examples: Pooled, rng: np.random.Generator
 ) -> tuple[Difference, Floats]:
-    """Whether clients differ in this, and the numbers (N, Q) in which they do; Q may be 0."""
+    """Whether clients differ in this respect, and the numbers (N, Q) that show it; Q may be 0."""
     places = (examples.owner, examples.half, examples.num_clients)
     white = whitened(values, examples.owner, examples.num_clients)
     halves, chance = halves_of(white, *places), by_chance(values, *places, rng)
@@ -99,7 +99,7 @@ def _groupings(
     rng: np.random.Generator,
     seed: int,
 ) -> tuple[Grouping, ...]:
-    """Groupings by what differs in any respect; empty where nothing does."""
+    """Groupings by all respects in which clients differ; empty if there is none."""
     if not parts:
         return ()
     white = whitened(np.hstack(parts), examples.owner, examples.num_clients)

@@ -1,4 +1,4 @@
-"""Advice as plain values: what is written to a folder, printed and drawn."""
+"""Advice as plain values, to be written to a folder, printed and drawn."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ContenderRow:
     loss: float | None = None  # mean over clients, on validation examples
     accuracy: float | None = None  # likewise; None: no such measure
     gain: float | None = None  # how much lower its loss is than that of one model, trained as long;
-    # None: it was stopped for being surely behind
+    # None: it was stopped because it was surely worse than another way
     low: float | None = None  # 95% interval of the gain; None: there is none
     high: float | None = None
     megabytes: float = 0.0  # to and from each client, until the best round
@@ -45,7 +45,7 @@ class ClientRow:
     gain: float | None = None  # in validation loss, over one model
     error: float | None = None  # its standard error
     over_alone: float | None = None  # in validation loss, over training alone
-    fate: str = ""  # "gains", "hurt", or empty: its examples can't tell
+    fate: str = ""  # "gains", "hurt", or "" if its examples are too few to tell
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,8 @@ class Summary:
     clients: tuple[ClientRow, ...]
     lr: float
     seed: int
-    interval_over: Literal["clients", "examples"] = "clients"  # examples: where clients are too few
+    # "examples" if there are too few clients
+    interval_over: Literal["clients", "examples"] = "clients"
 
 
 def summary(advice: Advice) -> Summary:

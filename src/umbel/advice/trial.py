@@ -27,12 +27,12 @@ DIVERGED = "its models diverged"
 """Reason given when a contender's training diverges for too many clients."""
 
 BEHIND = "behind "
-"""What the reason begins with where a contender is surely behind another."""
+"""Beginning of the reason if a contender is surely worse than another."""
 
 Kind = Literal["one", "clusters", "local"]
 
 EVALUATIONS = 5
-"""How often a contender is judged between two comparisons with the others."""
+"""Number of evaluations of a contender between two comparisons with the others."""
 
 PATIENCE = 0.5
 """A contender is settled if the last half of its rounds brought no improvement."""
@@ -61,23 +61,24 @@ class Contender:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """How far a contender is, and how it did in the best of its rounds."""
+    """The state of a contender's training, and its results in its best round."""
 
     contender: Contender
     rounds: int = 0  #: done
     state: State | None = None  #: after the last round
     best_round: int = 0  #: rounds done when its mean validation loss was the lowest
-    loss: Floats  #: (M,) validation loss of each client then, NaN where unknown
-    accuracy: Floats  #: (M,) likewise; NaN where there is no such measure
-    clusters: Ints  #: (M,) clusters then
-    trained: NDArray[np.bool_]  #: (M,) whose training did not diverge in every round
-    served: Rows | None = None  #: the models that clients were served then
-    course: tuple[tuple[int, float], ...] = ()  #: rounds done, mean validation loss
+    loss: Floats  #: (M,) validation loss of each client in the best round, NaN if unknown
+    #: (M,) validation accuracy in the best round; NaN for regression or if unknown
+    accuracy: Floats
+    clusters: Ints  #: (M,) clusters in the best round
+    trained: NDArray[np.bool_]  #: (M,) False for clients whose training diverged in every round
+    served: Rows | None = None  #: the models that clients were served in the best round
+    course: tuple[tuple[int, float], ...] = ()  #: pairs of rounds done and mean validation loss
     megabytes: float = 0.0  #: to and from each client, until the best round
     all_megabytes: float = 0.0  #: likewise, of all rounds
     examples: tuple[Floats, ...] = ()  #: each client's validation losses, if clients are few
     stopped: str = ""  #: why it was stopped; empty: it was not
-    #: of a way with fine-tuning: one model, and the best clusters, trained on for as long
+    #: for fine-tuning: one model and the best clusters, trained for as many further epochs
     rivals: tuple[Standing, ...] = ()
 
     __repr__ = in_short
@@ -90,7 +91,7 @@ class Standing:
 
     @property
     def outrun(self) -> bool:
-        """Whether it was stopped for being behind: others trained on, and can't be compared."""
+        """Whether it was stopped as worse, so that it can't be compared with others."""
         return self.stopped.startswith(BEHIND)
 
     @property
@@ -100,7 +101,7 @@ class Standing:
 
     @property
     def settled(self) -> bool:
-        """Whether it has not become better for a long time."""
+        """Whether the last half of its rounds brought no improvement."""
         return self.rounds > EVALUATIONS and self.best_round <= PATIENCE * self.rounds
 
 
@@ -119,13 +120,14 @@ def waiting(contender: Contender, num_clients: int) -> Standing:
 
 @dataclass(frozen=True, kw_only=True)
 class Track:
-    """What all contenders train on, alike."""
+    """The data and settings that all contenders share."""
 
-    federation: Federation  #: whose test examples are for validation: the real test is not in it
+    #: its test split holds validation examples; the real test examples are not in it
+    federation: Federation
     net: Net
     seed: int
     out_of_time: Callable[[], bool]  #: asked after every round
-    participation: float = 1.0  #: share of the clients in a round, but for those of fine-tuning
+    participation: float = 1.0  #: share of the clients in a round; in fine-tuning all take part
 
     __repr__ = in_short
 
@@ -166,7 +168,7 @@ class Track:
         return standing
 
     def tuned(self, base: Standing, local: LocalTraining, epochs: int) -> Standing:
-        """Clients go on from the best served models by themselves."""
+        """Each client trains on by itself, from the model that it was served in the best round."""
         assert base.served is not None
         models = base.served.table[base.served.index]
         contender = replace(
@@ -180,7 +182,7 @@ class Track:
         return replace(after, clusters=base.clusters, megabytes=base.megabytes)
 
     def trained_on(self, base: Standing, local: LocalTraining, epochs: int) -> Standing:
-        """The same with averaging after each epoch: fine-tuning is to add more than training."""
+        """The same with averaging after each epoch, to tell fine-tuning from longer training."""
         assert base.served is not None
         models, clusters = base.served.table, base.served.index
         algorithm = FixedClusters(clusters=tuple(clusters.tolist()), local=_by_epoch(local))
@@ -207,7 +209,7 @@ def _again(base: Standing, contender: Contender, state: State) -> Standing:
 
 
 def judged(standing: Standing, scores: ClientScores) -> Standing:
-    """The same with an evaluation, which counts if it is the best."""
+    """The standing after a new evaluation, which replaces the best results if it is better."""
     mean = float(np.nanmean(scores.loss)) if not np.isnan(scores.loss).all() else float("inf")
     course = (*standing.course, (standing.rounds, mean))
     if standing.course and mean >= standing.mean:

@@ -18,13 +18,13 @@ from umbel.summary import in_short
 Answer = Literal["one model", "clusters", "train alone", "too few examples to tell"]
 
 ALIKE = 0.005
-"""Losses that differ by less than this share are alike, and the simpler way is taken.
+"""Losses that differ by less than this share count as equal, and the simpler way is chosen.
 
-An objective's losses may be negative: shares are of their size.
+Shares are relative to the magnitude of losses, as an objective's losses may be negative.
 """
 
 WIDE = 0.1
-"""Share of the first evaluation's loss.
+"""A large gain, as a share of the loss in the first evaluation.
 
 If a gain of this share can't be ruled out, there are too few examples to tell.
 """
@@ -35,14 +35,14 @@ SIMPLEST = {("one", False): 0, ("clusters", False): 1, ("one", True): 2, ("clust
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What to do, and what is known of it."""
+    """The answer, with the evidence for it."""
 
     answer: Answer
     chosen: Standing  #: the way that is advised
     num_clusters: int  #: clusters that clients form, 1 where there are none
     clusters: Ints  #: (M,)
     one: Standing  #: one model for all
-    beside: Standing  #: the same, trained on for as long where clients fine-tune
+    beside: Standing  #: one model for all; if clients fine-tune, trained for as many further epochs
     alone: Standing  #: training alone
     over_one: Gain  #: what clients gain over one model for all
     over_alone: Gain  #: what clients gain over training alone
@@ -56,7 +56,7 @@ class Verdict:
 
 
 def decide(standings: Sequence[Standing], structure: Structure) -> Verdict:
-    """Weigh how the contenders did; the first is one model for all."""
+    """Choose among the contenders; the first must be one model for all."""
     one = standings[0]
     alone = next(each for each in standings if each.contender.kind == "local")
     clustered = _best_clusters(standings, structure)
@@ -84,9 +84,10 @@ def decide(standings: Sequence[Standing], structure: Structure) -> Verdict:
 
 
 def _pays(standing: Standing, one: Standing) -> bool:
-    """Whether it surely beats one model; fine-tuning must also beat training on together.
+    """Whether it surely beats one model; fine-tuning must also beat longer joint training.
 
-    Fine-tuning one model must beat clusters that are trained on where these surely beat one model.
+    Fine-tuning one model must also beat clusters that are trained longer, if these surely beat one
+    model.
     """
     rivals = [each for each in standing.rivals if _counts(each, standing)]
     adds = all(standing.mean < e.mean - ALIKE * abs(e.mean) for e in rivals)
@@ -123,8 +124,8 @@ def _can_tell(one: Standing, field: Sequence[Standing]) -> bool:
 def _best_clusters(standings: Sequence[Standing], structure: Structure) -> Standing | None:
     """The clusters that can be the answer; None: there are none.
 
-    They are those that the descriptors show, unless others are surely better, or these are not
-    better than one model: then they are the best of all.
+    They are the clusters that the descriptors show. If other clusters are surely better, or if
+    these do not beat one model, it is the best clustering of all.
     """
     clustered = [
         s
@@ -141,7 +142,7 @@ def _best_clusters(standings: Sequence[Standing], structure: Structure) -> Stand
 
 
 def _in_field(standing: Standing, clustered: Standing | None) -> bool:
-    """Whether a way can be the answer. Only one clustering can, tuned or not."""
+    """Whether a way can be the answer; of all clusterings only one can, fine-tuned or not."""
     if not standing.course:
         return False
     if standing.contender.kind != "clusters":

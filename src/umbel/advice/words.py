@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from umbel.advice.adviser import Advice
 
 FEW = 5
-"""Median training examples of a client below which the advice is said to rest on little."""
+"""With fewer training examples in a median client, a sentence warns of too little data."""
 
 
 def sentences(advice: Advice) -> list[str]:
-    """The answer first, then what it rests on, who gains and who is hurt, and what is not sure."""
+    """The answer, then the reasons, which clients gain or are hurt, the cost, and the doubts."""
     return [
         headline(advice),
         *_untrained(advice),
@@ -64,7 +64,7 @@ def _why(advice: Advice) -> Iterator[str]:
     if kinds:
         yield f"Clients differ in their {listed(kinds)}, more than chance would have it."
     elif structure.differences and verdict.answer in ("clusters", "train alone"):
-        yield "How clients differ shows in how they fare, and not in their examples by themselves."
+        yield "Clients' losses show that clients differ; their examples alone do not show it."
     elif structure.differences:
         yield (
             "Clients do not differ in their inputs, labels, or labels given inputs by more than "
@@ -114,7 +114,7 @@ def _who(advice: Advice) -> Iterator[str]:
 
 
 def _as_long(advice: Advice) -> str:
-    """Fine-tuning goes on after the last round, and is compared with what did so, too."""
+    """Fine-tuning adds epochs after the last round, as its rivals have."""
     verdict = advice.verdict
     return "" if verdict.beside is verdict.one else " trained for as many epochs"
 

@@ -1,4 +1,4 @@
-"""What a clustered FL method is: hyper-parameters, a first state, and a round."""
+"""The base classes of clustered FL methods: hyper-parameters, a first state, and a round."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ log = logging.getLogger(__name__)
 class State:
     """All that a run carries from one round to the next: tensors, tuples of them, and numbers.
 
-    It is what a checkpoint holds. A method that must remember more extends it by fields of its own.
-    Its tensors must not be changed in place, not through NumPy either: of the large ones in a
-    tuple, a checkpoint writes again only those that are new.
+    Checkpoints hold it. A method that must remember more extends it by fields. Tensors must not be
+    changed in place, not even through NumPy: for large tensors in a tuple, a checkpoint writes only
+    new objects again.
     """
 
-    #: the field, if any, that holds a tuple of states, as of a method within this one
+    #: name of the field that holds a tuple of states of inner methods; "": none
     states_in: ClassVar[str] = ""
 
     models: Tensor  #: (K, P) float, a model a row
@@ -44,7 +44,7 @@ class State:
 
     @property
     def labels_end(self) -> int:
-        """Labels are below this: there is a model for each, unless a method says otherwise."""
+        """Labels are below this number; by default there is one model for each."""
         return len(self.models)
 
     def __init_subclass__(cls) -> None:
@@ -58,7 +58,7 @@ S = TypeVar("S", bound=State)
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What a method may know before the first round; `Algorithm.init` is given one."""
+    """All that a method may know before the first round; the argument of `Algorithm.init`."""
 
     num_clients: int  #: M, the clients of the federation
     num_rounds: int  #: rounds that the run is to have
@@ -66,7 +66,7 @@ class Setup:
     layout: Layout  #: the names and shapes of a model's values
     new_model: Callable[[int], Tensor]  #: number of a model -> its initial values (P,)
     seed: int = 0  #: seed of what a method draws before the first round
-    groups: Tensor | None = None  #: (M,) the planted groups, None if unknown: for the oracle alone
+    groups: Tensor | None = None  #: (M,) the planted groups, for the oracle only; None if unknown
     names: tuple[str, ...] = ()  #: of the clients, () if unknown: for clusters given by name
 
     __repr__ = in_short
@@ -124,7 +124,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Served:
-    """What each client of a cohort is to use; `Algorithm.serve` returns one.
+    """The models that the clients of a cohort are to use; the result of `Algorithm.serve`.
 
     Each client uses one model, unless `weights` are given: then client n uses the mixture of all
     models of the table `models.table` (K, P), the k-th with weight `weights[n, k]`, and its row of
@@ -149,11 +149,11 @@ class Served:
 
 @dataclass(frozen=True)
 class Assigned:
-    """How well newcomers fit each cluster, as `Algorithm.assign` finds; the lowest score wins."""
+    """The result of `Algorithm.assign`: newcomers' scores for each cluster; the lowest wins."""
 
     clients: Tensor  #: (N,) the newcomers
     scores: Tensor  #: (N, K) of each cluster
-    meaning: str  #: what a score is, such as training loss
+    meaning: str  #: meaning of a score, such as training loss
 
     __repr__ = in_short
 

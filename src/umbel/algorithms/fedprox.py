@@ -14,7 +14,7 @@ from umbel.server.ask import Context
 
 @dataclass(frozen=True)
 class FedProx(Algorithm[State]):
-    """Train one model for everyone, with a pull of each client towards the model it received.
+    """Train one model for everyone; a proximal term keeps clients near the model they received.
 
     It is FedAvg whose clients minimise their loss plus mu/2 |theta - received|^2 (Li et al. 2020,
     Algorithm 2).

@@ -19,7 +19,7 @@ from umbel.summary import few
 
 @dataclass(frozen=True)
 class FixedClusters(Algorithm[State]):
-    """Average within clusters that are known before training, such as those of `umbel advise`.
+    """Average within clusters that are given before training, such as those of `umbel advise`.
 
     >>> umbel.FixedClusters(clusters=(0, 0, 1, 1)).clusters
     (0, 0, 1, 1)

@@ -14,7 +14,7 @@ from umbel.server.ask import Context, train
 
 @dataclass(frozen=True)
 class LocalOnly(Algorithm[State]):
-    """Train every client by itself: the floor of a comparison, with nothing averaged.
+    """Train every client by itself, without averaging: the lower baseline of a comparison.
 
     Rounds, cohorts and local epochs are those of the other methods.
     """

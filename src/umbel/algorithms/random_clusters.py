@@ -25,11 +25,11 @@ from umbel.server.ask import Context
 
 @dataclass(frozen=True)
 class RandomClusters(Algorithm[State]):
-    """Average within clusters that say nothing of the clients: the control of a clustered method.
+    """Average within random clusters: the control for a clustered method.
 
-    Clients are dealt once, before the first round, by the seed of the run. A method that does no
-    better than this in clusters of the same `sizes` has gained nothing by choosing who is in which.
-    All clusters begin with the same model.
+    Clients are assigned once, before the first round, by the seed of the run. If a method is no
+    better than this control with clusters of the same `sizes`, its choice of clusters has gained
+    nothing. All clusters begin with the same model.
     """
 
     num_clusters: int = 2  #: K, clusters of sizes as equal as can be, unless `sizes` are given

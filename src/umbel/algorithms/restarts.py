@@ -33,7 +33,7 @@ class RestartsState(State):
 
 @dataclass(frozen=True)
 class Restarts(Algorithm[State]):
-    """Any method whose start is random, from several starts at once.
+    """Run a method with a random start from several starts, and keep the best one.
 
     `restarts` sets of models are trained side by side for the first `trial_rounds` rounds, at
     `restarts` times the cost. The one that `keep` prefers goes on alone: the one with the lowest

@@ -20,7 +20,7 @@ from umbel.version import __version__
 BAD_INPUT, FAILED, INTERRUPTED = 2, 1, 130
 
 LONGEST = 1_000
-"""Characters of a message."""
+"""Largest number of characters of an error message."""
 
 CLUSTERS = Place("umbel.cli.looking", "estimate_clusters", "Estimate how many clusters there are.")
 
@@ -60,7 +60,7 @@ def app(verbose: bool) -> None:
 
 
 class Plain(logging.Formatter):
-    """Lines of a log, in which names of clients and reasons of theirs do nothing to a terminal."""
+    """Formats log lines; control characters in clients' names and reasons are escaped."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record), "\n")
@@ -101,22 +101,22 @@ def main() -> None:
 
 
 def _write_whatever_is_said() -> None:
-    """Write signs that the encoding of the output lacks by their numbers: names may have any."""
+    """Escape characters that the output's encoding lacks, as names may have any."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper) and stream.encoding.lower() != "utf-8":
             stream.reconfigure(errors="backslashreplace")
 
 
 def _said(error: click.ClickException) -> str:
-    """What is wrong with the arguments, and where to read of them."""
+    """The error in the arguments, and where to find help."""
     where = getattr(error, "ctx", None)
     help_ = f"; see {where.command_path} --help" if where is not None else ""
-    said = " ".join(error.format_message().split())  # choices come on lines of their own
+    said = " ".join(error.format_message().split())  # click puts choices on separate lines
     return f"umbel: {said.removesuffix('.')}{help_}"
 
 
 def refused(message: str, status: int) -> int:
-    """Say it in one line on standard error, whatever is in it, and return the status."""
+    """Print the message as one line on standard error, and return the exit status."""
     line = printable(message)
     click.echo(line if len(line) <= LONGEST else f"{line[:LONGEST]} ...", err=True)
     return status

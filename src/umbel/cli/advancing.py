@@ -1,4 +1,4 @@
-"""Doing the rounds that are left of runs, while showing how it goes."""
+"""Do the remaining rounds of runs, and show their progress."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def advance(
     workers: int | Literal["auto"] | None = None,
     command: str | None = None,
 ) -> None:
-    """Do the rounds that are left, showing how it goes.
+    """Do the remaining rounds of a run, and show their progress.
 
-    `command` is what messages say to go on with, by default that of this run alone.
+    `command` is the command that messages give for going on, by default `umbel resume`.
     """
     experiment, path = folder.experiment, folder.path
     if folder.finished:
@@ -55,7 +55,7 @@ def advance(
 
 
 def advance_together(folders: Sequence[RunFolder], sources: Sources, screen: Screen) -> bool:
-    """Do what is left of runs that differ in their seed side by side, where that is faster.
+    """Do the rest of runs that differ in their seed side by side, if that is faster.
 
     Otherwise nothing is done: False.
     """
@@ -73,7 +73,7 @@ def advance_together(folders: Sequence[RunFolder], sources: Sources, screen: Scr
 
 @contextmanager
 def resumable(command: str, folders: Sequence[RunFolder] = ()) -> Iterator[None]:
-    """Say how to go on where something ends the runs."""
+    """If an error ends the runs, add to its message how to go on."""
     try:
         with interruptible(command):
             yield
@@ -86,7 +86,7 @@ def resumable(command: str, folders: Sequence[RunFolder] = ()) -> Iterator[None]
         raise WorkersDiedError(f"{error}; go on with: {alone}") from None
     except QuorumError as error:
         kept = "limits and faults stay as they are: for others choose another --runs-dir or name"
-        # Faults that are simulated are the same again.
+        # Simulated faults would be the same in a second attempt.
         again = any(folder.experiment.faults.any for folder in folders)
         on = "" if again else f"; go on with: {command}"
         raise QuorumError(f"{error}; {kept}{on}") from None
@@ -98,7 +98,7 @@ def resumable(command: str, folders: Sequence[RunFolder] = ()) -> Iterator[None]
 
 
 def titled(name: str, seeds: Sequence[int]) -> str:
-    """What messages call runs that differ in their seed."""
+    """The name in messages for runs that differ in their seed."""
     return f"{name} {'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}"
 
 
@@ -115,7 +115,7 @@ def naming_refused(title: str) -> Iterator[None]:
 
 @contextmanager
 def naming_unfinished(folders: Sequence[RunFolder]) -> Iterator[None]:
-    """Say which of these runs can't go on; where several go side by side, the others finish."""
+    """Print which of these runs can't go on; runs beside them finish."""
     try:
         yield
     except QuorumError as error:
@@ -125,7 +125,7 @@ def naming_unfinished(folders: Sequence[RunFolder]) -> Iterator[None]:
 
 
 def end_if(failed: Sequence[str]) -> None:
-    """Where runs can't go on, say why, a line each, and end with the status that says so."""
+    """If runs can't go on, print one line for each with the reason, and exit with status 1."""
     for why in failed:
         refused(f"umbel: {why}", FAILED)
     if failed:
@@ -152,14 +152,15 @@ def nothing_left_of(folders: Sequence[RunFolder]) -> Iterator[None]:
             raise
         except (UsageError, OSError, MemoryError):
             for folder in folders:
-                with suppress(OSError, InUseError):  # it may be none, or another's by now
+                # it may not be a run's, or another process may use it by now
+                with suppress(OSError, InUseError):
                     folder.discard_if_not_begun()
             raise
 
 
 @contextmanager
 def no_empty_folders(paths: Sequence[Path]) -> Iterator[None]:
-    """Remove the folders that were made for what is refused or stopped, if they are empty."""
+    """Remove folders that were made for refused or stopped runs, if they are empty."""
     places = (place for path in paths for place in (path, *path.parents))
     new = {place for place in places if not place.exists()}
     try:

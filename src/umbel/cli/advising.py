@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from umbel.advice.summary import ContenderRow, Summary
 
 LEAST = 16
-"""Characters that the name of a way has in a line at the least."""
+"""Smallest width of the column of names, in characters."""
 
 
 @click.command()
@@ -95,7 +95,7 @@ def advise(
 
 
 def make_place(out: Path) -> None:
-    """Make the folder. Raises `UsageError` where that, or a file in it, can't be made."""
+    """Make the folder. Raises `UsageError` if the folder or a file in it can't be made."""
     from umbel.advice.saving import FOUND
     from umbel.data.files import check_place
     from umbel.runs.durable import writing_to
@@ -106,14 +106,14 @@ def make_place(out: Path) -> None:
 
 
 def print_advice(told: Summary) -> None:
-    """Print how the ways did, and what follows."""
+    """Print the results of the ways, and the advice."""
     print_tables(contenders_table(told))
     for sentence in told.sentences:
         say(sentence)
 
 
 def check_budget(budget: str) -> None:
-    """Raise `UsageError` before data are read for what is neither rounds nor a time."""
+    """Raise `UsageError` for an invalid budget, before data are read."""
     from umbel.advice.race import Allowance
 
     try:
@@ -123,7 +123,7 @@ def check_budget(budget: str) -> None:
 
 
 def contenders_table(told: Summary) -> Table:
-    """How the ways to serve the clients did; fits 80 columns."""
+    """A table of the ways to serve the clients and their results; fits 80 columns."""
     from rich.text import Text
 
     from umbel.report.frameless import frameless, row

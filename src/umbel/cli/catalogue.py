@@ -1,4 +1,4 @@
-"""What there is, by kind: names, and a sentence each, read without loading what they name."""
+"""All named things by kind, each with a sentence; the things themselves are not loaded."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def comparisons() -> dict[str, list[str]]:
 
 
 def times(name: str) -> str:
-    """How long it took to make the kept results of a reproduction; nothing where none are kept."""
+    """The time that the kept results of a reproduction took; empty if none are kept."""
     from umbel.papers.findings import kept_files
 
     kept = (json.loads(file.read_text(encoding="utf-8")) for file in kept_files(name))
@@ -46,7 +46,7 @@ def times(name: str) -> str:
 
 
 def _size(results: Mapping[str, Any]) -> str:
-    """The size of kept results, and how many there are where not all are."""
+    """The size of kept results, and how many there are if they are incomplete."""
     every = results.get("every")
     part = f" ({len(results['cells'])} of {every} results)" if every else ""
     return f"{results['size']}{part}"

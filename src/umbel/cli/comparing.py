@@ -1,4 +1,4 @@
-"""Making the runs of a comparison, which other processes may be making, too."""
+"""Make the runs of a comparison, on which other processes may be working, too."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LINES = 4
 def sweeps_in(source: Path, settings: Sequence[str]) -> list[Experiment]:
     """The experiments of a folder, one for each combination of the settings' values.
 
-    Raises `UsageError` for a setting that none of them has, and for two files of one name.
+    Raises `UsageError` for a setting that no experiment has, and for two files of one name.
     """
     for setting in settings:
         other = setting.partition("=")[0].strip() != "seed"
@@ -64,7 +64,7 @@ def sweeps_in(source: Path, settings: Sequence[str]) -> list[Experiment]:
 
 
 def _check_names(files: Sequence[Path], sweeps: Sequence[Sweep]) -> None:
-    """Raise `UsageError` where experiments of two files would be in one folder, and one row."""
+    """Raise `UsageError` if experiments of two files have one name, and so one folder and row."""
     named: dict[str, Path] = {}
     for file, each in zip(files, sweeps, strict=True):
         for experiment in each.experiments:
@@ -75,14 +75,14 @@ def _check_names(files: Sequence[Path], sweeps: Sequence[Sweep]) -> None:
 
 
 def _hint(path: str, sweeps: Sequence[Sweep]) -> str:
-    """The key beside it that was meant, if one is like it."""
+    """The known key that is most similar, if any is."""
     known = (name for each in sweeps for name in _meant(path, each.experiments[0]) if name)
     hint = nearest(path.rpartition(".")[-1], dict.fromkeys(known), " ").strip()
     return f"; {hint}" if hint else ""
 
 
 def _meant(path: str, experiment: Experiment) -> list[str | None]:
-    """The key that an experiment takes this one for, if it takes it for any."""
+    """The key that an experiment suggests in place of this one, if any."""
     try:
         structured(merged(plain(experiment), parse_setting(f"{path}=0")), Experiment)
     except TableError as error:
@@ -93,7 +93,7 @@ def _meant(path: str, experiment: Experiment) -> list[str | None]:
 
 
 def strangers_named(source: Path, settings: Sequence[str]) -> Iterator[str]:
-    """The code outside umbel that the experiments of a folder, or the settings over them, name."""
+    """The code outside umbel that experiments of a folder, or settings given for them, name."""
     for file in experiments_in(source):
         yield from strangers_in(load_table(file))
     for value in (value for setting in settings for value in values_of(setting)):
@@ -101,9 +101,9 @@ def strangers_named(source: Path, settings: Sequence[str]) -> Iterator[str]:
 
 
 def check_start(groups: Sequence[Sequence[Experiment]], runs_dir: Path, sources: Sources) -> None:
-    """Start what is not begun, under its first seed, so that no other is trained in vain.
+    """Start each new experiment under its first seed, so that errors show before any training.
 
-    Raises `UsageError` that names what can't start.
+    Raises `UsageError` that names the experiment that can't start.
     """
     firsts = [group[0] for group in groups]
     new = [first for first in firsts if not RunFolder.of(runs_dir, first).begun]
@@ -121,7 +121,7 @@ def _titled(experiment: Experiment) -> str:
 
 @contextmanager
 def unsaid() -> Iterator[None]:
-    """Log nothing: what is tried is logged when it is done."""
+    """Inside, nothing is logged: the run logs the same again later."""
     log = logging.getLogger("umbel")
     before = log.level
     log.setLevel(logging.CRITICAL)
@@ -140,8 +140,8 @@ def make_all(
 ) -> tuple[list[RunFolder], list[str]]:
     """The runs of experiments, grouped by all but the seed; and why some can't go on.
 
-    A run that another process is making is left to it, and looked at again at the end. Raises
-    `UsageError` where one can't start, before any is trained.
+    A run on which another process works is left to it, and checked again at the end. Raises
+    `UsageError` before any training if an experiment can't start.
     """
     check_start(groups, runs_dir, sources)
     make = partial(_make, jobs=jobs, screen=OwnScreen(LINES, quiet))
@@ -154,7 +154,7 @@ def make_all(
             pass
         busy, further = make(busy)
         failed += further
-    # Another command may have made a run of this name, with other settings, in the meantime.
+    # Another command may have made a run of this name with other settings in the meantime.
     return [RunFolder.begin(runs_dir, seeded) for group in groups for seeded in group], failed
 
 
@@ -189,9 +189,9 @@ class Seeds:
         return [RunFolder.of(self.runs_dir, seeded) for seeded in self.experiments()]
 
     def make(self, screen: Screen) -> Made[Seeds]:
-        """Make the runs together where that is faster, except those of other processes.
+        """Make the runs together if that is faster, except those of other processes.
 
-        Where it is not, each of several is a part.
+        Otherwise each run becomes a unit of its own.
         """
         folders: list[RunFolder] = []
         taken: list[int] = []
@@ -206,7 +206,7 @@ class Seeds:
         made, failed = False, list[str]()
         left = [folder for folder in folders if not folder.finished]
         title = titled(self.table["name"], [folder.experiment.seed for folder in left])
-        # Where one is taken just now, the others are made.
+        # If another process takes one at this moment, the others are made.
         with suppress(InUseError), noting(failed), naming_refused(title):
             made = advance_together(left, self.sources, screen)
         if not made and not failed and len(folders) > 1:
@@ -226,7 +226,7 @@ class Seeds:
 
 
 def _make(groups: Sequence[Seeds], screen: OwnScreen, jobs: int) -> tuple[list[Seeds], list[str]]:
-    """Make what is left of these; return what other processes are making, and what failed."""
+    """Make the remaining runs; return those that other processes are making, and failures."""
     left: Made[Seeds] = Made()
     if jobs > 1:
         left = _in_jobs(groups, screen, jobs)

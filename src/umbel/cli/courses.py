@@ -1,4 +1,4 @@
-"""What the options --at and --reach of `umbel show` ask for."""
+"""The options --at and --reach of `umbel show`."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def goal_of(reach: str) -> tuple[str, float]:
 
 
 def course_rows(results: Results, at: str | None, reach: str | None) -> Table:
-    """The rounds that are asked for; or, of each run, the first that reached a goal.
+    """Table of the requested rounds; or of the first round of each run that reached a goal.
 
-    Where some were judged on validation examples, a column tells which examples it was.
+    If some runs were judged on validation examples, a column says which examples were used.
     """
     rows = list(results.rounds)
     if at is not None and reach is not None:

@@ -1,7 +1,7 @@
-"""Code outside umbel that an experiment names: what is imported is printed before, or refused.
+"""Code outside umbel that an experiment names: print its names before the import, or refuse it.
 
-Modules in the working directory are found only where it is imported. Commands that look at runs
-import none.
+The working directory is searched only for such imports. Commands that only show runs import
+nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def allow(experiments: Iterable[Experiment], no_import: bool) -> bool:
-    """Say what will be imported for these. Raises `UsageError` where that is forbidden."""
+    """Print what these experiments will import. Raises `UsageError` if imports are forbidden."""
     from umbel.runs.config import plain
     from umbel.runs.strangers import strangers_in
 
@@ -28,7 +28,7 @@ def allow(experiments: Iterable[Experiment], no_import: bool) -> bool:
 
 
 def allow_rounds(folder: RunFolder, no_import: bool) -> None:
-    """As `allow`, to go on with a run; one of Python's own data is refused and imports nothing."""
+    """As `allow`, for resuming a run; a run made in Python is refused later and imports nothing."""
     from umbel.runs.own import OwnData
 
     experiment = folder.experiment

@@ -1,4 +1,4 @@
-"""A job: a process that makes runs for the one that started it, and tells it how they go."""
+"""A job: a process that makes runs for its parent process and reports their progress."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:  # a job watches its parent before it loads PyTorch
     from umbel.runs.records import Record
 
 KNOWN = (InUseError, UsageError, DivergedError, WorkersDiedError, QuorumError, MemoryError)
-"""Errors that the command line says in one line, the special ones before the general."""
+"""Errors that the command line prints as one line, special ones before general ones."""
 
 
 class Unit(Protocol):
-    """What one process makes at one go. Its class can be imported, and its fields are plain."""
+    """A unit of work for one process. Its class can be imported, and its fields are plain."""
 
     @property
     def title(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
 
     def make(self, screen: Screen) -> Made[Self]:
-        """Make it, except what other processes are already making."""
+        """Make it, except runs on which other processes already work."""
 
 
 U = TypeVar("U", bound=Unit)
@@ -43,9 +43,9 @@ U = TypeVar("U", bound=Unit)
 class Made(Generic[U]):
     """What is still to be made after a unit."""
 
-    parts: Sequence[U] = ()  # nothing is gained by making them in one process
-    busy: Sequence[U] = ()  # another command is making them
-    failed: Sequence[str] = ()  # why runs of it can't go on, which stops no others
+    parts: Sequence[U] = ()  # runs that are not faster together in one process
+    busy: Sequence[U] = ()  # runs on which another command works
+    failed: Sequence[str] = ()  # why some of its runs can't go on; this stops no others
 
     def beside(self, other: Made[U]) -> Made[U]:
         """What is left of this and of another one."""
@@ -58,10 +58,10 @@ class Made(Generic[U]):
 
 @contextmanager
 def noting(failed: list[str]) -> Iterator[None]:
-    """Where too few usable replies end a run, note why and raise nothing: other runs go on."""
+    """If too few usable replies end a run, note the reason and continue with other runs."""
     try:
         yield
-    except WorkersDiedError:  # the fault is this machine's: the next run would meet it, too
+    except WorkersDiedError:  # a fault of this machine, which would affect the next run, too
         raise
     except QuorumError as error:
         failed.append(str(error))
@@ -107,7 +107,7 @@ News: TypeAlias = Begun | Told | Ended | Said | logging.LogRecord | Made[Any] | 
 
 
 class JobError(RuntimeError):
-    """A defect that showed in a job, with the traceback from there."""
+    """An unexpected error in a job, with its traceback."""
 
 
 class Stopped(BaseException):
@@ -116,16 +116,17 @@ class Stopped(BaseException):
 
 @dataclass(frozen=True)
 class Line:
-    """The way to the parent: a `Screen`, and where a log goes."""
+    """Connection to the parent: a `Screen`, and the target of log records."""
 
     pipe: Connection
-    lock: Any = field(default_factory=threading.Lock)  # the seeds of a method are threads
+    # runs that differ in their seed are threads of this process
+    lock: Any = field(default_factory=threading.Lock)
 
     def send(self, news: News) -> None:
         with self.lock:
             try:
                 self.pipe.send(news)
-            except OSError:  # nobody is there any more
+            except OSError:  # the parent has ended
                 os._exit(1)
 
     @contextmanager
@@ -145,7 +146,7 @@ class Line:
         self.send(Said(text))
 
     def put_nowait(self, record: logging.LogRecord) -> None:
-        """As a queue does, which is all that a `QueueHandler` needs of one."""
+        """The one method of a queue that a `QueueHandler` needs."""
         self.send(record)
 
 
@@ -163,7 +164,7 @@ def work(pipe: Connection, threads: int, level: int) -> None:
 def _serve(line: Line, threads: int, level: int) -> None:
     import torch
 
-    # Not more than alone, where OMP_NUM_THREADS may be set.
+    # OMP_NUM_THREADS may already limit the number of threads further.
     torch.set_num_threads(min(threads, torch.get_num_threads()))
     logging.getLogger().addHandler(QueueHandler(cast("Any", line)))
     logging.getLogger("umbel").setLevel(level)
@@ -182,7 +183,7 @@ def _made(unit: Unit, line: Line) -> Made[Any] | Failed:
 
 
 def sendable(error: BaseException) -> Exception:
-    """An error that says the same in another process: those of libraries may not be sent."""
+    """An error with the same message that can be sent to another process."""
     if isinstance(error, OSError) and error.strerror is not None:
         return OSError(error.errno, error.strerror, error.filename)
     for kind in (*KNOWN, OSError):

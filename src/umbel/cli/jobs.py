@@ -36,20 +36,20 @@ AGAIN = 3
 """How often a unit is made again whose process was killed."""
 
 PAUSE = 0.5
-"""Seconds until the system has removed the process that jobs are copied from."""
+"""Seconds to wait for the system to remove the process that jobs are forked from."""
 
 GRACE = 10.0
-"""Seconds in which a job is to end once it is told to; then it is killed."""
+"""Seconds that a job has to end when it is told to; after that it is killed."""
 
-# A job must not have what its parent opened, such as the locks of runs or a GPU. Where processes
-# can be copied from one that has imported all there is, and has done nothing, PyTorch loads once.
+# A job must not inherit what its parent has opened, such as locks of runs or a GPU. If processes
+# can be forked from a server process that has only imported modules, PyTorch is loaded once.
 CONTEXT: ForkServerContext | SpawnContext = (
     multiprocessing.get_context("forkserver")
     if sys.platform == "linux"
     else multiprocessing.get_context("spawn")
 )
 LOADED = ("umbel.cli.comparing", "umbel.cli.reproducing", "sklearn.cluster", "sklearn.datasets")
-"""What every run loads sooner or later, and takes its time."""
+"""Modules that every run needs and that load slowly."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +76,11 @@ class Job:
         theirs.close()  # so that the pipe ends when the job does
 
     def give(self, unit: Unit) -> None:
-        with suppress(BrokenPipeError):  # it was killed while it was idle: its pipe has ended
+        with suppress(BrokenPipeError):  # it was killed while it was idle, which closed its pipe
             self.pipe.send(unit)
 
     def news(self) -> News | None:
-        """What it sent; None: it has ended, and holds no lock any more."""
+        """What it sent; None if it has ended and holds no more locks."""
         try:
             news: News = self.pipe.recv()
         except (EOFError, OSError):
@@ -175,7 +175,7 @@ class Desk(Generic[U]):
             self.shown.pop(job)[0].close()
 
     def _lost(self, job: Job) -> None:
-        """Have another job make what this one was making."""
+        """Give the unit of a job that was killed to another job."""
         attempt = self.making.pop(job)
         self._end_line(job)
         kills, title = attempt.kills + 1, attempt.unit.title
@@ -215,7 +215,7 @@ def _start(process: ForkServerProcess | SpawnProcess) -> None:
 
 
 def _tell_of_no_start(attempt: int, error: Exception) -> None:
-    """Say that the next attempt begins. Raises `ClickException` where there is none left."""
+    """Print that the next attempt begins. Raises `ClickException` if no attempt is left."""
     why = f"the process that jobs are copied from ended as it was loading ({type(error).__name__})"
     if attempt == AGAIN:
         raise click.ClickException(
@@ -227,7 +227,7 @@ def _tell_of_no_start(attempt: int, error: Exception) -> None:
 
 
 def _load() -> None:
-    """Start the process that jobs are copied from, unless it is there."""
+    """Start the process that jobs are forked from, unless it runs already."""
     from multiprocessing import forkserver  # not on every system
 
     CONTEXT.set_forkserver_preload([*LOADED])
@@ -236,7 +236,7 @@ def _load() -> None:
 
 @contextmanager
 def _deaf_to_ctrl_c() -> Iterator[None]:
-    """A process that is started meanwhile ignores Ctrl-C for good: its parent tells it to end."""
+    """Processes that are started inside ignore Ctrl-C: their parent tells them when to end."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""A group of commands that loads the module of a command when that is called, not before."""
+"""A group of commands that loads the module of a command only when it is called."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def with_verbose(command: click.Command) -> click.Command:
 
 
 def say_more(ctx: click.Context, parameter: click.Parameter, wanted: bool) -> None:  # noqa: ARG001
-    """Show what the package notes on its way, too."""
+    """Turn on the package's log of decisions."""
     if wanted:
         logging.getLogger("umbel").setLevel(logging.INFO)
 

@@ -1,4 +1,4 @@
-"""The command that lists what there is. It loads none of it, so it answers at once."""
+"""The command `umbel list`. It loads none of the listed things, so it answers at once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from umbel.runs.rows import Table
 from umbel.summary import counted
 
 THINGS = {"papers": "paper result"}
-"""What there are several of, where that is not the kind itself."""
+"""The noun for one item of a kind, if it is not the name of the kind."""
 
 MOST_LINES = 3
 """Lines of names of each kind in the overview, so that it fits a screen."""

@@ -12,24 +12,24 @@ from umbel.cli.completing import offering
 from umbel.cores import cores
 
 SEEDS = click.IntRange(1, 10_000)
-"""How many seeds."""
+"""Type of the option --seeds."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 RowFormat = Literal["json", "csv"]
-"""How a program is to be answered."""
+"""Formats of output for programs."""
 
 MOST_JOBS = 1_000
-"""Processes of one command."""
+"""Largest number of processes of one command."""
 
 
 def job_count(_: click.Context, __: click.Parameter, value: str) -> int:
-    """The number that a text such as "2" or "auto" says."""
+    """Read a number of jobs from a text such as "2" or "auto"."""
     return min(cores(), _room()) if value == "auto" else _count(value)
 
 
 def _room() -> int:
-    """How many jobs there may be, and on a GPU how many its memory has room for."""
+    """The largest useful number of jobs; on a GPU, as many as its memory has room for."""
     import torch  # which takes a moment to load
 
     from umbel.engines.vectorised import SHARE
@@ -40,7 +40,7 @@ def _room() -> int:
 def worker_count(
     _: click.Context, __: click.Parameter, value: str | None
 ) -> int | Literal["auto"] | None:
-    """As `engine.workers`; None where nothing is said."""
+    """Read a value of `engine.workers`; None if the option is not given."""
     if value is None:
         return None
     return "auto" if value == "auto" else _count(value)

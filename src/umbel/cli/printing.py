@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 WIDTH = 80
-"""Characters that are taken where a narrower terminal has no room for every column."""
+"""Width in characters that is used if a terminal is too narrow for all columns."""
 
 
 def print_rows(table: Table, form: RowFormat) -> None:
@@ -23,7 +23,7 @@ def print_rows(table: Table, form: RowFormat) -> None:
 
 
 def say(text: object, err: bool = False) -> None:
-    """Print a line, whatever is in it, such as a path or a name that somebody else chose."""
+    """Print a line without markup or control characters: it may hold names that others chose."""
     click.echo(printable(str(text)), err=err)
 
 

@@ -22,7 +22,7 @@ from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 
 SCREEN = OwnScreen(lines=2)
-"""Where it is told how the runs go."""
+"""Where the progress of the runs is shown."""
 
 
 def make_all(
@@ -64,7 +64,7 @@ def make_all(
 
 
 def _made_here(piece: Piece, failed: list[str]) -> bool:
-    """Make it, unless another process does."""
+    """Make the run, unless another process is making it."""
     try:
         with (
             noting(failed),

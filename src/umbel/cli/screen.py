@@ -1,4 +1,4 @@
-"""Where it is told how runs go, while they go: a live bar, or plain lines."""
+"""Where the progress of runs is shown: a live bar, or plain lines."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class OwnScreen:
     """The streams of this process."""
 
     lines: int = 1000  # progress lines of a run where output is not a terminal
-    to_stderr: bool = False  # whether standard output is for something else
+    to_stderr: bool = False  # whether standard output is reserved for other output
 
     @contextmanager
     def progress(self, title: str, rounds: int) -> Iterator[Report]:

@@ -105,7 +105,7 @@ class Steps:
 
 @dataclass(frozen=True)
 class Shard:
-    """One client's examples, as a work gets them: rows of a storage shared with other clients."""
+    """One client's examples, as a work gets them: rows of a tensor shared with other clients."""
 
     x: Tensor  #: (total, ...) inputs of the storage
     y: Tensor  #: (total, ...) their targets

@@ -20,7 +20,7 @@ class Held(Generic[T]):
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Have it so inside."""
+        """Inside, the setting has the wanted value."""
         with self.lock:
             if not self.inside:
                 self.before = self.read()

@@ -59,7 +59,7 @@ class Layout:
         return torch.cat(found)
 
     def tensors(self, theta: Tensor) -> dict[str, Tensor]:
-        """Views of theta (P,) by name, in the module's shapes."""
+        """Views of the tensors in theta (P,), by name, in the module's shapes."""
         return unflatten(theta, self.weights + self.rest)
 
     def mask(self, patterns: Sequence[str], field: str = "shared") -> Tensor:

@@ -45,16 +45,16 @@ class Net:
 
     `objective` says what it is trained for. `build` is called again for every new model, under a
     seed: a module's own initialisation is what `new` returns. It is to return a new module each
-    time: the net keeps the first as its own, in training mode. theta holds what a client trains and
-    the statistics of torch's own normalisations; buffers of your own that training moves, such as a
-    running mean, are named by patterns in `moving`.
+    time: the net keeps the first as its own, in training mode. theta holds the trained parameters
+    and the running statistics of torch's normalisation layers. Name other buffers that training
+    changes, such as a running mean of your own, by patterns in `moving`.
 
-    What trains are the parameters that require gradients, or those that a pattern of `trained`
-    names, such as `["head.*", "*lora*"]`. All others are frozen, and may be of any type: they are
-    built once, under seed 0, shared by all models, and never sent, averaged, compared or saved.
+    The trained parameters are those that require gradients, or those that match a pattern of
+    `trained`, such as `["head.*", "*lora*"]`. All others are frozen, and may be of any type: they
+    are built once, under seed 0, shared by all models, and never sent, averaged, compared or saved.
 
-    Raises `TypeError` for a module in place of a function, and `UsageError` where the module has
-    nothing to train, where theta would mix types, and for a pattern that names nothing.
+    Raises `TypeError` for a module in place of a function, and `UsageError` if no parameter is
+    trained, if theta would mix types, or if a pattern matches nothing.
     """
 
     def __init__(

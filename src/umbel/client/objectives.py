@@ -26,7 +26,7 @@ def weighted_mean(outputs: Tensor, weights: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Objective:
-    """What a model is trained for and judged by: a loss, and what is right, example by example.
+    """An objective: the loss that models are trained for, and the accuracy they are judged by.
 
     B is the number of examples in a batch. An objective of your own, such as the absolute error:
 

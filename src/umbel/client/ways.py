@@ -17,14 +17,14 @@ from umbel.client.kernels.modules import Modules
 from umbel.client.objectives import Objective
 
 KernelName: TypeAlias = Literal["general", "dense", "in-place"]
-"""How: any module, many at once if need be; a chain of linear layers; one after another."""
+"""Kernels for any module, also many at once; for chains of linear layers; for one after another."""
 
 Precision: TypeAlias = Literal["full", "bf16"]
 
 
 @dataclass(frozen=True)
 class Way:
-    """How a net computes; what it computes is the same."""
+    """How a net computes; results are the same up to rounding."""
 
     kernel: KernelName = "general"
     precision: Precision = "full"

@@ -21,9 +21,9 @@ class Arrays:
     y: NDArray[np.int64]  # (n,)
     num_classes: int
     _: KW_ONLY
-    centre: float = 0.0  # what images have taken off,
-    spread: float = 1.0  # and are divided by
-    owners: NDArray[np.str_] | None = None  # (n,) whose each example is, where that is known
+    centre: float = 0.0  # mean that is subtracted from images,
+    spread: float = 1.0  # standard deviation by which they are divided
+    owners: NDArray[np.str_] | None = None  # (n,) the owner of each example, if known
 
     __repr__ = in_short
 
@@ -35,7 +35,7 @@ class Arrays:
         return (picked - np.float32(self.centre)) / np.float32(self.spread)
 
     def check_room(self, times: int) -> None:
-        """Raise `UsageError` where there is no memory for all images, so often, as floats."""
+        """Raise `UsageError` if this many copies of all images as floats exceed memory."""
         said = f"scenario: {times:,} times all {self.x.shape[0]:,} examples"
         check_memory(2 * times * self.x.size * np.dtype(np.float32).itemsize, said)
 

@@ -1,4 +1,4 @@
-"""How the channels of recordings became comparable, so that newcomers' become so likewise."""
+"""The scale of the channels of recordings, kept so that newcomers' channels are scaled alike."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ def is_table(values: object) -> bool:
 def numbers(table: Any, what: str, advice: str) -> NDArray[Any]:
     """The values (n, C) of a DataFrame of C columns, or (n,) of a Series.
 
-    Integers stay integers where all columns are such. Raises `UsageError` with the name of the
-    column for one of another kind, and with the row for a value that is missing or infinite.
+    Integers stay integers if all columns are integers. Raises `UsageError` that names a column of
+    another type, or the row of a missing or infinite value.
     """
     if table.ndim == 1:
         named = what if table.name is None else f"{what}, column {str(table.name)!r}"
@@ -62,9 +62,9 @@ def check_columns(tables: Sequence[object], clients: Sequence[str]) -> None:
 
 
 def check_rows(x: Any, y: Any, client: str) -> None:
-    """Raise `UsageError` where the indices of x and y say that their rows are not the same ones.
+    """Raise `UsageError` if the indices of x and y show that their rows do not correspond.
 
-    Indices that share no label say nothing: one of them was numbered anew.
+    Indices without a common label show nothing: one of them was probably renumbered.
     """
     if not (is_table(x) and is_table(y)) or len(x) != len(y) or x.index.equals(y.index):
         return

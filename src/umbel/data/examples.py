@@ -1,4 +1,4 @@
-"""Clients' examples as tensors, and whether those of all clients are of one kind."""
+"""Clients' examples as tensors, with checks that all clients have the same kind."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def with_all_splits(
 
 
 def of_one_type(splits: Mapping[str, list[Pair]]) -> dict[str, list[Pair]]:
-    """The same, with inputs that are whole numbers only where those of all splits are such."""
+    """The same; whole-number inputs become floats unless all splits have whole numbers."""
     pairs = [pair for each in splits.values() for pair in each]
     types = [x.dtype for x, _ in pairs if len(x)] or [x.dtype for x, _ in pairs]
     common = reduce(torch.promote_types, types)

@@ -39,21 +39,22 @@ Clients: TypeAlias = "Sequence[Examples] | Mapping[str, Examples]"
 class Federation:
     """The clients' examples: M clients with training and test examples each.
 
-    `Federation.from_arrays` makes one of your own data, `scenario` one of a recipe. `groups` is the
-    planted truth, for scoring only: no method is shown a federation. Where there are `validation`
-    examples, rounds are judged by them, and test examples are used once, after the last round.
+    `Federation.from_arrays` makes one from your own data, `scenario` from a recipe. `groups` are
+    the planted groups, used only to score clusters: methods never see a federation. With
+    `validation` examples, rounds are judged on these, and test examples are used once, after the
+    last round.
     """
 
     train: Split  #: training examples, client after client
-    test: Split  #: test examples, likewise
+    test: Split  #: test examples, client after client
     _: KW_ONLY
-    validation: Split | None = None  #: examples to choose by, likewise; None: there are none
+    validation: Split | None = None  #: validation examples, client after client; None: none
     groups: NDArray[np.int64] | None = None  #: (M,) planted group of each client, None if unknown
     num_classes: int | None = None  #: number of labels; None: regression
     names: tuple[str, ...] = ()  #: the clients' names
-    #: what is known of the clients: values by the attribute's name, one a client
+    #: known facts about the clients: attribute name -> one value for each client
     attributes: Attributes = field(default_factory=dict)
-    #: how a table, or channels, became the examples, if so: newcomers' become theirs likewise
+    #: how a table, or channels, became the examples, to treat newcomers' data alike; None: not so
     encoding: Encoding | ChannelScale | None = None
     _hint: ClassVar[str] = "; write umbel.Federation.from_arrays(...)"
 
@@ -111,11 +112,11 @@ class Federation:
 
     @property
     def objective(self) -> Objective:
-        """What models of these clients are trained for."""
+        """The objective for models of these clients: classification or regression."""
         return self.form().objective()
 
     def form(self, objective: Objective | None = None) -> Form:
-        """What a model for these clients fits, given what it is trained for."""
+        """The form of examples that a model for these clients and this objective fits."""
         classes = None if objective == BINARY else self.num_classes
         return Form(
             input_shape=self.input_shape,
@@ -127,8 +128,8 @@ class Federation:
         """The same with a random fraction of each client's training examples for validation.
 
         Which examples they are depends on a client's name and the seed, not on the other clients.
-        Raises `UsageError` where it would leave a client without training examples, or where there
-        are validation examples already.
+        Raises `UsageError` if a client would have no training examples left, or if there are
+        validation examples already.
         """
         fraction = argument("fraction", fraction, float)
         _check_seed(seed)
@@ -191,18 +192,17 @@ class Federation:
         >>> umbel.Federation.from_arrays(clients)
         Federation: 2 clients, 34 training and 6 test examples, inputs (5,), 2 classes
 
-        Integer y are class labels, floating-point y are regression targets. Inputs of type uint8
-        or bool become floats, and so do tables; wider integers stay integers, as embeddings need,
-        where those of all clients and splits are such.
-        Clients are named by `names`, or by the keys where they come as a mapping; `test`,
-        `validation` and `groups`, numbers or words, may be mappings, too. Without `test`, a random
-        `test_fraction` of each client's examples is set apart; without `validation`, a random
-        `validation_fraction` of those that are left for training, by default none. `num_classes` is
-        the largest label plus one unless given. Where an example has many labels, those of -100 do
-        not count. `attributes` are what else is known of clients, such as {"airport": ["EWR",
-        "JFK"]}. Raises `UsageError` for a client without training examples, for what are no finite
-        numbers, for inputs or columns that differ between clients, and for labels out of
-        range; messages do not show examples.
+        Integer y are class labels, floating-point y are regression targets. Inputs of type uint8 or
+        bool become floats, and so do tables; wider integers stay integers, as embeddings need,
+        where those of all clients and splits are such. Clients are named by `names`, or by the keys
+        where they come as a mapping; `test`, `validation` and `groups`, numbers or words, may be
+        mappings, too. Without `test`, a random `test_fraction` of each client's examples is set
+        apart; without `validation`, a random `validation_fraction` of those that are left for
+        training, by default none. `num_classes` is the largest label plus one unless given. Where
+        an example has many labels, those of -100 do not count. `attributes` are other known facts
+        about clients, such as {"airport": ["EWR", "JFK"]}. Raises `UsageError` for a client without
+        training examples, for values that are not finite numbers, for inputs or columns that differ
+        between clients, and for labels out of range. Messages do not show examples.
         """
         fractions = _fractions(test=test_fraction, validation=validation_fraction)
         num_classes = fitting_classes(num_classes)

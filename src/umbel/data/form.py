@@ -1,4 +1,4 @@
-"""What a model has to fit: the same for all clients of a federation."""
+"""The form of examples that a model must fit; it is the same for all clients of a federation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from umbel.client.objectives import (
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """What is alike in all examples that a model is for; others extend it by what they note."""
+    """The common form of all examples of a model; subclasses add fields."""
 
     input_shape: tuple[int, ...]  # of one example
     num_outputs: int  # of a model

@@ -58,7 +58,7 @@ def by_split(
 def in_order(
     given: Iterable[Any] | Mapping[str, Any], what: str, names: tuple[str, ...]
 ) -> list[Any]:
-    """What is given for each client, in a list or by name, in the order of their names.
+    """The values for the clients, given in a list or by name, in the order of `names`.
 
     A Series of pandas is by name where its index has names of clients. Raises `UsageError` unless
     there is something for every client, and for no other.
@@ -82,7 +82,7 @@ def in_order(
 
 
 def _by_name(given: Any, what: str, names: tuple[str, ...]) -> dict[str, Any] | None:
-    """What is given, by the names of clients; None where it is in their order.
+    """The values by the names of clients; None if they are in the order of the clients.
 
     Raises `UsageError` for a Series whose index is of words that name no client, as it might be
     in any order.

@@ -1,4 +1,4 @@
-"""What labels must be to be learnt as classes."""
+"""Checks of labels that are learnt as classes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from umbel.settings import argument
 log = logging.getLogger(__name__)
 
 MANY = 10_000
-"""A label this large, and no smaller than the number of examples, is hardly that of a class."""
+"""A label of at least this, and at least the number of examples, is probably not a class."""
 
 
 def fitting_classes(given: int | None) -> int | None:
@@ -68,7 +68,7 @@ def _advice(y: Tensor, everyones: Sequence[Tensor]) -> str:
 
 
 def _warn_without_zero(labels: Sequence[Tensor]) -> None:
-    """Say it where labels seem to be counted from 1: a model would have an output too many."""
+    """Warn if labels seem to be counted from 1, which gives a model one output too many."""
     smallest = min(int(y.min()) for y in labels)
     largest = max(int(y.max()) for y in labels)
     if smallest == 1:
@@ -80,7 +80,7 @@ def _warn_without_zero(labels: Sequence[Tensor]) -> None:
 
 
 def _check_not_numbers(labels: Sequence[Tensor]) -> None:
-    """Refuse labels that are far more than examples: a model has an output for each up to them."""
+    """Refuse labels far above the number of examples: a model has an output for each number."""
     largest, count = max(int(y.max()) for y in labels), sum(map(len, labels))
     expected = f"that of a class among {count:,} examples: number the classes from 0 without gaps"
     check(largest < max(MANY, count), "label", largest, f"{expected}, or say num_classes")

@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from umbel.summary import in_short
 
 CONSTANT = 8 * float(np.finfo(np.float64).eps)
-"""Values that are no further apart, relative to the largest, are one value but for rounding."""
+"""Values whose difference, relative to the largest, is below this are equal up to rounding."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How columns become comparable: each has its mean taken off and is divided by its deviation.
+    """The scale of columns: from each its mean is subtracted, then it is divided by its deviation.
 
     A column without any value has the mean NaN.
     """
@@ -48,9 +48,10 @@ def pooled(values: NDArray[np.float64]) -> Scale:
 def federated(shards: Sequence[NDArray[np.float64]]) -> Scale:
     """The scale of all clients' values (n_c, F) without seeing them: each client sends sums.
 
-    Clients first send how large the values of each column are, how many there are, their sums,
-    which give the means, and whether they are all one; then the sums of squared distances from
-    those means, which in one pass would cancel each other.
+    Clients first send, for each column, the magnitude, the number and the sum of the values, and
+    whether all values are equal. From these the server computes the means. Then clients send sums
+    of squared distances from the means; in a single pass, these sums would lose digits by
+    cancellation.
     """
     powers = _powers(shards)
     shards = [np.ldexp(shard, -powers) for shard in shards]

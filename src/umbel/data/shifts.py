@@ -1,4 +1,4 @@
-"""How groups of clients differ: what is done to the examples of each group."""
+"""Shifts: transformations of the examples of each group, which make groups differ."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ class Shift(Settings, ABC):
 class Rotate(Shift):
     """Each group's images are turned by its angle, in degrees, counter-clockwise.
 
-    Multiples of 90 are exact; other angles interpolate linearly, and what turns in is 0. Angles
-    with one number in `group_of` count as one group when clusters are scored.
+    Multiples of 90 degrees are exact. Other angles interpolate linearly, and pixels from outside of
+    the image are 0. Angles with the same number in `group_of` count as one group when clusters are
+    scored.
     """
 
     angles: tuple[float, ...] = (0.0, 90.0, 180.0, 270.0)

@@ -37,10 +37,10 @@ DATA_DIR_VARIABLE = "UMBEL_DATA_DIR"
 CACHE_DIR_VARIABLE = "UMBEL_CACHE_DIR"
 
 PARTIAL = ".partial-"
-"""In the names of folders that are not whole yet."""
+"""Part of the names of incomplete folders."""
 
 DECODING = 2
-"""Another number where files are decoded otherwise than before, so that they are once more."""
+"""Version of decoding: a new number makes all files be decoded again."""
 
 HUB: Mapping[str, str] = {
     "mnist": "ylecun/mnist",
@@ -54,7 +54,7 @@ HUB: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Sources:
-    """Data sets by name: where they come from, and where their decoded form is kept.
+    """Data sets by name: where they are read from, and where decoded examples are cached.
 
     >>> umbel.Sources.default().load("digits").x.shape
     (1797, 1, 8, 8)
@@ -139,7 +139,7 @@ class Sources:
 
 
 def _digest(files: Sequence[Path]) -> str:
-    """Another one when a file changes, or how it is decoded."""
+    """A key that changes with the file and with `VERSION`, the version of decoding."""
     states = [(file.resolve(), file.stat()) for file in files]
     key = " ".join(f"{path} {state.st_size} {state.st_mtime_ns}" for path, state in states)
     key += f" {DECODING}"

@@ -1,4 +1,4 @@
-"""Examples of all clients in one place, and how some of each client's are set apart."""
+"""The examples of all clients in one tensor, and the random choice of test examples."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def joined(shards: Sequence[Pair]) -> Split:
 
 
 def by_name(seed: int, stream: Stream, names: Iterable[str]) -> list[np.random.Generator]:
-    """What draws for each client, whoever the others are."""
+    """The random generator of each client; it does not depend on the other clients."""
     return [generator(seed, stream, crc32(name.encode())) for name in names]
 
 
@@ -83,7 +83,7 @@ def set_apart(
     what: str,
     rngs: Iterable[np.random.Generator],
 ) -> tuple[list[tuple[Values, Values]], list[tuple[Values, Values]]]:
-    """What is left of each client's examples, and a random fraction, drawn by its own generator.
+    """Split each client's examples: the rest, and a random fraction drawn by its own generator.
 
     `what` is the name of the setting that says the fraction. Raises `UsageError` where none of a
     client's examples would be left.

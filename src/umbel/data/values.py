@@ -27,14 +27,14 @@ USUAL = frozenset(
     | {torch.int64, torch.int32, torch.int16, torch.int8}
     | {torch.uint64, torch.uint32, torch.uint16, torch.uint8}
 )
-"""Types that `torch` computes with; others, such as 8-bit floats, it only stores."""
+"""Types that torch can compute with; others, such as 8-bit floats, can only be stored."""
 
 
 def inputs(values: object, client: str) -> Tensor:
     """Inputs (n, ...): floats, or integers of 64 bits, as embeddings need.
 
-    Columns of tables, uint8 and bool become floats. One float an example, (n,), becomes (n, 1), as
-    layers take it. Raises `UsageError` for what are no finite numbers.
+    Columns of tables, uint8 and bool become floats. Floats (n,) become (n, 1), as layers need it.
+    Raises `UsageError` for values that are not finite numbers.
     """
     tensor = _tensor(values, f"client {client}: x", CODE_INPUTS)
     if dataframes.is_table(values) or tensor.dtype in (torch.uint8, torch.bool):
@@ -48,8 +48,8 @@ def inputs(values: object, client: str) -> Tensor:
 def targets(values: object, client: str) -> Tensor:
     """Targets (n, ...): floats, or class labels as integers of 64 bits.
 
-    Labels (n, 1) become (n,), which means the same. Raises `UsageError` for what are no finite
-    numbers.
+    Labels (n, 1) become (n,), with the same meaning. Raises `UsageError` for values that are not
+    finite numbers.
     """
     tensor = _tensor(values, f"client {client}: y", CODE_LABELS)
     if tensor.is_floating_point():

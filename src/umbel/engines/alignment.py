@@ -1,17 +1,17 @@
-"""Where tensors begin in memory: products are summed in an order that depends on it."""
+"""Alignment of tensors in memory: the order in which products are summed depends on it."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
 ALIGNED = 64
-"""Bytes, at a multiple of which PyTorch has tensors of its own begin."""
+"""PyTorch's own tensors begin at multiples of this many bytes."""
 
 
 def aligned(tensor: Tensor) -> Tensor:
-    """The same values where tensors of PyTorch's own begin.
+    """Copy a tensor to an aligned address, unless it has one already.
 
-    Those that are read from a file or a message lie anywhere, and would give other last bits than
-    the tensors that they are to stand for.
+    Tensors that were read from a file or a message may begin anywhere. Results that are computed
+    with them would differ in the last bits.
     """
     return tensor.clone() if tensor.data_ptr() % ALIGNED else tensor

@@ -1,9 +1,9 @@
-"""Memory that rounds free stays with the process: taking it from the system again is slow.
+"""Keep the memory that rounds free in the process: to request it from the system again is slow.
 
-Steps and rounds free large tensors and ask for as many again. The allocator of the GNU C library
-gives what is freed back to the system, from 128 KiB on at first, so that the same pages are cleared
-anew in every round. What was freed before the rounds, such as copies of the examples that a
-federation was put together from, none of them needs again.
+Every step and round frees large tensors and allocates them again. The allocator of the GNU C
+library returns freed blocks, at first those of 128 KiB or more, to the system, so that the same
+pages are cleared again in every round. Memory that was freed before the first round, such as copies
+of examples made while a federation was built, is returned once: no round needs it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ KEPT = 2**30
 """Bytes that may be free without going back to the system."""
 
 LARGEST = 32 * 2**20
-"""Bytes from which on memory is taken from the system by itself: the most that may be set."""
+"""Blocks from this size on, in bytes, are requested from the system singly; the largest allowed."""
 
 ON_THEIR_OWN = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES")
-"""Variables by which users set the same."""
+"""Environment variables with which users set the same."""
 
 
 @cache
 def keep_freed_memory() -> bool:
     """Have this process keep what it frees, once; return whether that could be set.
 
-    It can't where the allocator is another, and is not where the user has set it otherwise.
+    It can't be set with another allocator, and is left alone if the user has set it.
     """
     set_to = None if any(name in os.environ for name in ON_THEIR_OWN) else _of_malloc("mallopt")
     if set_to is None:
@@ -40,14 +40,14 @@ def keep_freed_memory() -> bool:
 
 
 def give_back_freed_memory() -> None:
-    """Give back to the system what is free now, where the allocator can."""
+    """Return free memory to the system now, if the allocator supports it."""
     trim = _of_malloc("malloc_trim")
     if trim is not None:
         trim(0)
 
 
 def _of_malloc(name: str) -> Callable[..., int] | None:
-    """A function of the GNU C library's allocator, where that is the one."""
+    """A function of the GNU C library's allocator; None on other systems."""
     if not sys.platform.startswith("linux"):
         return None
     return getattr(ctypes.CDLL(None), name, None)

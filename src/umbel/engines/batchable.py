@@ -29,9 +29,10 @@ MIXES = "the module mixes the examples of a batch, padding among them"
 def why_not_batchable(net: Net, federation: Federation) -> str | None:
     """Return why the module can't run for many clients at once, or None if it can.
 
-    Chains of linear layers can. Any other module is tried: a gradient, steps of training, and the
-    evaluation of several models, for two clients of unequal size, by both engines; and examples
-    beside others and alone, since padding stands in with an example that a mean might not notice.
+    Chains of linear layers can. Any other module is tried with two clients of unequal size: both
+    engines compute a gradient, steps of training, and an evaluation of several models. Examples are
+    also evaluated alone and beside others, because padding repeats an example and a mean might hide
+    its influence.
     """
     if net.is_dense:
         return None
@@ -61,7 +62,7 @@ def why_not_batchable(net: Net, federation: Federation) -> str | None:
 def why_not_there(
     net: Net, federation: Federation, device: torch.device, precision: Precision
 ) -> str | None:
-    """Return why a module that can be batched on a CPU in full precision can't be so.
+    """Return why a batchable module can't be batched on this device in this precision, or None.
 
     Some layers, such as layer normalisation, have no rule for bfloat16 and many models at once.
     """
@@ -91,7 +92,7 @@ PROBES: Sequence[Work] = (Gradient(), LocalTraining(lr=1e-3, steps=2, batch_size
 
 
 def _two_clients(net: Net, federation: Federation) -> Federation:
-    """Return a federation of two clients, with five and two examples from all over this one."""
+    """A federation of two clients, with five and two examples taken from all parts of this one."""
     batch = sample(net, federation, 7)
     split = Split(batch.x, batch.y, np.array([0, 5, 7]))
     return replace(federation, train=split, test=split, groups=None, names=("five", "two"))

@@ -1,4 +1,4 @@
-"""Bounds on how far one client moves a model: its share of the weight, its step's length."""
+"""Bounds on one client's influence on a model: its share of the weights, and its step's length."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from umbel.server.shares import longest_of, norms_of, within_shares
 from umbel.summary import in_short
 
 STEPS = ("update", "gradient", "feature")
-"""Columns whose rows move models, or means that clients are clustered by."""
+"""Columns of replies whose rows change models, or the means by which clients are clustered."""
 
 
 class Piece(NamedTuple):
-    """Some values of each row of a column, of which one length is measured."""
+    """A range of values in each row of a column; the norm of each range is bounded separately."""
 
     column: str
     begin: int
@@ -35,12 +35,12 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Claims:
-    """What the bounds of a request depend on: small, where the rows themselves are large."""
+    """The values that the bounds of a request depend on; far smaller than the replies."""
 
     clients: Tensor  # (N,) who answered
-    clusters: Tensor  # (N,) whose average each enters
-    counts: Tensor | None  # (N,) numbers of examples; None: they are not sent
-    norms: Mapping[Piece, Tensor]  # (N,) float64, of what is bounded
+    clusters: Tensor  # (N,) the cluster whose average each client enters
+    counts: Tensor | None  # (N,) numbers of examples that clients report; None: not reported
+    norms: Mapping[Piece, Tensor]  # (N,) float64, the norms of each piece
 
     __repr__ = in_short
 
@@ -48,7 +48,7 @@ class Claims:
     def of(
         cls, request: Request, replies: Replies, limits: Limits, layout: Layout | None = None
     ) -> Claims | None:
-        """What these replies to a request, or to a part of it, claim; None if nothing moves."""
+        """The claims in replies to a request or a part of it; None without a column of `STEPS`."""
         steps = [name for name in STEPS if name in replies.columns]
         if not steps or request.work.split != "train" or not len(replies.clients):
             return None
@@ -75,17 +75,18 @@ class Claims:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Whose number of examples is lowered, and whose steps are shortened."""
+    """Which clients' numbers of examples are lowered, and which steps are shortened."""
 
-    examples: Mapping[int, int] = field(default_factory=dict)  # by client: what counts instead
+    # client -> the number that counts instead
+    examples: Mapping[int, int] = field(default_factory=dict)
     scales: Mapping[Piece, Mapping[int, float]] = field(default_factory=dict)  # by client
-    reasons: Mapping[int, str] = field(default_factory=dict)  # by client: what is bounded, and how
+    reasons: Mapping[int, str] = field(default_factory=dict)  # client -> what is bounded, and how
 
     __repr__ = in_short
 
     @classmethod
     def among(cls, parts: Sequence[Claims | None], limits: Limits) -> Bounds:
-        """The bounds of each client, relative to all that answered the same request."""
+        """The bounds of each client, relative to all clients that answered the same request."""
         known = [part for part in parts if part is not None]
         if not known:
             return cls()
@@ -130,7 +131,7 @@ class Bounds:
 def _pieces(
     request: Request, replies: Replies, column: str, layout: Layout | None
 ) -> Iterator[Piece]:
-    """The weights in a column, and apart from them the statistics, which may be far larger."""
+    """The pieces of a column: trained weights, and running statistics, which may be far larger."""
     end = replies.columns[column].shape[-1]
     cut = first_statistic(request, layout, end)
     yield Piece(column, 0, cut, column)
@@ -139,7 +140,7 @@ def _pieces(
 
 
 def _clusters(request: Request, replies: Replies) -> Tensor:
-    """(N,) the cluster whose average each client enters, as it says or as it was asked."""
+    """(N,) the cluster whose average each client enters: the one that it chose or was asked for."""
     reduction, theta = request.reduction, request.each.get("theta")
     if "chosen" in replies.columns:
         return replies.columns["chosen"]
@@ -147,13 +148,13 @@ def _clusters(request: Request, replies: Replies) -> Tensor:
         return reduction.labels[replies.clients]
     if theta is None:
         return torch.zeros_like(replies.clients)
-    # Methods average over those who are sent the same model.
+    # Methods average over clients that are sent the same model.
     asked, places = request.clients.sort()
     return theta.index[places[torch.searchsorted(asked, replies.clients)]]
 
 
 def _heavy_clients(claims: Claims, share: float) -> Iterator[tuple[int, int, int]]:
-    """Who has more than its share: the client, what it claims, and what it may have."""
+    """Clients with too many examples: the client, its claimed and its allowed number."""
     if claims.counts is None:
         return
     allowed = within_shares(claims.counts, claims.clusters, share)
@@ -163,7 +164,7 @@ def _heavy_clients(claims: Claims, share: float) -> Iterator[tuple[int, int, int
 
 
 def _long_steps(clients: Tensor, norms: Tensor, ratio: float) -> Iterator[tuple[int, float, float]]:
-    """Who steps too far: the client, the length of its step, and the longest that it may have."""
+    """Clients with too long steps: the client, the norm of its step, and the allowed norm."""
     longest = longest_of(norms, ratio)
     long = norms > longest
     for client, norm in zip(clients[long].tolist(), norms[long].tolist(), strict=True):

@@ -35,8 +35,8 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 RECURRENT = (nn.RNN, nn.LSTM, nn.GRU)
 """Layers for which `torch.func.vmap` has no rule, on any device.
 
-Attention and layer normalisation have one: transformers are batched, and train 0.95 to 2.6 times as
-fast so (docs/benchmarks.md, "Sequences").
+Attention and layer normalisation have such a rule: transformers are batched, which makes training
+0.95 to 2.6 times as fast (docs/benchmarks.md, "Sequences").
 """
 
 
@@ -47,27 +47,29 @@ class EngineSettings(Settings):
     >>> umbel.EngineSettings(device="cpu", kernel="general").name
     'auto'
 
-    In full precision results are the same to rounding, whatever is chosen, but for dropout: where
-    mini-batches go through the network in parts, it draws for each part, and behind attention with
-    `batch_first=True` it drops other values by another kernel.
+    In full precision, results are the same up to rounding with all settings, except for dropout:
+    with `micro_batch_size` or `memory_mb` it draws random numbers for each part of a mini-batch,
+    and after attention with `batch_first=True` it drops different values with different kernels.
+    Raises `UsageError` for values out of range.
     """
 
-    #: batch clients or not; auto: where the module allows it and it pays; ray: as
-    #: auto, on a Ray cluster
+    #: whether clients are batched; auto: if the module allows it and it is faster; ray: as auto, on
+    #: a Ray cluster
     name: Literal["auto", "sequential", "vectorised", "ray"] = "auto"
     device: str = "auto"  #: "cpu", "cuda", "cuda:1", ...; auto: CUDA where there is one
-    #: bound on the working set of batched clients, and on the activations of a mini-batch, in MiB;
-    #: None: a size that suits the device, and no bound
+    #: largest working set of a chunk of batched clients, or else largest activations of a
+    #: mini-batch, in MiB; None: a size that suits the device for chunks, and no bound on
+    #: activations
     memory_mb: float | None = None
     #: examples of a mini-batch that go through the network at once; None: all that memory_mb allows
     micro_batch_size: int | None = None
     #: how models are computed; auto: the fastest that fits
     kernel: Literal["auto", "general", "dense", "in-place"] = "auto"
-    #: "bf16": products of bfloat16 numbers where they are faster, sums and models in full
+    #: "bf16": products of bfloat16 numbers where they are faster; sums and models in full precision
     precision: Precision = "full"
-    #: processes of this machine that clients are spread over; auto: where it pays
+    #: number of processes on this machine that share the clients; auto: several if that is faster
     workers: int | Literal["auto"] = "auto"
-    #: of the Ray cluster to join, "auto" for that of this machine; "": one is started here
+    #: address of the Ray cluster to join, "auto" for one on this machine; "": start one here
     address: str = ""
 
     def __post_init__(self) -> None:
@@ -90,19 +92,19 @@ class EngineSettings(Settings):
 def make_engine(net: Net, federation: Federation, settings: EngineSettings | None = None) -> Engine:
     """The engine that the settings ask for.
 
-    The rule of "auto": clients are batched if the module allows it, as attention and normalisation
-    do, and recurrent layers don't; except for convolutions on a CPU, which run faster one client
-    after another. Batched chains of linear layers have a kernel
-    of their own, and so has training one client after another; the general kernel does the rest.
-    Raises `UsageError` if what is asked for can't be done with this module, or if the device does
-    not exist.
+    The rule of "auto": clients are batched if the module allows it. Attention and normalisation
+    layers do, recurrent layers don't, and networks with convolutions run one client after another
+    on a CPU, because that is faster. There is a special kernel for batched chains of linear layers,
+    and one for training one client after another; the general kernel does the rest. Raises
+    `UsageError` if the settings are not possible with this module, or if the device does not exist.
     """
     settings = settings or EngineSettings()
     on_ray = settings.name == "ray"
     give_back_freed_memory()
     keep_freed_memory()
     device = torch.device(_device(settings.device))
-    with drawing_from(0, device):  # what modules draw as they are tried is nobody's
+    # random numbers that modules draw while they are tried must not change the user's generators
+    with drawing_from(0, device):
         check_fit(net, federation)
         inner = replace(settings, name="auto", address="") if on_ray else settings
         engine = _in_process(net, federation, inner, device)
@@ -173,9 +175,9 @@ def _part(net: Net, federation: Federation, settings: EngineSettings, batched: b
 def _spread(engine: Sequential | Vectorised, settings: EngineSettings) -> Engine:
     """The engine, with its chunks computed by as many processes as the settings ask for.
 
-    The rule of "auto": one process for each core, with one thread each, as small products can't
-    keep many threads busy; but one process with threads for batched chains of linear layers, which
-    are over in no time.
+    The rule of "auto": one process with one thread for each core, because small products can't keep
+    many threads busy. For batched chains of linear layers, whose requests take very little time, it
+    is one process with several threads.
     """
     wanted, cpu = settings.workers, engine.device.type == "cpu"
     if wanted != "auto":
@@ -200,12 +202,12 @@ def _why_sequential(
     if settings.name == "sequential":
         return "as the settings say"
     if settings.kernel == "in-place":
-        return "the kernel takes one at a time"
+        return "the in-place kernel takes one client at a time"
     if settings.name == "auto":
         if federation.num_clients == 1:
-            return "there is only one"
+            return "there is only one client"
         if device.type == "cpu" and any(isinstance(part, CONVOLUTIONS) for part in net.parts):
-            return "convolutions are faster so on a CPU"
+            return "convolutions are faster that way on a CPU"
         if any(isinstance(part, RECURRENT) for part in net.parts):
             return "recurrent layers can't be batched over clients"
     return why_not_batchable(net, federation)

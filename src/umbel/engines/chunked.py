@@ -13,7 +13,7 @@ from umbel.flow import Replies, Request
 
 @runtime_checkable
 class Chunked(Protocol):
-    """What computes chunks of clients; who computes which, and when, is left to others."""
+    """Computes chunks of clients; its user decides which process computes which chunk, and when."""
 
     def chunks(self, request: Request) -> Iterator[Tensor]:
         """Positions in the request of the clients that are computed together, most work first."""

@@ -24,7 +24,7 @@ class Columns:
 
     @classmethod
     def shared(cls, request: Request) -> Columns:
-        """Columns as they are promised, in memory that forked processes write into, too."""
+        """Columns of the promised forms, in memory that forked processes can write into, too."""
         columns = cls(request)
         for name, promise in columns.promises.items():
             shape = (len(request.clients), *promise.shape)
@@ -34,11 +34,13 @@ class Columns:
     def put(self, positions: Tensor, rows: Mapping[str, Tensor]) -> None:
         """Store rows (len(positions), ...) of every column at their positions.
 
-        Raises `UsageError` where they are not what the work has promised.
+        Raises `UsageError` if they do not have the form that `Work.promises` states.
         """
         fault = wrong_form({name: values[0] for name, values in rows.items()}, self.promises)
         if fault is not None:
-            raise UsageError(f"{type(self.request.work).__name__}: {fault}, as it has promised")
+            raise UsageError(
+                f"{type(self.request.work).__name__}: {fault}, which its `promises` states"
+            )
         first, count, num_rows = int(positions[0]), len(positions), len(self.request.clients)
         in_order = torch.equal(positions, torch.arange(first, first + count))
         for name, values in rows.items():
@@ -54,16 +56,16 @@ class Columns:
                 self.tensors[name][positions] = column
 
     def replies(self) -> Replies:
-        """Return everybody's replies; those of nobody have all columns, too."""
+        """Return the replies of all clients; if there are none, every column has shape (0, ...)."""
         if not len(self.request.clients):
             return assemble(self.request, [])
         return Replies(self.request.clients, self.tensors)
 
 
 def shared(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """A tensor of zeros that stays the same memory in processes that are forked from this one.
+    """A tensor of zeros in memory that is shared with all processes forked from this one.
 
-    It has no name and no file: whatever ends the processes, nothing of it is left.
+    The memory has no name and no file, so nothing is left behind however the processes end.
     """
     if not prod(shape):
         return torch.empty(shape, dtype=dtype)

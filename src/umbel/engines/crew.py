@@ -1,7 +1,8 @@
-"""A crew: forked processes that work through numbered tasks, and may die at it.
+"""A crew: forked processes that work through numbered tasks, and may be killed while they do so.
 
-Whoever is free takes the next number out of one pipe. Results are left in memory that all share,
-so that nothing is sent back. A worker that dies is replaced, and what it had begun is done again.
+A free worker reads the next task number from a common pipe. It writes results to shared memory, so
+that nothing is sent back. A worker that dies is replaced, and the task that it had begun is done
+again.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from umbel.summary import counted
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 3
-"""A task fails when this many workers have died at it."""
+"""A task fails after this many workers have died while they did it."""
 
 PATIENCE = 30.0
 """After this many silent seconds the workers' CPU time is checked."""
@@ -37,29 +38,29 @@ PATIENCE = 30.0
 IDLE = 2
 """Workers are given up after this many checks in a row without CPU time.
 
-At the first, all processes may have been held up.
+One such check is not enough: the machine may have suspended all processes.
 """
 
 WAITING = (
-    "nothing for %.0f seconds from %s, which did not compute either, as a network waits for ever "
-    "for threads of its own, which no worker has: this process does all work from now on, as with "
-    "engine.workers = 1"
+    "no result for %.0f seconds from %s, which used no CPU time either: a network may wait for "
+    "ever for its own threads, which workers do not have; this process does all work from now "
+    "on, as with engine.workers = 1"
 )
 
 DONE, FAILED = 1, 2
 
 BEGUN, ENDED_WELL = b"+", b"."
-"""What a worker sends before its first task, and when it finds nothing more to do."""
+"""Bytes that a worker sends before its first task, and when no task is left."""
 
 LOOK_SECONDS = 1.0
-"""Seconds between two looks at whether the parent is there, if no pipe says that it is not."""
+"""Seconds between checks that the parent still runs, if its pipe does not report its end."""
 
 FORKING = threading.RLock()
-"""Held while a worker's pipe is open at both ends: no other crew's worker may have a copy."""
+"""Held while both ends of a worker's pipe are open, so that no other crew's worker inherits one."""
 
 
 class DeathsError(Exception):
-    """Too many workers died at a task; `how` says how the last of them ended."""
+    """Raised if too many workers died at one task; `how` says how the last of them ended."""
 
     def __init__(self, task: int, how: str) -> None:
         super().__init__(f"task {task}: {how}")
@@ -91,7 +92,7 @@ class Crew:
                 handed_out = left[: room(self.put)]
                 for task in handed_out:
                     os.write(self.put, NUMBER.pack(task))
-                # What ended a worker is not done here: it may end this process, too.
+                # The task that ended workers is not done in this process, which it might end, too.
                 takes_part = self.alone or not any(self.attempts[task] for task in handed_out)
                 hands = min(len(left), self.processes)
                 self._fill(hands - 1 if takes_part else hands)
@@ -147,7 +148,7 @@ class Crew:
 
     def _fork_alone(self) -> None:
         ended, stays = os.pipe()
-        # Whoever is told to stop must know first which of the two processes it is.
+        # An interrupt must wait until each of the two processes knows which of them it is.
         heeded = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
         try:
             with warnings.catch_warnings():
@@ -200,7 +201,7 @@ class Crew:
         os._exit(1)
 
     def _reap(self, wait: bool) -> None:
-        """Take leave of workers that have ended, and replace those that died at work."""
+        """Remove workers that have ended, and replace those that died during a task."""
         if not self.workers:
             return
         ends = select.poll()
@@ -242,7 +243,7 @@ class Crew:
         log.warning("no more than %d workers: others die before they begin", len(self.workers))
 
     def _computed(self) -> float:
-        """Seconds that workers have computed, in all; NaN where the system does not say."""
+        """CPU seconds of all workers together; NaN if the system does not report them."""
         seconds = 0.0
         for worker in self.workers.values():
             try:
@@ -280,7 +281,7 @@ def _ended(process: int) -> str:
 
 
 def _flush() -> None:
-    """Print what was to be printed so far, where there is somewhere to."""
+    """Flush standard output and error, if they exist."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(AttributeError, OSError, ValueError):
             stream.flush()

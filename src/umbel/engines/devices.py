@@ -1,4 +1,4 @@
-"""How PyTorch computes on a GPU where runs are to be repeatable."""
+"""PyTorch's settings for GPUs with which runs can be repeated bit for bit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from umbel.checks import UsageError
 from umbel.client.held import Held
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
-"""What cuBLAS reads when it is first used: with a workspace of its own it repeats its results."""
+"""Environment variable that cuBLAS reads at first use: a fixed workspace makes it deterministic."""
 
 
 class GpuSettings(NamedTuple):
@@ -23,16 +23,17 @@ class GpuSettings(NamedTuple):
 
     deterministic: bool
     warn_only: bool
-    fills_memory: bool  # that was not written: nothing reads it, and it takes a tenth of a step
+    # whether new memory is filled; nobody reads it unwritten, and filling takes a tenth of a step
+    fills_memory: bool
     cudnn_deterministic: bool
     cudnn_benchmark: bool
-    # whether parts of sums of bfloat16 products may be rounded to it, and sums be split
+    # whether partial sums of bfloat16 products may be rounded to bfloat16, and sums be split
     bf16_sums: bool | tuple[bool, bool]
     precisions: tuple[str, ...]  # of convolutions, recurrent layers and products, in that order
 
     @classmethod
     def now(cls) -> GpuSettings:
-        """As they are."""
+        """The present settings of this process."""
         return cls(
             torch.are_deterministic_algorithms_enabled(),
             torch.is_deterministic_algorithms_warn_only_enabled(),
@@ -44,7 +45,7 @@ class GpuSettings(NamedTuple):
         )
 
     def put(self) -> None:
-        """Have them so."""
+        """Apply these settings to this process."""
         torch.use_deterministic_algorithms(self.deterministic, warn_only=self.warn_only)
         torch.utils.deterministic.fill_uninitialized_memory = self.fills_memory  # type: ignore[attr-defined]
         cudnn.deterministic, cudnn.benchmark = self.cudnn_deterministic, self.cudnn_benchmark
@@ -65,7 +66,7 @@ def _bf16_sums() -> bool | tuple[bool, bool]:
 
 
 def _set_to(part: Any) -> str:
-    """What its precision was set to: "none" where it has that of all operations."""
+    """The precision that was set for it; "none" if the setting for all operations applies."""
     found = str(part.fp32_precision)
     part.fp32_precision = "none"
     own = "none" if part.fp32_precision == found else found
@@ -90,11 +91,11 @@ EXACT = Held(
 
 @contextmanager
 def repeatable(device: torch.device) -> Iterator[None]:
-    """Have the same inputs give the same bits inside, and full precision be full.
+    """Inside, equal inputs give equal bits on a GPU, and full precision is not lowered.
 
-    PyTorch's convolutions round to 10 bits on a GPU by themselves, and some of its operations add
-    in whatever order threads come. Afterwards its settings are as they were. On a CPU there is
-    nothing to set.
+    By default PyTorch's convolutions round to 10 bits on a GPU, and some of its operations add
+    numbers in the order in which threads finish. The former settings are restored at the end. On a
+    CPU nothing needs to be set.
     """
     if device.type != "cuda":
         yield
@@ -107,7 +108,7 @@ def repeatable(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def enough_memory(said: str) -> Iterator[None]:
-    """Raise `UsageError` that begins so where a device has too little memory."""
+    """Raise `UsageError` with this text first if a device runs out of memory inside."""
     try:
         yield
     except torch.OutOfMemoryError as error:

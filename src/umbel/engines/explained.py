@@ -1,4 +1,4 @@
-"""Errors of torch about a network and its inputs, as sentences that say what to write."""
+"""Turn errors of torch about a network and its inputs into messages that say what to write."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ALONE = "Expected more than 1 value per channel when training"
 """What batch normalisation says of a mini-batch of one example."""
 
 FAILURES = (RuntimeError, ValueError, TypeError, LookupError, AttributeError, AssertionError)
-"""What modules and objectives raise of what they do not take."""
+"""Exceptions that modules and objectives raise for inputs that they do not accept."""
 
 
 ELSEWHERE = ("same device", "CUDA enabled", "initialize CUDA")
-"""What torch says of a network that puts tensors on devices itself."""
+"""Words in torch's message if a network moves tensors to devices itself."""
 
 OF_CODE = (KeyError, AttributeError, AssertionError)
 """What Python raises, which says nothing of the shape of inputs."""
@@ -35,7 +35,7 @@ def fails_alone(tried: Callable[[], object]) -> bool:
 
 @contextmanager
 def explained(x: Tensor, whose: str = "") -> Iterator[None]:
-    """Turn what torch says of a network and its inputs x into a sentence that says what to do."""
+    """Turn errors of torch about a network and its inputs x into `UsageError`s with advice."""
     try:
         yield
     except UsageError as error:
@@ -49,7 +49,7 @@ def explained(x: Tensor, whose: str = "") -> Iterator[None]:
 
 
 def in_a_line(error: Exception, *, named: bool) -> str:
-    """The first line of what an error says; its type before it if asked, or where it is silent."""
+    """The first line of an error's message; the type first if `named` or if there is no message."""
     said, kind = first_line(error), type(error).__name__
     return f"{kind}: {said}" if named and said != kind else said
 

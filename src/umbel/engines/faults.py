@@ -19,13 +19,14 @@ from umbel.settings import Settings
 
 @dataclass(frozen=True)
 class Faults(Settings):
-    """How often clients fail in a simulation: probabilities of five faults, in each round.
+    """How often clients fail in a simulation: the probability of each of five faults in a round.
 
     >>> umbel.Faults(drop=0.2, huge=0.01).drop
     0.2
 
-    Which client fails when is drawn once for each run's seed, round and client: a client that drops
-    out answers no request of that round.
+    The fault of a client is drawn once a round, from the run's seed, the round and the client: a
+    client that drops out answers no request of that round. Raises `UsageError` unless all are
+    probabilities whose sum is at most 1.
     """
 
     drop: float = 0.0  #: a client never answers

@@ -37,8 +37,8 @@ SOME = 32
 def check_fit(net: Net, federation: Federation) -> None:
     """Run the network on a few examples, forward and back.
 
-    Raises `UsageError` that says what to write where it does not take them, or where its outputs
-    do not fit their y.
+    Raises `UsageError`, which says what to write, if the network does not accept the examples or if
+    its outputs do not fit their y.
     """
     check_gradients_are_on()
     batch, theta = sample(net, federation), net.new(seed=0)
@@ -66,10 +66,10 @@ def check_fit(net: Net, federation: Federation) -> None:
 
 
 def check_there(net: Net, federation: Federation, device: torch.device) -> None:
-    """Raise `UsageError` where a network that computes here does not on this device.
+    """Raise `UsageError` if a network that runs on the CPU does not run on this device.
 
-    It may hold on to tensors of its own, such as those that a function of it refers to. What the
-    device does not repeat bit for bit is told of.
+    The network may refer to tensors that are not moved with it, such as tensors in a closure. A
+    warning names operations that do not give the same bits each time on the device.
     """
     batch, theta = sample(net, federation), net.new(seed=0).to(device)
     there, moved = Batch(batch.x.to(device), batch.y.to(device)), net.to(device)
@@ -100,7 +100,7 @@ def _repeats(passed: Callable[[], None], device: torch.device) -> bool:
 
 
 def check_gradients_are_on() -> None:
-    """Raise `UsageError` where PyTorch was told to find none."""
+    """Raise `UsageError` if gradients are turned off in PyTorch."""
     if not torch.is_grad_enabled():
         raise UsageError(
             "gradients are turned off here, by torch.no_grad() or torch.inference_mode(), and "
@@ -109,7 +109,7 @@ def check_gradients_are_on() -> None:
 
 
 def check_batches(net: Net, federation: Federation, settings: Any) -> None:
-    """Raise `UsageError` where the network can't take a single example, and would be given one.
+    """Raise `UsageError` if the network would get a mini-batch of one example and can't process it.
 
     That may be in training, or in an evaluation. `settings` are those of the method: the
     mini-batches are those of the works in them.
@@ -177,7 +177,7 @@ def sample(net: Net, federation: Federation, count: int = 2) -> Batch:
 
 
 def _check_outputs(outputs: Tensor, federation: Federation) -> None:
-    """Infinite ones may be meant, as where logits are masked; nan spoils every model."""
+    """Refuse outputs that are NaN. Infinite ones may be intended, as with masked logits."""
     if outputs.isnan().any():
         raise UsageError(
             "the network's outputs: nan before any training: look for a division by 0 or the "
@@ -186,7 +186,7 @@ def _check_outputs(outputs: Tensor, federation: Federation) -> None:
 
 
 def _check_own_objective(net: Net, theta: Tensor, federation: Federation) -> None:
-    """Two examples may agree by chance: an objective that nobody knows is tried on more."""
+    """Try an objective of the user's own on more examples: two examples may agree by chance."""
     some = sample(net, federation, SOME)
     outputs = net.outputs(theta, some.x)
     _check_outputs(outputs, federation)
@@ -209,7 +209,7 @@ def _check_classes(outputs: Tensor, y: Tensor, federation: Federation) -> None:
 
 
 def _check_no_indicators(objective: Objective, outputs: Tensor, federation: Federation) -> None:
-    """Refuse rows with a single 1, which say a class, but would be learnt as something else.
+    """Refuse one-hot rows as targets: they mean a class, but would be learnt as something else.
 
     They are right where several answers may be yes, where the objective is the user's own, and
     where the network has classes for each step of an example.

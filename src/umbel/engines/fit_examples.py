@@ -32,12 +32,12 @@ AT_ONCE = 2**24
 
 
 def check_examples(net: Net, theta: Tensor, federation: Federation, x: Tensor) -> None:
-    """Raise `UsageError` that names the client with an example that the network does not take.
+    """Raise `UsageError` that names the client if the network does not accept one of its examples.
 
-    Batched clients share the memory of their embeddings: an index that is out of range in one
-    would be read from another's, without a word. Where a pass of `x`, a few inputs, shows that
-    the network takes values by indices, it is run on all examples; else on those with the smallest
-    and largest whole number at every place of an input.
+    The embeddings of batched clients share memory: an index out of range would silently read a row
+    of another client's table. If a pass of `x`, a few inputs, shows that the network looks up
+    values by indices, all examples are tried. Otherwise only examples with the smallest or largest
+    whole number at some place of the input are tried.
     """
     with torch.no_grad(), _Watch() as watch:
         net.outputs(theta, x)
@@ -53,7 +53,7 @@ def check_examples(net: Net, theta: Tensor, federation: Federation, x: Tensor) -
 
 
 class _Watch(TorchFunctionMode):
-    """Notes whether anything is taken by indices, and the size of the largest result."""
+    """Notes whether values are looked up by indices, and the size of the largest result."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,10 +97,10 @@ def _pass(net: Net, theta: Tensor, split: Split, rows: Tensor) -> None:
 
 
 def _blame(net: Net, theta: Tensor, federation: Federation, split: Split, rows: Tensor) -> None:
-    """Name the client of the first of these examples that the network does not take.
+    """Raise `UsageError` with the client of the first of these examples that the network refuses.
 
-    If each is taken alone, the fault may be in several of one client together. If it is not, the
-    network refused examples of several clients beside one another, which it will never be given.
+    If each example is accepted alone, all examples of each client are tried together. If these are
+    accepted, too, only a mix of clients was refused, which never occurs in a run.
     """
     clients = np.searchsorted(split.offsets, rows.numpy(), side="right") - 1
     for client in np.unique(clients).tolist():

@@ -1,4 +1,4 @@
-"""Whether training reaches what it is to train, found out by one step of plain PyTorch."""
+"""Whether training reaches all trained parameters, found out by one step of plain PyTorch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from umbel.engines.fit_objective import values_of
 
 
 def check_gradient(net: Net, batch: Batch) -> None:
-    """A step of plain PyTorch; most kernels take it by other ways."""
+    """Check a step of plain PyTorch, as most kernels do not use its graph. Raises `UsageError`."""
     module = twin(net.modules.training, net.layout)
     trained = [p for p in module.parameters() if p.requires_grad]
     outputs, loss = _passed(net, module, batch)
@@ -30,7 +30,7 @@ def check_gradient(net: Net, batch: Batch) -> None:
             "must follow from the outputs by operations that can be differentiated"
         )
     if others := _others(loss, module):
-        # What forward makes to differentiate by, such as its inputs, is another in each pass.
+        # Tensors made in forward that require gradients, such as inputs, differ from pass to pass.
         again = _others(_passed(net, module, batch)[1], module)
         _refuse([leaf for leaf in others if leaf in again], net.modules.training)
     gradients = torch.autograd.grad(loss, trained, allow_unused=True)
@@ -54,7 +54,7 @@ def _nothing_trained(what: str, trained: list[nn.Parameter]) -> UsageError:
 
 
 def _refuse(leaves: list[Any], original: nn.Module) -> None:
-    """Refuse what requires gradients, but is not in the model, and would stay as it began."""
+    """Refuse tensors outside the model that require gradients: they would never be trained."""
     if not leaves:
         return
     named = {node: name for name, node in _ends(original).items()}

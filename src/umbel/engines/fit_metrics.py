@@ -1,4 +1,4 @@
-"""Whether metrics of one's own take what networks give, found out before the first round."""
+"""Whether the user's own metrics accept a network's outputs, found out before the first round."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from umbel.engines.fit import SOME, sample
 
 
 def check_own_metrics(net: Net, federation: Federation, names: Sequence[str]) -> None:
-    """Raise `UsageError`, as the first evaluation would, where a metric of one's own fails always.
+    """Raise `UsageError`, as the first evaluation would, if one of the user's metrics always fails.
 
-    It may fail for some examples, or for outputs that are alike, and not for those of a trained
-    model: where it says the same of all that is tried, it does not depend on them.
+    A metric may fail for some examples, or for the equal outputs of an untrained model, but work
+    for a trained one. It counts as always failing if it fails with the same message for everything
+    that is tried.
     """
     own = [name for name in names if ":" in name]
     if not own:

@@ -1,6 +1,6 @@
-"""Whether an objective takes the outputs of a network, and gives each example a value of its own.
+"""Whether an objective accepts a network's outputs, and its value depends on each example alone.
 
-What an objective of the user's own raises is told as the objective's, and not as the network's.
+Errors that the user's own objective raises are reported as the objective's, not the network's.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ KINDS = {"losses": "a loss", "correct": "a metric"}
 
 
 def check_objective(objective: Objective, outputs: Tensor, y: Tensor, scaling: str = "") -> None:
-    """One value an example, which depends on that example alone; a loss is no nan.
+    """Check for one value for each example, which depends on that example alone; no loss is NaN.
 
-    `scaling` says which inputs are to be scaled, if they are large.
+    `scaling` is the part of the message about large inputs. Raises `UsageError`.
     """
     for name in KINDS:
         values = values_of(objective, name, outputs, y)
@@ -38,7 +38,7 @@ def check_objective(objective: Objective, outputs: Tensor, y: Tensor, scaling: s
 
 
 def check_accuracy(objective: Objective, outputs: Tensor, y: Tensor) -> None:
-    """An objective of the user's own gives an accuracy that the server will take.
+    """Check that the user's own objective gives an accuracy in [0, 1], as the server requires.
 
     The outputs are the untrained network's: others may be no outputs of it, as where it ends in a
     sigmoid.
@@ -76,7 +76,7 @@ def _check_numbers(name: str, values: Tensor, outputs: Tensor, y: Tensor, scalin
 
 
 def _why(name: str, outputs: Tensor, y: Tensor) -> str:
-    """Shapes that differ by a 1 are compared by accident; all else is meant."""
+    """The likely cause of a wrong value: broadcasting of shapes, or use of the whole batch."""
     if outputs.shape != y.shape and _without_ones(outputs) == _without_ones(y):
         return f": {_shapes(outputs, y)} are compared each with each; give them one shape"
     return (

@@ -1,4 +1,4 @@
-"""Whether a module does the same again, found out by several passes."""
+"""Whether a module's outputs can be repeated, found out by several passes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Passed = Callable[[bool], Tensor]
 
 
 def check_repeats(net: Net, x: Tensor) -> None:
-    """Raise `UsageError` where the same inputs, weights, buffers and seed give other outputs.
+    """Raise `UsageError` if equal inputs, weights, buffers and seeds do not give equal outputs.
 
-    Clients share a module, each of a run's processes has a copy, and a run that is resumed begins
-    with a new one: what a module keeps to itself would be another's. What training leaves behind
-    must not change an evaluation, either, which has a module of its own.
+    Clients share a module, every process of a run has its own copy, and a resumed run starts with a
+    new one: values that a module stores outside of its buffers would pass from one client to
+    another. Training must not change evaluations through them either; these use another module.
     """
     passed = _passes(net, x)
     first = {training: passed(training) for training in (False, True)}

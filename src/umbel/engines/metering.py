@@ -1,4 +1,4 @@
-"""What a round costs: bytes, gradients, losses and seconds."""
+"""Measures what a round costs: bytes, gradients, losses and seconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from umbel.summary import in_short
 
 @dataclass(frozen=True)
 class Spent:
-    """What requests took, of all clients together."""
+    """The cost of requests, all clients together."""
 
     bytes_down: int = 0  #: to clients
     bytes_up: int = 0  #: from clients
@@ -29,7 +29,7 @@ class Spent:
 class Metered:
     """Counts the bytes, what the work costs, and the seconds.
 
-    What clients remember is not counted: deployed, it stays where it is.
+    Clients' memory (`MEMORY`) is not counted: deployed clients keep it, so that it is not sent.
     """
 
     engine: Engine
@@ -59,14 +59,14 @@ class Metered:
         """What the work costs those who answered."""
         # Replies are not checked yet: they may name clients that nobody has asked.
         answered = np.intersect1d(request.clients.numpy(), replies.clients.numpy())
-        # Nor is it theirs to say that they train on nothing, as an earlier version let them.
+        # Clients must not claim to train on no examples, as an earlier version allowed.
         different, counts = np.unique(sizes[answered].clip(min=1), return_counts=True)
         shapes = request.shapes
         each = zip(different.tolist(), counts.tolist(), strict=True)
         return sum((request.work.cost(size, shapes) * count for size, count in each), Cost())
 
     def again(self, request: Request) -> Replies:
-        """Ask once more what was asked before: it takes time, and is counted as sent only once."""
+        """Send the same request again: its time counts, but its bytes are not counted twice."""
         start = perf_counter()
         replies = self.engine.send(request)
         self.seconds += perf_counter() - start

@@ -1,6 +1,6 @@
 """Updates that would make a model's statistics invalid, or its values infinite.
 
-Running statistics in what clients send are held to bounds of their own.
+Also finds the running statistics in updates, which have separate bounds.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UPDATE = "update"
 
 
 def first_statistic(request: Request, layout: Layout | None, width: int) -> int:
-    """From which value of an update on, of this many, they are running statistics."""
+    """The index of the first running statistic in an update of `width` values; `width` if none."""
     if layout is None:
         return width
     if isinstance(request.work, SharedTraining):
@@ -26,10 +26,10 @@ def first_statistic(request: Request, layout: Layout | None, width: int) -> int:
 
 
 def negative_variances(request: Request, replies: Replies, layout: Layout | None) -> dict[int, str]:
-    """Whose update would leave a running variance below 0, and of how much.
+    """Clients whose update would make a running variance negative, with the reason.
 
-    No training does that. A mean of variances of which one is far below 0 is below 0, too, and the
-    outputs of such a model are no numbers. What was below 0 already is nobody's fault here.
+    Training never does so. One strongly negative variance makes the mean over clients negative,
+    too, and the model then outputs NaN. A variance that was negative before does not count.
     """
     update = replies.columns.get(UPDATE)
     if layout is None or update is None or not len(layout.variances) or not len(update):
@@ -49,7 +49,7 @@ def negative_variances(request: Request, replies: Replies, layout: Layout | None
 
 
 def overflows(request: Request, replies: Replies) -> dict[int, str]:
-    """Whose update would take a model in half precision beyond the numbers that this has."""
+    """Clients whose update would overflow a model in half precision, with the reason."""
     update = replies.columns.get(UPDATE)
     if update is None or update.dtype != torch.float16 or not len(update):
         return {}
@@ -71,7 +71,7 @@ def _variances(request: Request, layout: Layout, width: int) -> Tensor | None:
 
 
 def _before(request: Request, replies: Replies, places: Tensor) -> Tensor | None:
-    """These values of what updates (N, P), or (N, K, P), were made from; None: it isn't known."""
+    """These values of the models that updates (N, P), or (N, K, P), start from; None if unknown."""
     models, theta = request.shared.get("models"), request.each.get("theta")
     if theta is not None:
         place_of = {client: n for n, client in enumerate(request.clients.tolist())}

@@ -1,4 +1,4 @@
-"""Gaussian noise from a key: who does not know all 256 bits of it can't tell it from chance."""
+"""Gaussian noise from a key of 256 bits: without the key it can't be told from true noise."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def key_of(seed: int) -> bytes:
 
 
 def standard_normal(key: bytes, count: int) -> Iterator[Tensor]:
-    """`count` values in double precision, in blocks: quantiles of what SHAKE-256 makes of the key.
+    """`count` standard normal values, in blocks, double precision: quantiles of SHAKE-256's output.
 
-    PyTorch's own generator has streams for 32 bits of its seed only, and whoever saw noise can try
-    them all.
+    PyTorch's own generator uses only 32 bits of its seed, so an attacker who saw some noise could
+    try all seeds.
     """
     for number, begin in enumerate(range(0, count, BLOCK)):
         stream = hashlib.shake_256(key + number.to_bytes(8, "big"))

@@ -1,4 +1,4 @@
-"""In which precision a network computes where bfloat16 is asked for."""
+"""The precision in which a network computes if bfloat16 is requested."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from umbel.client.ways import Precision
 log = logging.getLogger(__name__)
 
 UNITS = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
-"""What processors call their products of bfloat16 numbers: x86's, then ARM's."""
+"""Names of processor features for products of bfloat16 numbers: x86's, then ARM's."""
 
 SMALLEST = 50_000
 """Trained values from which on convolutions and recurrent networks are faster in bfloat16."""
@@ -36,9 +36,9 @@ def bf16_units() -> list[str]:
 def usable_precision(net: Net, device: torch.device, wanted: Precision) -> Precision:
     """The precision that the network computes in: as wanted, unless that would be slower.
 
-    On a processor, chains of linear layers decide product by product, and networks with attention
-    and small ones stay in full precision; on a GPU such chains do. Raises `UsageError` where the
-    device has no products of bfloat16 numbers.
+    On a processor, chains of linear layers decide for each product, and networks that have
+    attention or are small stay in full precision. On a GPU, chains of linear layers stay in full
+    precision. Raises `UsageError` where the device has no products of bfloat16 numbers.
     """
     if wanted == "full":
         return wanted

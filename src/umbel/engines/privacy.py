@@ -17,18 +17,22 @@ NONE: Mapping[float, int] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Privacy(Settings):
-    """Updates leave a client clipped and with Gaussian noise; without `clip`, as they are.
+    """Clients clip their updates and add Gaussian noise before sending; neither without `clip`.
 
     An update is scaled down to the norm `clip` at most, and noise of standard deviation
     `noise_multiplier * clip` is added to each of its values. Whatever the client's examples are,
-    two such updates differ by `2 clip` at most: that is the sensitivity for which (epsilon, delta)
-    is given, so neither the server nor anybody after it can tell one set of examples from another.
+    two clipped updates differ by at most `2 clip`. This is the sensitivity for which (epsilon,
+    delta) is computed: it limits how well the server, and anyone who gets its results, can tell one
+    set of examples from another. Raises `UsageError` for values out of range, and for settings that
+    have no effect without `clip`.
     """
 
-    clip: float | None = None  #: the L2 norm that updates are cut to; None: nothing is changed
+    #: largest L2 norm of an update; longer ones are scaled down; None: no clipping and no noise
+    clip: float | None = None
     noise_multiplier: float = 1.0  #: standard deviation of the noise, in units of `clip`
     delta: float = 1e-5  #: the delta for which epsilon is given
-    #: over Flower a node refuses what would take a client beyond this epsilon; None: nothing
+    #: over Flower, a node refuses updates that would exceed this epsilon of a client; None: no
+    #: limit
     max_epsilon: float | None = None
 
     def __post_init__(self) -> None:
@@ -39,7 +43,7 @@ class Privacy(Settings):
         check(most is None or most > 0, "max_epsilon", most, "more than 0")
         for name in ("noise_multiplier", "delta", "max_epsilon"):
             value, without = getattr(self, name), getattr(type(self), name)
-            expected = "of any effect without clip, which noise is in proportion to"
+            expected = "of any effect without clip: give clip, too, as noise is in units of it"
             check(clip is not None or value == without, name, value, expected)
 
     def drowned(self, num_values: int, clients: int, length: float | None = None) -> str | None:
@@ -75,7 +79,7 @@ class Privacy(Settings):
 
 @cache
 def _epsilon(releases: tuple[tuple[float, int], ...], delta: float) -> float:
-    """The epsilon of releases, each given as the multiplier of its noise and their number."""
+    """The epsilon of releases, given as pairs of a noise multiplier and a number of updates."""
     try:
         from dp_accounting import GaussianDpEvent
         from dp_accounting.pld import PLDAccountant

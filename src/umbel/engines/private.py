@@ -1,4 +1,4 @@
-"""Clipping and noise, where clients work: what leaves them is private already."""
+"""Clipping and noise at the clients, before an update leaves them."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class Granted:
 
 
 Grant = Callable[[Request], Granted]
-"""Says who may release an update.
+"""Decides which clients may release an update.
 
 Deployed nodes mix a secret into the keys that the server does not know.
 """
 
 
 def simulated_noise(request: Request) -> Granted:
-    """A function of the run's seed, as all randomness of a simulation: no secret at all.
+    """Grant every client its noise, whose key follows from the run's seed and so is no secret.
 
-    Where a round asks a client twice, the noise of one answer is not that of the other.
+    If a round asks a client twice, the two answers have different noise.
     """
     again = (request.number,) if request.number else ()
     seeds = (seed_of(seed, Stream.NOISE, *again) for seed in request.seeds)
@@ -51,8 +51,8 @@ def simulated_noise(request: Request) -> Granted:
 class Private:
     """An engine whose clients send clipped and noised updates, and no number of examples.
 
-    Only works whose replies are updates can be protected so; what evaluation says of test
-    and validation examples is not protected. Raises `UsageError` for any other work.
+    Only works that reply with updates can be protected. Evaluations on test and validation examples
+    pass without protection. Raises `UsageError` for any other work.
     """
 
     engine: Engine
@@ -91,7 +91,7 @@ class Private:
         return self.engine.send(request.pick(torch.tensor(may).nonzero()[:, 0]))
 
     def _warn(self, updates: Tensor) -> None:
-        """Say it, once each, where training diverges and where noise drowns updates (N, P)."""
+        """Warn, once each, if training diverges and if noise drowns updates (N, P)."""
         assert self.privacy.clip is not None
         lengths = torch.linalg.vector_norm(updates, dim=1, dtype=torch.float64)
         diverged = int((~lengths.isfinite()).sum())
@@ -114,7 +114,7 @@ class Private:
 def released(update: Tensor, privacy: Privacy, key: bytes) -> Tensor:
     """The update (P,), clipped and with noise; noise around zero for one that is not finite.
 
-    Anything else would tell that this client's examples make training diverge.
+    A missing or non-finite reply would reveal that this client's examples make training diverge.
     """
     assert privacy.clip is not None
     length = float(torch.linalg.vector_norm(update, dtype=torch.float64))

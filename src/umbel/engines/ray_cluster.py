@@ -46,7 +46,7 @@ MOST = 10_000
 """Actors of one run."""
 
 JOINED: WeakSet[RayCluster] = WeakSet()
-"""The engines of this process that may hold cores; Ray, too, joins a process to one cluster."""
+"""The engines of this process that may hold cores; Ray lets a process join only one cluster."""
 
 
 @dataclass(eq=False)
@@ -74,7 +74,7 @@ class RayCluster:
         JOINED.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """All but what is of this process's membership: a copy joins when it is asked."""
+        """All but this process's membership in the cluster: a copy joins at its first request."""
         of_others: dict[str, Any] = {
             "turn": None,
             "members": [],
@@ -98,7 +98,8 @@ class RayCluster:
     ) -> RayCluster:
         """Join the cluster at an address, or start one here; by default with an actor a core.
 
-        Raises `UsageError` where nobody answers there.
+        Raises `UsageError` if no cluster answers at the address, for models in bfloat16, and for
+        too many workers.
         """
         kind = str(engine.net.dtype).removeprefix("torch.")
         expected = 'for Ray, which sends NumPy arrays: take workers, or engine.precision = "bf16"'
@@ -127,7 +128,7 @@ class RayCluster:
             return self._send(request)
 
     def _join_again(self) -> None:
-        """Take part in the cluster of now: Ray was shut down since, or this is a copy."""
+        """Join the present cluster: Ray was shut down in the meantime, or this is a copy."""
         origin = self.origin
         new = RayCluster.join(self.engine, origin.federation, origin.address, origin.workers)
         JOINED.discard(new)

@@ -1,4 +1,4 @@
-"""What a request to a Ray cluster is divided into, who does it, and where all came from."""
+"""The tasks and the actors of a Ray cluster, and the settings with which it was joined."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Origin:
-    """What a cluster was joined for, and where."""
+    """The arguments with which a cluster was joined."""
 
     federation: Federation
     address: str

@@ -1,4 +1,4 @@
-"""Clients' losses are kept, and not asked for again while the models are the same."""
+"""Keeps clients' losses, and does not request them again while the models are the same."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from umbel.summary import in_short
 class Remembering:
     """An engine that keeps the last losses of all clients, for the next request that needs them.
 
-    Where clients are served the model with the lowest training loss, an evaluation has them judge
-    all models, and the round after it begins with the same. `ChooseByLoss` is done in two steps:
-    the losses of all clients, known or not, and then the work. Nothing but the time depends on
-    what is known, so that a run that is resumed, and knows nothing, comes to the same bits.
+    If clients are served the model with the lowest training loss, an evaluation computes the losses
+    of all models, and the next round begins with the same computation. `ChooseByLoss` is done in
+    two steps: first the losses of all clients, known or not, then the work. Known losses save time
+    but change no result, so that a resumed run, which has none, gives the same bits.
     """
 
     engine: Engine
@@ -42,9 +42,9 @@ class Remembering:
         return self.engine.send(request)
 
     def take(self) -> float:
-        """The seconds that were spared since the last call, at the end of a round.
+        """The seconds saved since the last call; to be called at the end of a round.
 
-        What was judged in it is forgotten: models that it began with are not asked about again.
+        Losses from the round itself are dropped: its initial models are not requested again.
         """
         taken, self.spared = self.spared, 0.0
         self.models = self.losses = None
@@ -66,7 +66,7 @@ class Remembering:
             return self.losses
         began = perf_counter()
         everyone = torch.arange(self.num_clients)
-        # Seeds that say nothing: what is remembered must not depend on the round that asked.
+        # Seeds of 0: the losses that are kept must not depend on the round that requested them.
         request = Request(MeanLoss(), everyone, [0] * len(everyone), {"models": models})
         self.models, self.losses = models.clone(), self.engine.send(request).columns["losses"]
         self.seconds = 0.0 if again else perf_counter() - began

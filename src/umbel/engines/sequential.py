@@ -54,7 +54,7 @@ class Sequential:
             return answer_all(self, replace(request, shared=shared))
 
     def chunks(self, request: Request) -> Iterator[Tensor]:
-        """Positions in the request, each by itself, clients with most examples first."""
+        """Chunks of one position in the request each, clients with most examples first."""
         _ = self.net  # tried once, before workers are forked that would each try it
         return (position[None] for position in self.storage.by_size(request))
 

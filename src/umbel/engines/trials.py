@@ -1,4 +1,4 @@
-"""What a network does with a few examples of a federation, found out by trying it."""
+"""How a network treats a few examples of a federation, found out by trying it."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ MIXED = 0.01
 
 
 def mixes(net: Net, federation: Federation) -> bool:
-    """Whether what the network makes of an example depends on the others of its batch.
+    """Whether the outputs or the gradient of an example depend on the other examples of its batch.
 
-    Its outputs may, or its gradient alone, as with nn.Embedding(scale_grad_by_freq=True). If a
-    module draws as it trains, such as one with dropout, only its evaluation is tried, and whether
-    it has batch normalisation. One that fails on a single example mixes them, too.
+    The gradient alone may depend on them, as with nn.Embedding(scale_grad_by_freq=True). A module
+    that draws random numbers in training, such as one with dropout, is tried in evaluation mode
+    only, and checked for batch normalisation. A module that fails on a single example counts as
+    mixing examples, too.
     """
     x, theta = sample(net, federation, 3).x, net.new(0)
     steady = []
@@ -50,7 +51,7 @@ def mixes(net: Net, federation: Federation) -> bool:
 
 
 def _outputs_mix(net: Net, module: nn.Module, x: Tensor, theta: Tensor) -> bool | None:
-    """Whether the outputs of this module, in its mode, do; None where it draws."""
+    """Whether its outputs do, in the module's present mode; None if it draws random numbers."""
     module = twin(module, net.layout)
     with torch.no_grad(), drawing_from(0):
         before = torch.get_rng_state()
@@ -108,7 +109,7 @@ def check_general(net: Net, federation: Federation) -> None:
 
 
 def with_channels_last(net: Net, federation: Federation) -> Net:
-    """The net, with the channels of images last in memory where that changes nothing.
+    """The net with the channels of images last in memory, if that does not change its results.
 
     It makes convolutions, and what comes between them, faster on a CPU; but a module may look at
     that order, as `view` does.

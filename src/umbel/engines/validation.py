@@ -1,4 +1,4 @@
-"""Nothing a client sends may crash the server or poison a model: every reply is checked first."""
+"""Checks of every reply, so that no client can crash the server or spoil a model."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from umbel.settings import Settings
 
 @dataclass(frozen=True)
 class Limits(Settings):
-    """What the server accepts of clients; other replies are set aside, and the record says why."""
+    """Limits on clients' replies; replies beyond them are not used, and the record says why."""
 
-    max_value: float = 1e4  #: largest magnitude of any number a client sends, but for losses
+    max_value: float = 1e4  #: largest magnitude of any number that a client sends, except losses
     max_examples: int = 10**9  #: largest number of examples a client may claim to have
-    #: largest share that one client may have of the weight in an average, by its number of examples
+    #: largest share of the weights in an average that one client may have; a client that claims
+    #: more examples than that counts with fewer
     max_share: float = 0.9
-    #: longest update or gradient, as a multiple of the median of those that are not zero;
-    #: None: no bound
+    #: largest norm of an update or gradient, as a multiple of the median norm of those that are not
+    #: zero; longer ones are shortened; None: no bound
     max_norm_ratio: float | None = None
-    quorum: float = 0.5  #: share of the clients asked that must give a usable reply
+    quorum: float = 0.5  #: share of the asked clients that must give a usable reply, in [0, 1]
 
     def __post_init__(self) -> None:
         check(self.max_value > 0, "max_value", self.max_value, "more than 0")
@@ -37,7 +38,7 @@ class Limits(Settings):
 
     @property
     def unbounded(self) -> Limits:
-        """The same where no client moves others' models, and its own are judged as they are."""
+        """The same limits without bounds on a client's influence on averages."""
         return replace(self, max_share=1.0, max_norm_ratio=None)
 
 
@@ -47,7 +48,7 @@ def promises(request: Request) -> dict[str, Promise]:
 
 
 def assemble(request: Request, answers: Iterable[tuple[int, Mapping[str, Tensor]]]) -> Replies:
-    """Stack the answers of single clients; those without the promised form are set aside.
+    """Stack the answers of single clients; answers without the promised form are refused.
 
     An answer of a client that was not asked, or already answered, is ignored.
     """
@@ -97,16 +98,16 @@ def wrong_form(answer: Mapping[str, Tensor], expected: Mapping[str, Promise]) ->
 
 
 def rounding(dtype: torch.dtype) -> float:
-    """How far a sum of numbers of this type may be from what it is promised to be."""
+    """How far a sum of numbers of this type may differ from its promised value."""
     return max(1e-3, torch.finfo(dtype).eps)
 
 
 DIVERGED = ": training diverged there, or the reply is faulty"
-"""What the reason says where a client's numbers are not finite, or far too large."""
+"""End of the reason if a client's numbers are not finite or far too large."""
 
 
 def bad_values(request: Request, replies: Replies, limits: Limits) -> dict[int, str]:
-    """Which clients sent a number that can't be used, and what it was."""
+    """Clients that sent an unusable number, with the reason."""
     faults: dict[int, str] = {}
     for name, promise in promises(request).items():
         column = replies.columns[name]
@@ -138,7 +139,7 @@ def bad_values(request: Request, replies: Replies, limits: Limits) -> dict[int, 
 
 
 def false_losses(replies: Replies) -> dict[int, str]:
-    """Whose sums of losses are below 0 by more than rounding, where no loss is."""
+    """Clients whose sums of losses are negative beyond rounding, if no loss can be negative."""
     loss, counts = replies.columns.get("loss"), replies.columns.get("num_examples")
     if loss is None or counts is None or not loss.numel():
         return {}

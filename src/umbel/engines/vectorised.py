@@ -27,17 +27,18 @@ from umbel.flow import Replies, Request
 from umbel.summary import in_short
 
 BYTES_OF_A_PLACE = 64
-"""What an example takes in the plans of a chunk, which are copied on the way to their kernel."""
+"""Bytes of an example in the plans of a chunk, copies on the way to the kernel included."""
 
 PADDED_ANYHOW = 2**16
-"""In a chunk with no more places than this, any part may be padding: so few cost nothing."""
+"""Chunks with at most this many places may be padded without limit: the cost is negligible."""
 
 SMALL_MODEL = 50_000
 """Values of a model, up to which several runs may be computed together."""
 
 ROWS = 16
-"""Chunks of small models hold a multiple of this many clients, or a power of two below it. Beside
-the clients of other runs a client is then at a row that begins in memory as it does without them.
+"""Chunks of small models hold a multiple of this many clients, or a power of two below it.
+
+A client's row is then aligned in memory in the same way whether or not runs are computed together.
 """
 
 CACHE_MB, MEMORY_MB = 48, 512
@@ -45,17 +46,20 @@ CACHE_MB, MEMORY_MB = 48, 512
 which goes through the same models again and again."""
 
 SHARE = 1 / 4
-"""What a chunk may take of all the memory that a GPU has. What is free may be more or less after a
-restart, and chunks of another size would round otherwise."""
+"""Largest share of a GPU's total memory for a chunk.
+
+The free memory is not used as the measure: it may differ after a restart, and chunks of another
+size round differently.
+"""
 
 
 class Vectorised:
     """An engine that runs the same work for many clients at once, through `torch.func.vmap`.
 
-    Clients of unequal size are padded and masked, which leaves the maths of each untouched.
-    Chunks are as large as `memory_mb` allows, and hold clients of similar size, so that at most
-    half of a large one is padding. The module must not mix the examples of a batch:
-    `EngineSettings` tries that out, and takes `Sequential` where it does.
+    Clients of unequal size are padded and masked, which leaves the maths of each untouched. Chunks
+    are as large as `memory_mb` allows, and hold clients of similar size, so that at most half of a
+    large chunk is padding. The module must not mix the examples of a batch; `EngineSettings` tries
+    this, and chooses `Sequential` for modules that do.
     """
 
     def __init__(
@@ -106,7 +110,7 @@ class Vectorised:
         first = 0
         while first < len(positions):
             most = self.chunk_size(request, int(sizes[first]), int(places[first]))
-            # A client that is left by itself would be computed otherwise.
+            # A client alone in its chunk would be computed differently.
             if most >= ROWS and len(positions) - first == most + 1:
                 most += 1
             count = _tight(places[first : first + most])
@@ -193,10 +197,10 @@ def _places(request: Request, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _tight(places: NDArray[np.int64]) -> int:
-    """How many clients, of these places in falling order, are little padded side by side.
+    """How many of these clients, in falling order of places, fit one chunk with little padding.
 
-    Where a chunk ends, the next client has less than half the places of the first: a chunk for
-    each size there is takes at most twice the steps of the largest client.
+    A chunk ends before a client that has less than half the places of the first, so that all chunks
+    together take at most twice the steps of the largest client.
     """
     table = np.arange(1, len(places) + 1) * places[0]
     fine = table <= np.maximum(2 * places.cumsum(), PADDED_ANYHOW)
@@ -238,7 +242,7 @@ class _Stack:
         for row, each in zip(table, plans, strict=True):
             row[: each.shape[0], : each.shape[1]] = each
         positions, first = table[kind], starts[:, None, None]
-        # What stands in for padding is the client's own: it can't bring in another's NaN.
+        # Padding repeats the client's own examples, as another client's might contain NaN.
         rows = np.where(positions >= 0, positions + first, ~first)
         missing = positions < 0
         return cls(

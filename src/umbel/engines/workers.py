@@ -25,7 +25,7 @@ from umbel.summary import counted
 log = logging.getLogger(__name__)
 
 PAYS = 0.1
-"""Seconds of work for which a process is forked; to fork one takes about a tenth of it."""
+"""Seconds of work for which it pays to fork a process; forking takes about a tenth of this."""
 
 
 def can_fork() -> bool:
@@ -44,7 +44,8 @@ class Workers:
     The engine within decides on the chunks, so that the replies are the same, bit for bit, however
     many processes there are. They are forked for a request, and end with it: the examples, the
     network and the request are in their memory already and are never copied, and rows are written
-    to where all see them. For little work nobody is forked.
+    to where all see them. Short requests are answered without forking. Raises `UsageError` for
+    fewer than one worker, and for an engine whose clients are not in this process.
     """
 
     engine: Chunked
@@ -114,7 +115,7 @@ class Workers:
 
 
 def _kind(work: object) -> str:
-    """What decides how long work takes: all but numbers that are not whole, such as its rates."""
+    """The settings that decide how long work takes: all except floats, such as learning rates."""
     if not is_dataclass(work):
         return repr(work)
     values = [getattr(work, each.name) for each in fields(work)]

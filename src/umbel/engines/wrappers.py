@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 ROUNDING = 1e-9
-"""What a share times a number of clients may be off by: 0.55 of 100 is 55, and not 56."""
+"""Rounding error of a share times a number of clients: 0.55 of 100 is 55, and not 56."""
 
 BLOCK_BYTES = 2**28
 """Largest block of rows held in memory while summing, in bytes (at 8 bytes a value)."""
@@ -31,29 +31,31 @@ BLOCK_BYTES = 2**28
 
 @dataclass
 class Absent:
-    """Who gave no usable reply to a request."""
+    """Clients that gave no usable reply to a request."""
 
     missing: set[int] = field(default_factory=set)  # no answer came
     refused: dict[int, str] = field(default_factory=dict)  # an answer came, and why it is not used
-    diverged: set[int] = field(default_factory=set)  # whose numbers were not finite, or too large
+    # clients whose numbers were not finite, or too large
+    diverged: set[int] = field(default_factory=set)
 
 
 @dataclass
 class Guarded:
-    """Hands on usable replies only; raises `QuorumError` when they are too few.
+    """Passes on usable replies only; raises `QuorumError` if they are too few.
 
-    `advice` says what to change where numbers are not finite or far too large. Where rows are to be
-    summed, clients in this process are asked in blocks, so that few rows are held at once. Bounds
-    are relative to all replies: if any client is beyond them, the blocks are computed once more.
-    Clients `elsewhere` are asked in one exchange, whatever they send.
+    `advice` returns what to change if numbers are not finite or far too large. If only sums of rows
+    are needed, clients in this process are asked in blocks, so that few rows are in memory at once.
+    Bounds are relative to all replies: if a client exceeds them, the blocks are computed a second
+    time. Clients `elsewhere` are always asked in one exchange.
     """
 
     engine: Engine
     limits: Limits
     advice: Callable[[], str] | None = None
-    faults: bool = False  # whether such numbers are made on purpose
+    faults: bool = False  # whether faults are simulated, and non-finite numbers therefore expected
     elsewhere: bool = False  # whether clients are on other machines
-    layout: Layout | None = None  # of the models, which says what in them are statistics
+    # layout of the models, which tells running statistics from trained values
+    layout: Layout | None = None
     never_negative: bool = False  # whether no loss of the objective is below 0
     missing: set[int] = field(default_factory=set)  # no answer came
     refused: dict[int, str] = field(default_factory=dict)  # an answer came, and why it is not used
@@ -70,7 +72,7 @@ class Guarded:
         usable, asked = len(replies.clients), len(request.clients)
         far = set() if self.faults else absent.diverged
         diverged, quorum = len(far), ceil(self.limits.quorum * asked - ROUNDING)
-        # A run in which training diverges must not go on in silence, nor one liar end it.
+        # A diverging run must not continue silently, but a single dishonest client must not end it.
         least = max(quorum, int(2 * diverged >= max(asked, 1)))
         if usable < least and not request.optional:
             asks = f"limits.quorum = {self.limits.quorum:g} asks for {quorum}"
@@ -87,7 +89,7 @@ class Guarded:
         return replies
 
     def _bounded(self, request: Request, absent: Absent) -> tuple[Replies, Bounds]:
-        """The usable replies within their bounds, summed if they may be; and these bounds."""
+        """The usable replies within their bounds, summed if allowed; and these bounds."""
         claims: list[Claims | None] = []
 
         def seen(block: Request) -> Replies:
@@ -112,7 +114,7 @@ class Guarded:
         return _joined(_reduced(block, within(block)) for block in blocks), bounds
 
     def _usable(self, block: Request, absent: Absent, ask: Callable[[Request], Replies]) -> Replies:
-        """The replies that can be used; those that can't, and who sent none, are noted."""
+        """The usable replies; unusable and missing ones are noted in `Absent`."""
         replies = ask(block)
         bad = {**replies.refused, **overflows(block, replies)}
         bad |= negative_variances(block, replies, self.layout)
@@ -142,7 +144,7 @@ class Guarded:
 
 
 def _blocks(request: Request) -> Iterator[Request]:
-    """The request, in parts whose rows fit in `BLOCK_BYTES` if they are to be summed anyhow."""
+    """The request; if only sums are needed, in parts whose rows fit in `BLOCK_BYTES`."""
     if request.reduction is None or not len(request.clients):
         yield request
         return
@@ -169,7 +171,7 @@ def _reduced(request: Request, replies: Replies) -> Replies:
 
 
 def _joined(parts: Iterable[Replies]) -> Replies:
-    """The replies of all blocks. Sums are as large as models: only the running one is kept."""
+    """Join the replies of all blocks. Sums are as large as models, so they are added up at once."""
     sums: Sums | None = None
     rest: list[Replies] = []
     for part in parts:

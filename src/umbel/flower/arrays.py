@@ -27,11 +27,11 @@ DTYPES = {
 }
 
 STYPE = f"umbel.raw.{sys.byteorder}"
-"""Marks those of Flower's arrays that hold nothing but values, in this byte order."""
+"""Type of Flower's arrays that contain only raw values, in this byte order."""
 
 MAX_ARRAYS = 64
 MAX_DIMENSIONS = 8
-MAX_VALUES = 2**40  # dimensions multiplied, those of length 0 left out
+MAX_VALUES = 2**40  # product of the dimensions, without those of length 0
 
 
 def arrays(tensors: Mapping[str, Tensor]) -> ArrayRecord:

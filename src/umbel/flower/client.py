@@ -1,4 +1,4 @@
-"""The `ClientApp` of a node with one client or many: it does the work that it is asked."""
+"""The `ClientApp` of a node with one or more clients, which does the work that is requested."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ from umbel.settings import argument
 log = logging.getLogger(__name__)
 
 Load = Callable[[Context, Experiment], Federation]
-"""What a site writes: the examples of its own clients."""
+"""A function that a site writes, and that returns the examples of the site's own clients."""
 
 GONE = "its data are no longer at this node"
-"""Why a client is refused that the node has said it had."""
+"""Reason for a client that the node had announced and no longer has."""
 
 OF_MODELS = ("theta", "models", "moves")
 """Sent tensors whose last dimension is that of a model."""
@@ -63,9 +63,10 @@ class Node:
 
     @classmethod
     def of(cls, experiment: Experiment, federation: Federation, memory: Path) -> Node:
-        """Ready to work for these clients."""
+        """Build the node for these clients, with its network and engine."""
         federation = experiment.with_validation(federation)
-        if federation.validation is None:  # other nodes may have such, and all are asked the same
+        # other nodes may have validation examples, and all get the same requests
+        if federation.validation is None:
             federation = replace(federation, validation=federation.train.without_examples())
         net = experiment.net(federation)
         engine: Engine = make_engine(net, federation, experiment.engine)
@@ -82,7 +83,7 @@ class Node:
         return self.experiment.privacy.clip is not None
 
     def site(self) -> Site:
-        """Return what the server may know of this site: under privacy, no number of examples."""
+        """Describe this site to the server; under privacy, numbers of examples are left out."""
         federation = self.federation
         groups, validation = federation.groups, federation.validation
 
@@ -107,7 +108,7 @@ class Node:
         )
 
     def work(self, asked: messages.Asked, limits: NodeLimits) -> RecordDict:
-        """Do it. Raises `RefusedError` where it can't be done, or would take too much."""
+        """Do what is asked. Raises `RefusedError` if it can't be done, or would take too much."""
         try:
             return self._done(asked, limits)
         except RefusedError:
@@ -124,7 +125,7 @@ class Node:
         gone = [name for name in asked.clients if name not in number]
         if len(gone) == len(asked.clients) > 0:
             raise RefusedError(f"client {gone[0]!r}: {GONE}")
-        # What a site's data no longer has is refused alone: its other clients work.
+        # Clients that have left the site's data are refused; its other clients work.
         asked = asked.pick([n for n, name in enumerate(asked.clients) if name in number])
         for name, tensor in {**asked.shared, **asked.tables}.items():
             self._check_model(name, tensor, asked.work)
@@ -170,7 +171,7 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
     app, nodes = ClientApp(), dict[int, Node]()
 
     def node(context: Context) -> Node:
-        # A deployed node has a process a message, a simulated one shares its process.
+        # A deployed node starts a process for each message; simulated nodes share one process.
         if context.node_id not in nodes:
             settings = read(Path(experiment))
             federation = _loaded(load, context, settings)
@@ -183,7 +184,7 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
         except RefusedError as error:
             log.warning("refused: %s", reason(error))
             found = messages.refusal(error)
-        except Exception as error:  # a fault of the site; the server is to know
+        except Exception as error:  # a fault of the site, which the server is told
             log.exception("this node does not work")
             found = messages.refusal(error, _is_private(Path(experiment)))
         return Message(found, reply_to=message)
@@ -192,7 +193,7 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
     def hello(message: Message, context: Context) -> Message:
         def introduced() -> RecordDict:
             check_greeting(message.content)
-            called(context.node_config)  # what it can't be is refused before examples are read
+            called(context.node_config)  # a wrong setting is refused before examples are read
             return introduce(node(context).site())
 
         return _named(answered(message, introduced), context)
@@ -212,7 +213,7 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
 
 
 def _named(reply: Message, context: Context) -> Message:
-    """With what people call the site, if that can be said: a refusal has it, too."""
+    """Add the site's name, if it has a valid one, to a reply; refusals have it, too."""
     with suppress(RefusedError):
         reply.content.update(called(context.node_config))
     return reply
@@ -273,7 +274,7 @@ def _name_of_training(experiment: Experiment, net: Net) -> str:
 def _memory(context: Context, experiment: Experiment) -> Path:
     config = context.node_config
     given, part = config.get("memory-dir"), config.get("partition-id")
-    # The number of a node is another after each start, which would begin another ledger.
+    # A node's number changes with each start, and would begin a new ledger each time.
     known = given is not None or part is not None or experiment.privacy.clip is None
     if not known:
         expected = "a folder of this node's own, where [privacy] keeps its ledger and its secret"

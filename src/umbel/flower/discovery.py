@@ -26,40 +26,45 @@ T = TypeVar("T")
 
 
 def any_form(form: SiteForm) -> SiteForm:
-    """Expect nothing of the sites but that they are alike."""
+    """Accept any form: sites need only have the same one."""
     return form
 
 
 CLAIMED = " another node's, which brought the name first"
-"""Ends what is noted of a node that claims clients of others."""
+"""End of the reason noted for a node that claims clients of other nodes."""
 
 
 @dataclass
 class Meeting:
-    """The nodes that said who their clients are.
+    """The nodes that have said which clients they have.
 
-    Nobody is waited for: a node that is busy, or comes later, is met when it has answered.
+    Slow nodes do not block others: a node that is busy or connects later is added when it answers.
     """
 
     grid: Grid
-    time_limit: float  # seconds; a greeting that is not answered by then is said again
-    form: SiteForm | None = None  # what all have in common, once that is settled
-    #: the form as it is compared; raises `RefusedError` for an unfit one
+    time_limit: float  # seconds after which an unanswered greeting is sent again
+    form: SiteForm | None = None  # the form that all sites share, once it is decided
+    #: returns a form in the version that is compared; raises `RefusedError` for an unfit one
     expect: Callable[[SiteForm], SiteForm] = any_form
     owners: Owners = field(default_factory=Owners)
-    inputs: str = ""  # what tables must be like, once that is settled by most sites that have one
+    # the meaning that tables must have, once most sites with a table have decided it
+    inputs: str = ""
     sites: dict[int, Site] = field(default_factory=dict)  # by node, in the order they were met
     called: dict[int, str] = field(default_factory=dict)  # what nodes call themselves
     left_out: set[int] = field(default_factory=set)  # nodes that are not asked anything
-    failing: set[int] = field(default_factory=set)  # of these, those whose own fault may pass
-    taken: dict[str, int] = field(default_factory=dict)  # clients of others, and who claims them
-    greeted: dict[str, tuple[int, float]] = field(default_factory=dict)  # message: node, until when
-    greetings: dict[int, tuple[int, float]] = field(default_factory=dict)  # how many; next when
+    failing: set[int] = field(default_factory=set)  # those of them whose fault may be temporary
+    # client of another node -> the node that claims it
+    taken: dict[str, int] = field(default_factory=dict)
+    # message -> its node, and until when to wait
+    greeted: dict[str, tuple[int, float]] = field(default_factory=dict)
+    # node -> number of greetings, and when to send the next
+    greetings: dict[int, tuple[int, float]] = field(default_factory=dict)
 
     def look_around(self, roll: Collection[str] | None = None) -> dict[str, int]:
         """Greet new nodes, and return the clients of those that have answered, with their nodes.
 
-        Only clients on the roll count; without a roll everyone does.
+        Only clients on the roll, the list of the run's clients, count; without a roll all clients
+        do.
         """
         online = connected(self.grid)
         roll = None if roll is None else set(roll)
@@ -70,7 +75,7 @@ class Meeting:
         form = self.form or self._leading(online)
         if form is None:
             return {}
-        # Until the form is settled, nothing is anybody's for good.
+        # Until the form is decided, claims of names are not final.
         owners = self.owners.copy() if self.form is None else self.owners
         places, taken = self._claims(form, owners, online, roll)
         if self.form is not None:
@@ -83,10 +88,10 @@ class Meeting:
     ) -> dict[str, int]:
         """Wait for a number of clients, or until a time is up, and return the node of each.
 
-        Where clients are another node's, which is gone, the time until their release is waited for.
+        If clients belong to a disconnected node, the wait is extended until their release.
 
-        The form of most nodes is that of the run, if none was settled before. Raises `UsageError`
-        where two are those of as many nodes.
+        If no form was decided before, the form of most nodes becomes the run's. Raises `UsageError`
+        for a tie.
         """
         nodes, waits = self.look_around(roll), False
         began = time.monotonic()
@@ -95,7 +100,9 @@ class Meeting:
                 if passed >= self._release():
                     break
                 if not waits:
-                    log.info("waiting until clients of a node that is gone are released")
+                    log.info(
+                        "waiting until the clients of a disconnected node are free for other nodes"
+                    )
                 waits = True
             pause(began)
             nodes = self.look_around(roll)
@@ -103,9 +110,9 @@ class Meeting:
         return self.look_around(roll)
 
     def _release(self) -> float:
-        """The seconds after which a node with a new key gets clients of one that is gone, if any.
+        """The seconds after which claimed clients of a disconnected node are free for others.
 
-        0 where nobody waits for such, or for ever.
+        It is 0 if no node claims such clients, or if they are never free.
         """
         owners = {self.owners.clients.get(name) for name in self.taken}
         waits = bool(owners & self.owners.gone.keys()) and self.owners.release_after < inf
@@ -120,10 +127,10 @@ class Meeting:
         return {*connected(self.grid)} - self.sites.keys() - self.left_out
 
     def _greet(self, online: Collection[int]) -> None:
-        """Greet new nodes, and again those that gave no answer, or said that they can't work: after
-        a second, two, four ...
+        """Greet new nodes, and repeat greetings without a usable answer after 1, 2, 4, ... seconds.
 
-        In the end a node is greeted once in `time_limit` seconds.
+        A node may have given no answer, or answered that it can't work. The interval grows up to
+        `time_limit` seconds.
         """
         now = time.monotonic()
         self.greeted = {name: sent for name, sent in self.greeted.items() if sent[1] > now}
@@ -141,7 +148,7 @@ class Meeting:
     def _meet(
         self, node: int, reply: Reply, online: Mapping[int, str], roll: Collection[str] | None
     ) -> None:
-        """Take down who the clients of a node are, or leave it out if it is unfit."""
+        """Note the clients of a node, or leave the node out if it is unfit."""
         if reply.missing is not None:
             return  # it is greeted again
         try:
@@ -167,7 +174,7 @@ class Meeting:
         late = [] if roll is None else [name for name in site.clients if name not in roll]
         if late:
             log.warning(
-                "%s came after the run began: %s no part of it; a new run would take them in",
+                "%s connected after the run began: %s no part of it; a new run would take them in",
                 self.named(node),
                 named_clients(late),
             )
@@ -180,7 +187,7 @@ class Meeting:
         self.left_out.add(node)
 
     def _take_in(self, node: int, online: Mapping[int, str]) -> None:
-        """A node that was left out, perhaps: it can work now."""
+        """If the node was left out before, log that it can work now."""
         if node in self.left_out:
             log.warning("%s can work now", self.named(node))
             self.left_out.discard(node)
@@ -191,7 +198,7 @@ class Meeting:
             return
         found, others = vars(form), vars(self.form)
         unlike = [name for name in found if found[name] != others[name]]
-        # The network follows from the rest, where that differs.
+        # If other fields differ, the network differs because of them and need not be named.
         told = [name for name in unlike if name not in ("model", "frozen")] or unlike
         said = ", ".join(f"{name} is {found[name]}" for name in told)
         wanted = ", ".join(str(others[name]) for name in told)
@@ -210,7 +217,7 @@ class Meeting:
         return _winner(votes)
 
     def _leading_table(self, online: Collection[int]) -> str:
-        """What most tables of connected nodes are like, "" without tables.
+        """The meaning that most tables of connected nodes have; "" without tables.
 
         Raises `UsageError` for a tie.
         """
@@ -231,8 +238,8 @@ class Meeting:
         begun, self.form = self.form is not None, self.form or self._leading(online)
         if forms and self.form is None:
             raise UsageError(
-                f"sites of different forms, none of them that of most nodes: {abbreviated(forms)}; "
-                "the settings input-shape and outputs say which one is wanted"
+                "sites have different forms, and no form is that of most nodes: "
+                f"{abbreviated(forms)}; choose one by the settings input-shape and outputs"
             )
         if not begun:
             self.inputs = self._leading_table(online)
@@ -251,7 +258,7 @@ class Meeting:
         online: Mapping[int, str],
         roll: Collection[str] | None,
     ) -> tuple[dict[str, int], dict[int, list[str]]]:
-        """Where each client is, and which clients of others a node claims."""
+        """The node of each client, and by node the names that it claims but may not have."""
         places: dict[str, int] = {}
         taken: dict[int, list[str]] = {}
         for node, site in self.sites.items():
@@ -264,7 +271,7 @@ class Meeting:
         return places, taken
 
     def _note(self, taken: Mapping[int, Sequence[str]], online: Mapping[int, str]) -> None:
-        """Log and keep whose clients were claimed by whom, and who has which."""
+        """Log and save which nodes claimed clients of others, and save the owners."""
         for node, who in online.items():
             if node in taken:
                 why = named_clients(taken[node]) + CLAIMED
@@ -276,7 +283,7 @@ class Meeting:
 
 
 def _winner(votes: Counter[T]) -> T | None:
-    """What more are for than for any other; None without votes, and for a tie."""
+    """The choice with the most votes; None without votes, and for a tie."""
     ranked = votes.most_common(2)
     if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
         return None
@@ -284,5 +291,5 @@ def _winner(votes: Counter[T]) -> T | None:
 
 
 def _who(node: int, online: Mapping[int, str]) -> str:
-    """Who a node is, or if it is not connected any more, its number."""
+    """The identity of a node; if it is no longer connected, its number."""
     return online.get(node, identity(node, b""))

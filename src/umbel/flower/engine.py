@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 Answers: TypeAlias = list[tuple[int, dict[str, Tensor]]]
 
 LEFT_OUT = "left out of its node's answer"
-"""Why a client is refused whose node answers for others that were asked with it."""
+"""Reason for a client whose node answered only for other clients of the same request."""
 
 TAKEN = "brings this client, which another node brought first"
 
@@ -35,9 +35,9 @@ TAKEN = "brings this client, which another node brought first"
 class FlowerEngine:
     """Answers requests through the nodes of a meeting, each with one client or many.
 
-    A node's clients share one message. A client whose node is not connected, or did not answer
-    within `time_limit` seconds, is missing; one whose node answered with an error, or with what is
-    not what was asked for, is refused. What comes later, or twice, is ignored.
+    A node's clients share one message. A client counts as missing if its node is not connected or
+    did not answer within `time_limit` seconds. It is refused if its node answered with an error or
+    with an unusable reply. Late and repeated answers are ignored.
     """
 
     meeting: Meeting
@@ -72,9 +72,9 @@ class FlowerEngine:
         refused: dict[int, str],
         again: bool,
     ) -> Answers:
-        """Return the answers of the clients at these positions, and add why others are refused.
+        """Return the answers of the clients at these positions, and note why others are refused.
 
-        A node that does not keep what it is to remember is asked `again`, once, with all of it.
+        A node that has lost its clients' memory is asked `again`, once, with the memory included.
         """
         asked = {node: self._asked(request, at) for node, at in groups.items()}
         contents = {node: (WORK, messages.ask(each)) for node, each in asked.items()}
@@ -138,7 +138,7 @@ class FlowerEngine:
         return named_clients([self.clients[client] for client in clients])
 
     def _remembered(self, names: Sequence[str], rows: Tensor) -> list[str]:
-        """Return digests of the clients' memory if their node keeps these very rows."""
+        """Return digests of the clients' memory if their node still keeps exactly these rows."""
         wanted = [row_digest(row) for row in rows]
         kept = all(w in self.kept.get(name, ()) for name, w in zip(names, wanted, strict=True))
         return wanted if kept else []

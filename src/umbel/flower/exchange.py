@@ -1,4 +1,4 @@
-"""One message to each of several nodes, and what came of it."""
+"""Send one message to each of several nodes, and collect the replies."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def exchange(
 ) -> dict[int, Reply]:
     """Send each node a message, and return what came back within a number of seconds.
 
-    A reply is told by the message that it answers: an error comes from the SuperLink and not from
-    the node that failed, and what answers an older message, or a second time, is not looked at.
+    Replies are matched by the message that they answer, as errors come from the SuperLink and not
+    from the failed node. Replies to older messages, and second replies, are ignored.
     """
     nodes = list(contents)
     messages = [Message(contents[n][1], n, contents[n][0], ttl=time_limit) for n in nodes]
@@ -88,8 +88,8 @@ def _may_pass(error: Exception) -> bool:
 def pulled(grid: Grid, names: Iterable[str]) -> list[tuple[str, Reply]]:
     """The replies that have come to the messages of these names.
 
-    Each is pulled by itself, as Flower decodes it on the way: one that can't be decoded must not
-    take others with it. Where the SuperLink does not answer for a moment, replies are still there.
+    Each reply is pulled by itself, because Flower decodes it at once: a reply that can't be decoded
+    must not affect the others. If the SuperLink does not answer for a moment, no reply is lost.
     """
     found = []
     for name in names:

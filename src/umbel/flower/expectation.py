@@ -1,4 +1,4 @@
-"""What the server expects of sites: a form that the experiment's model is made for."""
+"""The form that the server expects sites to have: one that suits the experiment's model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from umbel.networks.base import without_values
 from umbel.runs.experiment import Experiment
 
 MAX_VALUES = 2**29
-"""Largest number of values of a model whose form only the sites know."""
+"""Largest number of values of a model whose size only the sites determine."""
 
 SMALL_INPUT, SMALL_OUTPUT = 2**16, 2**12
 
@@ -25,7 +25,7 @@ class Expectation:
     experiment: Experiment
     input_shape: tuple[int, ...] | None = None  # None: any
     outputs: int | None = None
-    begun: bool = False  # what targets are was settled with the form of the first round
+    begun: bool = False  # the kind of targets was decided before the first round
     #: of what is frozen, by the shape of inputs and the number of outputs
     digests: dict[tuple[tuple[int, ...], int], str] = field(default_factory=dict, compare=False)
 
@@ -56,11 +56,11 @@ class Expectation:
         return self.compared(form)
 
     def compared(self, form: SiteForm) -> SiteForm:
-        """The form without what makes no difference: answers may be whole numbers or not."""
+        """The form without irrelevant details: yes-or-no answers may be whole numbers or floats."""
         return replace(form, num_classes=2) if self.experiment.objective == "binary" else form
 
     def _check_classes(self, form: SiteForm) -> None:
-        """Raise `RefusedError` where targets are no classes and should be, or the reverse."""
+        """Raise `RefusedError` if targets are numbers instead of classes, or the reverse."""
         found, outputs, name = form.num_classes, form.num_outputs, self.experiment.objective
         if name == "binary":
             return

@@ -1,4 +1,4 @@
-"""The fields of messages: each is of the type, and within the bounds, that is asked for."""
+"""Read fields of messages; each is checked for its type and its bounds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from umbel.flower.refusals import RefusedError, abbreviated
 VERSION = 2
 """The version of the messages, which both sides must speak."""
 
-MAX_ITEMS = 10**5  # of one list, which has one for each client of a node
+MAX_ITEMS = 10**5  # largest length of a list, which has an item for each client of a node
 MAX_TEXT = 2**16  # characters
 MAX_NAME = 200
 

@@ -1,4 +1,4 @@
-"""Greetings: what a node says of its clients before it is asked to work."""
+"""Greetings: a node tells the server which clients it has, before any work."""
 
 from __future__ import annotations
 
@@ -43,9 +43,10 @@ class Site:
     clients: Sequence[str]
     train: Sequence[int]  # examples of each client
     test: Sequence[int]
-    groups: Sequence[int] | None  # planted, where they are known
+    groups: Sequence[int] | None  # planted group of each client, if known
     form: SiteForm
-    validation: Sequence[int] | None = None  # likewise; None: nobody has any there
+    # validation examples of each client; None: no client of the node has any
+    validation: Sequence[int] | None = None
     inputs: str = ""  # a digest of the columns, categories and classes of a table; "": not told
 
 

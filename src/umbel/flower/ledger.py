@@ -24,35 +24,35 @@ from umbel.runs.seals import json_text, json_value
 RELEASED, SECRET, LOCK = "released.json", "secret", ".lock"
 
 NOISE = "SHAKE-256"
-"""How noise is made of a key: made otherwise, the answer to an old question is a new release."""
+"""Version of the noise function: under another version, repeated answers are new releases."""
 
 Entries = dict[str, list[str]]
 
 EXCEEDED = "another update would exceed epsilon"
 
 ADVICE = "nothing more is released: bring back a copy of both, or begin in an empty folder"
-"""What to do where the ledger or the secret is damaged or lost, said after what is wrong."""
+"""Advice that ends the message if the ledger or the secret is damaged or lost."""
 
 
 OF_A_SITE = "-node"
-"""How the ledgers of a site's node end, which has a folder of its own; simulated ones share one."""
+"""Suffix of a site's ledger folders. A site has its own folder; simulated nodes share one."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What the file of a ledger holds; None is what an earlier version did not write."""
+    """The content of a ledger's file; None for fields that an earlier version did not write."""
 
     entries: Entries
     secret: str | None = None  # its digest
     noise: dict[str, float] | None = None  # the settings of all releases
 
     def multiplier(self, otherwise: float) -> float:
-        """That of the noise, in units of `clip`."""
+        """The noise multiplier of these releases, or `otherwise` if the file does not state it."""
         return (self.noise or {}).get("noise_multiplier", otherwise)
 
 
 def read_ledger(folder: Path) -> Kept:
-    """What a ledger holds, nothing where there is none. Raises `UsageError` for a damaged file."""
+    """The content of a ledger, empty without a file. Raises `UsageError` for a damaged file."""
     known = json_value(folder / RELEASED, _from_plain, ADVICE)
     return Kept({}) if known is None else known
 
@@ -93,25 +93,25 @@ def _from_plain(table: dict[str, Any]) -> Kept:
 class Ledger:
     """The noise of a node.
 
-    It is a function of the node's secret, of what is asked, of what is trained and of the client's
-    training examples: asked the same again, as a server does that goes on from a checkpoint, a
-    client gives the same answer, and releases nothing new. With other examples or another network
-    or objective it is another answer, with noise of its own: the difference of two with the same
-    noise would have none.
+    The noise is a function of the node's secret, the request, the network and objective, and the
+    client's training examples. If a server repeats a request, for example when it resumes from a
+    checkpoint, the client therefore gives the same answer and releases nothing new. If the
+    examples, the network or the objective have changed, the noise is new: the difference of two
+    answers with the same noise would contain none.
 
-    What a client has released in the node's other runs counts towards `max_epsilon`, too.
+    Releases of a client in other runs of the node count towards `max_epsilon`, too.
     """
 
     folder: Path
-    clients: tuple[str, ...]  # of the node, by number
+    clients: tuple[str, ...]  # names of the node's clients, by number
     privacy: Privacy
     train: Split | None = None  # their training examples; None: they never change
-    trained: str = ""  # names the network and what it is trained for; "": they never change
+    trained: str = ""  # name for the network and its objective; "": they never change
 
     def grant(self, request: Request) -> Granted:
-        """Enter the next release of each client; those beyond `max_epsilon` are refused it."""
+        """Note the next release of each client; refuse clients that would exceed `max_epsilon`."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        # All runs of a site's node draw on one budget.
+        # All runs of a site's node share one budget.
         with alone((self.folder.parent if _of_a_site(self.folder) else self.folder) / LOCK):
             return self._granted(request)
 
@@ -157,9 +157,10 @@ class Ledger:
         return {"clip": self.privacy.clip, "noise_multiplier": self.privacy.noise_multiplier}
 
     def _check_noise(self, kept: Kept) -> None:
-        """Raise `UsageError` where what was released had other noise.
+        """Raise `UsageError` if earlier releases had other noise settings.
 
-        The same noise times another number gives away both, and is not what epsilon is counted for.
+        Two answers with the same noise at different scales reveal both updates, and epsilon would
+        not hold for them.
         """
         before = kept.noise or self._noise
         check(
@@ -179,9 +180,10 @@ class Ledger:
         return most is not None and self.privacy.epsilon(releases, elsewhere) > most
 
     def _secret(self) -> tuple[bytes, Entries]:
-        """The secret and the questions so far. Raises `UsageError` where one is not the other's.
+        """The secret and the requests so far. Raises `UsageError` if they do not belong together.
 
-        Another secret would add other noise to answers that were given, which gives them away.
+        With another secret, repeated answers would have new noise, and their mean would reveal the
+        update.
         """
         file, kept = self.folder / SECRET, read_ledger(self.folder)
         entries = kept.entries

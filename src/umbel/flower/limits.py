@@ -1,4 +1,4 @@
-"""What a node does for a server at most, found out before anything is done."""
+"""Limits on the work that a node does for a server, checked before the work begins."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from umbel.settings import Settings, argument
 
 @dataclass(frozen=True)
 class NodeLimits(Settings):
-    """Bounds on one request: settings of the SuperNode, as `max-steps`. All clients count."""
+    """Bounds on one request to all its clients together, from settings such as `max-steps`."""
 
-    max_bytes: int = 2**32  # of the tensors that come, and of those that go
+    max_bytes: int = 2**32  # size of the tensors received, and of those sent
     max_steps: int = 10**6  # gradients on a mini-batch, times the models that are trained
     max_examples: int = 10**8  # examples in all mini-batches
     max_seconds: float = 3600.0
@@ -34,7 +34,7 @@ class NodeLimits(Settings):
 
     @classmethod
     def of(cls, config: Mapping[str, object]) -> NodeLimits:
-        """Read limits from the settings of a node. Raises `UsageError` for what is no number."""
+        """Read limits from the settings of a node. Raises `UsageError` for anything but numbers."""
         given = {}
         for limit in fields(cls):
             name = limit.name.replace("_", "-")
@@ -45,7 +45,7 @@ class NodeLimits(Settings):
     def check(self, request: Request, federation: Federation, exact: bool = True) -> None:
         """Raise `RefusedError` for a request that would take too much.
 
-        Without `exact` the message hides numbers from which a client's number of examples follows.
+        Without `exact`, the message leaves out numbers that reveal a client's number of examples.
         """
         split = chosen(
             request.work,
@@ -56,7 +56,7 @@ class NodeLimits(Settings):
         footprint, batching = request.work.footprint(request.shapes), request.work.batching
         replies = sum(8 * prod(promise.shape) for promise in promises(request).values())
         inside = 8 * footprint.values * prod(federation.input_shape)
-        # Few numbers may ask for many models, as the shares of `PersonalEvaluation` do.
+        # A small tensor may request many models, such as the shares of `PersonalEvaluation`.
         models = 8 * footprint.models * prod(request.shapes.get("theta", ())[-1:])
         most = max(replies * len(request.clients), inside, models)
         self._check("bytes", most, self.max_bytes)

@@ -36,7 +36,7 @@ def recall(file: Path, clients: Collection[str]) -> dict[str, dict[str, Tensor]]
 
 
 def memorise(file: Path, rows: Mapping[str, Tensor]) -> None:
-    """Add a row to each of these clients, whose oldest goes."""
+    """Add a row for each of these clients, and drop its oldest one."""
     with alone(file.with_suffix(".lock")):
         before = _all(file)
         kept = {name: row for name, row in before.items() if name.split("/", 1)[1] not in rows}

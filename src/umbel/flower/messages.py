@@ -1,6 +1,6 @@
 """Requests and replies as Flower records: names, validated settings and plain arrays, no pickle.
 
-Everything that comes in is checked here before it is used, on both sides.
+Both sides check everything that they receive here before they use it.
 """
 
 from __future__ import annotations
@@ -41,8 +41,9 @@ class Asked:
     shared: Mapping[str, Tensor]
     tables: Mapping[str, Tensor]  # (rows, ...)
     index: Mapping[str, Sequence[int]]  # which row of each table is a client's
-    remembered: Sequence[str] = ()  # a digest a client: of what the node keeps for it
-    frozen: str = ""  # a digest of what the network has besides, in no model
+    # for each client, the digest of the memory that the node keeps for it
+    remembered: Sequence[str] = ()
+    frozen: str = ""  # digest of the network's frozen values, which no model holds
 
     __repr__ = in_short
 
@@ -118,7 +119,7 @@ def asked_in(content: RecordDict, max_bytes: int, own_works: Collection[str] = (
 
 @refusing
 def work_in(text: str, own_works: Collection[str] = ()) -> Work:
-    """The work of this name with these settings. Nothing is imported that is not allowed."""
+    """The work of this name with these settings. Only modules in `own_works` are imported."""
     try:
         table = json.loads(text)
         strangers = [n for n in _names(table) if ":" in n and n not in own_works]
@@ -147,14 +148,14 @@ def answer(
 
 
 def refusal(error: Exception, private: bool = True) -> RecordDict:
-    """Write why a node can't do what it was asked, without what is nobody else's."""
+    """Write why a node can't do what it was asked, without private details."""
     forgotten, why = isinstance(error, ForgottenError), told(error, private)
     config: dict[str, Any] = {"version": VERSION, "forgotten": forgotten, "refused": why}
     return RecordDict({"answer": ConfigRecord(config)})
 
 
 def raise_refusal(config: Mapping[str, Any]) -> None:
-    """Raise what `refusal` was given, if this is one."""
+    """Raise the error that `refusal` was given, if this message is a refusal."""
     if "refused" in config:
         kind = ForgottenError if config.get("forgotten") is True else RefusedError
         raise kind(plain_beginning(text(config, "refused")))
@@ -178,7 +179,7 @@ def answer_in(
 
 @refusing
 def refused_in(content: RecordDict) -> dict[str, str]:
-    """Read which clients refuse, and why; an answer without such has none of it."""
+    """Read which clients refuse, and why; answers without refusals lack this record."""
     config = fields.config(content, "answer")
     if "refusing" not in config:
         return {}
@@ -189,7 +190,7 @@ def refused_in(content: RecordDict) -> dict[str, str]:
 
 
 def _names(table: Any) -> Iterable[str]:
-    """What is called a name, or a metric, anywhere in a table."""
+    """All values of keys "name" and "metrics", at any depth of a table."""
     if isinstance(table, Mapping):
         if isinstance(table.get("name"), str):
             yield table["name"]

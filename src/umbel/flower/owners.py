@@ -20,9 +20,9 @@ MOST_NOTED = 1000
 
 
 def connected(grid: Grid) -> dict[int, str]:
-    """The nodes that are connected, and who each is: the key that it signs its requests with.
+    """The connected nodes, each with its identity: the key with which it signs its requests.
 
-    Simulated nodes have no keys, and are who their numbers say.
+    Simulated nodes have no keys; their numbers identify them.
     """
     return {node.node_id: identity(node.node_id, node.public_key) for node in grid.get_nodes()}
 
@@ -38,13 +38,14 @@ FIELDS = ("clients", "refused", "names")
 
 @dataclass
 class Owners:
-    """Who brought which client, what was refused to whom, and what nodes call themselves.
+    """Which node owns which client, why nodes were refused, and the names of nodes.
 
     It is kept in a file of the run.
     """
 
     file: Path | None = None
-    release_after: float = 60.0  # seconds that an owner must be gone to lose its clients to another
+    # seconds after which clients of a disconnected node are free for others
+    release_after: float = 60.0
     clients: dict[str, str] = field(default_factory=dict)  # the owner of each
     refused: dict[str, str] = field(default_factory=dict)  # why, by node
     names: dict[str, str] = field(default_factory=dict)  # what nodes call themselves
@@ -53,12 +54,12 @@ class Owners:
 
     @classmethod
     def read(cls, file: Path, release_after: float) -> Owners:
-        """Raises `UsageError` for a damaged file; without one nobody owns anything."""
+        """Read the file; without one nobody owns a client. Raises `UsageError` if it is damaged."""
         read: list[dict[str, str]] | None = json_value(file, lambda table: [*_noted(table)])
         return cls(file, release_after, *(read or ({}, {}, {})))
 
     def write(self) -> None:
-        """Write what `read` reads, if it is not there already."""
+        """Write the file that `read` reads, if anything has changed."""
         table = {name: getattr(self, name) for name in FIELDS}
         text = json_text({name: held for name, held in table.items() if held or name != "names"})
         if self.file is not None and text != self.written:
@@ -66,7 +67,7 @@ class Owners:
             self.written = text
 
     def copy(self) -> Owners:
-        """The same without a file, to see what would be if names were claimed."""
+        """A copy without a file, to try claims of names."""
         return replace(self, file=None, clients=dict(self.clients), gone=dict(self.gone))
 
     def see(self, here: Collection[str]) -> None:
@@ -76,7 +77,7 @@ class Owners:
         self.gone = {owner: self.gone.get(owner, now) for owner in away}
 
     def claim(self, who: str, clients: Iterable[str]) -> list[str]:
-        """Give a node those of these clients that are free or its own; return the others."""
+        """Make a node the owner of those clients that are free; return those that others own."""
         now = time.monotonic()
         taken = []
         for client in clients:
@@ -93,7 +94,7 @@ class Owners:
             self.names[who] = name
 
     def refuse(self, who: str, why: str) -> bool:
-        """Note what was refused to a node. False where the same was noted already."""
+        """Note why a node was refused. Returns False if the same reason was noted already."""
         if self.refused.get(who) == why:
             return False
         if len(self.refused) < MOST_NOTED or who in self.refused:

@@ -1,4 +1,4 @@
-"""Refusals: the only thing that a message can raise where it is read, whatever is in it."""
+"""Refusals: the only error that reading a message can raise, whatever its content."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def reason(error: Exception) -> str:
 
 
 def told(error: Exception, private: bool) -> str:
-    """As `reason`, for the other side: what may speak of examples stays in this node's log."""
+    """As `reason`, for the other side: text that may reveal examples stays in this node's log."""
     spoken = RefusedError if private else RefusedError | UsageError
     return reason(error) if isinstance(error, spoken) else f"{type(error).__name__}{IN_THE_LOG}"
 

@@ -46,7 +46,7 @@ class Roll:
         names = [name for name, _, _ in every]
         validation = [0 if s.validation is None else s.validation[n] for _, s, n in every]
         validated = sum(count > 0 for count in validation)
-        # A few nodes do not decide what all are judged by.
+        # A minority of nodes must not decide which examples judge all clients.
         most = 2 * validated >= len(names)
         if validated and not most:
             log.warning(
@@ -82,15 +82,15 @@ class Roll:
 
     @property
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The roll as plain values for JSON."""
         table = asdict(self)
-        # As an earlier version writes it, where there is nothing to say.
+        # Empty fields are left out, as earlier versions did not have them.
         absent = {"validation"} if self.validation is None else set()
         absent |= set() if self.inputs else {"inputs"}
         return {name: value for name, value in table.items() if name not in absent}
 
     def federation(self, objective: Objective = CLASSIFICATION) -> Federation:
-        """All but the examples, which stay where they are, for models trained for this."""
+        """A federation without examples, which stay at the nodes, for this objective."""
         form = self.form
         y = torch.zeros(1, form.num_outputs)
         if form.num_classes is not None:  # labels; for yes and no, an example may have several

@@ -16,11 +16,11 @@ FILES = (
     *("app/__init__.py", "app/server.py", "app/client.py"),
 )
 RUNS = "runs"
-"""The folder in an app where its runs are: what is in it is the server's alone."""
+"""The folder in an app that holds its runs; only the server may have it."""
 
 
 def write_app(folder: Path, experiment: str | None = None) -> list[Path]:
-    """The files of an app in a new folder; its package is named after it.
+    """Write the files of an app into a new folder; the app's package is named after it.
 
     `experiment` is the text of its experiment file, if not that of the template. Raises
     `UsageError` where there is something already.
@@ -59,9 +59,9 @@ def _texts(name: str, package: str, runs: str, experiment: str | None) -> Iterat
 
 
 def sent_with(runs: Path) -> Path | None:
-    """The folder of an app with which Flower sends these runs to every node, if there is one.
+    """The app folder, if any, whose upload by Flower would send these runs to every node.
 
-    Apps of earlier versions have no `.gitignore`, which keeps them out.
+    Newer apps have a `.gitignore` that excludes the runs; apps of earlier versions lack it.
     """
     for folder in runs.resolve().parents:
         app = folder / "pyproject.toml"

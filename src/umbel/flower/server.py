@@ -34,16 +34,18 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Settings:
-    """How the server deals with nodes: the run configuration of the app."""
+    """Settings of the server, from the run configuration of the app. Raises `UsageError`."""
 
-    clients: int = 0  # to wait for; 0: begin with those there after `patience`
+    clients: int = 0  # number to wait for; 0: begin with those that are connected after `patience`
     patience: float = 120.0  # seconds to wait for clients before the first round
     time_limit: float = 600.0  # seconds that a node has for a request
     runs_dir: str = "runs"
-    release_after: float = 60.0  # seconds that a node must be gone to lose its clients to another
-    input_shape: str = ""  # of an example, as in "1 28 28"; empty: that of most nodes
-    outputs: int = 0  # of a model; 0: as most nodes need
-    describe: bool = False  # keep what clients' inputs are like, for newcomers without labels
+    # seconds after which clients of a disconnected node are free for others
+    release_after: float = 60.0
+    input_shape: str = ""  # shape of an example, such as "1 28 28"; empty: the shape of most nodes
+    outputs: int = 0  # number of a model's outputs; 0: as most nodes need
+    # whether to keep descriptions of clients' inputs, to assign newcomers without labels
+    describe: bool = False
 
     def __post_init__(self) -> None:
         check(self.clients >= 0, "clients", self.clients, "0 or more")
@@ -60,7 +62,7 @@ class Settings:
     def of(cls, config: Mapping[str, object]) -> Settings:
         """Read settings from a run configuration, in which `time_limit` is `time-limit`.
 
-        Raises `UsageError` where one is not what it should be.
+        Raises `UsageError` for a setting of a wrong type or out of range.
         """
         return cls(
             number_in(config, "clients", int, cls.clients),
@@ -74,13 +76,13 @@ class Settings:
         )
 
     def expectation(self, experiment: Experiment, begun: bool = False) -> Expectation:
-        """What is expected of the form of sites, before the first round or later."""
+        """The form that sites are expected to have; `begun` says whether the run has begun."""
         shape = tuple(map(int, self.input_shape.split()))
         return Expectation(experiment, shape or None, self.outputs or None, begun)
 
 
 def server_app(experiment: Path | str) -> ServerApp:
-    """An app that drives the experiment of this TOML file, and goes on with it if it was begun."""
+    """A Flower app that runs the experiment of this TOML file, or resumes it if it was begun."""
     app = ServerApp()
 
     @app.main()
@@ -94,8 +96,9 @@ def server_app(experiment: Path | str) -> ServerApp:
 def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
     """Drive the remaining rounds, and return the folder that holds their results.
 
-    Raises `UsageError` where too few clients come or the folder holds something else, and
-    `QuorumError` where too few of them answer: started again, it goes on from the checkpoint.
+    Raises `UsageError` if too few clients connect or the folder holds another experiment, and
+    `QuorumError` if too few clients answer. When it is called again, it resumes from the
+    checkpoint.
     """
     _check_describes(settings, experiment)
     folder = _folder(experiment, settings)
@@ -132,14 +135,14 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
 
 
 def _check_describes(settings: Settings, experiment: Experiment) -> None:
-    """Refuse before training what nodes would refuse after it: noise is on updates alone."""
+    """Refuse descriptions with privacy before training: nodes would refuse them after it."""
     private = experiment.privacy.clip is not None
-    expected = "false with [privacy], which does not protect what descriptions say of inputs"
+    expected = "false with [privacy], which does not protect descriptions of inputs"
     check(not (settings.describe and private), "describe", settings.describe, expected)
 
 
 def _describe(folder: RunFolder, run: Run) -> None:
-    """Ask clients what their inputs are like, and keep it for newcomers without labels."""
+    """Ask clients to describe their inputs; the descriptions serve newcomers without labels."""
     found = descriptions.described(run, run.net, run.seed, run.federation.num_outputs)
     log.info("%s: %d clients have described their inputs", folder.path, len(found.clients))
     if len(found.clients):
@@ -149,7 +152,7 @@ def _describe(folder: RunFolder, run: Run) -> None:
 def _show_in_the_log_of_the_run() -> None:
     """Send umbel's log to where `flwr run --stream` reads: this process belongs to Flower.
 
-    What others say does not, as Flower's HTTP client has a line for each of its requests.
+    Logs of other libraries are not sent: Flower's HTTP client logs a line for each request.
     """
     logger = logging.getLogger("umbel")
     logger.setLevel(logging.INFO)
@@ -171,7 +174,7 @@ def _folder(experiment: Experiment, settings: Settings) -> RunFolder:
 def _gather(
     grid: Grid, folder: RunFolder, experiment: Experiment, settings: Settings
 ) -> tuple[FlowerEngine, Roll]:
-    """The clients; if the run was begun, those that it was begun with."""
+    """The engine and the roll of clients; a run that was begun keeps the clients of its roll."""
     file = folder.file(ROLL)
     known = Roll.read(file) if folder.begun and file.is_file() else None
     expect = settings.expectation(experiment, begun=known is not None)

@@ -24,7 +24,7 @@ MODELS: dict[str, type[Model]] = {
     "char-transformer": CharTransformer,
     "text-classifier": TextClassifier,
 }
-"""Networks by the name that `[model]` knows them by."""
+"""Networks by their names in the `[model]` table of experiments."""
 
 __all__ = [
     "CNN",

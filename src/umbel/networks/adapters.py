@@ -47,17 +47,18 @@ class TokenNetwork(nn.Module):
 def adapted(
     model: nn.Module, config: Any, *, pad: int | None = None, new_head: bool = False
 ) -> Callable[[], nn.Module]:
-    """A builder for `umbel.Net`: a transformers model with adapters, which alone are trained.
+    """A builder for `umbel.Net`: a transformers model of which only adapters and the head train.
 
-    `model` classifies texts or tokens, or says which token comes next (`AutoModelFor...`); `config`
-    is a `peft.LoraConfig`, whose `task_type` or `modules_to_save` has the head trained, too. The
-    module takes ids x (B, L), int64, padded to the right by the id `pad` (by default, the model's
-    own) or by negative ones, and returns logits (B, C), or (B, C, L) for tokens. It finds its
-    attention mask from x, and reads no further than the longest example of a mini-batch.
+    `model` classifies texts or tokens, or predicts the next token (`AutoModelFor...`). `config` is
+    a `peft.LoraConfig`; its `task_type` or `modules_to_save` decides whether the head is trained,
+    too. The module takes ids x (B, L), int64, padded to the right by the id `pad` (by default, the
+    model's own) or by negative ones, and returns logits (B, C), or (B, C, L) for tokens. It finds
+    its attention mask from x, and reads no further than the longest example of a mini-batch.
 
-    Every build draws adapters of its own; the frozen tensors are those of `model`, which is left as
-    it is, in the same memory. The head starts as given, or with `new_head` as torch draws it.
-    Raises `UsageError` for a model without a head, where nothing is trained, and without peft.
+    Every build draws new adapters. All builds share the frozen tensors of `model` in memory, and
+    `model` itself is not changed. The head starts from the values in `model`, or with `new_head`
+    from new random values. Raises `UsageError` for a model without a head, if nothing would be
+    trained, and without peft.
     """
     peft = optional("peft", "adapted")
     made_by_transformers = isinstance(model, nn.Module) and hasattr(model, "config")
@@ -65,7 +66,7 @@ def adapted(
     usable = isinstance(config, peft.PeftConfig) and not config.is_prompt_learning
     check(usable, "config", config, "one of peft's for layers, such as peft.LoraConfig")
     name, own, settings = type(model).__name__, lent(model), copy.deepcopy(config)
-    own.config.use_cache = False  # what was read before is of use to who writes a text
+    own.config.use_cache = False  # the cache of earlier tokens only helps to generate text
     own.config.pad_token_id = pad = own.config.pad_token_id if pad is None else pad
     most = positions(own)
 
@@ -104,17 +105,18 @@ def with_adapters(own: Any, settings: Any, peft: Any, field: str) -> Any:
 
 
 def lent(model: nn.Module) -> Any:
-    """A copy with parameters of its own, frozen, that are in the same memory."""
+    """A copy whose parameters are frozen and share the memory of the original."""
     memo = {
         id(tensor): nn.Parameter(tensor.detach(), requires_grad=False)
         for tensor in model.parameters()
-        if type(tensor) is nn.Parameter  # quantised ones are of another type, and frozen as it is
+        # quantised parameters have another type, and are frozen already
+        if type(tensor) is nn.Parameter
     }
     return copy.deepcopy(model, memo)
 
 
 def draw_anew(network: nn.Module, own: Any, peft: Any) -> None:
-    """Have torch draw anew what is trained outside of the model's own base."""
+    """Draw new initial values for the trained head outside of the base model."""
     heads = list(_heads(network, str(getattr(own, "base_model_prefix", "")), peft))
     expected = "possible: no head is trained; name it in modules_to_save of the configuration"
     check(bool(heads), "new_head", True, expected)
@@ -133,7 +135,7 @@ def _heads(network: nn.Module, base: str, peft: Any) -> Iterator[nn.Module]:
 
 
 def _try(build: Callable[[], nn.Module], name: str, own: nn.Module) -> None:
-    """Raise `UsageError` unless a module can be built and read, and something of it is trained."""
+    """Raise `UsageError` unless a module can be built, accepts ids, and has trained parameters."""
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         module = build()
         device = next(iter(own.parameters())).device
@@ -141,7 +143,8 @@ def _try(build: Callable[[], nn.Module], name: str, own: nn.Module) -> None:
             module.eval()(torch.ones((2, 2), dtype=torch.long, device=device))
         except UsageError:
             raise
-        except Exception as error:  # whatever a model may say of ids and a mask alone
+        # whatever a model raises that does not accept ids and a mask alone
+        except Exception as error:
             said = first_line(error)
             raise UsageError(f"model: {name} does not take token ids and a mask: {said}") from None
     trained = any(tensor.requires_grad for tensor in module.parameters())

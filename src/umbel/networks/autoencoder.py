@@ -15,19 +15,19 @@ from umbel.networks.base import Model, check_image
 
 Norm = Literal["batch", "group"]
 
-SLOPE = 0.3  # of every leaky ReLU
+SLOPE = 0.3  # negative slope of every leaky ReLU
 
 
 @dataclass(frozen=True)
 class CSIAutoencoder(Model):
     """Compresses channel state matrices to a code and restores them.
 
-    Kim et al. 2024, F.6: 4.2 million parameters with a code of 1024 (a ratio of 2, their CD1), 72
-    thousand with 16 (128, CD2). The encoder's parameters are `encoder.*`, to be shared between
-    clusters as there. What the paper leaves open: convolutions have no bias where a normalisation
-    follows, and in the residual blocks too each convolution that keeps the size is normalised and
-    followed by a leaky ReLU. With `norm = "group"` the channels of each example are normalised in
-    place of batches, which lets clients be batched.
+    Kim et al. 2024, F.6: a code of 1,024 values (compression ratio 2, their CD1) gives 4.2 million
+    parameters, and a code of 16 values (ratio 128, CD2) 72 thousand. The encoder's parameters are
+    `encoder.*`, so that clusters can share them as in the paper. Two details are not in the paper:
+    convolutions have no bias if a normalisation follows, and each convolution that keeps the size
+    is normalised and followed by a leaky ReLU, in the residual blocks, too. With `norm = "group"`,
+    channels of each example are normalised instead of batches, so that clients can be batched.
     """
 
     code: int = 1024  #: N_cl, values of a code

@@ -18,7 +18,7 @@ from umbel.settings import Settings
 
 @dataclass(frozen=True)
 class Model(Settings, ABC):
-    """A recipe for a module."""
+    """Settings of a network, from which `build` makes a torch module."""
 
     #: patterns of parameters that are not trained, such as "trunk.*"; None: all are trained
     freeze: tuple[str, ...] | None = field(default=None, kw_only=True)
@@ -27,13 +27,14 @@ class Model(Settings, ABC):
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
         """A freshly initialised module for inputs (B, *input_shape) and outputs (B, num_outputs).
 
-        Raises `UsageError` where the inputs have the wrong number of dimensions.
+        Raises `UsageError` if inputs of this shape do not suit the network.
         """
 
     def made(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
-        """What `build` returns, with what is to be frozen frozen.
+        """Build the module, and freeze the parameters that match the patterns in `freeze`.
 
-        Raises `UsageError` for a pattern that matches no parameter, or where none is left to train.
+        Raises `UsageError` for a pattern that matches no parameter, or if no parameter is left to
+        train.
         """
         module = self.build(input_shape, num_outputs)
         if self.freeze:
@@ -44,19 +45,19 @@ class Model(Settings, ABC):
 
 
 COPIES = 4
-"""Tensors of a model's size while it trains: itself, its gradient, the step, the one received."""
+"""Copies of a model's size while it trains: itself, its gradient, the step, the received model."""
 
 
 @contextmanager
 def without_values() -> Iterator[None]:
-    """Build tensors with shapes, and no values: those that are read from files stay away, too."""
+    """Build tensors with shapes but no values; values in files are not read either."""
     with warnings.catch_warnings(), torch.device("meta"):
         warnings.filterwarnings("ignore", ".*copying from a non-meta parameter")
         yield
 
 
 def check_size(model: Model, input_shape: Sequence[int], num_outputs: int) -> None:
-    """Raise `UsageError` unless there is memory for the module of a recipe, before it is built."""
+    """Raise `UsageError` before a module is built that does not fit into memory."""
     said = f"for inputs of shape {tuple(input_shape)} and {num_outputs:,} outputs"
     try:
         with without_values():
@@ -64,7 +65,8 @@ def check_size(model: Model, input_shape: Sequence[int], num_outputs: int) -> No
         tensors = [*module.parameters(), *module.buffers()]
     except UsageError:
         raise
-    except Exception as error:  # a module of the user's may need values; it is built as it is
+    # a user's module may need values; it is then built without this check
+    except Exception as error:
         if "overflow" in str(error).lower():
             raise UsageError(f"model: {said}: of more values than can be counted") from None
         return

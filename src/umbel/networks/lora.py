@@ -10,15 +10,15 @@ from torch import Tensor, nn
 from umbel.checks import check
 
 HALVES = (torch.float16, torch.bfloat16)
-"""Types in which layers are kept, and not trained: their adapters are in single precision."""
+"""Half-precision types of frozen layers: their adapters are in single precision."""
 
 
 class LoRA(nn.Module):
-    """A frozen linear layer and what is trained in its place: x -> base(x) + alpha/rank B A x.
+    """A frozen linear layer with a trained low-rank adapter: x -> base(x) + alpha/rank B A x.
 
     Hu et al., LoRA: Low-rank adaptation of large language models, ICLR 2022. A (rank, in) starts at
     random, drawn as the weights of a linear layer are, and B (out, rank) at zero, so that the layer
-    starts as `linear` is. In training, A sees its inputs after dropout.
+    starts as `linear` is. In training, dropout is applied to the inputs of A.
 
     `linear` is kept as `base`, and its parameters are no longer trained. The names of the adapters,
     `lora_A` and `lora_B`, are those of the package `peft`. Raises `UsageError` for anything but an

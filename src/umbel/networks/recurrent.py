@@ -15,14 +15,15 @@ from umbel.networks.base import Model, check_symbols
 class CharLSTM(Model):
     """A language model of symbols: an embedding, LSTM layers, and a linear layer at each step.
 
-    Inputs are symbols (B, L), numbered from 0 and fewer than outputs; negative ones are padding,
-    on the right. Outputs (B, C, L) are logits of each next symbol, which follow from those before
-    it alone, so that padding leaves those of all others as they are. McMahan et al. 2017, 3, train
-    such a network on characters, with an embedding of 8 and two layers of 256 units.
+    Inputs (B, L) are symbols numbered from 0 to below the number of outputs C; negative numbers are
+    padding, on the right. Outputs (B, C, L) are the logits of the next symbol at each place. They
+    depend only on the symbols up to that place, so that padding does not change them. McMahan et
+    al. 2017, 3, train such a network on characters, with an embedding of 8 and two layers of 256
+    units.
     """
 
-    embedding: int = 16  #: values of a symbol's embedding
-    hidden: int = 64  #: units of a layer
+    embedding: int = 16  #: size of a symbol's embedding
+    hidden: int = 64  #: units of each LSTM layer
     layers: int = 1  #: LSTM layers
 
     def __post_init__(self) -> None:

@@ -16,11 +16,11 @@ from umbel.networks.base import Model, check_image
 class ResNet18(Model):
     """The residual network of He et al. 2016 with 18 layers, for small images.
 
-    As usual for these, the first convolution is 3x3 and keeps the image's size. Groups of
-    channels are normalised in place of batches, whose statistics would differ between clients.
+    As usual for small images, the first convolution is 3x3 and keeps the image's size. Group
+    normalisation replaces batch normalisation, whose statistics would differ between clients.
     """
 
-    groups: int = 32  #: of channels, in each normalisation
+    groups: int = 32  #: number of channel groups in each normalisation
 
     def __post_init__(self) -> None:
         fine = self.groups >= 1 and 64 % self.groups == 0

@@ -19,7 +19,7 @@ from umbel.networks.tokens import attended, check_ids, longest, positions
 
 
 class SentenceClassifier(nn.Module):
-    """The mean of what an encoder makes of the tokens of a text, and a linear layer."""
+    """The mean of an encoder's outputs over the tokens of a text, and a linear layer."""
 
     base_model_prefix: ClassVar[str] = "encoder"
 
@@ -63,16 +63,16 @@ class AdaptedClassifier(nn.Module):
 class TextClassifier(Model):
     """A pretrained encoder of sentences, frozen, with adapters of low rank and a linear head.
 
-    It reads token ids, as a table with a `tokenizer` gives them, and takes the mean over a text's
-    tokens. The encoder is loaded once and never sent; what is trained are the head and, unless
-    `adapters` is 0, two matrices beside each layer that `targets` names (Hu et al. 2022, LoRA). The
-    extra `umbel[peft]` is needed.
+    Inputs are token ids, as from a table with a `tokenizer`; the network takes the mean over the
+    tokens of a text. The encoder is loaded once and never sent. Training changes the head and,
+    unless `adapters` is 0, two matrices for each layer in `targets` (LoRA, Hu et al. 2022). It
+    needs the extra `umbel[peft]`.
     """
 
     #: a folder with config.json and weights, or "package:NAME" for one in an installed package
     encoder: str = PACKAGED
     adapters: int = 8  #: rank; 0: the head alone
-    alpha: float = 16.0  #: what adapters add is times alpha / adapters
+    alpha: float = 16.0  #: the outputs of adapters are multiplied by alpha / adapters
     targets: tuple[str, ...] = ("query", "value")  #: ends of the names of layers with adapters
 
     def __post_init__(self) -> None:
@@ -117,5 +117,5 @@ class TextClassifier(Model):
 
     @cached_property
     def _encoder(self) -> Any:
-        """Loaded when first asked for, and kept."""
+        """The encoder, loaded at first use and then kept."""
         return load_encoder(self.encoder)

@@ -1,4 +1,4 @@
-"""Token ids (B, L) as networks read them: which of them are padding, and where that is left out.
+"""Token ids (B, L): which of them are padding, and how much trailing padding can be cut off.
 
 Examples are padded to the right. An example ends with its last id that is not padding; negative
 ids are padding wherever they stand.
@@ -13,7 +13,7 @@ from umbel.checks import UsageError, check
 
 
 def attended(ids: Tensor, pad: int | None) -> Tensor:
-    """(B, L) bool: which ids a network attends to; the first one always, so that there is one."""
+    """(B, L) bool: which ids a network attends to; always the first, so that one exists."""
     real = ids >= 0
     filled = real if pad is None else real & (ids != pad)
     until_the_last = filled.flip(1).cumsum(1).flip(1) > 0
@@ -22,10 +22,10 @@ def attended(ids: Tensor, pad: int | None) -> Tensor:
 
 
 def longest(mask: Tensor) -> int:
-    """How many leading places hold all that is attended to, in any example of mask (B, L).
+    """Length up to which some example of mask (B, L) has an attended place.
 
-    It is L where values can't be asked for: in transforms of `torch.func`, and while a module is
-    exported, as a program has to fit every mini-batch.
+    It is L if values can't be read: inside transforms of `torch.func`, and while a module is
+    exported, because the exported program must fit every mini-batch.
     """
     length = mask.shape[1]
     if torch.compiler.is_compiling():
@@ -38,9 +38,9 @@ def longest(mask: Tensor) -> int:
 
 
 def positions(network: nn.Module) -> int | None:
-    """How many places of an example a network of transformers knows; None: any number.
+    """The largest number of places that a transformers model supports; None: any number.
 
-    Those like RoBERTa count positions from behind that of padding, whose rows they keep as well.
+    Models like RoBERTa number positions after that of padding, and keep unused rows before it.
     """
     most: int | None = getattr(network.config, "max_position_embeddings", None)
     if most is None:
@@ -52,7 +52,7 @@ def positions(network: nn.Module) -> int | None:
 
 
 def check_ids(ids: Tensor, most: int | None) -> None:
-    """Raise `UsageError` unless ids (B, L) are such, and no more places than a network knows."""
+    """Raise `UsageError` unless ids are whole numbers (B, L), with L from 1 to `most` if given."""
     if ids.is_floating_point():
         raise UsageError("x: the network reads token ids: give x as whole numbers, int64")
     shape = tuple(ids.shape)

@@ -19,11 +19,12 @@ SPREAD = 0.02
 class CharTransformer(Model):
     """A language model of symbols: blocks of causal attention, and a linear layer at each step.
 
-    Inputs are symbols (B, L), numbered from 0 and fewer than outputs; negative ones are padding,
-    on the right. Outputs (B, C, L) are logits of each next symbol. A position attends to itself
-    and those before it (Vaswani et al. 2017), so that padding leaves all others as they are. Layer
-    normalisation comes first in each block (Xiong et al. 2020), positions have embeddings that are
-    learnt, and there is no dropout, so that clients can be batched.
+    Inputs (B, L) are symbols numbered from 0 to below the number of outputs C; negative numbers are
+    padding, on the right. Outputs (B, C, L) are the logits of the next symbol at each place. A
+    position attends to itself and earlier positions only (Vaswani et al. 2017), so that padding
+    does not change other positions. Layer normalisation comes first in each block (Xiong et al.
+    2020), positions have embeddings that are learnt, and there is no dropout, so that clients can
+    be batched.
     """
 
     width: int = 64  #: of embeddings and blocks
@@ -66,7 +67,7 @@ class _CharTransformer(nn.Module):
 
 
 class _Block(nn.Module):
-    """Attention, then two linear layers; each adds to its input, which it takes normalised."""
+    """Attention, then two linear layers, each with normalised inputs and a residual connection."""
 
     def __init__(self, width: int, heads: int, hidden: int) -> None:
         super().__init__()
@@ -76,7 +77,7 @@ class _Block(nn.Module):
         self.dense = nn.Sequential(nn.Linear(width, hidden), nn.GELU(), nn.Linear(hidden, width))
 
     def forward(self, states: Tensor, hidden: Tensor) -> Tensor:
-        """States (B, L, width), and which positions each does not see (L, L) -> states."""
+        """States (B, L, width) -> states; `hidden` (L, L) bool marks positions not to attend to."""
         normed = self.attention_norm(states)
         found, _ = self.attention(normed, normed, normed, attn_mask=hidden, need_weights=False)
         states = states + found
@@ -85,5 +86,5 @@ class _Block(nn.Module):
 
 
 def causal_mask(length: int, device: torch.device | str = "cpu") -> Tensor:
-    """(length, length) bool: whether the row's position must not see the column's, a later one."""
+    """(length, length) bool: True where the column's position is later than the row's."""
     return torch.ones(length, length, dtype=torch.bool, device=device).triu(1)

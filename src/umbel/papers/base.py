@@ -1,4 +1,4 @@
-"""What a reproduction is: a table or figure of a paper, cell by cell, each an experiment."""
+"""Reproductions: tables or figures of papers whose cells are experiments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from umbel.runs.experiment import Experiment
 from umbel.runs.library import shipped_experiments
 
 Size = Literal["smoke", "reduced", "full"]
-"""Seconds, to see that it runs; minutes on two cores; or what the paper did."""
+"""Sizes: seconds, to see that it runs; minutes on two cores; and the paper's own size."""
 
 SIZES: tuple[Size, ...] = get_args(Size)
 
@@ -83,7 +83,7 @@ class Reproduction:
 
     @property
     def name(self) -> str:
-        """What `umbel reproduce` calls it."""
+        """Its name for `umbel reproduce`."""
         return self.said.name
 
     def cells(self, size: Size) -> Sequence[Cell]:

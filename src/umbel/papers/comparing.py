@@ -87,10 +87,10 @@ def compared(wanted: Reproduction, results: SavedResults, measure: str) -> list[
 def _saved(
     ours: CellResult, baseline: CellResult, measure: str, published: Published | None
 ) -> Compared:
-    """How many percent fewer rounds than the baseline a row took, on average.
+    """Mean percentage of rounds that a row needed less than the baseline.
 
-    A baseline that never got there would have taken longer than it was given; a row that did not
-    with each seed has no number.
+    For a baseline that never reached the goal, its number of rounds is a lower bound. A row that
+    failed with some seed has no number.
     """
     kind = measure.removeprefix(SAVED)
     spent, most = ours.mean(kind), baseline.mean(kind) or float(baseline.rounds)

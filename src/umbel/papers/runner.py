@@ -1,4 +1,4 @@
-"""Doing the runs of a reproduction, as far as they are not done."""
+"""Do the runs of a reproduction that are not done yet."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Report = Callable[[Record], None]
 
 @dataclass(frozen=True)
 class Piece:
-    """Some runs that are done at one go."""
+    """Runs that are done together."""
 
     title: str
     rounds: int

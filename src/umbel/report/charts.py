@@ -1,4 +1,4 @@
-"""Figures as values: what is to be seen, apart from any library that draws it."""
+"""Figures as values, independent of the library that draws them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLOURS = (
 T = TypeVar("T")
 
 Bounds: TypeAlias = tuple[float, float]
-"""The least and the largest that a measure can be."""
+"""Lower and upper bound of a measure."""
 
 SHARE, INDEX, POSITIVE, COUNT = (0.0, 1.0), (-0.5, 1.0), (0.0, inf), (1.0, inf)
 """The bounds of an accuracy, of the adjusted Rand index, of a loss and of a number of clusters."""
@@ -60,7 +60,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Chart:
-    """Lines over one axis."""
+    """A chart of lines over a common axis."""
 
     title: str
     x_title: str
@@ -100,7 +100,7 @@ class Heatmap:
 
 @dataclass(frozen=True)
 class Dot:
-    """A client, say."""
+    """A dot for an item such as a client."""
 
     x: float
     y: float
@@ -130,7 +130,8 @@ class Scatter:
     group_title: str = ""  # what the groups of dots are; nothing: they have no legend
     _: KW_ONLY
     labels: tuple[Label, ...] = ()
-    is_map: bool = False  # places mean nothing: no axes, and the same scale on both
+    # positions have no meaning: no axes, and the same scale in both directions
+    is_map: bool = False
     named: bool = False  # groups lie apart: each has its name beside it in place of a legend
 
     @property
@@ -184,7 +185,7 @@ Figure = Chart | Heatmap | Scatter | Strips
 def band(
     mean: Sequence[float], deviation: Sequence[float], bounds: Bounds
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """From a deviation below each mean to one above, as far as the measure can go.
+    """Bands from one deviation below each mean to one above, within the measure's bounds.
 
     Losses of one's own objective may be below zero: a line beyond the bounds has none.
     """

@@ -1,4 +1,4 @@
-"""Figures of a run's clients: who is in which cluster, and how each one fares."""
+"""Figures of a run's clients: their clusters, and their results."""
 
 from __future__ import annotations
 

@@ -221,9 +221,9 @@ def _dots(name: str, places: Sequence[tuple[float, float]]) -> Line:
 
 
 def _course(name: str, runs: Sequence[Result], measure: RoundValue, bounds: Bounds) -> Line:
-    """Mean and deviation over the seeds that measured it, in the rounds that all of them measured.
+    """Mean and deviation over seeds, in the rounds in which all seeds with the measure have it.
 
-    Means over those that went on would not be of the same seeds.
+    In later rounds the mean would be over other seeds than before.
     """
     seeds = [run for run in runs if any(measure(record) is not None for record in run.records)]
     rounds: list[float] = []

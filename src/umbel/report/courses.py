@@ -1,4 +1,4 @@
-"""How runs went, round by round: as a figure and as a table, one run or several by name."""
+"""The course of one or several runs, round by round, as a figure and as a table."""
 
 from __future__ import annotations
 
@@ -40,11 +40,12 @@ def plot(runs: Courses) -> Any:
     """Draw accuracy, clusters, and their agreement with planted groups, round by round.
 
     `plot(records)` draws one run, `plot({"fedavg": records, "flacc": records})` several. Each is
-    the records of a run, a `Result`, or a list of such, one for each seed: then the line is their
-    mean, in a band of the population standard deviation, in the rounds that all of them have
-    measured. Without accuracy it is the loss; where rounds are judged on validation examples, it
-    is what they gave. Returns a figure of matplotlib's, which a notebook shows; `.savefig(file)`
-    writes it. Raises `UsageError` for anything but records, and without the extra `umbel[plot]`.
+    the records of a run, a `Result`, or a list of these, one for each seed. For a list, the line is
+    the mean and the band the population standard deviation, in rounds that all seeds have measured.
+    Without accuracy, the loss is drawn. If rounds are judged on validation examples, the values are
+    those on validation examples. Returns a figure of matplotlib's, which a notebook shows;
+    `.savefig(file)` writes it. Raises `UsageError` for anything but records, and without the extra
+    `umbel[plot]`.
     """
     by_name = _by_name(runs)
     records = [record for courses in by_name.values() for course in courses for record in course]

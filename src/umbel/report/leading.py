@@ -63,7 +63,7 @@ def _corrected(order: Standing) -> str:
 
 
 def _alike(one: Interval | None, other: Interval) -> bool:
-    """Whether what is said of one lead holds of the other: that there is none, or may be none."""
+    """Whether the same sentence fits both leads: that there is none, or that it may be chance."""
     if one is None or one.known != other.known:
         return False
     kinds = [(each.low == each.high == 0, each.mean == 0, each.high < 0) for each in (one, other)]
@@ -104,7 +104,7 @@ def chance(p_value: float) -> str:
 
 
 def leads(order: Standing, measure: Measure) -> Iterator[Panel]:
-    """How far the leader is ahead of each other method, with what chance allows."""
+    """The lead over each other method, with its interval."""
     strips = []
     for pair in order.others:
         other, lead = pair.other, pair.lead

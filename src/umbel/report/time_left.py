@@ -15,9 +15,9 @@ FEWEST = 3
 def time_left(ends: Sequence[float], rounds: int) -> str:
     """Estimate how long the remaining rounds take; "" if too few have ended to tell.
 
-    What comes before the end of the first round is no part of it: starting up takes its time. Of
-    the recent rounds the slowest and the fastest tenth are left out, so that one that was held up
-    does not count for all, and the mean of the others holds those in which clients are evaluated.
+    Time before the end of the first round is ignored, as it includes starting up. The estimate is
+    the mean of recent rounds without the slowest and the fastest tenth, so that a single delayed
+    round does not distort it; rounds with an evaluation are included.
     """
     recent = ends[-RECENT - 1 :]
     spans = sorted(after - before for before, after in pairwise(recent))

@@ -33,8 +33,9 @@ def progress(rounds: Iterable[T], total: int | None = None, title: str = "") -> 
     """Show rounds as they are done: `for state, record in umbel.progress(run.rounds(60))`.
 
     It yields the same rounds. On a terminal and in a notebook it shows a bar with the time left,
-    elsewhere a few plain lines; all but the notebook's goes to stderr. It takes whatever yields
-    records, alone or in tuples; `total` says how many, for what can't tell, such as a generator.
+    elsewhere a few plain lines; all but the notebook's goes to stderr. `rounds` may yield records,
+    alone or in tuples. `total` is their number, needed if the iterable has no length, as a
+    generator.
     """
     total = total or length_hint(rounds) or None
     with watched(title, total) as tell:
@@ -117,7 +118,7 @@ def _line(bars: Any, title: str, total: int | None) -> tuple[int, Tell]:
 
 
 def _bars(console: Any, named: bool = True) -> Any:
-    """Lines that are drawn when something is told.
+    """Progress lines that are redrawn only when there is news.
 
     A thread that draws them would hold the console's lock now and then, and a worker forked at that
     moment could never print.

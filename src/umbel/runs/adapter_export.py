@@ -1,4 +1,4 @@
-"""The adapters of a network as peft writes them: two files that go beside the frozen model."""
+"""Export of adapters in the form of peft: two files, to be used with the frozen base model."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ WEIGHTS = "adapter_model.safetensors"
 
 
 def to_peft(module: nn.Module, x: Tensor, folder: Path) -> Callable[[Tensor], Tensor]:  # noqa: ARG001
-    """Write what is trained into a folder, and return the module with what is read from there.
+    """Write the trained tensors into a folder, and return the module with the values read back.
 
     `peft.PeftModel.from_pretrained(base, folder)` reads it, too. Raises `UsageError` for a module
-    without adapters of peft, for mixtures of them, and where more is trained than peft's files
-    hold.
+    without adapters of peft, for mixtures of adapters, and if tensors are trained that peft's files
+    can't hold.
     """
     peft = optional("peft", 'to: "peft"')
     if any(isinstance(part, Down) for part in module.modules()):

@@ -1,4 +1,4 @@
-"""Folders of advice, which hold an experiment to run next and are no runs."""
+"""Folders of advice: they hold an experiment to run next, and are not runs themselves."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def holds_advice(folder: Path) -> bool:
 
 
 def check_no_advice(folder: Path) -> None:
-    """Raise `UsageError` for a folder of advice, and say what can be done with it."""
+    """Raise `UsageError` for a folder of advice; the message says what it can be used for."""
     if not holds_advice(folder):
         return
     next_ = folder / "experiment.toml"

@@ -1,4 +1,4 @@
-"""In which settings the experiment of a folder differs from the one that was asked for."""
+"""Compares the experiment of a folder with the requested one, setting by setting."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from umbel.runs.sweep import CONTROL, parts_of
 from umbel.runs.wrapped import said_idly
 
 MOST = 3
-"""Settings that a message names."""
+"""Largest number of settings that a message names."""
 
 WORKERS = "engine.workers"
 """A setting that does not change the results: a run may go on with another value of it."""
 
 
 def check_same(path: Path, there: Experiment, asked: Experiment) -> None:
-    """Raise `UsageError` where the folder's experiment is another, however they are described."""
+    """Raise `UsageError` if the folder's experiment differs; descriptions are not compared."""
     old, new = settings_of(there, asked)
     others = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     others = [name for name in others if name != "description"]

@@ -12,7 +12,7 @@ from umbel.summary import counted, few
 
 @dataclass(frozen=True)
 class Assignment:
-    """Clusters of newcomers: how well each fits every cluster of a run; the lowest score wins.
+    """Clusters of newcomers: a score of each newcomer for each cluster of a run; the lowest wins.
 
     `Result.assign` gives one.
     """
@@ -20,11 +20,13 @@ class Assignment:
     clients: tuple[str, ...]  #: the newcomers' names
     scores: Tensor  #: (N, K) a column for each cluster, in the order of `clusters.csv`
     meaning: str  #: what a score is, such as training loss
-    #: (N,) how likely the cluster is the best of them, in [0, 1]; None: the rule can't tell
+    #: (N,) probability that the chosen cluster is the best, in [0, 1]; None: the rule can't tell
     confidence: Tensor | None = None
-    #: what the confidence is of, which need not be the rule that placed newcomers
+    #: the statement to which the confidence refers, such as "no other cluster's model fits it
+    #: better"
     sure_of: str = ""
-    losses: Tensor | None = None  #: (N,) of their cluster's model on their examples; None: unknown
+    #: (N,) loss of their cluster's model on their examples; None: unknown
+    losses: Tensor | None = None
     #: the lowest and the highest loss of the run's own clients, on test examples; None: unknown
     run_losses: tuple[float, float] | None = None
 
@@ -48,8 +50,8 @@ class Assignment:
     def unlike(self) -> dict[str, float]:
         """The newcomers whose loss is higher than that of any client of the run, with their loss.
 
-        They were given the best of the clusters, which may not be a good one. Where newcomers are
-        like the N clients of the run, one of N + 1 is among these by chance.
+        They were assigned to the best cluster, which may still fit badly. Of newcomers that are
+        like the N clients of the run, one in N + 1 is among these by chance.
         """
         if self.losses is None or self.run_losses is None:
             return {}

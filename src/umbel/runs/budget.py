@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 ACCURACIES = ("accuracy", "worst", "weighted_accuracy")
 AGREEMENTS = ("ari", "purity", "nmi")
 AT_LEAST, AT_MOST = (*ACCURACIES, *AGREEMENTS), ("loss", "accuracy_std")
-"""Measures of a record that can be a goal, by what they are to be."""
+"""Measures of a record that can be a goal: those to be at least, and at most, a value."""
 
 LOWER = (*AT_MOST, "log-loss", "perplexity", "mae")
-"""Measures that are better where they are lower."""
+"""Measures for which lower values are better."""
 
 VALIDATED = ("accuracy", "loss")
-"""Those that are measured on validation examples, where clients have such."""
+"""Measures that are taken on validation examples if clients have any."""
 
 SECONDS: Mapping[str, float] = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 Until = str | Iterable[str] | Mapping[str, float]
-"""Goals: "accuracy=0.9", several of these, or {"accuracy": 0.9}."""
+"""Goals as users write them: "accuracy=0.9", a list of these, or {"accuracy": 0.9}."""
 
-GOALS = 'a goal such as "accuracy=0.9", a list of such, or {"accuracy": 0.9}'
-"""What goals may be, in words."""
+GOALS = 'a goal such as "accuracy=0.9", a list of goals, or {"accuracy": 0.9}'
+"""The allowed forms of goals, in words for messages."""
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,20 @@ class Stop:
 
 @dataclass(frozen=True)
 class Budget:
-    """A run stops after the first round that reaches a goal, or that ends after so long.
+    """When to stop a run: after the first round that reaches a goal or ends after `max_seconds`.
 
-    Where clients have validation examples, accuracy and loss are those on these.
+    If clients have validation examples, accuracy and loss are measured on them.
     """
 
     until: tuple[tuple[str, float], ...] = ()  # a measure of the record, and its goal
-    max_seconds: float | None = None  # since this session began: a resumed run gets them anew
+    # counted from the start of this session; a resumed run has the full time again
+    max_seconds: float | None = None
 
     @classmethod
     def of(cls, until: Until = (), max_time: float | str | None = None) -> Budget:
-        """From what a user writes: "accuracy=0.9", and "10m" or seconds.
+        """Read what a user writes: a goal such as "accuracy=0.9", and "10m" or seconds.
 
-        Raises `UsageError` where that can't be understood or reached.
+        Raises `UsageError` if these can't be understood or reached.
         """
         goals = tuple((name, _checked(name, value)) for name, value in _pairs(until))
         return cls(goals, None if max_time is None else seconds(max_time))
@@ -130,7 +131,7 @@ def seconds(time: float | str) -> float:
 
 
 def _seconds_of_text(text: str) -> float:
-    """The seconds that a text says, NaN if it says none."""
+    """Read seconds from a text; NaN if it is not a time."""
     parts = re.fullmatch(r"(\d+(?:\.\d+)?|\.\d+)\s*([smhd]?)", text.strip())
     return nan if parts is None else float(parts[1]) * SECONDS[parts[2]]
 
@@ -149,7 +150,7 @@ def reaches(name: str, value: float, goal: float) -> bool:
 
 
 def first_round(values: Iterable[tuple[int, float | None]], name: str, goal: float) -> int | None:
-    """The first of some rounds, given with a measure's values, in which it is as good as a goal."""
+    """The first round in which a measure reaches a goal; `values` pairs rounds with values."""
     return next(
         (n for n, value in values if value is not None and reaches(name, value, goal)), None
     )

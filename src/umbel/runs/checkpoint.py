@@ -1,7 +1,8 @@
 """A state in a file: tensors as safetensors, numbers in its header, no pickle.
 
-One file, because a rename replaces exactly one: a run killed between two would have neither. Large
-tensors that rounds seldom replace are in files beside it, which it names by what they hold.
+It is one file because a rename replaces exactly one file: two files could be left from different
+rounds if the run is killed. Large tensors that rounds seldom replace are in separate files beside
+it, which the checkpoint names by digests of their content.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ WRITTEN = {
 """Types of tensors that safetensors has."""
 
 LONGEST = 4_000
-"""Bits of the largest whole number: Python refuses to write much larger ones."""
+"""Largest number of bits of a whole number: Python refuses to write much larger ones."""
 
 UNREADABLE = "not a readable checkpoint"
 
@@ -52,14 +53,14 @@ def save(
     made: Mapping[str, Any] = NOTHING,
     before: Parts = NO_PARTS,
 ) -> Parts:
-    """Replace the file by this state of a run that was made of this; return what is beside it.
+    """Replace the file by this state and its origin; return the parts written beside it.
 
-    `before` is what the last call returned: of that, what is still the same is not written again.
+    `before` is the result of the last call: parts that have not changed are not written again.
     """
     values = dict(_members(state))
     folder = checkpoint_parts.place(file)
     parts = checkpoint_parts.write(folder, dict(checkpoint_parts.are_parts(values)), before)
-    # The format has no two names for one memory, which fields of a state may well share.
+    # The format can't store tensors that share memory, as fields of a state may.
     tensors = {
         name: written_out(value)
         for name, value in values.items()
@@ -85,13 +86,13 @@ def save(
 
 
 def load(file: Path, template: Any) -> tuple[Any, int]:
-    """The state and the number of the round to come; `template` is the method's first state.
+    """The state and the number of the next round; `template` is the method's first state.
 
     Raises `UsageError` if the file is not a whole checkpoint of such a state.
     """
     with reading(file, UNREADABLE) as (opened, header):
         tensors = tensors_in(opened)
-    # One around another of its own class is the outer one.
+    # If a state contains one of its own class, the outer one is meant.
     kinds = {type(state).__name__: state for state in (*within(template)[1], template)}
     known = header.get("format") in (FORMAT, BEFORE_PARTS, BEFORE_SEALS)
     idle = header.get("kind") not in kinds and is_idle(str(header.get("kind")), tensors)
@@ -113,7 +114,7 @@ def load(file: Path, template: Any) -> tuple[Any, int]:
 
 
 def can_hold(value: object) -> bool:
-    """Whether a field of a state reads back as it was: a tensor, a tuple of them, or what JSON has.
+    """Whether a field of a state reads back unchanged: a tensor, a tuple of them, or JSON's types.
 
     Tuples read back as tuples outside of lists and dicts, and as lists inside.
     """
@@ -168,7 +169,7 @@ def _members(state: State, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _filled(template: Any, values: Mapping[str, Any]) -> Any:
-    """A state like the template with these values, which say how long its tuples are."""
+    """A state like the template with these values, which determine the lengths of its tuples."""
     own = {name: value for name, value in values.items() if "." not in name}
     lengths = Counter(name.rpartition(".")[0] for name in values if is_entry(name))
     for f in fields(template):
@@ -187,7 +188,7 @@ def _filled(template: Any, values: Mapping[str, Any]) -> Any:
 
 
 def _like(template: Any, values: Mapping[str, Any]) -> Any:
-    """The template of these values: itself, or one within it, as of `Restarts` that have ended."""
+    """The template for these values: itself, or a state within it, as after `Restarts` ended."""
     names = {name.partition(".")[0] for name in values}
     kinds = (template, *within(template)[1])
     return next((each for each in kinds if names <= {f.name for f in fields(each)}), template)
@@ -204,7 +205,7 @@ def _holds_tensors(value: Any) -> bool:
 
 
 def tidy(file: Path) -> None:
-    """Remove what a process that was killed left beside it. Raises `UsageError` as `load` does."""
+    """Remove files that a killed process left beside it. Raises `UsageError` as `load` does."""
     with reading(file, UNREADABLE) as (_, header):
         parts = header.get("parts", {})
     checkpoint_parts.remove_others(checkpoint_parts.place(file), parts.values())
@@ -218,7 +219,7 @@ def labels(file: Path) -> Tensor:
 
 
 def next_round(file: Path) -> int:
-    """The number of the round to come; 0 without a checkpoint. Raises `UsageError` as `load`."""
+    """The number of the next round; 0 without a checkpoint. Raises `UsageError` as `load`."""
     if not file.is_file():
         return 0
     with reading(file, UNREADABLE) as (_, header):
@@ -226,7 +227,7 @@ def next_round(file: Path) -> int:
 
 
 def made(file: Path) -> Mapping[str, Any]:
-    """What the run was made of, empty where that is not known. Raises `UsageError` as `load`."""
+    """The origin of the run, empty if not known. Raises `UsageError` as `load`."""
     with reading(file, UNREADABLE) as (_, header):
         return dict(header.get("made", NOTHING))
 

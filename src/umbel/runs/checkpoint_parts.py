@@ -1,7 +1,7 @@
-"""Large tensors beside a checkpoint, each in a file that is named for what it holds.
+"""Large tensors beside a checkpoint, each in a file that is named by its digest.
 
-A round replaces one tensor of a tuple, such as CFL-GP's features for one of K models: the others
-are on disk already, and are not written again.
+A round may replace only one tensor of a tuple, such as CFL-GP's features for one of K models. The
+other tensors are on disk already and are not written again.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from umbel.runs.tensor_files import HALF_WRITTEN, reading, write_plain
 from umbel.summary import in_short
 
 LARGE = 2**20
-"""Bytes from which on a tensor of a tuple is a part: for fewer, a file of its own costs more."""
+"""Smallest tensor of a tuple that gets a file of its own, in bytes; for others it costs more."""
 
 OURS = ("*.safetensors", PARTIAL, HALF_WRITTEN)
-"""The files of parts, of those half written, and of those that safetensors has half written."""
+"""File name patterns: parts, partly written parts, and partly written files of safetensors."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A tensor that was written, for as long as somebody holds it.
+    """A tensor that was written, held by a weak reference.
 
-    Changes through NumPy are not counted: to find them is to read all of it, in every round.
+    Changes through NumPy are not noticed: the whole tensor would have to be read in every round.
     """
 
     tensor: weakref.ref[Tensor]
-    version: int  # how often torch had changed it in place
+    version: int  # torch's counter of changes in place
     digest: str
 
     __repr__ = in_short
@@ -76,7 +76,7 @@ def is_entry(name: str) -> bool:
 
 
 def write(folder: Path, tensors: Mapping[str, Tensor], before: Parts) -> Parts:
-    """Have each of these tensors in the folder, where those of `before` are."""
+    """Write each of these tensors into the folder, except those of `before`, which are there."""
     parts = {}
     for name, tensor in tensors.items():
         there = before.get(name)
@@ -91,7 +91,7 @@ def write(folder: Path, tensors: Mapping[str, Tensor], before: Parts) -> Parts:
 
 
 def remove_others(folder: Path, digests: Iterable[str]) -> None:
-    """Remove what is no part of the checkpoint any more, or was not before the process ended."""
+    """Remove files that are not, or no longer, part of the checkpoint."""
     needed = {_file(folder, digest) for digest in digests}
     for file in [file for pattern in OURS for file in folder.glob(pattern)]:
         if file not in needed and not file.is_dir():
@@ -102,7 +102,7 @@ def remove_others(folder: Path, digests: Iterable[str]) -> None:
 
 
 def read(folder: Path, digests: Mapping[str, str], otherwise: str) -> dict[str, Tensor]:
-    """The tensors of these digests, by name. Raises `UsageError` where one is not what it was."""
+    """The tensors of these digests, by name. Raises `UsageError` if a file does not match."""
     tensors = {}
     for name, digest in digests.items():
         file = _file(folder, digest)

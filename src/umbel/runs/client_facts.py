@@ -1,6 +1,6 @@
-"""The file `clients.csv` of a finished run: what is known of its clients beside their results.
+"""The file `clients.csv` of a finished run: facts about its clients other than results.
 
-That is on how many test examples each was judged, and its attributes where its federation has any.
+The facts are each client's number of test examples, and its attributes if the federation has any.
 Runs of earlier versions have no such file.
 """
 
@@ -44,7 +44,7 @@ def write_facts(file: Path, federation: Federation, scores: ClientScores) -> Non
 
 
 def with_facts(file: Path, clients: Sequence[Client]) -> list[Client]:
-    """The same clients with what the file says of them, or as they are without that file.
+    """The same clients with the facts in the file; unchanged if there is no file.
 
     Raises `UsageError` if it is not what `write_facts` writes of these clients.
     """

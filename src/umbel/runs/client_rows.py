@@ -24,7 +24,7 @@ TUNED = ("tuned_epochs", "tuned_weight", "untuned_accuracy", "untuned_loss")
 
 @dataclass(frozen=True)
 class Client:
-    """The results of a run for one client; None for what is not known."""
+    """The results of a run for one client; None for values that are not known."""
 
     name: str
     number: int
@@ -35,8 +35,9 @@ class Client:
     accuracy: float | None = None
     loss: float | None = None
     metrics: Mapping[str, float | None] = field(default_factory=dict)  # of the run, by name
-    tuned_epochs: int | None = None  # of fine-tuning that the client chose; None: no run with such
-    tuned_weight: float | None = None  # of the tuned model, in a mean with the one it is served
+    # epochs of fine-tuning that the client chose; None: the run has no fine-tuning
+    tuned_epochs: int | None = None
+    tuned_weight: float | None = None  # weight of the tuned model in the mean with the served model
     untuned_accuracy: float | None = None  # with the model that it is served
     untuned_loss: float | None = None
     test_examples: int | None = None  # that it was judged on
@@ -112,7 +113,7 @@ def _cell(value: float) -> object:
 
 
 def _client(number: int, row: Mapping[str, str]) -> Client:
-    """Raises `ValueError` or `TypeError` where a column is missing, too many, or no number."""
+    """Raises `ValueError` or `TypeError` for wrong columns and for text in place of numbers."""
     if tuple(row)[: len(COLUMNS)] != COLUMNS or None in row or None in row.values():
         raise ValueError("other columns")
     told = {*COLUMNS, *TUNED}

@@ -1,4 +1,4 @@
-"""How sure it is that a newcomer's cluster has the best model for it, by losses on its examples."""
+"""How likely a newcomer's cluster has the best model for it, by losses on its examples."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ LEAST_ERROR = 1e-12
 """Losses that never differ are of equal models, of which neither is better."""
 
 Losses = Sequence[NDArray[np.float64]]
-"""(n, K) of each newcomer: the loss of each model on each of its examples."""
+"""For each newcomer (n, K): the loss of each model on each of its examples."""
 
 
 def confidences(losses: Losses, chosen: Sequence[int]) -> list[float]:
-    """How likely each newcomer's chosen model is the best of all for such examples, at least.
+    """A lower bound on the probability that each newcomer's chosen model is the best for it.
 
-    Every other model may be better in truth: by Student's t, from how losses differ example by
-    example. As the best was picked from all of them, these doubts add up. Of a few examples the
-    deviation may be small by chance: it counts as no smaller than is usual among the newcomers.
+    For every other model, Student's t test on the differences of losses by example gives the
+    probability that it is better. The bound is 1 minus the sum of these, as the best was picked
+    from all models. With few examples the standard deviation may be small by chance, so that it is
+    at least the one that is usual among the newcomers.
     """
     usual = {best: _usual(losses, best) for best in set(chosen)}
     return [_sure(mine, best, usual[best]) for mine, best in zip(losses, chosen, strict=True)]
@@ -35,7 +36,7 @@ def _sure(losses: NDArray[np.float64], best: int, usual: NDArray[np.float64]) ->
     means, variances = gaps.mean(0), np.maximum(gaps.var(0, ddof=1), usual)
     errors = np.maximum(np.sqrt(variances / size), LEAST_ERROR)
     doubts = np.delete(t.sf(means / errors, df=size - 1), best)
-    # One of K is the best; another rule than the loss may have chosen one that is likely not.
+    # The best of K models has at least 1/K; another rule than the loss may have chosen a worse one.
     least = 1 / count if (means >= 0).all() else 0.0
     return float(max(least, 1 - doubts.sum()))
 

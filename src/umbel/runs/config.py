@@ -41,11 +41,11 @@ REGISTRIES: Mapping[type, Mapping[str, Any]] = {
     Clusterer: CLUSTERERS,
     Work: WORKS,
 }
-"""What the `name` of a table stands for, by what the table describes."""
+"""For each kind of table, the classes that its `name` can stand for."""
 
 
 TOML = (str, bool, int, float, date, time)
-"""What TOML has beside lists and tables; a `datetime` is a `date`."""
+"""TOML's types other than lists and tables; a `datetime` is a `date`."""
 
 
 def read(file: Path | str, settings: Sequence[str] = (), *, looking: bool = False) -> Experiment:
@@ -54,10 +54,10 @@ def read(file: Path | str, settings: Sequence[str] = (), *, looking: bool = Fals
     >>> umbel.read(umbel.find_experiment("flacc-digits"), ["algorithm.n_merge=1"]).algorithm.n_merge
     1
 
-    With `extends = "other.toml"` a file takes from there what it does not say itself. What it
-    calls "module:Name" is imported, which runs that module; with `looking` it is not, and the
-    experiment can be shown, but not run. Raises `UsageError` that names the keys that are wrong,
-    and says what was expected.
+    With `extends = "other.toml"`, settings that a file lacks are read from that other file. Values
+    such as "module:Name" are imported, which runs the code of that module. With `looking`, nothing
+    is imported, and the experiment can be shown but not run. Raises `UsageError`, which names the
+    wrong keys and says what was expected.
     """
     file = Path(file)
     alone = {"name": file.stem, **load_table(file)}
@@ -77,7 +77,7 @@ def read(file: Path | str, settings: Sequence[str] = (), *, looking: bool = Fals
 def _blaming(
     file: Path, alone: Mapping[str, Any], settings: Sequence[str], looking: bool, mistake: str
 ) -> str:
-    """Say where to put it right: in the settings if the file alone is fine."""
+    """Add the source of an error: the settings, if the file alone is correct, else the file."""
     if not settings:
         return f"{file}: {mistake}"
     try:
@@ -115,7 +115,7 @@ def _check_toml(value: Any, path: str = "") -> None:
 def structured(table: Mapping[str, Any], kind: type[Any], looking: bool = False) -> Any:
     """The dataclass that a table of plain values describes, nested ones included.
 
-    With `looking` nothing is imported that is no part of umbel.
+    With `looking`, no code outside umbel is imported.
     """
     try:
         return _converter(looking).structure(dict(table), kind)
@@ -125,9 +125,11 @@ def structured(table: Mapping[str, Any], kind: type[Any], looking: bool = False)
 
 
 def plain(value: Any, declared: Any = None) -> Any:
-    """A dataclass as a table of plain values, without what is None, which must then be the default.
+    """A dataclass as a table of plain values.
 
-    It says its `name` where the type that is declared for it leaves open which dataclass it is.
+    Fields that are None are left out: None must be their default.
+
+    The table has a `name` if the declared type allows several dataclasses.
     """
     if isinstance(value, Stranger):
         return dict(value.table)
@@ -153,12 +155,12 @@ def plain(value: Any, declared: Any = None) -> Any:
 
 @cache
 def _hints(kind: type) -> Mapping[str, Any]:
-    """The types of a dataclass's fields, which take longer to find out than all else here."""
+    """The types of a dataclass's fields; cached, as finding them out is the slowest step here."""
     return get_type_hints(kind)
 
 
 def name_of(kind: type, registry: Mapping[str, Any]) -> str:
-    """What experiments call this type: its name in the registry, or "module:Name"."""
+    """The name of this type in experiments: its name in the registry, or "module:Name"."""
     own = f"{kind.__module__}:{kind.__qualname__}"
     return next((name for name, entry in registry.items() if entry is kind), own)
 
@@ -188,9 +190,9 @@ def _converter(looking: bool) -> Converter:
 
 
 def _over_defaults(kind: type, value: Any) -> Mapping[str, Any]:
-    """The table of a dataclass, whose own tables are over what the dataclass has by default.
+    """Read the table of a dataclass; its inner tables are merged with the dataclass's defaults.
 
-    A method's training may have other defaults than training has by itself.
+    For example, the local training of a method may have other defaults than `LocalTraining`.
     """
     table = dict(_table(value))
     for f in fields(kind):

@@ -1,4 +1,4 @@
-"""What is wrong with a table of settings, in sentences that name the key."""
+"""Errors in a table of settings, as sentences that name the key."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from umbel.runs.wrapped import hint, known_keys
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with one key."""
+    """An error in one key."""
 
     said: str  # a sentence with the path of the key
     unknown: str | None = None  # the path of a key that is not known
-    closest: str | None = None  # the key beside it that is most like that one
+    closest: str | None = None  # the known key that is most similar to it
 
 
 class TableError(UsageError):
-    """Raised for a table of settings that is wrong, with its problems."""
+    """Raised for a table of settings with errors; `problems` lists them."""
 
     def __init__(self, message: str, problems: Sequence[Problem] = ()) -> None:
         super().__init__(message)
@@ -34,7 +34,7 @@ class TableError(UsageError):
 
 
 def problems(error: BaseValidationError, path: str = "") -> Iterator[Problem]:
-    """What is wrong, key by key."""
+    """The errors of a table, key by key."""
     for inner in error.exceptions:
         where = _joined(path, _place(inner))
         if isinstance(inner, BaseValidationError):

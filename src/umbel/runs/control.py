@@ -1,7 +1,7 @@
 """The control of a clustered method: random clusters of the sizes that it found.
 
-A method whose clusters do no better than these gains by the number of its models, or not at all,
-but not by who is in which cluster.
+If a method's clusters are no better than random ones, its gain, if any, comes from the number of
+models and not from the choice of the clients in each cluster.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ KEY, VALUE = CONTROL
 def controls(folders: Iterable[RunFolder]) -> list[list[Experiment]]:
     """The controls of finished runs, those of each method together.
 
-    A method has them if it found more clusters than one and fewer than clients under any seed.
+    A method has controls if, under some seed, it found more than one cluster and fewer than there
+    are clients.
     """
     ordered = sorted(folders, key=lambda folder: folder.experiment.name)
     groups = [[*each] for _, each in groupby(ordered, key=lambda folder: folder.experiment.name)]
@@ -38,7 +39,8 @@ def controls(folders: Iterable[RunFolder]) -> list[list[Experiment]]:
 def control(folder: RunFolder) -> Experiment:
     """FedAvg in random clusters of the sizes that a finished run ended with.
 
-    Local training, rounds, cohorts, seed and what stays with clients are those of the run.
+    Local training, rounds, cohorts, seed and the parts of models that stay with clients are those
+    of the run.
     """
     experiment = folder.runnable
     around, method = method_of(experiment.algorithm), innermost(experiment.algorithm)
@@ -77,11 +79,12 @@ def _sizes(folder: RunFolder) -> tuple[int, ...]:
 
 
 def _training(method: Algorithm[Any]) -> LocalTraining | None:
-    """How clients train, where the method says so as umbel's own do.
+    """The local training of a method; None if it is not in the form that umbel's methods use.
 
-    Where they send a gradient that the server steps by, it is one plain step on as many examples.
-    None, too, where that step is no mean over a cluster, so that a control's were of other lengths:
-    with sums of gradients, and with those that IFCA divides by all clients.
+    If clients send a gradient for the server's step, it is one plain step on as many examples. It
+    is also None if the server's step is not a mean over a cluster, so that the control's steps
+    would have other lengths: with sums of gradients, and with IFCA's division by the number of all
+    clients.
     """
     local, sent = getattr(method, "local", None), getattr(method, "gradient", None)
     gradients = getattr(method, "send", None) == "gradient"

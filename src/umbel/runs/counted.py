@@ -1,4 +1,4 @@
-"""An iterator that can be asked how much is to come."""
+"""An iterator with a length hint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class Counted(Iterator[T]):
-    """The same values; `operator.length_hint` says how many of them are left at most."""
+    """The same values; `operator.length_hint` returns the largest number of values left."""
 
     def __init__(self, values: Iterator[T], most: int) -> None:
         self._values = values

@@ -1,4 +1,4 @@
-"""What the server of a Flower app leaves in the folder of its run."""
+"""Files that the server of a Flower app writes into the folder of its run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NODES = "nodes.json"
 """Which node has which clients."""
 
 ROLL = "clients.json"
-"""Who the clients are, by number, and what the server knows of their examples."""
+"""File with the names of the clients, by number, and the server's knowledge of their examples."""
 
 OVER_FLOWER = "a run over Flower, with clients at their nodes: the same `flwr run` goes on with it"
 

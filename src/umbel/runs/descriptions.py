@@ -1,7 +1,7 @@
-"""What clients' inputs are like, and the clusters of newcomers who have no labels by that.
+"""Descriptions of clients' inputs, and the clusters of newcomers without labels by them.
 
-A run's clients are described when they are first asked for, and their descriptions stay in its
-folder; after that its data are no longer needed.
+A run's clients are described when descriptions are first needed, and the descriptions are kept in
+the run's folder. After that the run's data are no longer needed.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from umbel.server.ask import Context
 from umbel.summary import in_short
 
 MODELS = 8
-"""Untrained models that describe inputs."""
+"""Number of untrained models that describe inputs."""
 
 COMPONENTS = 20
-"""Most principal components that clusters are told apart by."""
+"""Largest number of principal components used to tell clusters apart."""
 
 SHUFFLES = 199
-"""Random clusters that are told apart, for a p-value."""
+"""Number of random clusterings for the permutation test."""
 
 ALPHA = 0.01
-"""p-value above which clusters are said not to be told apart by inputs."""
+"""Largest p-value with which inputs count as telling the clusters apart."""
 
 FEWEST = 100
 """Ways to divide clients below which no permutation gives a p-value as small as `ALPHA`."""
@@ -49,7 +49,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, kw_only=True)
 class Descriptions:
-    """Clients by what their inputs are like."""
+    """Clients with descriptions of their inputs."""
 
     clients: Tensor  #: (N,) who answered
     table: Tensor  #: (N, D)
@@ -89,11 +89,11 @@ def load(folder: Path) -> Descriptions | None:
 
 
 def placed(known: Floats, clusters: Ints, new: Floats, count: int, seed: int) -> Floats:
-    """(N, K) how likely each of the `new` descriptions is in each cluster of the `known` ones.
+    """(N, K) probability of each cluster of the `known` descriptions for each of the `new` ones.
 
-    Clusters are normal around their means, with one covariance. Raises `UsageError` where inputs do
-    not tell the clusters apart: where clusters differ only in labels given inputs, no rule without
-    labels can.
+    Clusters are modelled as normal distributions with a common covariance. Raises `UsageError` if
+    inputs do not tell the clusters apart: if clusters differ only in labels given inputs, no rule
+    without labels can.
     """
     from scipy.special import softmax
     from sklearn.covariance import ledoit_wolf
@@ -122,7 +122,7 @@ def placed(known: Floats, clusters: Ints, new: Floats, count: int, seed: int) ->
 
 
 def _components(known: Floats, new: Floats) -> tuple[Floats, Floats]:
-    """Both in the principal components of what is known, in units of its deviations."""
+    """Both in the principal components of the known descriptions, scaled to deviation 1."""
     from sklearn.decomposition import PCA
     from sklearn.preprocessing import StandardScaler
 
@@ -136,16 +136,16 @@ def _components(known: Floats, new: Floats) -> tuple[Floats, Floats]:
 
 
 def _chance(scores: Floats, clusters: Ints, rng: np.random.Generator) -> float:
-    """How likely random clusters of these sizes lie as far apart as these.
+    """p-value: the probability that random clusters of these sizes are as far apart as these.
 
-    By permutation, or where clients are too few for that, as if they were normal.
+    By permutation, or for few clients by assuming a normal distribution.
     """
     ways = _divisions(np.bincount(clusters))
     if ways < FEWEST:
         return _normal_chance(scores, clusters)
     least = _between(scores, clusters) * (1 - 1e-9)
     shuffled = (rng.permutation(clusters) for _ in range(SHUFFLES))
-    # The same clusters under other numbers are no others.
+    # Clusterings that differ only in the numbers of the clusters count as equal.
     others = [each for each in shuffled if not _same(each, clusters)]
     further = sum(_between(scores, each) >= least for each in others)
     return max(1 / ways, (1 + further) / (1 + len(others)))
@@ -161,15 +161,16 @@ def _divisions(sizes: Ints) -> int:
 
 
 def _same(one: Ints, other: Ints) -> bool:
-    """Whether two rows of clusters are one division of the clients."""
+    """Whether two rows of cluster numbers describe the same clustering."""
     pairs = len(set(zip(one.tolist(), other.tolist(), strict=True)))
     return pairs == len(set(one.tolist())) == len(set(other.tolist()))
 
 
 def _normal_chance(scores: Floats, clusters: Ints) -> float:
-    """The p-value of the ratio of what is between clusters and within them: Box (1954).
+    """The p-value of the ratio of variances between and within clusters, by Box (1954).
 
-    Components vary unlike each other: they count as fewer that vary alike.
+    Box's approximation replaces components of unequal variance by fewer components of equal
+    variance.
     """
     from scipy.stats import f
 
@@ -187,7 +188,7 @@ def _normal_chance(scores: Floats, clusters: Ints) -> float:
 
 
 def _between(scores: Floats, clusters: Ints) -> float:
-    """Sum of squares of the clusters' means, each as often as it has clients."""
+    """Sum of squares of the clusters' means, weighted by their numbers of clients."""
     sums = np.zeros((int(clusters.max()) + 1, scores.shape[1]))
     np.add.at(sums, clusters, scores)
     sizes = np.maximum(np.bincount(clusters), 1)

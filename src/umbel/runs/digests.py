@@ -1,4 +1,4 @@
-"""Digests, which tell values that differ at all, and fingerprints, which forgive last digits."""
+"""Digests, which detect any difference of values, and fingerprints, which tolerate rounding."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from umbel.client.constants import bits
 from umbel.data.splits import Split
 
 CLOSE = 1e-5
-"""Fingerprints differ by less, relative to their length, where only last digits differ."""
+"""Largest difference of fingerprints, relative to their length, that rounding explains."""
 
 
 def split_digest(split: Split) -> str:

@@ -1,4 +1,4 @@
-"""Files that are whole whenever the process is killed, and on disk once they are written."""
+"""Durable writing: files are complete even if the process is killed, and on disk when written."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from filelock import FileLock
 from umbel.checks import UsageError
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""What the disk says where there is no room on it, or where it fails."""
+"""Error numbers of a full or failing disk."""
 
 
 PARTIAL = "*.partial"
-"""Files that are not whole yet: what a killed process leaves beside those that it replaces."""
+"""Suffix of incomplete files, which a killed process leaves beside those it was replacing."""
 
 
 @contextmanager
 def replacing(file: Path, settled: bool = True) -> Iterator[Path]:
-    """A new file beside this one to write to, which takes its place at the end of the block.
+    """Yields the path of a new file, which replaces this one at the end of the block.
 
-    It is on disk then, or if it is not to be `settled` at once, after `settle`.
+    With `settled`, the new file is then on disk; otherwise only after a call of `settle`.
     """
     beside = file.with_suffix(".partial")
     try:
         with naming(file):
-            beside.unlink(missing_ok=True)  # a link would lead elsewhere what is written
+            beside.unlink(missing_ok=True)  # a link would redirect the writing to another place
             yield beside
             if settled:
                 _sync(beside)
@@ -44,7 +44,7 @@ def replacing(file: Path, settled: bool = True) -> Iterator[Path]:
 
 @contextmanager
 def alone(lock: Path) -> Iterator[None]:
-    """Nobody else is in a block with this lock: what is read in it stays so until it is written."""
+    """Hold this lock file exclusively: no other process writes between a read and a write."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(lock):
         yield
@@ -84,7 +84,7 @@ def writing_to(folder: Path, option: str = "--runs-dir") -> Iterator[None]:
 
 @contextmanager
 def naming(file: Path) -> Iterator[None]:
-    """Say the name of the file where the disk refuses, as a full one does, to write it."""
+    """Add the name of the file to errors of the system, such as a full disk."""
     try:
         yield
     except OSError as error:
@@ -92,7 +92,7 @@ def naming(file: Path) -> Iterator[None]:
 
 
 def settle(folder: Path) -> None:
-    """Have all files of a folder on disk: far faster than each when it is written."""
+    """Write all files of a folder to disk at once, which is far faster than one by one."""
     for file in folder.iterdir():
         with naming(file):
             _sync(file)
@@ -100,13 +100,13 @@ def settle(folder: Path) -> None:
 
 
 def _sync_names(folder: Path) -> None:
-    """Have on disk which files a folder holds."""
-    if os.name == "posix":  # elsewhere a folder can't be opened
+    """Write a folder's list of files to disk."""
+    if os.name == "posix":  # other systems can't open a folder
         _sync(folder)
 
 
 def _sync(path: Path) -> None:
-    """Have on disk what was written to a file, or what the system notes of a folder."""
+    """Flush a file, or a folder's entries, to disk."""
     number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)

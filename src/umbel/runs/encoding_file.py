@@ -1,4 +1,4 @@
-"""The file `encoding.json` of a run: what rows of a table, or channels, became examples by."""
+"""The file `encoding.json` of a run: how rows of a table, or channels, became examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run was made on and with."""
+"""The machine and the versions of libraries with which a run was made."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PACKAGES = ("numpy", "scipy", "scikit-learn", "kmedoids", "safetensors")
 
 
 def environment(precision: Precision = "full") -> dict[str, Any]:
-    """Versions and machine; with what it has for products of bfloat16 numbers, if it is to."""
+    """Versions and machine; on request also the processor's support for bfloat16 products."""
     units = {"bf16_units": bf16_units()} if precision == "bf16" else {}
     return units | {
         "versions": {"umbel": __version__, "python": platform.python_version()}

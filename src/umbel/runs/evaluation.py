@@ -1,4 +1,4 @@
-"""What is measured after a round: how clients are served, on which of their examples."""
+"""The evaluation after a round: which examples the models that clients are served are judged by."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from umbel.runs.tuning import personalised
 from umbel.server.ask import Context
 
 Evaluated: TypeAlias = "Mapping[Judged, ClientScores]"
-"""The scores by the examples that they are about."""
+"""Scores by split."""
 
 
 def evaluated(
@@ -29,7 +29,7 @@ def evaluated(
     metrics: tuple[str, ...],
     personal: Personal | None,
 ) -> Flow[Evaluated]:
-    """Evaluate what clients are served; for the test, they may tune it before.
+    """Evaluate the models that clients are served; before the test, clients may fine-tune them.
 
     Raises `UsageError` where clients use mixtures, which can't be tuned.
     """
@@ -48,9 +48,9 @@ def evaluated(
 def clusters_of(
     found: Evaluated, algorithm: Algorithm[Any], state: State, ctx: Context
 ) -> NDArray[np.int64] | None:
-    """The cluster (M,) by which each client is served, as an evaluation found it, if there was one.
+    """The cluster (M,) by which each client is served, from an evaluation if there was one.
 
-    Without an evaluation they are the same, or None where serving asks clients something.
+    Without an evaluation it follows from the state, or is None if serving asks clients.
     """
     if found:
         return [*found.values()][-1].clusters  # the test, if it is among them

@@ -1,7 +1,7 @@
-"""What a method's clusters rested on, round by round, in a bounded number of files.
+"""Evidence: the values on which a method's clusters rest, by round, in a bounded number of files.
 
-Rounds are kept at a spacing that doubles as the run grows, and so are the last few rounds in which
-the number of models changed: in them clients were clustered, separated or split.
+Rounds are kept at regular distances, which double as the run grows. The last few rounds in which
+the number of models changed are kept, too: in these, clients were clustered, separated or split.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ SAMPLED = 200
 """Evidence samples at most this many clients."""
 
 REGULAR, TURNS = 14, 5
-"""Most files kept at the regular spacing, and of rounds in which models changed.
+"""Largest numbers of files kept: at regular distances, and of rounds in which models changed.
 
-Round 0 is kept besides. The round before a change, and the last round, count with the changes.
+Round 0 is kept in addition. The round before a change and the last round count as changes.
 """
 
 
@@ -48,7 +48,7 @@ ADVICE = "; remove it to do without"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What the clusters rested on after a round, by the names of `Algorithm.evidence`."""
+    """The evidence after one round, by the names of `Algorithm.evidence`."""
 
     round: int
     tensors: Mapping[str, Tensor]
@@ -65,11 +65,11 @@ class EvidenceFolder:
     def note(
         self, algorithm: Algorithm[Any], before: State, after: State, number: int, is_last: bool
     ) -> None:
-        """Keep what is to be kept of a round that led from one state to the other."""
+        """Write the evidence of a round between two states, if the round is to be kept."""
         turn = len(before.models) != len(after.models)
         due = (number + 1) % spacing(number + 1) == 0
         if turn and number:
-            # Methods that cluster once forget what they clustered by.
+            # Methods that cluster only once may drop the evidence afterwards.
             self._save(number - 1, evidence_of(algorithm, before), apart=True)
         if turn or due or is_last:
             self._save(number, evidence_of(algorithm, after), apart=turn or is_last)
@@ -89,7 +89,7 @@ class EvidenceFolder:
             file.unlink()
 
     def cut(self, next_round: int) -> None:
-        """Remove what is of rounds that are to be done again, and what a kill left half written."""
+        """Remove files of rounds to be done again, and incomplete files of a killed process."""
         kept = {file for number, file in self._files() if number < next_round}
         for file in self.path.glob("*"):
             if file not in kept and not file.is_dir():

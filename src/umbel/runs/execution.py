@@ -1,4 +1,4 @@
-"""Running an experiment in a folder, so that it can be killed at any moment and go on."""
+"""Run an experiment in a folder, so that it can be killed at any moment and resumed."""
 
 from __future__ import annotations
 
@@ -40,17 +40,17 @@ def execute(
     sources: Sources | None = None,
     workers: int | Literal["auto"] | None = None,
 ) -> Iterator[Record]:
-    """Do the rounds of a folder's experiment that are left, and yield the record of each.
+    """Do the remaining rounds of a folder's experiment, and yield the record of each.
 
     >>> file = umbel.find_experiment("flacc-digits")
     >>> folder = umbel.RunFolder.create("runs/short", umbel.read(file, ["rounds=2"]))
     >>> [record.round for record in umbel.execute(folder)]
     [0, 1]
 
-    It yields nothing if the run is finished. The checkpoint of a round is on disk before its record
-    is yielded, where one is due. Data sets come from `sources`, or from where `Sources.default`
-    finds them. `workers` are this call's, in place of the experiment's: results do not depend on
-    how many. Raises `UsageError` for a run of data that only Python knows.
+    It yields nothing if the run is finished. If a checkpoint is due after a round, it is on disk
+    before the record is yielded. Data sets come from `sources`, by default from `Sources.default`.
+    `workers` replaces the experiment's `engine.workers` for this call; results do not depend on it.
+    Raises `UsageError` for a run whose data were made in Python.
     """
     with folder.locked():
         if not folder.finished:
@@ -59,7 +59,7 @@ def execute(
 
 
 def advance(folder: RunFolder, run: Run) -> Iterator[Record]:
-    """As `execute`, with a run that was opened otherwise: its clients may be anywhere."""
+    """As `execute`, for a run that the caller has opened: its clients may be on other machines."""
     for _, record in advance_states(folder, run):
         yield record
 
@@ -74,7 +74,7 @@ def advance_states(folder: RunFolder, run: Run) -> Iterator[tuple[State, Record]
 def opened(
     folder: RunFolder, sources: Sources, workers: int | Literal["auto"] | None = None
 ) -> Run:
-    """The run of a folder. Raises `UsageError` for one of data that only Python knows."""
+    """The run of a folder. Raises `UsageError` if its data were made in Python."""
     experiment = folder.experiment
     if over_flower(folder.path):
         raise UsageError(f"{folder.path}: {OVER_FLOWER}")
@@ -94,12 +94,12 @@ def opened(
 def execute_together(
     folders: Sequence[RunFolder], sources: Sources, report: Callable[[Record], None]
 ) -> bool:
-    """Do what is left of several runs side by side, if that is faster; else nothing, and False.
+    """Do the rest of several runs side by side; return False, without work, if not faster.
 
-    More than `TOGETHER` are not: each holds a file and a thread, and systems limit both.
+    At most `TOGETHER` runs go side by side: each needs a file and a thread, which systems limit.
 
-    `report` is called with the record of each round of the last of them. The seconds in their
-    records are each one's share.
+    `report` is called with the records of the last of the runs. The seconds in records are each
+    run's share.
     """
     if len(folders) > TOGETHER:
         return False
@@ -131,12 +131,13 @@ def _records(folder: RunFolder, run: Run, sharing: int = 1) -> Iterator[Record]:
 def _session(folder: RunFolder, run: Run, sharing: int = 1) -> Iterator[tuple[State, Record]]:
     """Do the remaining rounds, in a process that several runs share."""
     began, clock = now(), perf_counter()
-    folder.sessions.read()  # where this one is to be noted: a damaged file is told before any work
+    # the file of sessions, read first so that damage is reported before any work
+    folder.sessions.read()
     full = False
     try:
         scores = yield from _rounds(folder, run, sharing, clock)
     except OSError:
-        full = True  # a full disk is told by the file that it was noticed by
+        full = True  # errors of a full disk name the file that could not be written
         raise
     finally:
         with suppress(OSError) if full else nullcontext():
@@ -183,7 +184,7 @@ def _rounds(
 
 
 def _stopped_already(folder: RunFolder, budget: Budget) -> Stop | None:
-    """Where the run stopped, if its last round reached a goal but a kill came before the note."""
+    """The stop of a run that reached a goal but was killed before the stop was written."""
     records = folder.records()
     why = budget.reached(records[-1]) if records else None
     stop = Stop(len(records), why) if why and len(records) < folder.experiment.rounds else None
@@ -193,7 +194,7 @@ def _stopped_already(folder: RunFolder, budget: Budget) -> Stop | None:
 
 
 def _finish(folder: RunFolder, run: Run, state: State, scores: ClientScores | None) -> ClientScores:
-    """Write the results of the run but the last file; return its scores at its end.
+    """Write the results of the run except the last file; return the scores after the last round.
 
     `scores` is None unless the last round was done in this session.
     """
@@ -211,8 +212,8 @@ def _finish(folder: RunFolder, run: Run, state: State, scores: ClientScores | No
 def load(path: Path | str, net: Net | None = None) -> Result:
     """Read a finished run from its folder: `load("runs/...").model(cluster=0)` is ready to use.
 
-    A run of a module of your own needs its net again, unless that was made by a function that can
-    be imported. Raises `UsageError` if the run is not there or not finished, or the net is another.
+    A run with your own module needs the `net` again, unless a function that can be imported made
+    it. Raises `UsageError` if there is no finished run, or if the net is not that of the run.
     """
     folder = RunFolder.open(path)
     if not folder.finished:

@@ -29,38 +29,38 @@ from umbel.runs.wrapped import unwrapped
 from umbel.settings import Settings
 
 LONGEST_NAME = 230
-"""Bytes of a name: that of a folder has 255, with the seed."""
+"""Largest number of bytes of a name: a folder's name, with the seed, may have 255."""
 
 FOLDER_NAME = f"a name for a folder: 1 to {LONGEST_NAME} bytes, no / or \\, no dot in front"
 
 
 @dataclass(frozen=True)
 class Experiment(Settings):
-    """Everything needed to make a run again: the same value as its TOML file.
+    """All settings of a run, as in its TOML file: everything needed to make the run again.
 
-    `read` makes one of a file; `Experiment.open` makes its run. Numbers out of range raise
-    `UsageError`, and so do settings that can't work together.
+    `read` reads one from a file, and `Experiment.open` builds its run. Raises `UsageError` for
+    values out of range, and for settings that can't be combined.
     """
 
-    scenario: Scenario  #: what makes the federation
-    model: Model  #: what makes the network
+    scenario: Scenario  #: recipe for the federation
+    model: Model  #: recipe for the network
     algorithm: Algorithm[Any]  #: the method
     _: KW_ONLY
-    name: str = "experiment"  #: of the run's folder
-    description: str = ""  #: a sentence for `umbel list`
-    seed: int = 0  #: of everything random
+    name: str = "experiment"  #: name of the run's folder
+    description: str = ""  #: sentence for `umbel list`
+    seed: int = 0  #: seed of all random numbers
     rounds: int = 100  #: communication rounds
     participation: float = 1.0  #: share of the clients asked in each round, in (0, 1]
     evaluate_every: int = 1  #: rounds between evaluations; the last round is always evaluated
     checkpoint_every: int = 1  #: rounds between checkpoints
     engine: EngineSettings = field(default_factory=EngineSettings)  #: where clients work
-    limits: Limits = field(default_factory=Limits)  #: what the server accepts
+    limits: Limits = field(default_factory=Limits)  #: limits on clients' replies
     faults: Faults = field(default_factory=Faults)  #: faults to simulate
     privacy: Privacy = field(default_factory=Privacy)  #: clipping and noise of updates
-    #: how clients tune their models after the last round; None: not at all
+    #: how clients fine-tune their models after the last round; None: they don't
     personal: Personal | None = None
     objective: ObjectiveName = "auto"  #: what models are trained for; auto: by the type of y
-    metrics: tuple[str, ...] | None = None  #: what is measured beside loss and accuracy
+    metrics: tuple[str, ...] | None = None  #: metrics in addition to loss and accuracy
 
     def __post_init__(self) -> None:
         fine = bool(self.name) and not set(self.name) & set("/\\") and self.name[0] != "."
@@ -87,7 +87,7 @@ class Experiment(Settings):
         return self.opened(self.federation(sources))
 
     def federation(self, sources: Sources) -> Federation:
-        """Build the federation, of which nothing is set apart yet."""
+        """Build the federation, before validation examples are set apart."""
         with under("scenario", self.scenario):
             return self.scenario.build(self.seed, sources)
 
@@ -96,7 +96,7 @@ class Experiment(Settings):
         return self.run(self.with_validation(federation), self.engine)
 
     def with_validation(self, federation: Federation) -> Federation:
-        """The federation, with examples for clients to choose their models by if that is asked for.
+        """The federation, with validation examples set apart if `personal` asks for them.
 
         Raises `UsageError` where it has validation examples already.
         """

@@ -14,12 +14,12 @@ from umbel.runs.origins import experiment_changes
 from umbel.runs.seals import BLANK, KEY, intact, sealed
 
 HEAD = f"# {KEY}: {BLANK}\n"
-"""What stands above the settings."""
+"""Beginning of the first line, above the settings."""
 
 
 @dataclass(frozen=True)
 class ExperimentFile:
-    """What is run in one folder."""
+    """The experiment file of one folder."""
 
     file: Path
 
@@ -58,11 +58,11 @@ class ExperimentFile:
         return text if intact(text.encode()) is None else text[len(HEAD) :]
 
     def _changes(self) -> str:
-        """What of it is other than the last checkpoint knows, if it knows any."""
+        """The settings that differ from those in the last checkpoint, if it has any."""
         file = self.file.with_name("checkpoint.safetensors")
         try:
             was = checkpoint.made(file) if file.is_file() else {}
             now = config.plain(config.read(self.file, looking=True))
-        except UsageError:  # whoever reads that file is told
+        except UsageError:  # damage is reported when that file is read
             return ""
         return "; ".join(list(experiment_changes(was, now))[:3]) if was else ""

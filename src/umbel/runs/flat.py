@@ -12,7 +12,7 @@ LEFT_OUT = ("round", "missing", "refused", "measures")
 
 
 def measures_of(record: Record) -> Iterator[tuple[str, float]]:
-    """The numbers of a round by name, those that are known; of absent clients how many."""
+    """The known numbers of a round by name; absent clients are counted."""
     values: Mapping[str, Any] = {**vars(record), **record.measures}
     for name, value in values.items():
         if name not in LEFT_OUT and isinstance(value, Real):

@@ -46,7 +46,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path | str, experiment: Experiment) -> RunFolder:
-        """Make a folder for a new run; `UsageError` if one is there, or if no file can hold it."""
+        """Make a folder for a new run; `UsageError` if one exists, or if no file can hold it."""
         folder = cls(Path(path))
         other = "or choose another --runs-dir, or a name by --set name=..."
         if folder.finished:
@@ -66,7 +66,7 @@ class RunFolder:
 
     @classmethod
     def begin(cls, runs_dir: Path, experiment: Experiment) -> RunFolder:
-        """The folder of this very experiment, however described, whether it was begun or not.
+        """The folder of exactly this experiment, begun or not; descriptions may differ.
 
         Raises `UsageError` where a folder of that name holds another experiment.
         """
@@ -77,7 +77,7 @@ class RunFolder:
             except InUseError:  # by another process, in its first round
                 if not folder.settings.file.is_file():
                     with folder.locked(patiently=True):
-                        pass  # it has said what it begins, or is no more
+                        pass  # it has written its experiment, or has ended
                     return cls.begin(runs_dir, experiment)
         check_same(folder.path, folder.experiment, experiment)
         return folder
@@ -97,7 +97,7 @@ class RunFolder:
         return folder
 
     def discard_if_not_begun(self) -> None:
-        """Remove what is left of a run without a round; `InUseError` if another is in it."""
+        """Remove a run without any round; `InUseError` if another process uses the folder."""
         if self.begun or not self.path.is_dir():
             return
         with self.locked():
@@ -108,9 +108,9 @@ class RunFolder:
 
     @contextmanager
     def locked(self, patiently: bool = False) -> Iterator[None]:
-        """Nobody else writes here. Where another does, wait for it or raise `InUseError`.
+        """Inside, no other process writes here. If one does, wait for it or raise `InUseError`.
 
-        Raises `UsageError` where what is written would go elsewhere.
+        Raises `UsageError` if a link would redirect files to another place.
         """
         check_no_link(*map(self.file, (".lock", "evidence", "models", "checkpoint-parts")))
         try:
@@ -141,7 +141,7 @@ class RunFolder:
 
     @property
     def experiment(self) -> Experiment:
-        """What is run here, to be looked at: nothing is imported that is no part of umbel.
+        """The experiment, to be looked at: no code outside umbel is imported.
 
         Raises `UsageError` where the file is not as it was written.
         """
@@ -149,7 +149,7 @@ class RunFolder:
 
     @property
     def runnable(self) -> Experiment:
-        """What is run here, for which modules that it names are imported, which runs them."""
+        """The experiment, to be run: modules that it names are imported, which runs their code."""
         return self.settings.read(looking=False)
 
     @property
@@ -165,7 +165,7 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether all rounds are done, or it was stopped, and the results are written."""
+        """Whether all rounds are done or the run was stopped, and its results are written."""
         return self.file("clusters.csv").is_file()
 
     @property
@@ -207,7 +207,7 @@ class RunFolder:
         write_text(self.file(name), text)
 
     def append(self, record: Record) -> None:
-        """Add a line, on disk when this returns."""
+        """Append a line; it is on disk when this returns."""
         self.lines.append(record)
 
     def replace_last(self, record: Record) -> None:
@@ -220,7 +220,7 @@ class RunFolder:
         return checkpoint.save(file, state, next_round, made, before)
 
     def restore(self, template: State, made: Origin) -> tuple[State | None, int]:
-        """As `restorable`, and later records are cut off. Raises `UsageError` as that does."""
+        """As `restorable`, and remove later records. Raises `UsageError` as `restorable` does."""
         state, next_round = self.restorable(template, made)
         remove_half_written(self.path)
         if state is not None:
@@ -230,10 +230,11 @@ class RunFolder:
         return state, next_round
 
     def restorable(self, template: State, made: Origin) -> tuple[State | None, int]:
-        """The last checkpoint and the round to come; nothing is written.
+        """The state in the last checkpoint and the number of the next round; nothing is written.
 
-        Without a checkpoint the run starts over: (None, 0). Raises `UsageError` for a damaged one,
-        for one of another experiment or federation, and where records before it are lost.
+        Without a checkpoint it is (None, 0), and the run starts over. Raises `UsageError` if the
+        checkpoint is damaged or of another experiment or federation, and if records before it are
+        lost.
         """
         file = self.file("checkpoint.safetensors")
         state: State | None = None
@@ -249,20 +250,20 @@ class RunFolder:
         return state, next_round
 
     def finish(self, run: Run, scores: ClientScores) -> None:
-        """Write the models and what is known of clients: all but the file that ends the run."""
+        """Write models and files about clients: all but the file that marks the run as finished."""
         self.models.write(run, scores)
         encoding_file.write(self.file(encoding_file.FILE), run.divided.encoding)
         write_facts(self.file("clients.csv"), run.divided, scores)
 
     def stop_at(self, stop: Stop) -> None:
-        """Note that the run ends after these rounds, whose checkpoint is there already."""
+        """Note that the run ends after these rounds; their checkpoint must exist."""
         self.write("stopped.json", json_text(asdict(stop)))
 
     def replan(self, rounds: int, budget: Budget, turn: bool) -> None:
-        """Set the total number of rounds and the budget; a finished run is open again.
+        """Set the total number of rounds and the budget; a finished run is opened again.
 
-        `turn` says whether the number of models changed in the last round. A kill on the way leaves
-        a run that resuming finishes, where it was stopped or by the new plan.
+        `turn` says whether the number of models changed in the last round. If the process is killed
+        meanwhile, the run can be resumed: it ends where it was stopped or by the new plan.
         """
         if self.finished:
             self.file("clusters.csv").unlink()
@@ -294,5 +295,5 @@ class RunFolder:
 
     @property
     def sessions(self) -> SessionsFile:
-        """What ran here, on what, and for how long, as it is on disk."""
+        """The sessions of the run, as on disk: machine, versions and duration."""
         return SessionsFile(self.file("environment.json"))

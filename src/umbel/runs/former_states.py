@@ -21,14 +21,14 @@ def as_now(kind: str, tensors: Mapping[str, Tensor]) -> tuple[str, dict[str, Ten
 
 
 def is_idle(kind: str, tensors: Mapping[str, Tensor]) -> bool:
-    """Whether this is the state of a wrapper that changes nothing, which is not run any more."""
+    """Whether this is the state of a wrapper without effect; such wrappers are no longer run."""
     if kind == "SharingState":
         return not tensors["kept"].numel()
     return kind == "RestartsState" and "rivals.1.models" not in tensors
 
 
 def without_idle(values: Mapping[str, Any], template: State) -> Mapping[str, Any]:
-    """What a state holds that is the only one within states of other kinds than the template's."""
+    """The tensors of the only inner state, if the outer states are not of the template's class."""
     for place in ("rivals", "inner"):
         start = f"{place}.0."
         inside = {n.removeprefix(start): v for n, v in values.items() if n.startswith(start)}

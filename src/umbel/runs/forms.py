@@ -1,5 +1,4 @@
-"""The forms of what a method returns, checked in one place: a mistake in a method of one's own is
-told in a sentence, by `umbel run` as by `umbel.testing`."""
+"""Checks of the values that a method returns, used by runs and by `umbel.testing`."""
 
 from __future__ import annotations
 
@@ -22,14 +21,14 @@ HELD = (
     "or None; give other tensors fields of their own, make tensors or numbers of NumPy's values, "
     "dense tensors of sparse ones, and complex64 of other complex numbers"
 )
-"""What a field of a state may be, and how to get there."""
+"""The allowed types of a field of a state, with advice for others."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What the state of a run has to fit: its network, and its federation."""
+    """The network and the federation that the state of a run must fit."""
 
-    width: int  # P, the values of a model
+    width: int  # P, the number of values in a model
     dtype: torch.dtype  # of these
     num_clients: int  # M
 
@@ -37,9 +36,9 @@ class Expected:
 def as_state(
     state: Any, known: Setup | Context, dtype: torch.dtype, before: State | None = None
 ) -> Any:
-    """The state that `init` or `round` has returned, for a net of this type.
+    """Check and return the state that `init` or `round` has returned.
 
-    `before` is what the round was given. Raises `UsageError` if it is no such state.
+    `before` is the state that the round was given. Raises `UsageError` for an invalid state.
     """
     function = "init" if isinstance(known, Setup) else "round"
     _check_type(state, State, function)
@@ -47,18 +46,18 @@ def as_state(
         _check_same_kind(state, before)
     expected = Expected(known.layout.num_values, dtype, known.num_clients)
     _check_state(state, expected, f"the state that {function} returns")
-    if function == "round":  # of first values the net's own check says more
+    if function == "round":  # for initial values, the check of the net gives a better message
         _check_finite(state.models, "models of the state that round returns")
     _check_can_be_held(state, function)
     return state
 
 
 def as_given(state: Any, first: State) -> State:
-    """The state that a run is to go on from, where `first` is the one that it would begin with.
+    """Check and return the state to resume from; `first` is the method's first state.
 
     Raises `UsageError` for the state of another method, network or federation.
     """
-    # Restarts go on as the best of them, whose state is of a kind within the first.
+    # After its trial rounds, `Restarts` continues with a state of the class within the first state.
     kinds = (first, *within(first)[1])
     like = next((kind for kind in kinds if isinstance(state, type(kind))), None)
     names = " or ".join(dict.fromkeys(type(kind).__name__ for kind in kinds))
@@ -78,7 +77,7 @@ def as_given(state: Any, first: State) -> State:
 def check_judged(state: Any, net: Net) -> None:
     """Raise `UsageError` unless the models of a state are of this network.
 
-    Its clients may be others than those who judge them, as newcomers do.
+    Labels are not checked: newcomers may judge the models of other clients.
     """
     whose = "a state: give what the rounds of a run yielded"
     check(isinstance(state, State), "state", _kind(state), whose)
@@ -86,7 +85,7 @@ def check_judged(state: Any, net: Net) -> None:
 
 
 def as_served(served: Any, state: State, ctx: Context) -> Served:
-    """What `serve` has returned for the cohort. Raises `UsageError` if it has not that form."""
+    """Check and return the result of `serve`. Raises `UsageError` for a wrong form."""
     _check_type(served, Served, "serve")
     count = len(ctx.cohort)
     for name in ("models", "adapted_from"):
@@ -105,7 +104,7 @@ def as_served(served: Any, state: State, ctx: Context) -> Served:
 
 
 def as_assigned(assigned: Any, ctx: Context) -> Assigned:
-    """What `assign` has returned for the cohort. Raises `UsageError` if it has not that form."""
+    """Check and return the result of `assign`. Raises `UsageError` for a wrong form."""
     _check_type(assigned, Assigned, "assign")
     clients, scores = assigned.clients, assigned.scores
     name = "clients that assign returns"
@@ -143,7 +142,7 @@ def _check_models(models: Any, dtype: torch.dtype, name: str) -> None:
 
 
 def _check_finite(models: Tensor, name: str) -> None:
-    """Refuse what would take the place of the last models that can be used, in a checkpoint."""
+    """Refuse non-finite models, which would replace the last usable ones in the checkpoint."""
     edges = models.aminmax()
     for row in (edges.min, edges.max):
         if not row.isfinite():
@@ -153,8 +152,8 @@ def _check_finite(models: Tensor, name: str) -> None:
 
 
 def _check_same_kind(state: State, before: State) -> None:
-    """Raise `UsageError` for a kind of state that a checkpoint of this run is not read as."""
-    kinds = (before, *within(before)[1])  # one within it, as of `Restarts` that end
+    """Raise `UsageError` for a state of another class than the one that checkpoints are read as."""
+    kinds = (before, *within(before)[1])  # a state within it, as when `Restarts` ends its trial
     names = " or ".join(dict.fromkeys(type(kind).__name__ for kind in kinds))
     expected = f"the {names} that it was given: let fields that come later be empty at first"
     fine = type(state) in map(type, kinds)
@@ -165,7 +164,7 @@ def _check_same_kind(state: State, before: State) -> None:
 
 
 def _check_can_be_held(state: State, function: str) -> None:
-    """Raise `UsageError` for a field that would not read back from a checkpoint as it is."""
+    """Raise `UsageError` for a field that a checkpoint would not give back unchanged."""
     place, others = within(state)
     for member in fields(state):
         value = getattr(state, member.name)
@@ -187,7 +186,7 @@ def _check_type(value: object, expected: type, name: str) -> None:
 
 
 def _check_numbers(values: Any, name: str, count: int, end: int, of: str) -> None:
-    """Check (count,) whole numbers that count something of which there are `end`."""
+    """Check (count,) int64 numbers in 0 to `end` - 1."""
     shape = tuple(values.shape) if isinstance(values, Tensor) else (count,)
     check(shape == (count,), f"{name}: shape", shape, f"({count},), one for each client")
     check_numbers(values, name, end, of)

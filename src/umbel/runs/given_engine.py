@@ -22,7 +22,7 @@ from umbel.runs.digests import structure
 from umbel.summary import counted
 
 ROWS = 4096
-"""Examples of an engine's that are compared at once with those of the run."""
+"""Number of examples of an engine that are compared with the run's at once."""
 
 
 def check_holds(engine: Sequential | Vectorised, net: Net, federation: Federation) -> None:
@@ -43,7 +43,7 @@ def _other_network(there: Net, here: Net) -> Iterator[str]:
     if there.dtype != here.dtype:
         yield f"its network is of {there.dtype}, and that of the run of {here.dtype}"
     known = OBJECTIVES.values()
-    # Functions of one's own may be the same though they were written anew for each network.
+    # The user's own functions may be equal although they were created again for each network.
     named = there.objective in known or here.objective in known
     if named and there.objective != here.objective:
         yield "its network has another objective than that of the run"
@@ -83,6 +83,6 @@ def _are_equal(there: Tensor, here: Tensor) -> bool:
         return True
     if there.shape != here.shape or there.is_floating_point() != here.is_floating_point():
         return False
-    # Block by block, as those on a device may be all that its memory has room for.
+    # Block by block, as the examples on a device may fill its memory.
     blocks = zip(torch.split(there, ROWS), torch.split(here, ROWS), strict=True)
     return all(torch.equal(one, other.to(one)) for one, other in blocks)

@@ -1,4 +1,4 @@
-"""The checks that stand between clients and a run: of what trains models, and of what judges."""
+"""The checks between clients and a run: one set for training, one for evaluation."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from umbel.flow import Engine
 
 
 def are_elsewhere(clients: Engine) -> bool:
-    """Whether an engine's clients are on other machines, as it says itself."""
+    """Whether an engine's clients are on other machines, by its attribute `elsewhere`."""
     return bool(getattr(clients, "elsewhere", False))
 
 
 def meter_of(clients: Engine, faults: Faults, federation: Federation, privacy: Privacy) -> Metered:
-    """Counts what requests take, of clients some of which fail if they are to."""
+    """The engine with metering, and with simulated faults if there are any."""
     asked = Faulty(clients, faults) if faults.any else clients
     untold = are_elsewhere(clients) and privacy.clip is not None
     return Metered(asked, None if untold else federation.train.sizes)
@@ -40,7 +40,7 @@ def guard_of(
     net: Net,
     federation: Federation,
 ) -> Guarded:
-    """Hands on what trains models; `meter` is what stands around the clients."""
+    """Checks replies in training; `meter` is the engine with metering."""
     told, where = partial(advice, federation), are_elsewhere(clients)
     faulty = isinstance(meter.engine, Faulty)
     if not innermost(algorithm).weighs:
@@ -49,11 +49,11 @@ def guard_of(
 
 
 def judge_of(clients: Engine, limits: Limits, net: Net) -> Guarded:
-    """Hands on what clients say of the models that they are served."""
+    """Checks replies in evaluations of the models that clients are served."""
     known = net.objective in OBJECTIVES.values()
     return Guarded(clients, limits.unbounded, never_negative=known)
 
 
 def share_of(clients: Engine, limits: Limits) -> float:
-    """What one client may weigh in means over examples; counts in this process are true."""
+    """One client's largest share in means over examples; counts of this process are trusted."""
     return limits.max_share if are_elsewhere(clients) else 1.0

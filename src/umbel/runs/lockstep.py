@@ -1,7 +1,7 @@
-"""Several runs side by side, so that what they ask of small models is answered at once.
+"""Several runs side by side, so that their requests for small models are answered together.
 
-Each run is in a thread of its own, but only one moves at a time: a run goes on until it asks its
-clients something, and waits there until all others ask, too. Alike requests then become one.
+Each run has a thread of its own, but only one thread works at a time: a run continues until it
+sends a request, and waits until all other runs have sent one, too. Equal requests are then joined.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ from umbel.flow import Engine, Replies, Request, Rows
 from umbel.runs.run import Run
 
 MOST_WASTED = 700_000
-"""Values times examples in a step that are computed for nobody, in less time than calls take."""
+"""Largest padding of a step, in values times examples, that costs less time than separate calls."""
 
 LARGEST_FEDERATION = 2**25
-"""Values of its examples: several federations are in memory at once, and a copy of them all."""
+"""Largest number of values in a federation's examples.
+
+Several federations, and a copy of them all, are in memory at once.
+"""
 
 
 class Stopped(Exception):  # noqa: N818
-    """Another run, or the user, has ended them all."""
+    """Raised in a run when another run, or the user, has ended all runs."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +50,9 @@ class Seat:
 def pays(run: Run) -> bool:
     """Whether runs like this one are faster side by side than one after another.
 
-    With larger models the work itself takes the time, and nothing is gained.
-    In bfloat16 they would not come to the same but for rounding: it is taken by how many clients
-    are computed together.
+    With larger models the work itself takes the time, and nothing is gained. In bfloat16 results
+    would differ by more than rounding: whether it is used depends on the number of clients computed
+    together.
     """
     federation, engine = run.divided, run.engine
     values = sum(split.x.numel() for split in federation.splits)
@@ -61,11 +64,11 @@ def pays(run: Run) -> bool:
 
 
 def seats(runs: Sequence[Run]) -> MeetingPoint | None:
-    """A table for these runs, or None where they are not alike, or their clients not batched.
+    """A table for these runs; None if they are too different, or if their clients are not batched.
 
-    Clients of unequal sizes would be padded to the largest of those that happen to be asked at the
-    same time, which changes the last bits of what they come to. So may a bound on memory, by which
-    few clients are computed at a time. A GPU adds up otherwise where more are.
+    Clients of unequal sizes would be padded to the largest client in the joined request, which
+    changes the last bits of their results. A bound on memory, which limits the clients computed at
+    a time, may do so as well. A GPU sums in another order if more clients are computed together.
     """
     first, settings = runs[0], runs[0].engine
     alike = all(
@@ -108,7 +111,7 @@ def joined(federations: Sequence[Federation]) -> Federation:
 
 
 class MeetingPoint:
-    """Where the runs meet."""
+    """Collects the requests of the runs, and answers them together."""
 
     def __init__(self, engine: Engine, first_clients: Sequence[int], examples: int) -> None:
         self.engine = engine
@@ -122,9 +125,10 @@ class MeetingPoint:
         self.moving = threading.Lock()  # held by the one run that moves
 
     def drive(self, jobs: Sequence[Callable[[Engine], None]]) -> None:
-        """Give each job its engine, and run all to their ends; then raise what one raised.
+        """Give each job its engine, and run all to their ends; then raise an error, if any.
 
-        That is the first error that other settings would not cure; the others are notes to it.
+        It is the first error that other settings would not cure; the other errors become notes to
+        it.
         """
         errors: dict[int, BaseException] = {}
         threads = [
@@ -148,7 +152,7 @@ class MeetingPoint:
             raise errors[order[0]]
 
     def ask(self, number: int, request: Request) -> Replies:
-        """The replies, once all others at the table have asked or left."""
+        """Return the replies, after all other runs at the table have sent a request or ended."""
         self.moving.release()
         try:
             with self.change:
@@ -221,7 +225,7 @@ def _seats(count: int) -> int:
 
 
 def _is_little_padded(request: Request, examples: int) -> bool:
-    """Whether that takes less time than is gained, where clients have so many examples."""
+    """Whether joining saves more time than this padding costs, for clients of so many examples."""
     count = len(request.clients)
     steps, width = request.work.batching.size(examples)
     values = sum(rows.table.shape[1:].numel() for rows in request.each.values())
@@ -229,7 +233,7 @@ def _is_little_padded(request: Request, examples: int) -> bool:
 
 
 def merged(requests: Sequence[Request], first_clients: Sequence[int]) -> Request:
-    """One request of requests that ask the same, each of its own clients."""
+    """Join equal requests, each for the clients of its own run, into one."""
     sizes = [len(request.clients) for request in requests]
     whose = torch.repeat_interleave(torch.arange(len(requests)), torch.tensor(sizes))
     each = {}
@@ -249,11 +253,11 @@ def merged(requests: Sequence[Request], first_clients: Sequence[int]) -> Request
 
 
 def _kind(number: int, request: Request, examples: int) -> object:
-    """What the requests of several runs that become one have in common.
+    """A key that is equal for requests of several runs that can be joined.
 
-    What all clients are sent alike is computed differently from what each client has of its own,
-    as is what one client alone is sent, or one model that nobody trains: such a request stays by
-    itself. So does one whose padding would take longer than a call.
+    Tensors shared by all clients are computed differently from rows for each client; the same holds
+    for a request to a single client, and for one model that nobody trains. Such requests are not
+    joined. Neither are requests whose padding would take longer than a separate call.
     """
     if request.shared or len(request.clients) < 2 or not _is_little_padded(request, examples):
         return number

@@ -1,4 +1,4 @@
-"""What is measured in a run besides: names in records and tables, and means over clients."""
+"""Metrics of a run: their names in records and tables, and their means over clients."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ TAKEN = (
     *("tuned_validation_loss", "tuned_validation_accuracy"),
     *("client", "group", "cluster", "examples", "folder", "name", "algorithm", "seed"),
 )
-"""Names that records and tables have for something else."""
+"""Names that records and tables already use."""
 
 MOST = 10**300
-"""Whole numbers below it, of either sign, are floats, too."""
+"""Whole numbers of smaller magnitude can be stored as floats."""
 
-FREE = "a name that is free: call it otherwise"
+FREE = "a free name: records use it already, so rename it"
 
 
 def names_of(experiment: Any) -> list[str]:
-    """What the metrics of an experiment are called."""
+    """The names of an experiment's metrics."""
     return [short(name) for name in experiment.metrics or ()]
 
 
 def judged(measures: Mapping[str, float | None], name: str) -> float | None:
-    """A metric of a round on validation examples, where there are such, or else on test ones."""
+    """A metric of a round: on validation examples if there are any, otherwise on test examples."""
     value = measures.get(f"validation_{name}")
     return measures.get(name) if value is None else value
 
 
 def is_free(name: object) -> bool:
-    """Whether records and tables have nothing else of this name."""
+    """Whether records and tables do not use this name for anything else."""
     named = isinstance(name, str) and bool(name)
     return named and name not in TAKEN and not str(name).startswith("validation_")
 
@@ -64,10 +64,10 @@ def means(scores: ClientScores, prefix: str = "") -> Mapping[str, float | None]:
 
 
 def as_measures(measured: Any, metrics: Sequence[str]) -> Mapping[str, float]:
-    """What `measure` has returned, in plain numbers; None, of what is not known, becomes NaN.
+    """The result of `measure` as plain numbers; None, for unknown values, becomes NaN.
 
-    `metrics` are the names of the run's own. Raises `UsageError` for names of something else in a
-    record, and for what are no numbers.
+    `metrics` are the names of the run's metrics. Raises `UsageError` for names that a record uses
+    for something else, and for values that are not numbers.
     """
     kind = type(measured).__name__
     check(isinstance(measured, Mapping), "measure", kind, "a mapping from names to numbers")

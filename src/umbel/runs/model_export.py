@@ -1,4 +1,4 @@
-"""The model of a cluster or a client as a file for other programs, run once to compare."""
+"""Export the model of a cluster or a client to a file for other programs, and compare outputs."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Exported:
     """A model in a file, or for peft in a folder."""
 
     file: Path
-    largest_difference: float  # of its outputs from those of the model
-    num_examples: int  # random ones, on which they were compared
+    largest_difference: float  # largest difference of its outputs from those of the model
+    num_examples: int  # number of random examples used for the comparison
     encoding: Path | None = None  # what rows of a table become inputs by, where the run is of one
 
 
@@ -93,7 +93,7 @@ def export_model(
 
 
 def _encoding_beside(result: Result, file: Path) -> Path | None:
-    """Write how rows of a table, or channels, become inputs beside the model, if the run's did."""
+    """If the run's inputs came from a table or channels, write their encoding beside the model."""
     encoding = encoding_file.read(result.folder.path)
     if encoding is None:
         return None
@@ -159,7 +159,7 @@ WRITERS: dict[Format, Callable[[nn.Module, Tensor, Path], Run]] = {
 
 
 def _captured(module: nn.Module, x: Tensor) -> torch.export.ExportedProgram:
-    """The program that the module is, for batches of any size."""
+    """The exported program of the module, for batches of any size."""
     try:
         return torch.export.export(
             module, (x,), dynamic_shapes=({0: torch.export.Dim("batch", min=1)},)
@@ -187,7 +187,7 @@ def _difference(outputs: Tensor, expected: Tensor) -> float:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without what the exporters say about themselves."""
+    """Inside, messages of the exporters are suppressed."""
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

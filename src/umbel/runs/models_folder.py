@@ -1,4 +1,4 @@
-"""The models of a finished run on disk: one a cluster, and what clients use instead of it."""
+"""The models of a finished run on disk: one for each cluster, and clients' own models."""
 
 from __future__ import annotations
 
@@ -26,15 +26,18 @@ from umbel.runs.scores import ClientScores
 from umbel.runs.tensor_files import Header, reading, tensors_in, write
 
 OwnModels = Literal["cluster", "personal", "mixture", "experts"]
-"""What a client uses: its cluster's model, a personal one, a mixture of several models, or a model
-whose adapters are mixtures of experts."""
+"""The kind of model that a client uses.
+
+It is its cluster's model, a personal one, a mixture of several models, or a model whose adapters
+are mixtures of experts.
+"""
 
 CLIENTS = "clients.safetensors"
 
 
 @dataclass(frozen=True, kw_only=True)
 class MadeFor(Form):
-    """What the model of a cluster fits, and who uses it: the header of its file."""
+    """The header of a cluster's file: the form of examples that the model fits, and its clients."""
 
     label: int  # the cluster as the method's state calls it
     input_type: str = "float32"
@@ -52,8 +55,9 @@ class ModelsFolder:
     def write(self, run: Run, scores: ClientScores) -> None:
         """The model of every cluster; personal models and mixtures in one table of their own.
 
-        The model that stands for the cluster is, of mixtures, the heaviest component; of personal
-        models, the one that they were adapted from; of experts, the cluster's own, by itself.
+        The model saved for a cluster is the heaviest component if clients use mixtures, the model
+        before adaptation if they use personal models, and the cluster's own expert alone if they
+        mix experts.
         """
         shutil.rmtree(self.path, ignore_errors=True)
         self.path.mkdir()
@@ -97,9 +101,9 @@ class ModelsFolder:
         return torch.cat([tensors[entry.name].flatten() for entry in entries])
 
     def check_frozen(self, net: Net) -> None:
-        """Raise `UsageError` where the models were trained beside other frozen values than a net's.
+        """Raise `UsageError` if the models were trained with other frozen values than a net's.
 
-        The file of the first cluster says so, as all have the same.
+        Only the first cluster's file is checked, as all have the same.
         """
         with _opened(self.file(0)) as (opened, header):
             names, digest = set(opened.keys()), header.get("frozen", "")
@@ -149,7 +153,7 @@ def made_for(run: Run, label: int, used: OwnModels) -> MadeFor:
 
 
 def _own_models(scores: ClientScores) -> tuple[dict[str, Tensor], OwnModels]:
-    """What clients use instead of their cluster's model: nothing, or a table and who uses what."""
+    """What clients use instead of their cluster's model: None, or a table and each client's row."""
     served = scores.served
     if served.weights is not None:
         models, weights = served.models.table.contiguous(), served.weights.contiguous()

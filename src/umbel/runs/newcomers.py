@@ -1,4 +1,4 @@
-"""Clusters of clients that had no part in a run: by the method's rule, or without labels."""
+"""Clusters of clients that took no part in a run: by the method's rule, or without labels."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ BY_INPUTS = "its inputs are of the cluster"
 
 
 def federation_of(result: Result, newcomers: Federation | Path | str, labelled: bool) -> Federation:
-    """The newcomers, from files if need be: tables and channels become examples as the run's did.
+    """The newcomers, read from files if necessary; tables and channels are encoded as in the run.
 
-    Raises `UsageError` for examples that were made of a table otherwise than the run's.
+    Raises `UsageError` for examples that were encoded from a table in another way than the run's.
     """
     if not isinstance(newcomers, Path | str):
         newcomers = argument("newcomers", newcomers, Federation)
@@ -91,7 +91,8 @@ def _scaled(federation: Federation, scale: ChannelScale | None, result: Result) 
         _check_scale_is_kept(result)
     known = scale or before
     if known is None or federation.input_shape[:1] != (len(known.mean),):
-        return federation  # what does not fit is refused where all newcomers are looked at
+        # examples that do not fit are refused later, together with the other checks of newcomers
+        return federation
 
     def as_the_run(split: Split) -> Split:
         plain = split.x if before is None else before.undone(split.x)
@@ -112,7 +113,7 @@ def _check_scale_is_kept(result: Result) -> None:
 
 
 def _with_targets_that_fit(federation: Federation, result: Result) -> Federation:
-    """The same, with zeros of the form of the run's own targets: one each, or many."""
+    """The same, with zeros as targets in the form of the run's targets: one or many per example."""
     made_for, net = result.made_for[0], result.net
     if federation.input_shape != made_for.input_shape:
         return federation  # it is refused where all newcomers are looked at
@@ -149,9 +150,9 @@ def assign(result: Result, newcomers: Federation) -> Assignment:
 
 
 def _losses_of_the_run(result: Result) -> tuple[float, float] | None:
-    """The lowest and the highest test loss of a client with its cluster's model.
+    """The lowest and the highest test loss of the run's clients with their clusters' models.
 
-    None where clients use others, or none was judged.
+    None if clients use other models, or if no client was evaluated.
     """
     if result.made_for[0].clients_use != "cluster":
         return None
@@ -165,7 +166,7 @@ def assign_unlabelled(
     clients: Federation | None,
     data_dir: Path | str | None,
 ) -> Assignment:
-    """Find the cluster of each newcomer by what its inputs are like."""
+    """Find the cluster of each newcomer by the description of its inputs."""
     run = _run_of(result, newcomers)
     known = _of_the_run(result, clients, data_dir)
     new = _described(result, run)
@@ -186,7 +187,7 @@ def assign_unlabelled(
 def _of_the_run(
     result: Result, clients: Federation | None, data_dir: Path | str | None
 ) -> Descriptions:
-    """What the run's own clients are like: as it was kept, or from their data."""
+    """The descriptions of the run's own clients, as kept in the folder or made from their data."""
     folder = result.folder.path
     kept = descriptions.load(folder)
     if kept is not None:
@@ -225,7 +226,7 @@ def _run_of(result: Result, federation: Federation) -> Run:
 def _check_alike(result: Result, newcomers: Federation) -> None:
     """Raise `UsageError` where newcomers' examples are not of the run's kind."""
     made_for = result.made_for[0]
-    # Newcomers are alike: what does not fit in the first, fits in none.
+    # All newcomers have one form, so that only the first is checked.
     first, shape = f"client {newcomers.names[0]}", newcomers.input_shape
     expected = f"{made_for.input_shape}, the run's"
     check(shape == made_for.input_shape, f"{first}: shape of an input", shape, expected)
@@ -238,7 +239,7 @@ def _check_alike(result: Result, newcomers: Federation) -> None:
 
 
 def _losses(result: Result, newcomers: Federation, clients: Sequence[int]) -> Losses:
-    """What each cluster's model loses on each of these newcomers' examples."""
+    """The loss of each cluster's model on each example of these newcomers."""
     net, kept = result.net, result.folder.models
     models = [kept.theta(cluster, net) for cluster in range(result.num_clusters)]
     batches = [Batch(*newcomers.train.typed(client, net.dtype)) for client in clients]

@@ -1,4 +1,4 @@
-"""What a checkpoint was made of: it goes on with the same experiment and the same clients only."""
+"""The origin of a checkpoint: the experiment and the clients, which must be the same to resume."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from umbel.runs.experiment import Experiment
 from umbel.runs.flat import flat
 
 FREE = ("name", "description", "rounds", "evaluate_every", "checkpoint_every", "metrics")
-"""Settings that may change on the way: they change no model, or say how long it goes on."""
+"""Settings that may change during a run: they change no model, or only the number of rounds."""
 
 SAMPLED = 64
-"""About how many examples of each split are compared by value, in all but the last digits."""
+"""Approximate number of examples of each split that are compared by value, up to rounding."""
 
 Origin = Mapping[str, Any]
-"""As JSON has it: the experiment, and what tells its federation from others."""
+"""An origin as JSON: the experiment, and digests that identify its federation."""
 
 
 FROZEN_WITHIN = (
     "it was begun when models held the frozen parameters of their network, which are constants of "
     "the network now: make the run again under another name"
 )
-"""What is wrong with a run of an earlier version whose network has frozen parameters."""
+"""Reason for refusing a run of an earlier version whose network has frozen parameters."""
 
 
 def origin(experiment: Experiment, federation: Federation, net: Net) -> Origin:
@@ -74,15 +74,15 @@ def experiment_changes(was: Origin, now: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _settled(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that may not change: clients may work elsewhere, but not less precisely."""
+    """The settings that must not change: the engine may change, but not its precision."""
     kept = {name: value for name, value in table.items() if name not in FREE}
     return {**kept, "engine": {"precision": table["engine"]["precision"]}}
 
 
 def check_sizes(file: Path, state: State, start: State, made: Origin) -> None:
-    """Raise `UsageError` where a state is of other models or clients than the first of the run.
+    """Raise `UsageError` if a state has other models or clients than the run's first state.
 
-    Numbers of another type would be taken for something else, such as bytes for truth values.
+    Tensors of another type would be misread, for example bytes as truth values.
     """
     types = [(each.models.dtype, each.labels.dtype) for each in (state, start)]
     check(types[0] == types[1], f"{file}: damaged: types", types[0], f"{types[1]}")

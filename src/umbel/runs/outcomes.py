@@ -1,4 +1,4 @@
-"""The results of several runs by method, and what its seeds have together."""
+"""The results of several runs by method, and means over each method's seeds."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Methods: TypeAlias = Sequence[tuple[str, Sequence[Result]]]
 """The runs of each method, by its name."""
 
 CONTROLS = " (random clusters)"
-"""What the name of a control ends in when it is shown."""
+"""Ending of a control's name as shown to users."""
 
 
 def by_method(runs: Sequence[Result]) -> list[tuple[str, list[Result]]]:
-    """The runs of each method, named without what all names end in; the best last.
+    """The runs of each method, without the ending that all names share; the best method last.
 
     The variants of a sweep are named by their values, as in "joint lam=0.1", and controls as in
     "joint (random clusters)". Runs of one name whose settings differ are variants, too.
@@ -34,7 +34,7 @@ def by_method(runs: Sequence[Result]) -> list[tuple[str, list[Result]]]:
         for group in named
         for each in ([({}, group)] if _is_control(group[0]) else variants(group))
     ]
-    # Rounded, for rounding errors must not order methods that are equal.
+    # Rounded, because rounding errors must not decide the order of equal methods.
     methods.sort(key=lambda each: -round(mean([run.last.loss for run in each[1]]), 9))
     methods.sort(key=lambda each: round(mean([run.last.accuracy for run in each[1]]), 9))
     parts = [(parts_of(runs[0].experiment.name), more) for more, runs in methods]
@@ -73,12 +73,12 @@ def _shortest(paths: set[str]) -> dict[str, str]:
 
 
 def uneven(methods: Methods) -> bool:
-    """Whether some methods have more seeds than others, which a table must tell of each."""
+    """Whether methods have different numbers of seeds, which tables must then show."""
     return len({len(runs) for _, runs in methods}) > 1
 
 
 def over_seeds(methods: Methods, which: str = "") -> str:
-    """What numbers with a ± are, and over which seeds; nothing where every method has one seed."""
+    """Explain numbers with a ±, and over which seeds they are; "" if every method has one seed."""
     most = max(len(runs) for _, runs in methods)
     if most == 1:
         return ""
@@ -87,7 +87,7 @@ def over_seeds(methods: Methods, which: str = "") -> str:
 
 
 def mean(values: Sequence[float | None]) -> float:
-    """The mean of those that are known, minus infinity if none is."""
+    """The mean of the known values; minus infinity if none is known."""
     known = [value for value in values if value is not None]
     return float(np.mean(known)) if known else -np.inf
 

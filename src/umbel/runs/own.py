@@ -1,6 +1,6 @@
-"""What the folder of a run holds of data and modules that only Python knows: their digests.
+"""Digests of data and modules made in Python, which the folder of a run can't hold themselves.
 
-They stand in `experiment.toml` where a scenario and a model stand otherwise.
+In `experiment.toml` they take the places of the scenario and the model.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from umbel.runs.own_objective import NOTHING, Prints, objective_prints, other_fu
 from umbel.runs.run import Run
 
 KNOWN = {name.upper(): each for name, each in OBJECTIVES.items()}
-"""The objectives that are no user's own, by the names that a folder keeps."""
+"""umbel's own objectives, by their names in a run's folder."""
 
 UNREADABLE = {
     "scenario.train": "the training examples have other values",
@@ -38,7 +38,7 @@ UNREADABLE = {
     "scenario.names": "the clients have other names",
     "model.structure": "the module is built otherwise",
 }
-"""Digests, and what it means where they differ."""
+"""For each digest, the message if it differs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,19 +68,19 @@ class OwnData(Scenario):
 
 @dataclass(frozen=True, kw_only=True)
 class OwnModule(Model):
-    """A module made in Python, by its digests, and by where its builder is if others can call it.
+    """A module made in Python: its digests, and the name of its builder if it can be imported.
 
-    The fingerprints are a few sums over all values: they tell other values from the same values
-    computed on another processor.
+    Fingerprints are a few sums over all values. They detect different values, but tolerate the
+    rounding of another processor.
     """
 
     kind: str
     values: int  # P
     objective: str
     structure: str
-    initial: tuple[float, ...] = ()  # fingerprint of what a new model starts from
-    constants: tuple[float, ...] = ()  # and of what belongs to the module, not to the model
-    gives: Prints = NOTHING  # what an objective of one's own gives
+    initial: tuple[float, ...] = ()  # fingerprint of a new model's values
+    constants: tuple[float, ...] = ()  # fingerprint of the module's constants
+    gives: Prints = NOTHING  # fingerprints of the values of the user's own objective
     source: str = ""  # "module:function"
     moving: tuple[str, ...] = ()  # patterns of buffers of its own that training moves
     trained: tuple[str, ...] | None = None  # patterns of parameters that train; None: as built
@@ -104,7 +104,7 @@ class OwnModule(Model):
     def check_fits(self, net: Net) -> None:
         """Raise `UsageError` unless this net's models are of the same kind, whatever their values.
 
-        Values are not compared: they come from the run.
+        Values are not compared, as they are read from the run.
         """
         other = own_module(net)
         if said := others_frozen(self, other, net):
@@ -130,7 +130,7 @@ class OwnModule(Model):
 
 
 def described(run: Run, name: str, rounds: int, checkpoint_every: int) -> Experiment:
-    """A run of Python's as an experiment that a folder can hold.
+    """Turn a run made in Python into an experiment that a folder can hold.
 
     Raises `UsageError` where it has a part that no folder can hold.
     """
@@ -165,7 +165,7 @@ def find_net(name: str) -> Net:
 
 
 def own_data(federation: Federation, engine: str = "") -> OwnData:
-    """What tells this federation from another."""
+    """The digests that identify this federation."""
     train, test, groups = federation.train, federation.test, federation.groups
     validation = federation.validation
     names = "\0".join(federation.names).encode()
@@ -187,7 +187,7 @@ def own_data(federation: Federation, engine: str = "") -> OwnData:
 
 
 def own_module(net: Net, federation: Federation | None = None) -> OwnModule:
-    """What tells the module of this net from another, and its objective, given clients."""
+    """The digests that identify a net's module and objective, for these clients."""
     module = net.module(net.new(0))
     entries = net.layout.weights + net.layout.rest
     inside = {*(entry.name for entry in entries), *net.modules.frozen}
@@ -213,7 +213,7 @@ def own_module(net: Net, federation: Federation | None = None) -> OwnModule:
 
 
 def others_frozen(there: OwnModule, here: OwnModule, net: Net) -> str:
-    """How what is frozen differs, as a phrase; empty if it does not."""
+    """How the frozen values differ, as a phrase; "" if they do not."""
     if there.frozen is None and there.values == here.values + net.num_frozen > here.values:
         return FROZEN_WITHIN
     differ = there.values == here.values and there.frozen != here.frozen
@@ -221,7 +221,7 @@ def others_frozen(there: OwnModule, here: OwnModule, net: Net) -> str:
 
 
 def differences(there: Experiment, here: Experiment, net: Net) -> Iterator[str]:
-    """What tells two runs apart, a phrase each; `net` is that of the run here."""
+    """The differences between two runs, a phrase for each; `net` is that of the present run."""
     if not isinstance(there.scenario, OwnData) or not isinstance(there.model, OwnModule):
         yield "it was made from an experiment, not of data and a module of Python's"
         return
@@ -245,7 +245,7 @@ def differences(there: Experiment, here: Experiment, net: Net) -> Iterator[str]:
 
 
 def what_only_python_has(experiment: Experiment) -> str:
-    """What others have to be given to use the folder, as a sentence; empty if nothing."""
+    """What other programs need besides the folder, as a sentence; "" if nothing."""
     data, module = experiment.scenario, experiment.model
     if isinstance(data, OwnData) and data.engine:
         return f"its engine, {data.engine}, is an object: to resume it, give the run such a one"
@@ -277,7 +277,7 @@ def _check_storable(path: str, value: object) -> None:
 
 
 def _source(build: Callable[[], nn.Module]) -> str:
-    """Where others find this very function, empty if nowhere."""
+    """The importable name of exactly this function; "" if there is none."""
     module, name = getattr(build, "__module__", None), getattr(build, "__qualname__", "<")
     if module is None or module == "__main__" or "<" in name:
         return ""

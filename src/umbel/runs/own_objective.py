@@ -1,4 +1,4 @@
-"""What tells one objective of a user's own from another: the values it gives to fixed outputs.
+"""Identify a user's own objective by the values that it gives for fixed outputs.
 
 Its functions are often lambdas or closures, which a name does not tell apart.
 """
@@ -19,7 +19,7 @@ from umbel.engines.fit import sample
 from umbel.runs.digests import CLOSE, fingerprint, near
 
 MOST, VALUES = 256, 2**20
-"""Examples that an objective is asked about, and numbers in all their outputs."""
+"""Number of examples for which an objective is evaluated, and of values in all their outputs."""
 
 ROUNDINGS = 16
 """Fingerprints may differ by this many roundings of the network's type."""
@@ -28,13 +28,13 @@ Prints = tuple[tuple[float, ...], tuple[float, ...], tuple[float, ...]]
 """Fingerprints of `losses`, `correct` and `mixed`."""
 
 NOTHING: Prints = ((), (), ())
-"""Those of an objective of umbel's, and of folders made before they were kept."""
+"""No fingerprints: for umbel's own objectives, and for folders of earlier versions."""
 
 
 def objective_prints(net: Net, federation: Federation) -> Prints:
-    """What the objective says of a few y and of outputs made up for them.
+    """Fingerprints of the objective on a few y and on generated outputs.
 
-    Nothing where the network does not take the inputs: that is told before the first round.
+    There are none if the network refuses the inputs; that is reported before the first round.
     """
     first = sample(net, federation)
     with suppress(*FAILURES), torch.no_grad(), drawing_from(seed=0):
@@ -52,7 +52,7 @@ def objective_prints(net: Net, federation: Federation) -> Prints:
 
 
 def other_functions(there: Prints, here: Prints, net: Net) -> Iterator[str]:
-    """The functions that give other values, a phrase each; what is not known is not compared."""
+    """The functions that give other values, a phrase for each; unknown fingerprints are skipped."""
     close = max(CLOSE, ROUNDINGS * net.eps)
     for name, old, new in zip(("losses", "correct", "mixed"), there, here, strict=True):
         if old and new and not near(old, new, close):
@@ -62,7 +62,7 @@ def other_functions(there: Prints, here: Prints, net: Net) -> Iterator[str]:
 def _made_up(shape: torch.Size, y: Tensor, dtype: torch.dtype) -> Iterator[Tensor]:
     """Outputs of several sizes, and near y where they can be: some functions take few of them.
 
-    They do not come from the network, whose last digits another processor computes otherwise.
+    They are not computed by the network, whose last digits depend on the processor.
     """
     waves = (torch.arange(shape.numel(), dtype=torch.double) * 1.7 + 0.3).sin().reshape(shape)
     yield ((waves + 1) / 2).to(dtype)  # as probabilities are

@@ -1,4 +1,4 @@
-"""The path of a setting that a refusal begins with, as in `scenario.clients`."""
+"""Put the path of a setting, such as `scenario.clients`, at the beginning of an error message."""
 
 from __future__ import annotations
 

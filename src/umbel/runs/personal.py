@@ -1,4 +1,4 @@
-"""Settings of personal models: what a client that fine-tunes its model has to choose from."""
+"""Settings of personal models: the choices of a client that fine-tunes its model."""
 
 from __future__ import annotations
 
@@ -28,19 +28,22 @@ class Personal(Settings):
     >>> umbel.Personal(epochs=(1, 5), lr=0.05, parameters=("head.*",)).choices[:2]
     ((0, 0.0), (1, 1.0))
 
-    A client takes the number of epochs, and of `interpolate` the weight, with the lowest mean loss
-    on its own validation examples; leaving the model as it is is always among the choices, and what
-    a client without validation examples does. The model after one number of epochs goes on to the
-    next larger one, with a fresh optimizer.
+    A client chooses the number of epochs, and the weight from `interpolate`, with the lowest mean
+    loss on its own validation examples. The served model itself is always one of the choices, and
+    clients without validation examples keep it. Training continues from each number of epochs to
+    the next larger one, with a fresh optimizer. Raises `UsageError` for values out of range.
     """
 
-    epochs: tuple[int, ...] = (1, 2, 5, 10)  #: numbers of epochs to choose from; 0 always is one
+    #: numbers of epochs to choose from; 0 is always included
+    epochs: tuple[int, ...] = (1, 2, 5, 10)
     lr: float = 0.1  #: learning rate of fine-tuning
     batch_size: int | Everything = 32  #: examples in a mini-batch, or "all"
-    parameters: tuple[str, ...] = ()  #: patterns of the parameters that are tuned; (): all
-    #: weights of the tuned model to choose from, in a mean with the model that is served
+    parameters: tuple[str, ...] = ()  #: patterns of the parameters that are fine-tuned; (): all
+    #: weights in [0, 1] to choose from: the model is the mean of the tuned and the served one, with
+    #: this weight of the tuned one
     interpolate: tuple[float, ...] = (1.0,)
-    #: of each client's training examples, set apart to choose by where the federation has none yet
+    #: fraction of each client's training examples to set apart for the choice, if the federation
+    #: has no validation examples
     validation_fraction: float | None = None
 
     def __post_init__(self) -> None:
@@ -88,7 +91,7 @@ class Personal(Settings):
         return federation.with_validation(self.validation_fraction, seed)
 
     def check_data(self, net: Net, federation: Federation) -> None:
-        """Raise `UsageError` where clients have nothing to choose by, or nothing is to be tuned."""
+        """Raise `UsageError` if there are no validation examples, or no parameters to fine-tune."""
         expected = (
             "some: set validation_fraction in [personal] or in the scenario, or write "
             "Personal(validation_fraction=0.2) or federation.with_validation(0.2)"
@@ -103,7 +106,7 @@ class Personal(Settings):
             check(fine, "personal.parameters", self.parameters, expected)
 
     def check_for(self, algorithm: Algorithm[Any], privacy: Privacy) -> None:
-        """Raise `UsageError` for a run whose clients' models can't be tuned, or may not be told."""
+        """Raise `UsageError` if clients' models can't be fine-tuned, or privacy forbids it."""
         method = method_of(algorithm)
         expected = "for a method that serves each client one model: its clients use mixtures"
         check(not method.mixes, "personal", type(method).__name__, expected)

@@ -1,4 +1,4 @@
-"""How to get back results of a finished run whose files are damaged or lost."""
+"""Advice for restoring damaged or lost result files of a finished run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from umbel.checks import UsageError, command
 
 @contextmanager
 def putting_right(run: Path) -> Iterator[None]:
-    """Say so of what resuming the run in this folder writes again; nothing else goes inside."""
+    """Inside, add the advice to errors about files that resuming the run would write again."""
     try:
         yield
     except UsageError as error:

@@ -1,7 +1,7 @@
 """The file `records.jsonl`: a line a round, each sealed after the one before it.
 
-So a line that was changed, removed, repeated or put elsewhere is noticed. A last line without an
-end is what was being written when a process was killed.
+The seals reveal lines that were changed, removed, repeated or moved. A last line without a line
+break is incomplete, because the process was killed while it was written.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from umbel.runs.records import Record
 from umbel.runs.seals import AGAIN, BLANK, KEY, intact, sealed
 
 END = len(f'{BLANK}"}}\n')
-"""Length of the end of a line, which is its seal and what closes it."""
+"""Length of the end of a line: its seal and the closing characters."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,8 @@ class RecordLines:
     def read(self) -> list[Record]:
         """The records of all whole rounds. Raises `UsageError` for a damaged line.
 
-        A file of an earlier version has no seals: there, the first line that is none ends it.
+        Files of earlier versions have no seals; they end before the first line that is not a
+        record.
         """
         raw = read_bytes(self.file) if self.file.is_file() else b""
         *lines, last = raw.split(b"\n")

@@ -32,20 +32,20 @@ NONE: Mapping[Any, Any] = MappingProxyType({})
 NOTHING = Spent()
 
 EVALUATION = "evaluation: "
-"""Prefix of the reason when an evaluation's answer was set aside."""
+"""Prefix of the reason if an answer to an evaluation was not used."""
 
 OF_CLIENTS = ("missing", "refused", "bounded")
-"""What a record says of clients; all else in it are numbers."""
+"""Fields of a record that concern single clients; all others are numbers."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """What was measured in one round of a run; None for what is not known or was not measured.
+    """The measurements of one round of a run; None for values that are not known or not measured.
 
-    It is a line of `records.jsonl` in a run's folder. Accuracies are shares in [0, 1]. Where
-    clients have validation examples, rounds are judged by these, and what is said of the test is
-    measured once, after the run's last round. Clusters are those that clients are served by: where
-    serving asks clients something, as IFCA's does, they are known in evaluated rounds alone.
+    It is a line of `records.jsonl` in a run's folder. Accuracies are shares in [0, 1]. If clients
+    have validation examples, rounds are evaluated on these, and test measures are taken only once,
+    after the run's last round. Clusters are those by which clients are served. If serving needs an
+    answer of the clients, as in IFCA, clusters are known only in evaluated rounds.
     """
 
     round: int  #: counted from 0
@@ -54,30 +54,34 @@ class Record:
     accuracy: float | None = None  #: mean over clients of each one's test accuracy
     worst: float | None = None  #: the worst client's accuracy
     accuracy_std: float | None = None  #: standard deviation over clients
-    weighted_accuracy: float | None = None  #: share of all test examples that were right
-    #: as `loss`, on validation examples, where clients have such
+    #: share of all test examples that were classified correctly
+    weighted_accuracy: float | None = None
+    #: as `loss`, on validation examples, if clients have any
     validation_loss: float | None = None
-    validation_accuracy: float | None = None  #: as `accuracy`, likewise
-    num_clusters: int | None = None  #: clusters that clients are in
-    #: models that the method trains; it changes when clients are clustered
+    validation_accuracy: float | None = None  #: as `accuracy`, on validation examples
+    num_clusters: int | None = None  #: number of clusters that have clients
+    #: number of models that the method trains; it changes when clients are clustered
     num_models: int | None = None
     ari: float | None = None  #: adjusted Rand index against the planted groups
     purity: float | None = None  #: share of clients in the majority group of their cluster
     nmi: float | None = None  #: normalised mutual information with the planted groups
-    bytes_down: int = 0  #: to all clients together, evaluation not counted
-    bytes_up: int = 0  #: from all clients together
-    #: how often a client took the gradient of an example, of all together; None: not known
+    bytes_down: int = 0  #: bytes sent to all clients together, without evaluation
+    bytes_up: int = 0  #: bytes sent by all clients together, without evaluation
+    #: number of gradients of single examples, of all clients together; None: not known
     gradient_evaluations: int | None = None
-    #: how often a client judged an example without one, likewise, evaluation not counted
+    #: number of losses of single examples without a gradient, of all clients together, without
+    #: evaluation; None: not known
     loss_evaluations: int | None = None
-    seconds: float = 0.0  #: of the round, without evaluation
-    client_seconds: float = 0.0  #: of these, waiting for clients
-    clustering_seconds: float | None = None  #: of these, finding clusters; None: not known
+    seconds: float = 0.0  #: duration of the round, without evaluation
+    client_seconds: float = 0.0  #: part of `seconds` spent waiting for clients
+    #: part of `seconds` spent finding clusters; None: not known
+    clustering_seconds: float | None = None
     missing: tuple[int, ...] = ()  #: clients that did not answer, in training or in evaluation
-    refused: Mapping[int, str] = field(default_factory=dict)  #: client: why its reply was set aside
-    #: client: how its weight or step was bounded
+    #: client -> why its reply was not used
+    refused: Mapping[int, str] = field(default_factory=dict)
+    #: client -> how its weight or step was bounded
     bounded: Mapping[int, str] = field(default_factory=dict)
-    #: what the method adds, and the means over clients of the run's metrics
+    #: measures that the method adds, and means over clients of the run's metrics
     measures: Mapping[str, float | None] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -104,15 +108,16 @@ class Record:
         return len({*self.missing, *self.refused})
 
     def judged(self, measure: str) -> float | None:
-        """The `accuracy` or `loss` that the round is judged by; for other measures the value.
+        """The value of a measure; for "accuracy" and "loss", the one that the round is judged by.
 
-        It is that on validation examples, where it was measured on such, and else on the test's.
+        That is the value on validation examples if there is one, otherwise the value on test
+        examples.
         """
         value: float | None = getattr(self, f"validation_{measure}", None)
         return getattr(self, measure) if value is None else value
 
     def quality(self) -> list[str]:
-        """What a line says of how good the models are: nothing, or a phrase for each split."""
+        """Results of the models for a log line: a phrase for each evaluated split."""
         said = []
         for split, kind in (("validation_", "validation "), ("", "")):
             accuracy, loss = getattr(self, f"{split}accuracy"), getattr(self, f"{split}loss")
@@ -123,11 +128,11 @@ class Record:
         return said
 
     def untimed(self) -> Record:
-        """The same without the times, which alone differ when the same run is made twice."""
+        """The same without times, which are the only difference when a run is repeated."""
         return replace(self, seconds=0.0, client_seconds=0.0, clustering_seconds=None)
 
     def sharing_time(self, runs: int) -> Record:
-        """The same with its share of the seconds, where several runs are done side by side."""
+        """The same with its share of the seconds, for runs that were done side by side."""
         clustering = None if self.clustering_seconds is None else self.clustering_seconds / runs
         seconds, waiting = self.seconds / runs, self.client_seconds / runs
         return replace(self, seconds=seconds, client_seconds=waiting, clustering_seconds=clustering)
@@ -161,7 +166,7 @@ class Record:
         )
 
     def to_json(self) -> str:
-        """One line; what the method adds stands beside the rest."""
+        """One line of JSON; measures that the method adds are on the same level as the others."""
         values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "measures"}
         if not self.bounded:  # most records say nothing of it
             del values["bounded"]

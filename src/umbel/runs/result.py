@@ -1,4 +1,4 @@
-"""A finished run read back from its folder; its data are not needed."""
+"""The results of a finished run, read from its folder without the run's data."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ CLUSTER_MODELS = (Algorithm.serve, FLACC.serve, IFCA.serve)
 
 @dataclass(frozen=True)
 class Result:
-    """A finished run read back from its folder: records, clusters, and models ready to use.
+    """The results of a finished run, read from its folder: records, clusters and models.
 
-    `load` gives one, and so do `Run.save`, `resume` and `finish`. Its data are not needed.
+    `load`, `Run.save`, `resume` and `finish` return one. The run's data are not needed.
     """
 
     folder: RunFolder  #: where the run is
-    given: Net | None = None  #: the net, where only Python knows how to build it
+    given: Net | None = None  #: the net, if no file says how to build it
 
     def __repr__(self) -> str:
         try:
@@ -72,17 +72,17 @@ class Result:
 
     @cached_property
     def experiment(self) -> Experiment:
-        """What was run."""
+        """The experiment; code outside umbel is not imported."""
         return self.folder.experiment
 
     @cached_property
     def runnable(self) -> Experiment:
-        """The same, for which modules that it names are imported."""
+        """The experiment; modules that it names are imported."""
         return self.folder.runnable
 
     @cached_property
     def finished(self) -> bool:
-        """Whether the run is at its end: `load` gives no other."""
+        """Whether the run is finished; always true for a result of `load`."""
         return self.folder.finished
 
     @cached_property
@@ -98,7 +98,7 @@ class Result:
 
     @cached_property
     def clients(self) -> list[Client]:
-        """What is known of each client; before the run is finished, its cluster alone."""
+        """The results for each client; before the run is finished, only its cluster."""
         return self.folder.clients() if self.finished else _clients_so_far(self.folder)
 
     @property
@@ -119,7 +119,7 @@ class Result:
 
     @property
     def by_loss(self) -> bool:
-        """Whether there is no accuracy to judge by, as in regression."""
+        """Whether records have no accuracy, as in regression."""
         return all(record.judged("accuracy") is None for record in self.records)
 
     @property
@@ -138,7 +138,7 @@ class Result:
         return sum(r.bytes_up for r in self.records) / self.folder.num_clients / MEGABYTE
 
     def evaluations(self, of: Literal["gradient", "loss"]) -> float | None:
-        """How many gradients, or losses alone, of examples a client found; None: not known."""
+        """Mean number of gradients, or losses alone, of examples per client; None: not known."""
         counts = [getattr(record, f"{of}_evaluations") for record in self.records]
         return None if None in counts else sum(counts) / self.folder.num_clients
 
@@ -149,7 +149,7 @@ class Result:
 
     @cached_property
     def made_for(self) -> tuple[MadeFor, ...]:
-        """What the model of each cluster was made for."""
+        """The form of examples that the clusters' models fit."""
         return tuple(self._made_for(cluster) for cluster in range(self.num_clusters))
 
     @property
@@ -161,7 +161,8 @@ class Result:
     def net(self) -> Net:
         """The network of all clusters, as functions of a flat vector.
 
-        Raises `UsageError` where only Python knows the module and it was not given to `load`.
+        Raises `UsageError` if no file says how to build the module and `load` was not given the
+        net.
         """
         if self.given is not None:
             return self.given
@@ -213,10 +214,10 @@ class Result:
     def model_for(self, client: str | int) -> nn.Module:
         """Build the module that this client is served, in evaluation mode.
 
-        Clients are known by name; where no name is a number, by their numbers, from 0, as well.
-        It is the model of the client's cluster; or, where the method serves such, its personal
-        model, its mixture of several models, or one whose adapters mix experts. Raises `UsageError`
-        for a client that is not known.
+        `client` is a name, or the client's number from 0 if no name is a number. The module is the
+        model of the client's cluster or, depending on the method, its personal model, its mixture
+        of several models, or a model whose adapters mix experts. Raises `UsageError` for an unknown
+        client.
         """
         clusters = list(self.clusters.items())
         number = number_of(client, [known for known, _ in clusters])
@@ -243,8 +244,9 @@ class Result:
         """Write the model of a client or a cluster for other programs.
 
         `to` is "onnx", "torch" (a program of `torch.export`), "safetensors" or "peft" (a folder).
-        It goes into the folder `exported` of the run, unless `out` names a place. Outputs of what
-        is written and of the model are compared. Raises `UsageError` where that can't be done.
+        The file goes into the folder `exported` of the run unless `out` names another place.
+        Outputs of the exported and the original model are compared. Raises `UsageError` if the
+        export is not possible.
         """
         from umbel.runs.model_export import export_model
 
@@ -255,7 +257,7 @@ class Result:
         return self.folder.models.made_for(cluster)
 
     def _check_cluster(self, cluster: int) -> None:
-        """Tell a model that is lost from a cluster that is none."""
+        """Raise `UsageError` unless this is a cluster; lost files are reported elsewhere."""
         if not self.folder.models.file(cluster).is_file():
             last = self.num_clusters - 1
             check(0 <= cluster <= last, "cluster", cluster, f"a cluster of this run: 0 to {last}")
@@ -285,7 +287,7 @@ class Result:
 
 
 def _clients_so_far(folder: RunFolder) -> list[Client]:
-    """The clusters after the last checkpoint; over Flower alone, names are known by then."""
+    """The clusters after the last checkpoint; names are known then only for runs over Flower."""
     try:
         labels = checkpoint.labels(folder.file("checkpoint.safetensors")).numpy()
     except UsageError:

@@ -14,10 +14,10 @@ from typing import Any, SupportsIndex, overload
 from umbel.checks import UsageError, printable
 
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
-"""What a spreadsheet takes for the beginning of something to compute, or looks behind."""
+"""First characters that make a spreadsheet read a text as a formula."""
 
 ACTING = re.compile("[\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What terminals act on, and JSON may yet hold as it is."""
+"""Characters that terminals act on although JSON may contain them unescaped."""
 
 Value = Any
 """What JSON knows: text, a number, true or false, None where nothing is known, or a list."""

@@ -57,29 +57,29 @@ class Run(Settings):
     >>> [record.round for state, record in run.rounds(3)]
     [0, 1, 2]
 
-    Two runs with the same fields give the same records bit for bit on one machine, but for times.
-    Values out of range, and settings that can't work together, raise `UsageError`.
+    On one machine, runs with equal fields give equal records bit for bit, except for times. Values
+    out of range, and settings that can't work together, raise `UsageError`.
     """
 
     algorithm: Algorithm[Any]  #: the method
     federation: Federation  #: the clients and their examples
     net: Net  #: the network that is trained
     _: KW_ONLY
-    seed: int = 0  #: of everything random
+    seed: int = 0  #: seed of all random numbers
     participation: float = 1.0  #: share of the clients asked in each round, in (0, 1]
     #: rounds between evaluations; the last round is always evaluated, and where clients have
     #: validation examples, it alone is on test examples
     evaluate_every: int = 1
     #: where clients work: settings, or an engine
     engine: EngineSettings | Engine = field(default_factory=EngineSettings)
-    limits: Limits = field(default_factory=Limits)  #: what the server accepts
+    limits: Limits = field(default_factory=Limits)  #: limits on clients' replies
     faults: Faults = field(default_factory=Faults)  #: faults to simulate
     #: clipping and noise of the clients in this process
     privacy: Privacy = field(default_factory=Privacy)
     #: what is measured beside loss and accuracy: "log-loss", "perplexity", "macro-f1", "auroc",
     #: "mae", "r2", or your own as "module:function"
     metrics: tuple[str, ...] = ()
-    personal: Personal | None = None  #: how clients tune their models in the end; None: not at all
+    personal: Personal | None = None  #: how clients fine-tune at the end; None: they don't
     #: the federation that is used: with `personal`, validation examples are set apart
     divided: Federation = field(init=False, repr=False, compare=False)
 
@@ -124,7 +124,7 @@ class Run(Settings):
         return max(1, round(self.participation * self.federation.num_clients))
 
     def start(self, num_rounds: int) -> State:
-        """Return the state before the first round of this many."""
+        """Return the state before the first of `num_rounds` rounds."""
         num_rounds = argument("rounds", num_rounds, int)
         check(num_rounds >= 1, "rounds", num_rounds, "1 or more")
         if self.personal is not None:
@@ -145,7 +145,7 @@ class Run(Settings):
         To go on where a run stopped, give its last state and the number of the round to come. With
         a `folder`, every round is on disk before it is yielded, and those that are there already
         are not done again. Raises `QuorumError` when too few clients give a usable reply, and
-        `UsageError` where state or folder are of another run, or no folder can hold this one.
+        `UsageError` if state or folder are of another run, or if no folder can hold this one.
         """
         num_rounds, first = argument("rounds", num_rounds, int), argument("first", first, int)
         check(first >= 0, "first", first, "0 or more")

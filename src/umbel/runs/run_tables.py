@@ -1,4 +1,4 @@
-"""Runs as data: a row a run, a row a round, and a row a client."""
+"""Results of runs as tables with a row for each run, for each round, and for each client."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from umbel.runs.statistics.pairs import differences
 from umbel.summary import counted
 
 OF_A_RUN = ("folder", "name", "algorithm", "seed")
-"""What says which run a row is about."""
+"""Columns that identify the run of a row."""
 
 RESULTS = (
     *("accuracy", "worst", "accuracy_std", "weighted_accuracy", "loss"),
@@ -58,7 +58,7 @@ class Results:
     `results` gives one. `len`, iteration, rows and columns are of the table of runs.
     """
 
-    #: a row for each run: which it is, its last round, its cost, and settings that differ
+    #: a row for each run: its name and seed, its last round, its cost, and settings that differ
     runs: Table
     rounds: Table  #: a row for each round of a run
     clients: Table  #: a row for each client of a finished run

@@ -1,4 +1,4 @@
-"""Scores and clusters as a record has them."""
+"""Scores and clusters in the form of a record's fields."""
 
 from __future__ import annotations
 

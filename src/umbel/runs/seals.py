@@ -1,8 +1,8 @@
-"""A digest of all of a file inside the file itself, so that damage anywhere in it is noticed.
+"""Seals: a digest of a whole file, inside the file, so that damage anywhere in it is noticed.
 
-The digest stands where zeros stood when it was taken. It is in the file, as a rename replaces
-exactly one. It tells damage and mistakes: whoever changes a file on purpose can seal it again.
-Files of earlier versions have none, and are read as they are.
+The digest replaces zeros, with which it was computed. It is inside the file because a rename
+replaces exactly one file. A seal reveals damage and mistakes, not deliberate changes: anyone can
+seal a changed file again. Files of earlier versions have no seal, and are read without a check.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""What is no part of umbel: named by an experiment as "module:Name", and code that somebody wrote.
+"""Code outside umbel, which experiments name as "module:Name".
 
-Whoever looks at a run does not import it: a stranger stands for it, with its settings as text.
+Commands that only show a run do not import it: a `Stranger` represents it, with its settings as
+text.
 """
 
 from __future__ import annotations

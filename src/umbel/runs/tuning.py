@@ -1,4 +1,4 @@
-"""Personal models on top of any method: every client fine-tunes what it is served, if that helps.
+"""Personal models with any method: each client fine-tunes the model it is served, if that helps.
 
 Clients train on their training examples and choose on their validation examples.
 """

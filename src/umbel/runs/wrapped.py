@@ -27,7 +27,7 @@ def structured(
     structure: Callable[[Mapping[str, Any], type], Any],
     wrappers: tuple[type[Wrapper], ...] = WRAPPERS,
 ) -> Any:
-    """The method of a table, in the wrappers that the table asks for and the method is not itself.
+    """The method of a table, inside the wrappers for which the table has settings.
 
     `structure` makes a dataclass of a table of its fields.
     """

@@ -14,7 +14,7 @@ from umbel.settings import Settings
 
 
 def cluster_mean(rows: Tensor, labels: Tensor, weights: Tensor, num_clusters: int) -> Tensor:
-    """Weighted mean of rows (N, P) within each cluster: (K, P), 0 where nobody is.
+    """Weighted mean of rows (N, P) within each cluster: (K, P), 0 for a cluster without clients.
 
     >>> import torch
     >>> from umbel.method import cluster_mean
@@ -33,7 +33,8 @@ class Averaging(Settings):
     'equal'
     """
 
-    weights: Literal["examples", "equal"] = "examples"  #: what a client weighs in an average
+    #: weight of a client in an average: its number of examples, or 1
+    weights: Literal["examples", "equal"] = "examples"
     #: patterns of the names of parameters that are averaged over all clients
     shared: tuple[str, ...] = ()
 
@@ -54,7 +55,7 @@ class Averaging(Settings):
         return self.step_of(cluster_sums(update, labels, weights, num_clusters), layout)
 
     def reduction(self, num_clusters: int, labels: Tensor | None = None) -> Reduction:
-        """Say what `step_of` needs; labels (M,) of all clients, or None if they choose."""
+        """The reduction for `step_of`; labels (M,) of all clients, or None if clients choose."""
         weights = "num_examples" if self.weights == "examples" else None
         return Reduction(num_clusters, labels, weights)
 

@@ -49,7 +49,7 @@ class Agglomerative(Clusterer):
 
     linkage: Literal["complete", "average", "single"] = "average"  #: distance between clusters
     num_clusters: int | None = None  #: K; give either this or `threshold`
-    threshold: float | None = None  #: distance at which clusters are kept apart
+    threshold: float | None = None  #: clusters at this distance or farther are not merged
 
     def __post_init__(self) -> None:
         if self.num_clusters is not None or self.threshold is not None:
@@ -64,7 +64,7 @@ class DBSCAN(Clusterer):
     """Clustering by density: clients with enough others within `eps` (Ester et al. 1996)."""
 
     eps: float = 0.5  #: distance of neighbours
-    min_samples: int = 2  #: neighbours of a dense place, itself included
+    min_samples: int = 2  #: fewest clients within `eps` of a dense place, itself included
     noise: Noise = "join"  #: clients in no cluster: to the nearest cluster, or each by itself
 
     def __post_init__(self) -> None:
@@ -106,7 +106,7 @@ class HDBSCAN(Clusterer):
 
 
 def parted(clusterer: Clusterer, num_clusters: int | None) -> tuple[Clusterer, int | None]:
-    """The clusterer without its number of clusters, and that number, from it or the caller.
+    """Separate a clusterer from its number of clusters, which it or the caller states.
 
     Raises `UsageError` where both say one and they differ, where the clusterer finds the number by
     itself, or where it needs one.
@@ -131,7 +131,7 @@ def parted(clusterer: Clusterer, num_clusters: int | None) -> tuple[Clusterer, i
 
 
 def joined(clusterer: Clusterer, num_clusters: int | None) -> Clusterer:
-    """The clusterer, told the number of clusters if there is one to tell."""
+    """The clusterer with the number of clusters set, if it takes one."""
     return clusterer if num_clusters is None else _told(clusterer, num_clusters)
 
 

@@ -1,7 +1,7 @@
 """Similarities and distances of clients -> labels.
 
-scikit-learn takes a second to load, so that is done where a clustering begins: a deployed client,
-which has a process of its own for each message, never needs it.
+scikit-learn takes a second to load, so it is imported only when a clustering begins. Deployed
+clients, which start a process for each message, never need it.
 """
 
 from __future__ import annotations
@@ -268,7 +268,7 @@ def _ward(distance: Tensor, num_clusters: int | None, threshold: float | None) -
 def match_labels(new: Tensor, old: Tensor, num_clusters: int) -> Tensor:
     """Rename new clusters one to one, so that as many clients as possible stay where they were.
 
-    `new` (N,) and `old` (N,) are in 0 to K-1; so is what it returns (N,), by the Hungarian method.
+    `new` (N,), `old` (N,) and the result (N,) are in 0 to K-1. It uses the Hungarian method.
 
     >>> import torch
     >>> from umbel.method import match_labels

@@ -40,7 +40,7 @@ def moved(block: Tensor, answer: Features, rate: Tensor) -> Tensor:
 def to_means(mine: Tensor, theirs: Tensor, labels: Tensor, count: int) -> Tensor:
     """Distances (N, K) of features (N, J) to the means of others (L, J) with the same label (L,).
 
-    A cluster of nobody is infinitely far.
+    Distances to a cluster without clients are infinite.
     """
     centres = torch.stack([theirs[labels == k].mean(0) for k in range(count)])
     return torch.cdist(mine.double(), centres.double()).nan_to_num(torch.inf)

@@ -1,4 +1,4 @@
-"""How much one client may weigh in an average, and how far what it sends may go."""
+"""Bounds on one client's weight in an average, and on the norm of its rows."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ ROUNDS = 100
 
 
 def within_shares(counts: Tensor, clusters: Tensor, share: float) -> Tensor:
-    """Numbers of examples (N,) with no more than its share in any average.
+    """Lower numbers of examples (N,) so that no client exceeds `share` in any average.
 
-    Averages of parameters that clusters share are over all clients: there, too.
+    This includes averages over all clients, as for parameters that clusters share.
     """
     if share >= 1:
         return counts
@@ -63,7 +63,7 @@ def norms_of(rows: Tensor) -> Tensor:
 def longest_of(norms: Tensor, ratio: float) -> float:
     """`ratio` times the median of the lengths above 0; infinite if there are none.
 
-    Who stays where it is says nothing of how far is too far.
+    Clients that do not move at all must not influence the bound.
     """
     moved = norms[norms > 0]
     return ratio * float(moved.median()) if len(moved) else inf

@@ -1,4 +1,4 @@
-"""What every method owes its users: checks to be called from anybody's own tests.
+"""Checks that every method must pass, to be called from your own tests.
 
     import pytest
     from umbel.testing import CHECKS
@@ -7,10 +7,10 @@
     def test_my_method_keeps_the_contract(check):
         check(MyMethod(num_clusters=2))
 
-Each check runs the method for a few rounds on a small federation, and raises `AssertionError` where
-it does not hold, or `UsageError` where what the method returns has not the form that it should
-have. A method should have settings by which it clusters within `ROUNDS` rounds. One that refuses a
-network without adapters is given one that has some.
+Each check runs the method for a few rounds on a small federation. It raises `AssertionError` if the
+method does not pass, and `UsageError` if the method returns values of a wrong form, such as a wrong
+shape. Choose settings with which the method clusters within `ROUNDS` rounds. A method that refuses
+networks without low-rank adapters is given a network that has some.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ __all__ = [
 
 
 def check_method(algorithm: Algorithm[Any]) -> None:
-    """Call all `CHECKS` with a method. Raises `AssertionError` for the first that does not hold."""
+    """Call all `CHECKS` with a method. Raises `AssertionError` for the first check that fails."""
     for check in CHECKS:
         check(algorithm)
 
@@ -81,4 +81,4 @@ CHECKS: tuple[Check, ...] = (
     newcomers_are_assigned_or_refused,
     what_it_tells_fits_the_clients,
 )
-"""What every method owes its users, as functions: for `pytest.mark.parametrize`."""
+"""All checks, for `pytest.mark.parametrize`: each is a function that takes a method."""

@@ -1,4 +1,4 @@
-"""Checks that clients may fail, be few, or never be asked."""
+"""Checks of rounds in which clients fail, are few, or are never asked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from umbel.testing.sentences import saying, told
 
 @told
 def faults_are_survived_and_named(algorithm: Algorithm[Any]) -> None:
-    """Replies that are lost, late or unusable change no model for the worse."""
+    """Replies that are lost, late or unusable do not spoil any model."""
     faults = Faults(drop=0.1, late=0.05, not_finite=0.1, wrong_shape=0.05, huge=0.1)
     absent = 0
     run = run_of(algorithm, faults=faults, limits=Limits(quorum=0.0))
@@ -36,7 +36,7 @@ def faults_are_survived_and_named(algorithm: Algorithm[Any]) -> None:
 
 @told
 def requests_that_nobody_answers_are_survived(algorithm: Algorithm[Any]) -> None:
-    """In every round the first request stays without any reply; then in every round the second."""
+    """A method survives a request without any reply: each request of a round is tried in turn."""
     lossy = {"faults": Faults(drop=0.3), "limits": Limits(quorum=0.0), "evaluate_every": ROUNDS}
     run = run_of(algorithm, federation=blobs(SIZES[:6]), **lossy)
     for silent in count():
@@ -50,7 +50,7 @@ def requests_that_nobody_answers_are_survived(algorithm: Algorithm[Any]) -> None
 
 @told
 def one_client_may_be_lost_in_any_request(algorithm: Algorithm[Any]) -> None:
-    """In every request one client does not answer, in every round another."""
+    """A method survives that one client does not answer, in each request another."""
     for first in (0, 3):
         run = run_of(algorithm, limits=Limits(quorum=0.0))
         run = replace(run, engine=Losing(run.clients, first))
@@ -99,7 +99,7 @@ def a_federation_of_one_client_is_fine_or_refused(algorithm: Algorithm[Any]) -> 
 
 
 def _assert_something(served: Served) -> None:
-    """A table of zeros is what is left where a method forgets who was never asked."""
+    """Raise `AssertionError` for models of zeros, which never-asked clients get by mistake."""
     used = served.models.table.index_select(0, served.models.index)
     nothing = torch.nonzero((used == 0).all(1))[:, 0].tolist()
     assert not nothing, f"clients {nothing}, who were never asked, are served models of zeros"

@@ -1,4 +1,4 @@
-"""Engines around an engine, by which checks lose, shuffle and listen."""
+"""Engines that wrap another one, to lose or shuffle replies or to note what clients are asked."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from umbel.flow import Engine, Replies, Request
 
 
 class Listening:
-    """An engine that notes what clients are asked; nobody answers the request number `silent`."""
+    """An engine that notes what clients are asked; request number `silent` gets no reply."""
 
     def __init__(self, engine: Engine, silent: int = -1) -> None:
         self.engine, self.silent, self.asked, self.updated = engine, silent, 0, False
 
     def send(self, request: Request) -> Replies:
-        """Have the clients do the work, but for the silent request."""
+        """Have the clients do the work, except for the silent request."""
         self.asked += 1
         nobody = torch.zeros(0, dtype=torch.long)
         silent = self.asked - 1 == self.silent
@@ -25,7 +25,7 @@ class Listening:
 
 
 class Losing:
-    """An engine that loses one client's reply to each request, the next client's each time."""
+    """An engine that loses one reply to each request, each time that of the next client."""
 
     def __init__(self, engine: Engine, first: int = 0) -> None:
         self.engine, self.turn = engine, first

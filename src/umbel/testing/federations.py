@@ -24,8 +24,8 @@ def blobs(
 ) -> Federation:
     """Make a small federation: `sizes` training examples of each client, and 8 test examples.
 
-    Inputs are Gaussian, one blob for each class. Labels are named differently in each planted
-    group; clients belong to the groups in turns.
+    Inputs are Gaussian, one blob for each class. Each planted group uses different labels for the
+    same classes, and clients are assigned to the groups in turn.
     """
     rng = np.random.default_rng(seed)
     centres = rng.normal(scale=2, size=(num_classes, *shape))

@@ -1,4 +1,4 @@
-"""The runs that checks make of a method."""
+"""The runs of a method that checks make."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROUNDS = 6
 
 
 def run_of(algorithm: Algorithm[Any], **changes: Any) -> Run:
-    """A run in double precision; of everyone, or of adapters, where the method asks for that."""
+    """A run in double precision, with full participation or adapters if the method needs them."""
     given = {"federation": blobs(), "net": mlp(dtype=torch.float64), "participation": 0.75}
     settings = {"seed": 3, **given, **changes}
     asked_for = {"participation": 1.0, "net: no adapters": adapted_mlp(torch.float64)}
@@ -34,7 +34,7 @@ def run_of(algorithm: Algorithm[Any], **changes: Any) -> Run:
 
 @lru_cache(maxsize=1)
 def uninterrupted(algorithm: Algorithm[Any]) -> list[tuple[State, Record]]:
-    """The rounds that several checks compare others with."""
+    """The rounds of an uninterrupted run, with which several checks compare other runs."""
     return list(run_of(algorithm).rounds(ROUNDS))
 
 

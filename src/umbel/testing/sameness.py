@@ -1,4 +1,4 @@
-"""Checks that a run is a function of its settings and seed, whatever happens around it."""
+"""Checks that a run depends only on its settings and seed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OTHER_SEED = 4
 
 @told
 def engines_agree(algorithm: Algorithm[Any]) -> None:
-    """One client after another and all at once give the same models, to rounding."""
+    """The sequential and the vectorised engine give the same models, up to rounding."""
     batched, one_by_one = (
         last_state(run_of(algorithm, engine=EngineSettings(name, "cpu")))
         for name in ("vectorised", "sequential")
@@ -36,7 +36,7 @@ def engines_agree(algorithm: Algorithm[Any]) -> None:
 
 @told
 def the_order_of_replies_is_free(algorithm: Algorithm[Any]) -> None:
-    """The order of replies makes no difference, to the last bit."""
+    """The order of replies does not change a single bit of the results."""
     run = run_of(algorithm)
     shuffled = last_state(replace(run, engine=Shuffled(run.clients)))
     with saying("replies in another order lead to another state"):
@@ -60,14 +60,14 @@ def the_same_run_twice_gives_the_same_records(algorithm: Algorithm[Any]) -> None
 
 @told
 def a_resumed_run_ends_as_the_uninterrupted_one(algorithm: Algorithm[Any]) -> None:
-    """Everything that one round leaves for the next is in the state, which a file can hold."""
+    """Everything that a round passes to the next one is in the state, and a file can hold it."""
     run = run_of(algorithm)
     with TemporaryDirectory() as folder:
         file = Path(folder) / "state.safetensors"
         *_, (third, _) = islice(run.rounds(ROUNDS), 3)
         checkpoint.save(file, third, 3)
         restored, first = checkpoint.load(file, run.start(ROUNDS))
-    # A resumed run is often in another process: what a method keeps elsewhere is not as it left it.
+    # A resumed run is often in another process, where values outside of the state are lost.
     next(run_of(algorithm, seed=OTHER_SEED).rounds(ROUNDS))
     assert first == 3, f"the state of round 2 is read back as that before round {first}"
     with saying("the state after the third round is another once it is read back from a file"):
@@ -82,7 +82,7 @@ def a_resumed_run_ends_as_the_uninterrupted_one(algorithm: Algorithm[Any]) -> No
 
 @told
 def its_settings_read_back_from_toml_the_same(algorithm: Algorithm[Any]) -> None:
-    """An experiment can say all of its settings."""
+    """All settings of the method can be written to an experiment file and read back."""
     read = structured(writable(algorithm), Algorithm)
     assert read == algorithm, f"settings read back from TOML as {read} instead of {algorithm}"
 
@@ -98,7 +98,7 @@ def a_round_leaves_the_state_before_it_as_it_was(algorithm: Algorithm[Any]) -> N
 
 @told
 def planted_groups_make_no_difference(algorithm: Algorithm[Any]) -> None:
-    """Only a method that refuses a federation without planted groups may know them."""
+    """The planted groups do not influence a run, unless the method refuses to run without them."""
     bare = run_of(algorithm, federation=replace(blobs(), groups=None))
     try:
         bare.start(ROUNDS)

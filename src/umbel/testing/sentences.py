@@ -1,4 +1,4 @@
-"""What is said where something does not hold."""
+"""The messages of failed checks."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError
 
 Check: TypeAlias = Callable[[Algorithm[Any]], None]
-"""A check takes a method, and raises `AssertionError` if the method does not hold it."""
+"""A check takes a method, and raises `AssertionError` if the method does not pass."""
 
 
 @contextmanager
 def saying(sentence: str) -> Iterator[None]:
-    """Begin the message of what does not hold inside by what it means, or when it was."""
+    """Put this sentence before the message of an error that is raised inside."""
     try:
         yield
     except (AssertionError, UsageError) as error:
@@ -24,7 +24,7 @@ def saying(sentence: str) -> Iterator[None]:
 
 
 def told(check: Check) -> Check:
-    """The check, which says what it was about where a method fails in its midst."""
+    """Wrap a check: if the method raises any other error, the message says what was checked."""
 
     @wraps(check)
     def explained(algorithm: Algorithm[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Checks of what the models of all clusters have in common."""
+"""Checks of the parameters that the models of all clusters share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TOLERANCE = 1e-9
 
 @told
 def what_clusters_share_is_one_for_all(algorithm: Algorithm[Any]) -> None:
-    """What `shared` of an `Averaging` names is the same in every cluster, at first and at last."""
+    """Parameters named by `Averaging.shared` are equal in all clusters, from start to end."""
     layout = run_of(algorithm).net.layout
     given = {member.name: getattr(algorithm, member.name) for member in fields(algorithm)}
     sharing = {

@@ -1,4 +1,4 @@
-"""Checks that what a method tells of itself has the form that is promised."""
+"""Checks of what `assign`, `fit`, `profile`, `evidence` and `measure` of a method return."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from umbel.testing.sentences import told
 
 @told
 def newcomers_are_assigned_or_refused(algorithm: Algorithm[Any]) -> None:
-    """A newcomer has a score of each cluster; a method that can't tell raises a `UsageError`."""
+    """`assign` gives each newcomer a score for each cluster, or raises a `UsageError`."""
     state = uninterrupted(algorithm)[-1][0]
     runs = [run_of(algorithm, federation=blobs(seed=1)) for _ in range(2)]
     everyone = runs[0].context(ROUNDS - 1, ROUNDS).everyone
@@ -46,9 +46,9 @@ def newcomers_are_assigned_or_refused(algorithm: Algorithm[Any]) -> None:
 
 @told
 def what_it_tells_fits_the_clients(algorithm: Algorithm[Any]) -> None:
-    """`fit`, `profile` and `evidence` have rows for the clients, or say that there is nothing.
+    """`fit`, `profile` and `evidence` have a row for each client, or return that nothing is known.
 
-    `measure` returns numbers, by names that are free.
+    `measure` returns numbers, by names that records do not use for anything else.
     """
     run = run_of(algorithm)
     for state in (run.start(ROUNDS), *(state for state, _ in uninterrupted(algorithm))):

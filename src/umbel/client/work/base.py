@@ -17,7 +17,7 @@ from umbel.client.net import Net
 from umbel.settings import Settings
 
 SplitName: TypeAlias = Literal["train", "validation", "test"]
-"""Which of a client's examples a work is about."""
+"""The split of a client's examples that a work uses."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Footprint:
 
 @dataclass(frozen=True)
 class Cost:
-    """How many training examples a client takes gradients of, and judges without.
+    """The cost of a work: numbers of examples for gradients, and for losses without a gradient.
 
     An example counts once for each model, and each time. Kim et al. 2024, Table 6.
     """

@@ -42,7 +42,7 @@ class LocalTraining(Work):
     drop_last: bool = False  #: leave out an epoch's last batch if it is smaller, unless it is all
     lr_decay: float = 1.0  #: the learning rate is multiplied by this once a round
     proximal: float = 0.0  #: mu of FedProx: adds mu/2 |theta - received|^2 to the loss
-    optimizer: Optimizer = field(default_factory=SGD)  #: what makes a step of a gradient
+    optimizer: Optimizer = field(default_factory=SGD)  #: turns gradients into steps
 
     def __post_init__(self) -> None:
         check(0 < self.lr < inf, "lr", self.lr, "more than 0, and finite")

@@ -42,20 +42,21 @@ MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
 class Table(Scenario):
     """The rows of a table, each of which belongs to a client; no groups are planted.
 
-    Numbers have the mean of all training rows taken off and are divided by their deviation; missing
-    ones become the mean, and have an indicator besides. Dates are numbers of days. Each category
-    has an indicator, and so have missing ones. Texts count hashed words. Everything that is learnt
-    for this is learnt from training rows. With a `tokenizer` examples are the ids of one text.
+    Numbers are standardised by mean and deviation over all training rows; missing ones become the
+    mean, with an additional indicator feature. Dates become numbers of days. Each category, and a
+    missing one, has an indicator. Texts become counts of hashed words. The statistics come from
+    training rows only. With a `tokenizer`, examples are the token ids of one text column. Raises
+    `UsageError` for settings that do not fit together.
     """
 
     path: str = "table.csv"  # a .csv or .parquet file, or a folder with one a client
     source: str | None = None  # in place of path: a file or folder in the data directory
-    client: str | None = None  # the column that says whose a row is; of a folder, the file's name
+    client: str | None = None  # column with the client of each row; folders: the file's name
     target: str = "target"  # the column that is to be predicted
     task: Task = "auto"  # auto: words, bools and whole numbers are classes
-    columns: tuple[str, ...] = ()  # what to predict from; (): all that have no other use
+    columns: tuple[str, ...] = ()  # columns to predict from; (): all without another use
     leave_out: tuple[str, ...] = ()  # columns that are not used
-    numbers: tuple[str, ...] = ()  # columns that are read as this kind, whatever is in them
+    numbers: tuple[str, ...] = ()  # columns that are read as this kind
     categories: tuple[str, ...] = ()  # likewise
     dates: tuple[str, ...] = ()  # likewise
     texts: tuple[str, ...] = ()  # columns whose words are counted

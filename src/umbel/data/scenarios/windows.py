@@ -28,9 +28,9 @@ from umbel.summary import counted
 class RecordedWindows(Scenario):
     """Windows of recordings in one `.npz` file a client: x (T, channels), and y (T,) or one label.
 
-    Where a client has several recordings, an array `recording` (T,) says which steps belong to
-    which. Each recording is split in time first: its last steps are for the test, and no window
-    straddles two parts. Inputs are (channels, length), as `cnn-1d` takes them.
+    If a client has several recordings, an array `recording` (T,) has the recording of each step.
+    Each recording is split in time first: its last steps are for the test, and no window contains
+    steps of two parts. Inputs are (channels, length), as `cnn-1d` takes them.
     """
 
     path: str = "recordings"

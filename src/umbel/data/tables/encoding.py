@@ -1,4 +1,4 @@
-"""How rows of a table become examples, as learnt from a run's training rows: kept for newcomers."""
+"""The encoding of a table's rows as examples, learnt from training rows and kept for newcomers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Column:
     kind: Kind
     mean: float = 0.0  # of numbers and dates, as are the next two
     deviation: float = 1.0
-    gaps: bool = False  # whether a feature says where it is missing
+    gaps: bool = False  # whether a feature marks missing values
     known: tuple[Category, ...] = ()  # the categories that have a feature; None: missing
     others: bool = False  # whether all other categories share one
 
@@ -56,7 +56,7 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """All that turns rows of a table into a run's examples."""
+    """Everything that is needed to turn rows of a table into examples of a run."""
 
     client: str | None  # the column that says whose a row is; None: each file is a client's
     target: Target
@@ -71,7 +71,7 @@ class Encoding:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """What each number of an example is, in their order."""
+        """Names of the features of an example, in order."""
         if self.tokenizer is not None:
             return tuple(f"{self.columns[0].name}: token {n}" for n in range(self.tokens))
         numbers = [c for c in self.columns if c.kind in ("number", "date")]

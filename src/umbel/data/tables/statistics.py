@@ -1,7 +1,7 @@
-"""What numbers and categories are encoded by: learnt from training rows, pooled or federated.
+"""Statistics for the encoding of numbers and categories, from training rows, pooled or federated.
 
-Pooled statistics look at all clients' training rows in one place. Federated ones are made of what
-clients would send: counts, sums and lists of categories. They agree up to rounding.
+Pooled statistics use all clients' training rows in one place. Federated ones use only what clients
+would send: counts, sums and lists of categories. Both agree up to rounding.
 """
 
 from __future__ import annotations

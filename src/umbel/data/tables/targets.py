@@ -16,7 +16,7 @@ from umbel.summary import in_short
 Task = Literal["auto", "classification", "regression"]
 
 MOST_CLASSES = 100
-"""More different whole numbers are rather numbers of something, unless the task is said."""
+"""With more different whole numbers, `task` must state whether they are classes."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What clients would have without a federation, and in one without clusters."""
+"""Baselines: training alone, and one model for all."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """How much better one method is than another, on the same clients under the same seeds.
 
 The 95% interval takes seeds and clients as drawn by chance, and is the wider of two on each side:
-that of a paired bootstrap over both, and a t interval. With two or three seeds, which are too few
-to be drawn anew, a bootstrap alone is too narrow. With few clients, of whom some gain much, the t
+that of a paired bootstrap over both, and a t interval. With two or three seeds, too few for
+resampling, a bootstrap alone is too narrow. If a few clients gain much more than others, the t
 interval alone is too narrow. `python -m benchmarks.coverage` measures how often each excludes zero
 where there is no difference.
 """

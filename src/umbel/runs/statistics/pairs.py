@@ -15,7 +15,7 @@ from umbel.runs.statistics.measures import Measure, measure_of
 from umbel.runs.statistics.paired import Interval, interval
 
 DOUBT = 0.05
-"""The probability with which any of the pairs is told apart by chance."""
+"""Largest probability of a false difference among all pairs (familywise error)."""
 
 
 @dataclass(frozen=True, kw_only=True)

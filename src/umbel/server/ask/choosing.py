@@ -1,4 +1,4 @@
-"""Ask clients to pick a model, and to work with that."""
+"""Ask clients to choose a model, and to work with it."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Stopwatch:
 
 
 Sample: TypeAlias = Callable[[int], Tensor]
-"""Takes a number of clients, and returns the places (N,) of those that evidence is about."""
+"""Takes the number of clients M, and returns the positions (N,) of those that evidence covers."""
 
 
 def all_places(count: int) -> Tensor:
@@ -48,7 +48,7 @@ def all_places(count: int) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What a round may know besides its state, and how it asks its cohort.
+    """All that a round may know in addition to its state, and `request`, which asks the cohort.
 
     >>> import torch
     >>> from umbel.method import Context, Layout
@@ -59,7 +59,7 @@ class Context:
     """
 
     round: int  #: counted from 0
-    num_rounds: int  #: rounds that the run is to have
+    num_rounds: int  #: total number of rounds of the run
     cohort: Tensor  #: (N,) the clients asked to take part, in increasing order
     num_clients: int  #: M
     seed: int  #: of the run
@@ -68,10 +68,11 @@ class Context:
     num_outputs: int = 0  #: outputs of a model: the number of classes
     optional: bool = False  #: whether the round can do without any reply of the cohort
     sample: Sample = all_places  #: which clients evidence is about; by default all
-    #: share of the weight that one client may have in an average; requests are held to it already,
-    #: but clusters that are found by what came back are not
+    #: largest share of the weight of one client in an average; engines enforce it in replies, but a
+    #: method must enforce it in clusters that it finds from the replies
     max_share: float = field(default=1.0, repr=False)
-    #: longest step of a client, as a multiple of others'; None: any. As for `max_share`
+    #: longest step of a client, as a multiple of the median; None: no bound; enforced as
+    #: `max_share`
     max_norm_ratio: float | None = field(default=None, repr=False)
     #: counts the seconds of the `with ctx.clustering:` in which a round finds clusters
     clustering: Stopwatch = field(default_factory=Stopwatch, repr=False, compare=False)
@@ -108,9 +109,11 @@ class Context:
     ) -> Request:
         """Make the request that asks the cohort to do this work, with the seeds of this round.
 
-        All clients get `shared`, and each client its row of what else is given by name.
+        All clients get the tensors of `shared`, and each client gets its row of the `Rows` given by
+        name.
 
-        Raises `UsageError` where what each client gets is not `Rows` with a row for each.
+        Raises `UsageError` unless each of these is `Rows` with a row for every client of the
+        cohort.
         """
         for name, rows in each.items():
             expected = "Rows(table, index), which say the row of each client"
