@@ -1,1 +1,1 @@
-"""How fast umbel is, side by side with what it replaces: `python -m benchmarks`."""
+"""The speed of umbel, compared with the code that it replaces: `python -m benchmarks`."""

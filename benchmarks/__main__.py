@@ -62,7 +62,7 @@ def main() -> None:
 
 
 def write(file: Path, about: Row, rows: list[Row], server: list[Row]) -> None:
-    """Write the results; those of other workloads that the file holds already stay there."""
+    """Write the results; results of other workloads in the file are kept."""
     before = json.loads(file.read_text()) if file.exists() else {"clients": [], "server": []}
     if any(before.get(key, about[key]) != about[key] for key in ("machine", "device")):
         raise SystemExit(f"{file}: from another machine: {before['machine']}")
@@ -118,7 +118,7 @@ def rows_of(
 
 
 def once(name: str, way: str, short: bool, device: str) -> float:
-    """Peak memory of a process of its own that does this once."""
+    """Peak memory of a separate process that does this once."""
     command = [sys.executable, "-m", "benchmarks", "--once", name, way, "--device", device]
     command += ["--short"] if short else []
     return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
@@ -152,7 +152,7 @@ def print_rows(console: Console, rows: list[Row]) -> None:
 
 
 def machine() -> str:
-    """What this was measured on."""
+    """The machine of the measurement."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.split(":")[1].strip() for line in lines if line.startswith("model name")]

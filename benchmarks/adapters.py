@@ -1,4 +1,4 @@
-"""What a request costs beside the backbone's own passes: `python -m benchmarks.adapters`."""
+"""The cost of a request beyond the backbone's passes: `python -m benchmarks.adapters`."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ SIZES = np.linspace(30, 90, 6).astype(int)
 """Examples of the clients."""
 
 LENGTHS, CLASSES, WORDS, PAD = (5, 24), 20, 30_522, 0
-"""Tokens of a text, its labels, the vocabulary, and what stands for no token."""
+"""Tokens of a text, its labels, the vocabulary, and the id of padding."""
 
 LOCAL = LocalTraining(lr=0.05, epochs=1, batch_size=16)
 
 
 def encoder(folder: Path) -> str:
-    """An encoder of sentences of 22 million values drawn at random: the time is that of any."""
+    """A sentence encoder of 22 million random values, which takes the same time as any other."""
     from transformers import BertConfig, BertModel, logging
 
     logging.disable_progress_bar()
@@ -61,7 +61,7 @@ def texts() -> Federation:
 
 
 def passes(net: Net, federation: Federation, theta: Tensor) -> None:
-    """Forward and back for every mini-batch that the request has, and nothing else."""
+    """Only the forward and backward passes of every mini-batch in the request."""
     module = net.module(theta).train()
     weights = [p for p in module.parameters() if p.requires_grad]
     for client in range(federation.num_clients):
@@ -90,7 +90,7 @@ def compared(repeats: int, folder: Path) -> tuple[Net, Timing, Timing]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Two lines, and the share of the one in the other."""
+    """Two lines, and the ratio of their times."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.adapters", description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     given = parser.parse_args(arguments)

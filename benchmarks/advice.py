@@ -1,4 +1,4 @@
-"""How often `umbel advise` is right, on 40 federations whose number of groups is known.
+"""The share of right advice of `umbel advise`, on 40 federations with known numbers of groups.
 
     python -m benchmarks.advice
 
@@ -26,12 +26,12 @@ from umbel.runs.scores import adjusted_rand_index
 KEPT = Path(__file__).parent / "results" / "advice.json"
 
 ROUNDS = 80
-"""Rounds of the oracle and of one model, by which it is told whether groups matter."""
+"""Rounds of the oracle and of one model, which show whether groups matter."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What was advised for one federation, and whether its groups matter."""
+    """The advice for one federation, and whether its groups matter."""
 
     source: str
     shift: str
@@ -39,10 +39,10 @@ class Row:
     clients: int
     groups: int  # K
     answer: str
-    advised: int  # clusters that are advised, 1 for one model
-    ari: float  # of the clusters with the groups
-    gain: float  # how much lower the test loss is in the true groups, mean over clients
-    error: float  # its standard error over clients
+    advised: int  # number of advised clusters, 1 for one model
+    ari: float  # ARI of the clusters with the groups
+    gain: float  # decrease of the test loss with the true groups, mean over clients
+    error: float  # standard error of the gain over clients
     seconds: float
 
     @property
@@ -52,7 +52,7 @@ class Row:
 
     @property
     def right(self) -> bool:
-        """Whether the advice is right: the number of groups, within one where there are many."""
+        """Whether the advice is the number of groups, or off by one if there are many groups."""
         if self.groups == 1:
             return self.answer == "one model"
         return abs(self.advised - self.groups) <= (self.groups >= 6)
@@ -115,7 +115,7 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def verdict(rows: Sequence[Row]) -> str:
-    """How often the advice was right."""
+    """The share of right advice."""
     alone = [row for row in rows if row.groups == 1]
     counted = [row for row in rows if row.matters]
     return (
@@ -125,7 +125,7 @@ def verdict(rows: Sequence[Row]) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Do what is not done, and print the table."""
+    """Do the missing runs, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first-seed", type=int, default=5000)
     parser.add_argument("--out", type=Path, default=KEPT)

@@ -1,4 +1,4 @@
-"""What a paper leaves open, by names that are put together on the command line."""
+"""Choices that a paper leaves open, combined by name on the command line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def changed(usual: T, choice: str, choices: Mapping[str, Callable[[T], T]]) -> T:
-    """What choices such as "disjoint+glorot" make of the usual setting, from left to right.
+    """Apply choices such as "disjoint+glorot" to the usual setting, from left to right.
 
     Raises `ValueError` for a name that is not known.
     """

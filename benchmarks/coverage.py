@@ -1,4 +1,4 @@
-"""How often intervals exclude zero where there is no difference: `python -m benchmarks.coverage`.
+"""How often intervals exclude zero without a difference: `python -m benchmarks.coverage`.
 
 Comparisons are simulated: gains of clients under seeds, whose mean is zero. Beside the interval
 that umbel reports stand the two that it is the wider of, and the bootstrap that draws seeds and
@@ -28,11 +28,11 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """What gains are made of; standard deviations are of accuracies."""
+    """The components of gains, as standard deviations of accuracies."""
 
     name: str
-    lasting: float = 0.0  # of clients, under all seeds alike
-    seeds: float = 0.0  # of seeds, for all clients alike
+    lasting: float = 0.0  # of clients, equal for all seeds
+    seeds: float = 0.0  # of seeds, equal for all clients
     groups: float = 0.0  # of four groups of clients under each seed, as where a cluster is missed
     noise: float = 0.05  # of single results
     tails: Literal["normal", "heavy", "skewed"] = "normal"
@@ -92,7 +92,7 @@ def rates(
     for world in worlds:
         for num_seeds in seeds:
             if num_seeds == 1 and (world.seeds or world.groups):
-                continue  # what another seed changes can't be seen in one
+                continue  # one seed can't show the variation over seeds
             for size in clients:
                 rng = np.random.default_rng((num_seeds, size))
                 found = [
@@ -106,7 +106,7 @@ def rates(
 def _excluding(
     values: Floats, rng: np.random.Generator, samples: int, others: bool
 ) -> dict[str, bool]:
-    """Which intervals exclude zero."""
+    """Whether each interval excludes zero."""
     gains = [
         Gain(client=str(client), seed=seed, value=float(value), now=0, before=0)
         for (seed, client), value in np.ndenumerate(values)

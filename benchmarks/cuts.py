@@ -1,4 +1,4 @@
-"""At which distance a hierarchical clustering would have had to be cut.
+"""The distances at which a hierarchical clustering should have been cut.
 
 `python -m benchmarks.cuts RUN` clusters the distances that a run of FL+HC has kept once more, into
 every number of clusters, and shows between which two distances that number is found and how well it
@@ -21,7 +21,7 @@ import umbel
 from umbel.runs.result import Result
 
 MOST = 12
-"""Clusters that are looked at."""
+"""Numbers of clusters to consider."""
 
 
 def cuts(result: Result, most: int = MOST) -> Iterator[tuple[int, float, float, float]]:

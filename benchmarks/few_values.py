@@ -87,7 +87,7 @@ WAYS: Mapping[str, Callable[[Work], Work]] = {
 
 @dataclass(frozen=True)
 class Changed(CFLGP):
-    """CFL-GP whose clients work in another way."""
+    """CFL-GP with changed work of clients."""
 
     way: str = "cut"
 
@@ -96,7 +96,7 @@ class Changed(CFLGP):
 
 
 def _changed(flow: Flow[T], change: Callable[[Work], Work]) -> Flow[T]:
-    """The flow with the work of each of its requests changed."""
+    """The flow with changed work in each of its requests."""
     try:
         request = next(flow)
         while True:
@@ -114,7 +114,7 @@ def experiments(name: str, seed: int, columns: tuple[str, ...]) -> Mapping[str, 
 
 
 def changed(experiment: Experiment, way: str = "cut") -> Run:
-    """The run of an experiment whose clients work in a way."""
+    """The run of an experiment with changed work of clients."""
     usual = experiment.algorithm
     values: dict[str, Any] = {each.name: getattr(usual, each.name) for each in fields(usual)}
     return replace(experiment.open(Sources.default()), algorithm=Changed(**values, way=way))

@@ -66,7 +66,7 @@ def experiment() -> Experiment:
 
 
 def main() -> None:
-    """Both, and what they took."""
+    """Run both, and print their times and traffic."""
     asked = experiment()
     run = asked.open(Sources.default())
     records = [record for _, record in run.rounds(ROUNDS)]
@@ -112,7 +112,7 @@ def time_messages(app: Path, file: Path) -> None:
 
 
 def write_site(folder: Path, federation: Federation, clients: Iterable[int]) -> None:
-    """A file for each of these clients, as a site has them."""
+    """A file for each of these clients, as at a site."""
     folder.mkdir()
     for client in clients:
         (x, y), (x_test, y_test) = federation.train.of(client), federation.test.of(client)

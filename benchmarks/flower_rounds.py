@@ -46,7 +46,7 @@ PRECISIONS: dict[str, dict[Precision, float]] = {
     "W2-like": {"full": 1e-3},
     "W3-like": {"full": 0.02, "bf16": 0.2},
 }
-"""The precisions that umbel runs in, and how far apart the last models may be."""
+"""The precisions of umbel, and the largest allowed distance of the last models."""
 
 
 @cache
@@ -87,7 +87,7 @@ def in_flower(kind: str, rounds: int) -> tuple[list[float], Tensor]:
     from flwr.serverapp import Grid, ServerApp
     from flwr.simulation import run_simulation
 
-    from benchmarks import flower_rounds  # under this name a worker can import it, too
+    from benchmarks import flower_rounds  # workers can import it by this name, too
 
     model, shape, local = KINDS[kind]
     net, _ = classifier(model, shape)
@@ -139,7 +139,7 @@ def _theta(message: Message) -> Tensor:
 
 
 def cpu_seconds() -> float:
-    """The processor time of all processes with the mark of this one, Ray's workers among them."""
+    """The CPU time of all processes with this process's mark, including Ray's workers."""
     total, mark = 0, f"{MARK}={os.environ[MARK]}".encode()
     for folder in Path("/proc").glob("[0-9]*"):
         try:

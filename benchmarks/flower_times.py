@@ -1,4 +1,4 @@
-"""Where the time of a message goes: an app for nodes and a grid for the server that write it down.
+"""The time of each part of a message: an app for nodes and a grid for the server that log it.
 
 All processes are on one machine, whose clock they share. Each line of a file is a JSON object.
 """
@@ -35,7 +35,7 @@ PARTS = {
 
 
 class TimedApp(ClientApp):
-    """Answers as an app does, and writes down when."""
+    """Answers like an app, and logs the times."""
 
     def __init__(self, app: ClientApp, file: Path) -> None:
         super().__init__()
@@ -73,13 +73,13 @@ class TimedGrid:
 
 
 def note(file: Path, **event: object) -> None:
-    """Add a line, as a whole, whichever processes write to the file."""
+    """Append a whole line, even if several processes write to the file."""
     with file.open("a") as lines:
         lines.write(json.dumps(event) + "\n")
 
 
 def process_start() -> float:
-    """When this process was started, to a hundredth of a second."""
+    """The start time of this process, to a hundredth of a second."""
     ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
     uptime = float(Path("/proc/uptime").read_text().split()[0])
     return time.time() - uptime + ticks / os.sysconf("SC_CLK_TCK")

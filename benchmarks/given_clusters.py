@@ -36,7 +36,7 @@ def courses(result: Result, rounds: int, after: int = 0) -> Iterator[tuple[int, 
 
 
 def reached(result: Result, rounds: int) -> State:
-    """Models and clusters after so many rounds, made anew."""
+    """Models and clusters after this many rounds, computed again."""
     *_, (state, _) = result.experiment.open(Sources.default()).rounds(rounds)
     return State(state.models, state.labels)
 

@@ -15,7 +15,7 @@ NAME = "rotated-mnist-reduced"
 
 
 def seconds(jobs: int, rounds: int, seeds: int) -> float:
-    """Seconds on the wall of the whole command, in which every process has one thread."""
+    """Wall-clock seconds of the whole command, with one thread per process."""
     with tempfile.TemporaryDirectory() as place:
         words = ["compare", NAME, "--seeds", str(seeds), "--set", f"rounds={rounds}"]
         words += ["--jobs", str(jobs), "--runs-dir", place]
@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
     given = parser.parse_args()
-    seconds(1, 1, 1)  # which decodes the data, if nobody has
+    seconds(1, 1, 1)  # decodes the data, unless done before
     taken: dict[int, list[float]] = {1: [], given.jobs: []}
     for _ in range(given.repeats):
         for jobs, found in taken.items():

@@ -1,4 +1,4 @@
-"""What keeps purity low on EMNIST in Lin et al. 2024, Fig. 5: `python -m benchmarks.letters`.
+"""Causes of low purity on EMNIST in Lin et al. 2024, Fig. 5: `python -m benchmarks.letters`.
 
 It runs the joint method with lambda 0.2 under one or several choices that the paper leaves open,
 such as `blocks+lr-0.1`, and prints purity, the number of models that are in use, and accuracy after
@@ -51,13 +51,13 @@ def _all_but(absent: list[set[int]]) -> Choice:
 
 
 def _at_random() -> list[set[int]]:
-    """Seven classes for each group, by a seed of their own."""
+    """Seven classes for each group, by a separate seed."""
     rng = np.random.default_rng(0)
     return [set(rng.choice(CLASSES, ABSENT, replace=False).tolist()) for _ in range(GROUPS)]
 
 
 def _trained(change: Callable[[LocalTraining], LocalTraining]) -> Choice:
-    """Clients train in another way."""
+    """Other local training."""
 
     def choice(setting: Setting) -> Setting:
         method = replace(setting.method, local=change(setting.method.local))
@@ -139,7 +139,7 @@ def watched(experiment: Experiment, sources: Sources) -> Iterator[tuple[Record, 
 
 
 def main() -> None:
-    """Read the command line, do the rounds, and print what was seen."""
+    """Read the command line, do the rounds, and print the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.letters", description=__doc__)
     parser.add_argument(
         "choices", nargs="*", default=["as-in-table"], help=f"of {', '.join(CHOICES)}"

@@ -27,7 +27,7 @@ PARTICIPATION, CLASSES = 0.01, 10
 
 @dataclass(frozen=True)
 class Case:
-    """How many clients there are, and what they train."""
+    """The number of clients, and their model."""
 
     clients: int
     examples: int  # of each, for training; one besides for the test
@@ -56,7 +56,7 @@ def federation(case: Case, clients: int) -> Federation:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """A line a method: seconds of a round, of the evaluation after the last, and memory."""
+    """One line per method: seconds of a round, of the evaluation after the last, and memory."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.many_clients", description=__doc__)
     parser.add_argument("case", choices=CASES)
     parser.add_argument("--clients", type=int, help="by default 100,000 and 1,000,000")

@@ -32,7 +32,7 @@ class Timing:
 
 
 def pin() -> int:
-    """Keep this process on one core, with one thread; the number of that core."""
+    """Bind this process to one core, with one thread, and return the number of the core."""
     torch.set_num_threads(1)
     core = max(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {core})
@@ -40,7 +40,7 @@ def pin() -> int:
 
 
 def clock(device: str) -> Callable[[], float]:
-    """CPU seconds of this process; on a GPU, seconds on the wall once it is done."""
+    """CPU seconds of this process; on a GPU, wall-clock seconds when it is done."""
     if device == "cpu":
         return process_time
 
@@ -67,7 +67,7 @@ def alternate(contenders: list[Callable[[], object]], repeats: int, device: str)
 
 
 def matmul_peak(device: str, size: int = 2048, dtype: torch.dtype = torch.float32) -> float:
-    """FLOP a second of a large matrix product of this type: the best of ten."""
+    """FLOP per second of a large matrix product of this type: the best of ten."""
     size = size if device == "cpu" else 4 * size
     a, now, best = torch.rand(size, size, device=device).to(dtype), clock(device), float("inf")
     for _ in range(10):
@@ -78,7 +78,7 @@ def matmul_peak(device: str, size: int = 2048, dtype: torch.dtype = torch.float3
 
 
 def peak_memory_mb() -> float:
-    """Most memory that this process has held, in MiB, whoever started it."""
+    """Peak memory of this process, in MiB, without that of its parent."""
     status = Path("/proc/self/status")
     if not status.exists():  # of the process and, before it took over, of the one that forked it
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -1,4 +1,4 @@
-"""One round of many clients with a large model, all of them asked: `python -m benchmarks.memory`.
+"""One round of many clients with a large model, all asked: `python -m benchmarks.memory`.
 
 10,000 rows of 1.6 million values would take 60 GiB; only their sums are ever held.
 """

@@ -1,4 +1,4 @@
-"""What FLACC measures and merges, round by round, where labels are swapped."""
+"""FLACC's similarities and merges by round, for swapped labels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from umbel.seeds import Stream, generator
 Values = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Measured = tuple[float, int]
-"""A similarity, and the round that measured it."""
+"""A similarity, and the round in which it was measured."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Mixing:
-    """Two entities that were merged, though their clients are of several groups."""
+    """Two merged entities with clients of several groups."""
 
     groups: tuple[tuple[int, ...], tuple[int, ...]]
     smallest: float  # the smallest similarity known between them
@@ -52,7 +52,7 @@ class Mixing:
 
 @dataclass(frozen=True)
 class RoundSeen:
-    """What a round measured, and merged."""
+    """The similarities and merges of a round."""
 
     number: int
     within: Spread

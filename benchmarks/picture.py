@@ -1,4 +1,4 @@
-"""The cost of the server's own work against the number of clients, drawn."""
+"""A figure of the cost of the server's own work against the number of clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What federated learning libraries do: a module, a loader and an optimiser for each client."""
+"""The usual way of other libraries: a module, a loader and an optimiser for each client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Full precision beside bfloat16: `python -m benchmarks.precision`.
+"""Comparison of full precision and bfloat16: `python -m benchmarks.precision`.
 
 Whole workloads in both, experiments in both, and with `--products` what single products gain.
 """
@@ -64,7 +64,7 @@ CONTESTS = {
 
 @dataclass(frozen=True)
 class Case:
-    """An experiment, and what is changed in it."""
+    """An experiment, and the changes to it."""
 
     what: str
     name: str
@@ -94,7 +94,7 @@ CASES = [
 
 
 STEPPING = "fp32, all steps on the weights"
-"""Inside, no layer is kept by example."""
+"""Inside the block, no layer is kept by example."""
 
 
 def speeds(repeats: int) -> list[Row]:

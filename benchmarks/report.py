@@ -29,7 +29,7 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def rounds_markdown(results: dict[str, Any]) -> str:
-    """One table a workload, of milliseconds.
+    """One table of milliseconds per workload.
 
     Shares are of the best matrix product of all commands that the file is of: on a machine that
     does other things, a slow one would make rounds look fast.

@@ -1,4 +1,4 @@
-"""Whole rounds of every method, by where their time goes: `python -m benchmarks.rounds`."""
+"""The time of whole rounds of every method, by part: `python -m benchmarks.rounds`."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ON_ANY_NETWORK = [name for name in ALGORITHMS if name != "fedlease"]
 
 @dataclass(frozen=True)
 class Size:
-    """How many clients there are, what they hold and how they train."""
+    """The number of clients, their examples and their training."""
 
     what: str
     examples: tuple[int, ...]  # for training, by client
@@ -115,7 +115,7 @@ def measured(size: Size, name: str, rounds: int) -> list[dict[str, float]]:
 
 
 def row_of(workload: str, size: Size, name: str, rounds: int, peak: float) -> Row:
-    """The median of all rounds but the first, and the first and the slowest besides."""
+    """The median of all rounds but the first, and separately the first and the slowest."""
     first, *others = measured(size, name, rounds)
     others.sort(key=lambda taken: taken["whole"])
     typical = {part: statistics.median(t[part] for t in others) for part in (*PARTS, "whole")}
@@ -184,7 +184,7 @@ def main() -> None:
 
 
 def write(file: Path, rows: list[Row]) -> None:
-    """Write the results; those of other workloads that the file holds already stay there."""
+    """Write the results; results of other workloads in the file are kept."""
     before: Row = {"machine": machine(), "rounds": []}
     if file.exists():
         before = json.loads(file.read_text())
@@ -197,7 +197,7 @@ def write(file: Path, rows: list[Row]) -> None:
 
 
 def table(rows: list[Row]) -> Table:
-    """One line a method, in milliseconds."""
+    """One line per method, in milliseconds."""
     title = f"{rows[0]['name']} {rows[0]['what']}: CPU milliseconds a round"
     lines = Table(box=None, title=title, title_justify="left")
     for header in ("", "round", *PARTS, "first", "slowest", "peak"):

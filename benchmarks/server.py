@@ -116,7 +116,7 @@ def server_table(short: bool, console: Console) -> list[Row]:
 
 
 def _slope(before: Row, after: Row) -> float:
-    """The slope of the cost in a picture with logarithmic axes."""
+    """The slope of the cost in a figure with logarithmic axes."""
     cost = math.log(number(after, "seconds") / number(before, "seconds"))
     return cost / math.log(number(after, "clients") / number(before, "clients"))
 
@@ -144,7 +144,7 @@ def _noisy_groups(rows: int, columns: int) -> torch.Tensor:
 if __name__ == "__main__":
     pin()
     set_up = STEPS[sys.argv[1]][0]
-    set_up(COHORT)()  # libraries load when they are first used
+    set_up(COHORT)()  # libraries are loaded at first use
     step = set_up(int(sys.argv[2]))
     start = process_time()
     step()

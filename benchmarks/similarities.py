@@ -1,4 +1,4 @@
-"""What FLACC merges label-swapped clients by: `python -m benchmarks.similarities`.
+"""The similarities of label-swapped clients in FLACC: `python -m benchmarks.similarities`.
 
 It begins the full-size run of Mehta & Shao 2023 with swapped labels under one or several choices
 that the paper leaves open, such as `disjoint+whole-batches`, and prints for every round the cosine
@@ -79,7 +79,7 @@ def disjoint(setting: Setting) -> Setting:
 
 
 def whole_batches(setting: Setting) -> Setting:
-    """What is left of an epoch after batches of 32 is left out."""
+    """A last batch of an epoch with fewer than 32 examples is left out."""
     return replace(setting, local=replace(setting.local, drop_last=True))
 
 
@@ -179,7 +179,7 @@ def _beside(spread: Spread) -> tuple[str, str, str]:
 
 
 def main() -> None:
-    """Read the command line, do the rounds, and print what was seen."""
+    """Read the command line, do the rounds, and print the results."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.similarities", description=__doc__)
     parser.add_argument(
         "choices", nargs="*", default=["as-in-table"], help=f"of {', '.join(CHOICES)}"

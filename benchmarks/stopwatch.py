@@ -1,4 +1,4 @@
-"""The CPU time of a round, told apart by what does the work."""
+"""The CPU time of a round, separated by the part that does the work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PARTS = ("engine", "checks", "averages", "server", "evaluation", "record", "chec
 """Parts of a round's time; "server" is the rest: the method's own work."""
 
 WHOLE = {"evaluation", "record", "checkpoint"}
-"""Parts that count what happens inside them as theirs."""
+"""Parts that include all work inside them."""
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Stopwatch:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Count what happens inside as this part's."""
+        """Count all work inside the block as this part's."""
         swallowed = bool(WHOLE & set(self.open))
         self._switch()
         self.open.append(self.open[-1] if swallowed else name)
@@ -62,7 +62,7 @@ class Stopwatch:
         self.since = now
 
     def timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, as part of this."""
+        """The function, counted as this part."""
 
         def inside(*args: Any, **given: Any) -> Any:
             with self.part(name):
@@ -73,7 +73,7 @@ class Stopwatch:
 
 @dataclass(frozen=True)
 class Watched:
-    """An engine whose time is told apart."""
+    """An engine with its time counted separately."""
 
     engine: Any
     watch: Stopwatch
@@ -85,7 +85,7 @@ class Watched:
 
 @contextmanager
 def watching(watch: Stopwatch) -> Iterator[None]:
-    """Tell apart the parts of all rounds inside."""
+    """Separate the parts of all rounds inside the block."""
 
     def driven(flow: Any, engine: Any) -> Any:
         with watch.part("evaluation" if flow.gi_code.co_name == "evaluated" else "server"):
@@ -128,7 +128,7 @@ def _method(timed: Callable[..., Any]) -> Any:
 
 
 def _watched_clients(watch: Stopwatch) -> Any:
-    """`Run.clients`, whose time is told apart."""
+    """`Run.clients` with its time counted separately."""
     made: dict[int, Watched] = {}
     build = vars(Run)["clients"].func
 

@@ -1,4 +1,4 @@
-"""Methods on words of eight languages, told none of them: `python -m benchmarks.words`.
+"""Methods on words of eight unknown languages: `python -m benchmarks.words`.
 
 It makes the runs of the comparisons `words-lstm` and `words-transformer` that are not there yet,
 which takes `natural/words.parquet` in the data directory (docs/tables.md says how to make it), and

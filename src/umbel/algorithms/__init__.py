@@ -1,4 +1,4 @@
-"""The methods, one a file, by the names that experiments call them."""
+"""The methods, one file each, by the names that experiments use for them."""
 
 from typing import Any
 

@@ -37,7 +37,7 @@ class State:
     #: name of the field that holds a tuple of states of inner methods; "": none
     states_in: ClassVar[str] = ""
 
-    models: Tensor  #: (K, P) float, a model a row
+    models: Tensor  #: (K, P) float, one model per row
     labels: Tensor  #: (M,) int64, the cluster of each client
 
     __repr__ = in_short
@@ -61,21 +61,23 @@ class Setup:
     """All that a method may know before the first round; the argument of `Algorithm.init`."""
 
     num_clients: int  #: M, the clients of the federation
-    num_rounds: int  #: rounds that the run is to have
+    num_rounds: int  #: total number of rounds of the run
     participation: float  #: share of the clients asked in each round
     layout: Layout  #: the names and shapes of a model's values
     new_model: Callable[[int], Tensor]  #: number of a model -> its initial values (P,)
-    seed: int = 0  #: seed of what a method draws before the first round
+    seed: int = 0  #: seed for all random draws of a method before the first round
     groups: Tensor | None = None  #: (M,) the planted groups, for the oracle only; None if unknown
-    names: tuple[str, ...] = ()  #: of the clients, () if unknown: for clusters given by name
+    #: names of the clients, for clusters that are given by name; () if unknown
+    names: tuple[str, ...] = ()
 
     __repr__ = in_short
 
     def new_models(self, count: int, shared: Sequence[str] = ()) -> Tensor:
-        """(count, P): models that all differ. Model 0 is the same for every method.
+        """(count, P): initial models that all differ. Model 0 is the same for every method.
 
-        Where the module's function gives the same values each time, a warning says so. `shared` are
-        patterns of what all have in common, as in `Averaging.shared`: it is model 0's.
+        It warns if the function that builds the module returns the same values each time. `shared`
+        are patterns of the parameters that all models share, as in `Averaging.shared`: these have
+        the values of model 0.
         """
         first = self.new_model(0)
         check_memory(count * first.nbytes, f"{count:,} models of {len(first):,} values")
@@ -90,22 +92,22 @@ class Setup:
         return torch.where(self.layout.mask(shared), first, models) if shared else models
 
     def copies(self, count: int) -> Tensor:
-        """(count, P): copies of model 0. Raises `UsageError` where memory does not hold them."""
+        """(count, P): copies of model 0. Raises `UsageError` if they do not fit in memory."""
         first = self.new_models(1)
         check_memory(count * first.nbytes, f"{count:,} models of {first.shape[1]:,} values")
         return first.repeat(count, 1)
 
     def warn_if_shorter(self, rounds: int, setting: str, what: str) -> None:
-        """Say it where the run has fewer rounds than a method needs to do `what`.
+        """Warn if the run has fewer rounds than a method needs to do `what`.
 
-        It is no error: the first rounds may be all that somebody wants to see.
+        It is not an error: someone may want to see only the first rounds.
         """
         if self.num_rounds < rounds:
             said = "%s: only a run of %d rounds or more %s, and this one has %d"
             log.warning(said, setting, rounds, what, self.num_rounds)
 
     def restarted(self, used: int, number: int) -> Setup:
-        """The same for another start, which draws its own and leaves out the models used."""
+        """The setup of another start, with draws of its own and without the models already used."""
         return replace(
             self,
             new_model=lambda model: self.new_model(used + model),
@@ -115,10 +117,10 @@ class Setup:
 
 @dataclass(frozen=True)
 class Known:
-    """What is known of a run that is being built, for `Algorithm.check`; None: not yet known."""
+    """The known facts of a run that is being built, for `Algorithm.check`; None: not yet known."""
 
     participation: float  #: share of the clients asked in each round
-    num_clients: int | None = None  #: M
+    num_clients: int | None = None  #: M, the clients of the federation
     layout: Layout | None = None  #: the names and shapes of a model's values
 
 
@@ -126,24 +128,26 @@ class Known:
 class Served:
     """The models that the clients of a cohort are to use; the result of `Algorithm.serve`.
 
-    Each client uses one model, unless `weights` are given: then client n uses the mixture of all
-    models of the table `models.table` (K, P), the k-th with weight `weights[n, k]`, and its row of
-    `models` is the one that stands for its cluster, as the heaviest does. With `experts`, the rows
-    are of `Experts.whole`.
+    Each client uses one model, unless `weights` are given. Then client n uses the mixture of all
+    models of the table `models.table` (K, P), model k with weight `weights[n, k]`, and its row of
+    `models` is the model that represents its cluster, usually the one with the largest weight. With
+    `experts`, the rows are rows of `Experts.whole`.
     """
 
     models: Rows  #: row n: the model of the n-th client
-    labels: Tensor  #: (N,) int64, the cluster of each
-    weights: Tensor | None = None  #: (N, K) not negative, rows sum to 1; None: one model each
-    #: row n: its cluster's model, where `models` are personal ones, or mixtures of experts
+    labels: Tensor  #: (N,) int64, the cluster of each client
+    #: (N, K) not negative, rows sum to 1; None: one model for each client
+    weights: Tensor | None = None
+    #: row n: the model of the n-th client's cluster, if `models` are personal models or mixtures of
+    #: experts
     adapted_from: Rows | None = None
-    #: how many experts the adapters of `models` mix, where these are models of a routed network
+    #: number of experts that the adapters mix, if `models` are models of a routed network
     experts: int = 1
 
     __repr__ = in_short
 
     def asked(self, work: Work) -> Work:
-        """The work as clients do it with these models."""
+        """The work in the form in which clients do it with these models."""
         return work if self.experts == 1 else Routed(work, self.experts)
 
 
@@ -152,48 +156,49 @@ class Assigned:
     """The result of `Algorithm.assign`: newcomers' scores for each cluster; the lowest wins."""
 
     clients: Tensor  #: (N,) the newcomers
-    scores: Tensor  #: (N, K) of each cluster
+    scores: Tensor  #: (N, K) score of each cluster for each newcomer
     meaning: str  #: meaning of a score, such as training loss
 
     __repr__ = in_short
 
     @property
     def labels(self) -> Tensor:
-        """(N,) the cluster that fits best."""
+        """(N,) the cluster that fits each newcomer best."""
         return self.scores.argmin(1)
 
 
 @dataclass(frozen=True)
 class Algorithm(Settings, ABC, Generic[S]):
-    """Server side of one method: hyper-parameters that never change, and pure functions of state.
+    """The server side of one method: constant hyper-parameters, and pure functions of its state.
 
-    A method of your own is a frozen dataclass that extends this with `init` and `round`; the other
-    functions have defaults. What documents call a *method* is an *algorithm* in code and in TOML.
+    To write a method of your own, extend this class by a frozen dataclass with `init` and `round`;
+    the other functions have defaults. A *method* in the documents is an *algorithm* in code and in
+    TOML.
     """
 
-    #: whether `serve` gives clients mixtures of models, by `weights`, in place of one model each
+    #: whether `serve` gives each client a mixture of models, by `weights`, instead of one model
     mixes: ClassVar[bool] = False
-    #: whether models are served, or trained, in which those of several clusters are together
+    #: whether it serves or trains models that contain the models of several clusters
     mixes_experts: ClassVar[bool] = False
-    #: whether `serve` has clients train, so that evaluation sends updates of theirs, too
+    #: whether clients train in `serve`, so that updates are sent in evaluation, too
     adapts: ClassVar[bool] = False
-    #: whether this is several starts of another method, side by side
+    #: whether this runs several starts of another method side by side
     has_rivals: ClassVar[bool] = False
-    #: the settings, each with its values, with which clients do nothing but train. Empty: they do
-    #: so whatever the settings; None: never
+    #: settings, each with its values, with which clients only train. Empty: clients only train with
+    #: all settings; None: with none
     only_trains: ClassVar[Mapping[str, tuple[str, ...]] | None] = MappingProxyType({})
-    #: the settings, each with its values, with which all clients start from one model. Empty: they
-    #: do so whatever the settings
+    #: settings, each with its values, with which all clients start from one model. Empty: they do
+    #: so with all settings
     one_start: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
 
     @property
     def weighs(self) -> bool:
-        """Whether claimed numbers of examples count: by default unless `averaging` is equal."""
+        """Whether averages use clients' numbers of examples; by default unless they are equal."""
         found = self._averagings()
         return not found or any(one.weights == "examples" for one in found.values())
 
     def check(self, known: Known) -> None:
-        """Raise `UsageError` where the method can't work; called when a run is built."""
+        """Raise `UsageError` if the method can't work; called when a run is built."""
         for name, averaging in self._averagings().items():
             if known.layout is not None:
                 known.layout.mask(averaging.shared, f"{name}.shared")
@@ -211,30 +216,32 @@ class Algorithm(Settings, ABC, Generic[S]):
         """Do one communication round: ask clients by `yield from`, and return the next state."""
 
     def serve(self, state: S, ctx: Context) -> Flow[Served]:
-        """Return the model that each client of the cohort is to use, by default its cluster's."""
+        """Return the model for each client of the cohort, by default the model of its cluster."""
         yield from ()  # asks nothing
         labels = state.labels[ctx.cohort]
         return Served(Rows(state.models, labels), labels)
 
     def assign(self, state: S, ctx: Context) -> Flow[Assigned]:
-        """Find the cluster of each client of a cohort that had no part in training.
+        """Find a cluster for each client of a cohort of clients that were not trained on.
 
-        By default it is the one whose model has the lowest mean loss on its training examples.
+        By default it is the cluster whose model has the lowest mean loss on the client's training
+        examples.
         """
         fit = yield from losses(state.models, ctx)
         return Assigned(fit.clients, fit.losses, "training loss")
 
     def fit(self, state: S) -> Tensor | None:  # noqa: ARG002
-        """How badly each client's choice of a model fits it: (M,), NaN for one never asked.
+        """Return the misfit (M,) of each client's choice of a model, NaN for a client never asked.
 
-        The lower the better; `Restarts` compares starts by the mean. None: the method can't tell.
+        Lower is better; `Restarts` compares starts by the mean. None: the method does not measure
+        it.
         """
         return None
 
     def profile(self, state: S) -> Tensor | None:  # noqa: ARG002
-        """Return the vectors (M, D) that this method clusters the clients by, if it keeps any.
+        """Return the vectors (M, D) by which this method clusters clients, None if there are none.
 
-        The row of a client that it can't cluster yet is NaN.
+        The row of a client that can't be clustered yet is NaN.
         """
         return None
 
@@ -243,18 +250,18 @@ class Algorithm(Settings, ABC, Generic[S]):
         return {}
 
     def evidence(self, state: S, sample: Sample) -> Mapping[str, Tensor]:  # noqa: ARG002
-        """Return what the clusters rest on, if known, for a run's folder and its report.
+        """Return the data that clusters are based on, if known, for a run's folder and its report.
 
-        `clients` (N,) are those it is about; of many clients these are the sample that `sample(M)`
-        gives. There may be `similarity` or `distance` (N, N), NaN where unknown; `losses`, `scores`
-        or `weights` (N, K), a column a model; `features` (N, D), whose nearness counts;
-        `singular_values` (R,).
+        `clients` (N,) are the clients that it covers; if there are many, they are the sample that
+        `sample(M)` returns. Optional entries are `similarity` or `distance` (N, N), NaN where
+        unknown; `losses`, `scores` or `weights` (N, K), one column per model; `features` (N, D),
+        compared by distance; and `singular_values` (R,).
         """
         return {}
 
 
 def one_model(setup: Setup) -> State:
-    """Make a first state of one model, with every client in its cluster."""
+    """Make a first state of one model, with all clients in one cluster."""
     return State(setup.new_models(1), torch.zeros(setup.num_clients, dtype=torch.long))
 
 
@@ -262,7 +269,7 @@ def federate(state: S, ctx: Context, local: LocalTraining, averaging: Averaging)
     """Run one round of FedAvg within every cluster (McMahan et al. 2017, Algorithm 1).
 
     Each cluster's model moves by the mean of its clients' updates, weighted as `averaging` says:
-    theta_k <- theta_k + sum_i n_i update_i / sum_i n_i. A cohort of nobody changes nothing.
+    theta_k <- theta_k + sum_i n_i update_i / sum_i n_i. An empty cohort changes nothing.
     """
     if not len(ctx.cohort):
         return state
@@ -273,16 +280,16 @@ def federate(state: S, ctx: Context, local: LocalTraining, averaging: Averaging)
 
 
 def check_clustered(clustered: bool, sooner: str = "") -> None:
-    """Raise `UsageError` where newcomers are to join clusters that a run has not found yet."""
+    """Raise `UsageError` if newcomers are to join clusters that a run has not found yet."""
     if not clustered:
         why = "run: stopped before its clients were clustered, so that there is no cluster to join"
         raise UsageError(f"{why}; give it more rounds{sooner}")
 
 
 def check_only_trains(method: Algorithm[Any], field: str, value: object, expected: str) -> None:
-    """Raise `UsageError` for a method that is known to ask clients for more than training.
+    """Raise `UsageError` if a method is known to ask clients for more than training.
 
-    Other methods, such as one's own, are refused in the round in which they ask for more.
+    Other methods, such as your own, are refused only in the round in which they ask for more.
     """
     check(method.only_trains is not None, field, value, expected)
     for setting, fine in (method.only_trains or {}).items():

@@ -40,16 +40,16 @@ MEANING = "distance to the mean gradient feature"
 
 @dataclass(frozen=True)
 class CFLGPState(State):
-    # K of (M, J): mean of what each client sent for each model, 0 before; a round replaces one
+    # K of (M, J): mean of each client's answers for each model, 0 before any; a round replaces one
     features: tuple[Tensor, ...]
-    # (K, M, M) double: inner products of the features, by model; (K, 0, 0) where that is too much
+    # (K, M, M) double: inner products of the features, by model; (K, 0, 0) if that is too large
     products: Tensor
     counts: Tensor  # (M, K) int64: how often each client answered for each model
-    coordinates: Tensor  # (J,) int64: which values of a gradient are sent to cluster by
-    anchors: Tensor  # (K, P) mean of each model over the rounds in which it was sent to all
-    queries: int  # rounds in which a model was sent to all
+    coordinates: Tensor  # (J,) int64: positions of the values of a gradient that are features
+    anchors: Tensor  # (K, P) mean of each model over the rounds in which all clients got it
+    queries: int  # number of rounds in which a model was sent to all clients
     last_change: int  # the last round in which a client changed its cluster
-    stopped: bool  # whether the clustering is settled for good
+    stopped: bool  # whether the clustering has ended
 
 
 @dataclass(frozen=True)
@@ -57,37 +57,39 @@ class CFLGP(Algorithm[CFLGPState]):
     """Average each client's gradients on the same models over time, and cluster the averages.
 
     Kim et al. 2024, Algorithms 1, 3 and 4. The first clusters are random and balanced, unless they
-    are given. Each round, clients send the gradient of their cluster's model (Algorithm 1), or what
-    local training changes (Algorithm 4). Every `period` rounds one of the models, in turn, goes to
-    all clients, whatever the participation; each answers for that model too, and the running means
-    are clustered by Algorithm 3, until the clusters have not changed for `patience` rounds.
+    are given. Each round, clients send the gradient of their cluster's model (Algorithm 1), or the
+    update by local training (Algorithm 4). Every `period` rounds the next of the models in turn is
+    sent to all clients, whatever the participation. Each client answers for that model too, and
+    Algorithm 3 clusters the running means, until no cluster has changed for `patience` rounds.
 
-    A client that does not answer keeps its feature and its cluster, and takes no part in the
-    clustering until it has answered for every model that was sent; if the clustering has ended by
-    then, it is placed as a newcomer is. `reduction` is how gradients make a step: line 4 sums them,
-    but the experiments' learning rate is meant for the mean. A newcomer answers for each model as
-    it was on average when it was sent to all, which gives its feature exactly if losses are
-    quadratic and learning rates do not decay; it joins the cluster of the nearest mean feature.
+    A client that does not answer keeps its feature and its cluster, and is left out of the
+    clustering until it has answered for every model that was sent. If the clustering has ended by
+    then, it is assigned like a newcomer. `reduction` combines gradients into a step: line 4 sums
+    them, but the experiments' learning rate is meant for the mean. A newcomer answers for each
+    model's average over the rounds in which it was sent to all, which gives the newcomer's feature
+    exactly if losses are quadratic and learning rates do not decay. It joins the cluster with the
+    nearest mean feature.
     """
 
     only_trains: ClassVar[None] = None
 
     num_clusters: int = 2  #: K
-    send: Literal["gradient", "update"] = "gradient"  #: Algorithm 1, or 4
+    send: Literal["gradient", "update"] = "gradient"  #: "gradient": Algorithm 1; "update": 4
     #: the gradient that clients send
     gradient: Gradient = field(default_factory=lambda: Gradient(64))
-    #: how clients train; `lr` serves Algorithm 1, too
+    #: how clients train; `lr` is the learning rate of Algorithm 1, too
     local: LocalTraining = field(default_factory=LocalTraining)
     #: how updates are averaged
     averaging: Averaging = field(default_factory=lambda: Averaging("equal"))
-    reduction: Literal["mean", "sum"] = "mean"  #: how gradients make a step
-    period: int = 1  #: P: a model goes to all clients every this many rounds
+    reduction: Literal["mean", "sum"] = "mean"  #: how gradients are combined into a step
+    period: int = 1  #: P: a model is sent to all clients once in this many rounds
     beta: Literal["running-mean", "latest"] = "running-mean"  #: F.1: "latest" is beta = 1
-    #: rounds without a change that end the clustering; None: a tenth of all
+    #: clustering ends after this many rounds without a change; None: a tenth of all rounds
     patience: int | None = None
-    compression: float = 1.0  #: features keep one of this many values, drawn at random (E.1)
-    parameters: tuple[str, ...] = ()  #: patterns of the parameters that features are of; (): all
-    digits: int | None = None  #: decimals of what clients send (E.1); None: all
+    compression: float = 1.0  #: features keep one in this many values, drawn at random (E.1)
+    #: patterns of the parameters that features consist of; (): all
+    parameters: tuple[str, ...] = ()
+    digits: int | None = None  #: decimal places that clients send (E.1); None: all
     #: the first cluster of each client, in the order of the federation; (): random and balanced
     clusters: tuple[int, ...] = ()
 
@@ -104,7 +106,7 @@ class CFLGP(Algorithm[CFLGPState]):
         fine = all(0 <= number < self.num_clusters for number in self.clusters)
         check(fine, "clusters", self.clusters, f"numbers of 0 to {self.num_clusters - 1}")
         if self.digits is not None:
-            Quantised(self.gradient, self.digits)  # what it can't be is refused here, too
+            Quantised(self.gradient, self.digits)  # raises for settings that are not allowed
 
     def check(self, known: Known) -> None:
         super().check(known)
@@ -159,7 +161,7 @@ class CFLGP(Algorithm[CFLGPState]):
         return features
 
     def evidence(self, state: CFLGPState, sample: Sample) -> Mapping[str, Tensor]:
-        """The clients' projections that Algorithm 3 runs k-means on, and more singular values."""
+        """The projections that Algorithm 3 clusters by k-means, and more singular values."""
         whole = torch.nonzero(_complete(state))[:, 0]
         clients = whole[sample(len(whole))]
         if not len(clients):
@@ -189,12 +191,12 @@ class CFLGP(Algorithm[CFLGPState]):
     def _mean(
         self, moves: Tensor, clients: Tensor, count: Tensor, state: CFLGPState, ctx: Context
     ) -> Tensor:
-        """Means (K, P) of what these clients sent, by cluster."""
+        """Means (K, P) of these clients' rows, by cluster."""
         labels = state.labels[clients]
         return self.averaging.step(moves, labels, count, self.num_clusters, ctx.layout)
 
     def _cluster_update(self, state: CFLGPState, ctx: Context) -> Flow[CFLGPState]:
-        """Lines 6 to 10: one model goes to all, and the running means are clustered anew."""
+        """Lines 6 to 10: one model is sent to all, and the running means are clustered again."""
         turn = state.queries % self.num_clusters
         local = self.local.at_round(ctx.round)
         answer = yield from self._features(state.models[turn], state, ctx.everyone, local)
@@ -206,7 +208,7 @@ class CFLGP(Algorithm[CFLGPState]):
         features[turn] = moved(features[turn], answer, rate)
         anchors = state.anchors.clone()
         decayed = self._decayed(turn, state.queries + 1)
-        # What training changes is in proportion to the learning rate, as far as it is linear.
+        # In linear approximation, updates are proportional to the learning rate.
         weight = decayed[-1] / sum(decayed) if self.beta == "running-mean" else 1.0
         anchors[turn] += weight * (state.models[turn] - anchors[turn])
         with ctx.clustering:
@@ -232,7 +234,7 @@ class CFLGP(Algorithm[CFLGPState]):
         return replace(state, stopped=ctx.round - state.last_change >= patience)
 
     def _place(self, state: CFLGPState, ctx: Context) -> Flow[CFLGPState]:
-        """Clients that were not clustered before it ended are placed as newcomers are."""
+        """Assign the clients that were not clustered before clustering ended, like newcomers."""
         clients, blocks = yield from self._at_anchors(state, ctx)
         features, products, counts = [*state.features], state.products, state.counts.clone()
         for turn, block in enumerate(blocks):
@@ -246,11 +248,11 @@ class CFLGP(Algorithm[CFLGPState]):
         return replace(state, features=tuple(features), products=products, counts=counts)
 
     def _sent(self, state: CFLGPState) -> int:
-        """How many of the models have gone to all."""
+        """The number of models that have been sent to all clients."""
         return min(state.queries, self.num_clusters)
 
     def _at_anchors(self, state: CFLGPState, ctx: Context) -> Flow[tuple[Tensor, list[Tensor]]]:
-        """Who (N,) answered for each model as it was on average, and what: (N, J) by model."""
+        """The clients (N,) that answered for the models' averages, and answers (N, J) by model."""
         answers = []
         for turn, anchor in enumerate(state.anchors[: self._sent(state)]):
             decayed = self._decayed(turn, state.queries)
@@ -262,7 +264,7 @@ class CFLGP(Algorithm[CFLGPState]):
         return clients, [each.feature[torch.isin(each.clients, clients)] for each in answers]
 
     def _to_means(self, state: CFLGPState, blocks: list[Tensor]) -> Tensor:
-        """Distances (N, K) of features to each cluster's mean, of clients that were clustered."""
+        """Distances (N, K) of features to each cluster's mean over clients that were clustered."""
         known = torch.nonzero(_complete(state))[:, 0]
         theirs = torch.cat([block[known] for block in state.features[: len(blocks)]], dim=1)
         mine, labels = torch.cat(blocks, dim=1), state.labels[known]
@@ -275,7 +277,7 @@ class CFLGP(Algorithm[CFLGPState]):
         return (yield from features(theta, state.coordinates, ctx, work, self.digits))
 
     def _decayed(self, turn: int, queries: int) -> list[float]:
-        """Factors by which the learning rate had decayed each time this model was sent to all.
+        """Factors of the learning rate's decay at each time when this model was sent to all.
 
         Gradients do not depend on the learning rate, so their factors are 1.
         """
@@ -285,12 +287,12 @@ class CFLGP(Algorithm[CFLGPState]):
 
 
 def _complete(state: CFLGPState) -> Tensor:
-    """(M,) whether a client has answered for every model that was sent to all."""
+    """(M,) whether each client has answered for every model that was sent to all."""
     return (state.counts > 0)[:, : max(1, state.queries)].all(1)
 
 
 def _projection(state: CFLGPState, clients: Tensor, rank: int, seed: int) -> Tensor:
-    """The features of these clients on their leading singular vectors: (N, R)."""
+    """The features of these clients, projected on their leading singular vectors: (N, R)."""
     if state.products.numel():
         return projection_by(state.products.sum(0)[clients][:, clients], rank)
     rows = torch.cat([block[clients] for block in state.features], dim=1)

@@ -14,7 +14,7 @@ from umbel.server.ask import Context
 
 @dataclass(frozen=True)
 class FedAvg(Algorithm[State]):
-    """Train one model for everyone: the average of what the cohort trained.
+    """Train one model for everyone: the average of the models that the cohort trained.
 
     McMahan et al. 2017, Algorithm 1.
     """

@@ -21,21 +21,22 @@ from umbel.server.ask import Context, Sample, TrainedWithMemory, mixture_weights
 
 @dataclass(frozen=True)
 class FedEMState(State):
-    """`models` holds the K components; a client's label is its heaviest one."""
+    """`models` holds the K components; a client's label is the one with its largest weight."""
 
-    weights: Tensor  # (M, K) pi, each client's memory
+    weights: Tensor  # (M, K) pi, the mixture weights that each client remembers
 
 
 @dataclass(frozen=True)
 class FedEM(Algorithm[FedEMState]):
-    """Predict for each client with its own mixture of K models, which are trained together.
+    """Predict for each client with its own mixture of K models that are trained together.
 
-    FedEM, Marfoq et al. 2021: each client's data are taken for a mixture of K components. E-step:
+    FedEM, Marfoq et al. 2021, models each client's data as a mixture of K components. E-step:
     q_i(k) in proportion to pi_k exp(-loss_k(x_i, y_i)). M-step: pi_k = mean_i q_i(k), and component
     k is trained on losses weighted by q_i(k), then averaged over the clients by n_i. A client
-    starts from equal weights, and a lost reply leaves them as they were. When served, newcomers
-    included, it takes one E-step, and one M-step of pi alone, with the components as they are; one
-    that does not answer keeps its last weights. A newcomer's cluster is its heaviest weight then.
+    starts from equal weights, and a lost reply leaves them unchanged. When a client is served, it
+    takes one E-step and one M-step of pi only, with fixed components; so do newcomers. A client
+    that does not answer keeps its last weights. A newcomer's cluster is the component with its
+    largest weight after these steps.
     """
 
     only_trains: ClassVar[None] = None
@@ -53,7 +54,8 @@ class FedEM(Algorithm[FedEMState]):
         check_no_pull(self.local)
 
     def init(self, setup: Setup) -> FedEMState:
-        # The components must differ: equal ones share every example alike, and stay equal.
+        # The components must differ: equal components get equal shares of all examples, and stay
+        # equal.
         models = setup.new_models(self.num_clusters, self.averaging.shared)
         nobody = torch.zeros(setup.num_clients, dtype=torch.long)
         return FedEMState(models, nobody, _equal(models).repeat(setup.num_clients, 1))
@@ -66,14 +68,14 @@ class FedEM(Algorithm[FedEMState]):
         return replace(state, models=models, labels=weights.argmax(1), weights=weights)
 
     def serve(self, state: FedEMState, ctx: Context) -> Flow[Served]:
-        """The mixture by weights that fit the components as they are now."""
+        """The mixture, with weights that are updated for the current components."""
         fit = yield from mixture_weights(state.models, Rows(state.weights, ctx.cohort), ctx)
         weights = state.weights.index_copy(0, fit.clients, fit.memory)[ctx.cohort]
         labels = weights.argmax(1)
         return Served(Rows(state.models, labels), labels, weights)
 
     def assign(self, state: FedEMState, ctx: Context) -> Flow[Assigned]:
-        """Newcomers bring equal weights up to date; the heaviest of them is their cluster."""
+        """Newcomers update equal weights; their cluster is the one with the largest weight."""
         memory = Rows(_equal(state.models), torch.zeros_like(ctx.cohort))
         fit = yield from mixture_weights(state.models, memory, ctx)
         return Assigned(fit.clients, 1 - fit.memory.double(), "1 - weight of the component")
@@ -92,5 +94,5 @@ class FedEM(Algorithm[FedEMState]):
 
 
 def _equal(models: Tensor) -> Tensor:
-    """(1, K) the weights of a client of which nothing is known."""
+    """(1, K) equal weights, for a client about which nothing is known."""
     return models.new_full((1, len(models)), 1 / len(models))

@@ -35,45 +35,50 @@ from umbel.server.silhouettes import best_by_silhouette
 
 @dataclass(frozen=True)
 class FedLEASEState(State):
-    """In the warm-up every client has a model of its own; then one a cluster, its expert."""
+    """During the warm-up each client has its own model; later each cluster has one, its expert."""
 
     start: Tensor  # (1, P) the common start
-    examples: Tensor  # (M,) of each client that has trained an adapter alone; 0: it has not yet
-    routers: Tensor  # (K, R) of each cluster; (0, 0) where there is one model, or before
-    directions: Tensor  # (K, D) where each cluster's adapter pointed at first; (0, D) before
-    compared: Tensor  # (N,) the clients that the next field is about, as of the clustering
-    distance: Tensor  # (N, N) how far apart their adapters were
-    silhouette: float = 0.0  # of the clusters then
-    chance: float = 1.0  # share of sets of clients without groups that look as grouped
+    # (M,) number of examples of each client that has trained an adapter alone; 0: not yet
+    examples: Tensor
+    # (K, R) router of each cluster; (0, 0) before the clustering, or with one model
+    routers: Tensor
+    directions: Tensor  # (K, D) each cluster's B when it was clustered; (0, D) before
+    compared: Tensor  # (N,) the clients of the next field, when they were clustered
+    distance: Tensor  # (N, N) the distances between their adapters
+    silhouette: float = 0.0  # of the clusters at that time
+    # share of simulated sets of clients without groups that look as clearly grouped
+    chance: float = 1.0
 
 
 @dataclass(frozen=True)
 class FedLEASE(Algorithm[FedLEASEState]):
-    """Cluster clients by their adapters; then each mixes all clusters' experts by its router.
+    """Cluster clients by their adapters; then each client mixes all experts by its router.
 
     FedLEASE, Wang et al. 2025, for networks with low-rank adapters (`umbel.networks.LoRA`, or
-    `peft`). In `warm_up` rounds each client trains an adapter and what else is trained by itself,
-    from a common start. Then the server clusters d(i, j), the mean over adapters of
-    1 - cos(B_i, B_j), by average linkage; the mean of a cluster's models is its expert. From there
-    on a client has all K experts, trains its own beside a router, and what the clients of a cluster
-    train is averaged. A router's 2K - 1 logits stand for the own expert K times and for each of the
-    others once; the softmax of the K largest weighs the experts.
+    `peft`). In `warm_up` rounds each client alone trains an adapter, and all other trainable
+    values, from a common start. Then the server clusters the distances d(i, j), the mean over
+    adapters of 1 - cos(B_i, B_j), by average linkage; the mean of a cluster's models is its expert.
+    After that, a client has all K experts and trains its own expert and a router; these are
+    averaged within each cluster. A router's 2K - 1 logits stand for the own expert K times and for
+    each other expert once; the softmax of the K largest gives the weights of the experts.
 
-    The number of experts is that of the largest silhouette, as in the paper, where it is never 1.
-    Here it is 1 unless a share below `level` of made-up sets of clients without groups looks as
-    grouped as these; `level = 1` is the paper's rule. With one expert this is FedAvg.
+    As in the paper, the number of experts is the one with the largest silhouette. In the paper it
+    is never 1. Here it is 1 unless the share of simulated sets of clients without groups that look
+    as clearly grouped as these is below `level`; `level = 1` is the paper's rule. With one expert
+    this is FedAvg.
 
-    A client that took no part in the warm-up is served the largest cluster's model. When it is next
-    in a cohort, it trains an adapter from the common start, for as many epochs as the warm-up has,
-    and joins the cluster whose B is nearest.
+    A client that missed the warm-up is served the model of the largest cluster. When it is next in
+    a cohort, it trains an adapter from the common start, for as many epochs as the warm-up has, and
+    joins the cluster with the nearest B.
     """
 
     mixes_experts: ClassVar[bool] = True
 
     warm_up: int = 5  #: rounds in which clients train alone
-    num_clusters: int | None = None  #: M, the experts; None: by silhouette
-    max_clusters: int = 8  #: most experts that are considered
-    #: chance of as clear clusters without groups, from which on there is one expert; 1: never
+    num_clusters: int | None = None  #: M, the number of experts; None: by silhouette
+    max_clusters: int = 8  #: largest number of experts that is considered
+    #: there is one expert if such clear clusters appear without groups with at least this
+    #: probability; 1: never
     level: float = 0.05
     linkage: Literal["complete", "average", "single"] = "average"  #: distance between clusters
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
@@ -125,7 +130,7 @@ class FedLEASE(Algorithm[FedLEASEState]):
         return replace(state, models=after.models, routers=after.routers)
 
     def serve(self, state: FedLEASEState, ctx: Context) -> Flow[Served]:
-        """The model of the client's cluster, which mixes its expert with all others."""
+        """The model of the client's cluster, which mixes the cluster's expert with all others."""
         if not state.routers.numel():
             return (yield from super().serve(state, ctx))
         labels = state.labels[ctx.cohort]
@@ -158,7 +163,7 @@ class FedLEASE(Algorithm[FedLEASEState]):
         )
 
     def _cluster(self, state: FedLEASEState, ctx: Context) -> FedLEASEState:
-        """Cluster those who have trained; each cluster's expert is the mean of its members'."""
+        """Cluster the clients that have trained; the mean of a cluster's models is its expert."""
         clients = torch.nonzero(state.examples)[:, 0]
         models = state.models[clients]
         pointing = directions(models, ctx.layout)
@@ -184,9 +189,9 @@ class FedLEASE(Algorithm[FedLEASEState]):
         )
 
     def _labels(self, pointing: Tensor, distance: Tensor, seed: int) -> tuple[Tensor, float, float]:
-        """Clusters (N,) of clients, their silhouette, and how likely they would be by chance."""
+        """Clusters (N,) of clients, their silhouette, and its probability without groups."""
         if self.num_clusters is not None:
-            # Fewer clients than clusters are a cluster each.
+            # With fewer clients than clusters, each client is a cluster.
             number = min(self.num_clusters, len(distance))
             return agglomerate(distance, self.linkage, number), 0.0, 0.0
         labels, silhouette = best_by_silhouette(distance, self.linkage, self.max_clusters)
@@ -195,7 +200,7 @@ class FedLEASE(Algorithm[FedLEASEState]):
         return torch.zeros_like(labels) if by_chance else labels, silhouette, chance
 
     def _admit(self, state: FedLEASEState, ctx: Context) -> Flow[FedLEASEState]:
-        """Clients of the cohort without a cluster train an adapter alone, and join the nearest."""
+        """Clients without a cluster train an adapter alone, and join the nearest cluster."""
         late = ctx.cohort[state.examples[ctx.cohort] == 0]
         if not len(late):
             return state
@@ -208,7 +213,7 @@ class FedLEASE(Algorithm[FedLEASEState]):
         )
 
     def _newcomers(self, state: FedLEASEState, ctx: Context) -> Flow[tuple[Tensor, Tensor, Tensor]]:
-        """Clients that train alone: who, distances (N, K) to the clusters, numbers of examples."""
+        """Have clients train alone: (N,) clients, (N, K) distances to clusters, (N,) examples."""
         local, times = self.local.at_round(0), self.warm_up
         steps = None if local.steps is None else local.steps * times
         long = replace(local, epochs=local.epochs * times, steps=steps)

@@ -16,11 +16,11 @@ from umbel.server.ask import Context
 class FedProx(Algorithm[State]):
     """Train one model for everyone; a proximal term keeps clients near the model they received.
 
-    It is FedAvg whose clients minimise their loss plus mu/2 |theta - received|^2 (Li et al. 2020,
+    It is FedAvg, but clients minimise their loss plus mu/2 |theta - received|^2 (Li et al. 2020,
     Algorithm 2).
     """
 
-    mu: float = 0.01  #: strength of the pull; 0 is FedAvg
+    mu: float = 0.01  #: weight of the proximal term; 0 is FedAvg
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 

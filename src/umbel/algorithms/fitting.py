@@ -1,4 +1,4 @@
-"""Whether a method's settings fit the number of clients, as far as it is known."""
+"""Checks that a method's settings fit the number of clients, if it is known."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from umbel.checks import check
 
 
 def check_num_clusters(num_clusters: int | None, setup: Setup | Known) -> None:
-    """Raise `UsageError` if there are fewer clients than clusters, where both are known."""
+    """Raise `UsageError` if both numbers are known, and there are fewer clients than clusters."""
     if num_clusters is not None and setup.num_clients is not None:
         expected = f"at most the number of clients, {setup.num_clients}"
         check(num_clusters <= setup.num_clients, "algorithm.num_clusters", num_clusters, expected)
 
 
 def check_clusters(clusters: Sequence[int], setup: Setup | Known) -> None:
-    """Raise `UsageError` unless each client has its cluster, or none has, where both are known."""
+    """Raise `UsageError` unless `clusters` is empty, or has one for each of the known clients."""
     if clusters and setup.num_clients is not None:
         fine = len(clusters) == setup.num_clients
         expected = f"the cluster of each of the {setup.num_clients} clients"

@@ -1,4 +1,4 @@
-"""FedAvg in clusters that are given: by an attribute, by advice, by another run."""
+"""FedAvg in given clusters, for example from an attribute, from advice, or from another run."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class FixedClusters(Algorithm[State]):
     >>> umbel.FixedClusters(clusters=(0, 0, 1, 1)).clusters
     (0, 0, 1, 1)
 
-    With one cluster for all it is FedAvg (McMahan et al. 2017, Algorithm 1).
+    With one cluster for all clients it is FedAvg (McMahan et al. 2017, Algorithm 1).
     """
 
     #: the cluster of each client, in the order of the federation, or of `clients`; (): one cluster
     clusters: tuple[int, ...] = ()
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
-    #: the names of the clients that `clusters` are of, who may be more than the federation has
+    #: names of the clients in `clusters`; clients that are not in the federation are allowed
     clients: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -58,7 +58,7 @@ class FixedClusters(Algorithm[State]):
         return (yield from federate(state, ctx, self.local, self.averaging))
 
     def _by_name(self, names: Sequence[str]) -> tuple[int, ...]:
-        """The clusters of these clients. Raises `UsageError` for one that has none."""
+        """The clusters of these clients. Raises `UsageError` if one has none."""
         known = dict(zip(self.clients, self.clusters, strict=True))
         strangers = [name for name in names if name not in known]
         if strangers or not names:

@@ -32,15 +32,17 @@ from umbel.summary import in_short
 
 @dataclass(frozen=True)
 class FLACCState(State):
-    """While merging, `models` is the one global model and a label names an entity by its first
-    client; after separation labels are 0 to K-1 and each entity has its model."""
+    """During merging, `models` is one global model, and a label is an entity's first client.
 
-    pairs: Tensor  # (E, 2) int64, clients i < j whose similarity is remembered
+    After separation labels are 0 to K-1, and each entity has its own model.
+    """
+
+    pairs: Tensor  # (E, 2) int64, pairs of clients i < j with a remembered similarity
     similarity: Tensor  # (E,) alpha_ij
-    seen: Tensor  # (E,) int64, tau_ij: the round the pair was last together
-    last_merge: int  # the last round with a merge, -1 before the first
+    seen: Tensor  # (E,) int64, tau_ij: the last round with the pair in one cohort
+    last_merge: int  # the last round with a merge, -1 before the first merge
     separated: bool
-    merges: int  # in the last round
+    merges: int  # number of merges in the last round
     best_cross: float  # the value that solved eq. 9 in the last round; NaN if no pair is known
 
     @property
@@ -50,31 +52,32 @@ class FLACCState(State):
 
 @dataclass(frozen=True)
 class FLACC(Algorithm[FLACCState]):
-    """Merge the clients or groups whose updates agree most; then train each group by itself.
+    """Merge the clients or groups whose updates agree most; then train each group separately.
 
     Mehta & Shao 2023, Algorithm 1. The number of clusters is found, not given. A client's entity is
-    its cluster from the first round on, but until separation all train and use the one global
-    model. A pair of clients that was never in one cohort, or not in the last `memory` rounds, has
-    no similarity: minima and maxima are over the pairs that have one. Line 19 forgets after the
-    merges, so that those of a round still count similarities of `memory` + 1 rounds before. Two
-    subservers of which one has no known inner pair may merge, whatever the other's are. A lost
-    reply leaves what is remembered of the client as it was. A client never asked stays a cluster of
-    its own.
+    its cluster from the first round on, but until separation all clients train and use the one
+    global model. A pair of clients that was never in one cohort, or not in the last `memory`
+    rounds, has no similarity: minima and maxima are over the pairs that have one. Line 19 forgets
+    after the merges, so that the merges of a round still use similarities of `memory` + 1 rounds
+    before. Two subservers may merge if one of them has no known inner pair, whatever the pairs of
+    the other. A lost reply changes nothing that is remembered of the client. A client never asked
+    stays a cluster of its own.
 
-    `best_of` settles what Algorithm 1 leaves open: the arg max of eq. 9 over the pairs that may
-    merge (as Fig. 2 shows), or over all, so that a best pair that may not merge blocks the others.
+    `best_of` settles a point that Algorithm 1 leaves open: the arg max of eq. 9 is over the pairs
+    that may merge (as Fig. 2 shows), or over all pairs. In the second case, a best pair that may
+    not merge blocks the others.
     """
 
     only_trains: ClassVar[Mapping[str, tuple[str, ...]]] = {"similarity": ("update",)}
 
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
-    n_merge: int = 2  #: most merges in a round
-    memory: int = 10  #: T, rounds for which a similarity is remembered
+    n_merge: int = 2  #: largest number of merges in a round
+    memory: int = 10  #: T, number of rounds for which a similarity is remembered
     n_sep: int = 10  #: rounds without a merge before the entities separate
-    alpha_0: float = 0.0  #: eq. 16: the smallest cross-similarity must exceed this
-    #: what similarities are of: eq. 19, or eq. 8
+    alpha_0: float = 0.0  #: eq. 16: the smallest cross-similarity must exceed this value
+    #: similarities compare updates (eq. 19), or gradients (eq. 8)
     similarity: Literal["update", "gradient"] = "update"
-    best_of: Literal["admissible", "all"] = "admissible"  #: the pairs whose best one is merged
+    best_of: Literal["admissible", "all"] = "admissible"  #: pairs among which the best is merged
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def __post_init__(self) -> None:
@@ -97,7 +100,7 @@ class FLACC(Algorithm[FLACCState]):
         )
 
     def round(self, state: FLACCState, ctx: Context) -> Flow[FLACCState]:
-        # Line 5 holds in the first n_sep rounds too, although nothing came before them.
+        # Line 5 holds in the first n_sep rounds too, although no rounds came before them.
         if not state.separated and ctx.round - state.last_merge > self.n_sep:
             state = _separate(state)
         if state.separated:
@@ -110,7 +113,7 @@ class FLACC(Algorithm[FLACCState]):
         else:
             trained = yield from train_with_gradient(theta, ctx, self.local)
             directions = trained.gradient
-        # Buffers such as running statistics say nothing about where a client wants to go.
+        # Buffers such as running statistics carry no information about a client's direction.
         directions = directions[:, : ctx.layout.num_weights]
         with ctx.clustering:
             state = _remember(state, trained.clients, cosine_similarity(directions), ctx.round)
@@ -154,7 +157,7 @@ class FLACC(Algorithm[FLACCState]):
         return {"clients": clients, "similarity": similarity.fill_diagonal_(1)}
 
     def _merge(self, state: FLACCState, number: int) -> FLACCState:
-        """Lines 13 to 18: up to n_merge merges, each judged after the one before."""
+        """Lines 13 to 18: up to n_merge merges, each chosen after the previous one."""
         labels, pairs = state.labels.numpy().copy(), state.pairs.numpy()
         first_best, merges = float("nan"), 0
         for _ in range(self.n_merge):
@@ -188,7 +191,7 @@ class _CrossPairs:
 
     entities: NDArray[np.int64]  # (Q, 2) the smaller name first
     smallest: NDArray[np.float64]  # (Q,) eq. 15
-    potential: NDArray[np.float64]  # (Q,) Phi, eq. 13; +inf where nothing bounds the merge
+    potential: NDArray[np.float64]  # (Q,) Phi, eq. 13; +inf if nothing bounds the merge
 
     __repr__ = in_short
 
@@ -196,13 +199,14 @@ class _CrossPairs:
 def _cross_pairs(
     names: NDArray[np.int64], similarity: NDArray[np.float64], num_clients: int
 ) -> _CrossPairs:
-    """What eqs. 9 to 13 ask of every pair of entities, from the remembered pairs of clients.
+    """The terms of eqs. 9 to 13 for every pair of entities, from the remembered pairs of clients.
 
     names (E, 2) are the entities of the two clients of each remembered pair.
     """
     names = np.sort(names, axis=1)
     inside = names[:, 0] == names[:, 1]
-    # -inf: without a known inner pair, as a single client is, nothing bounds the merge from within.
+    # -inf: without a known inner pair, as for a single client, no inner similarity bounds the
+    # merge.
     within = np.full(num_clients, np.inf)
     np.minimum.at(within, names[inside, 0], similarity[inside])
     within[np.isinf(within)] = -np.inf
@@ -221,7 +225,7 @@ def _cross_pairs(
 
 
 def _remember(state: FLACCState, clients: Tensor, similarity: Tensor, number: int) -> FLACCState:
-    """Lines 10 to 12: the similarity of every two clients of the cohort replaces what was known."""
+    """Lines 10 to 12: the similarities of pairs in the cohort replace the remembered ones."""
     i, j = torch.triu_indices(len(clients), len(clients), offset=1)
     new = torch.stack([clients[i], clients[j]], dim=1)  # clients are in increasing order
     in_cohort = torch.zeros_like(state.labels, dtype=torch.bool).index_fill_(0, clients, True)
@@ -235,7 +239,7 @@ def _remember(state: FLACCState, clients: Tensor, similarity: Tensor, number: in
 
 
 def _forget(state: FLACCState, oldest: int) -> FLACCState:
-    """Line 19, eq. 18: pairs last together before round `oldest` have no similarity any more."""
+    """Line 19, eq. 18: drop the similarities of pairs last in one cohort before round `oldest`."""
     keep = state.seen >= oldest
     return replace(
         state,
@@ -246,7 +250,7 @@ def _forget(state: FLACCState, oldest: int) -> FLACCState:
 
 
 def _separate(state: FLACCState) -> FLACCState:
-    """Every entity becomes a federation of its own, and starts from the global model."""
+    """Every entity becomes a separate federation, and starts from the global model."""
     names, labels = torch.unique(state.labels, return_inverse=True)
     nothing = torch.zeros(0, dtype=torch.long)
     return replace(

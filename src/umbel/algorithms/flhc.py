@@ -31,32 +31,33 @@ from umbel.server.clustering import agglomerate, check_cut, distances
 
 @dataclass(frozen=True)
 class FLHCState(State):
-    """One model until the clustering round, then one a cluster."""
+    """One model until the clustering round, then one for each cluster."""
 
-    placed: Tensor  # (M,) bool, whose cluster is known; before the clustering round everyone's
-    joint: Tensor  # (1, P) the model that was clustered on; empty (0, P) before
+    # (M,) bool: whether the cluster is known; True for all before the clustering round
+    placed: Tensor
+    joint: Tensor  # (1, P) the model of the clustering round; empty (0, P) before
     means: Tensor  # (K, W) mean update of each cluster in the clustering round; (0, W) before
-    compared: Tensor  # (N,) the clients that the next field is about, as of the clustering round
-    distance: Tensor  # (N, N) how far apart their updates were
+    compared: Tensor  # (N,) the clients of the next field, in the clustering round
+    distance: Tensor  # (N, N) the distances between their updates
 
 
 @dataclass(frozen=True)
 class FLHC(Algorithm[FLHCState]):
     """Cluster everyone's updates once, after some rounds of FedAvg; then average within clusters.
 
-    FL+HC, Briggs et al. 2020. FedAvg goes on for `cluster_round` rounds. The clustering round moves
-    no model: all clients are asked, whatever the participation, and the clusters start from the
-    joint model that they were sent.
+    FL+HC, Briggs et al. 2020. The first `cluster_round` rounds are FedAvg. The clustering round
+    changes no model: all clients are asked, whatever the participation, and the clusters start from
+    the joint model that was sent to them.
 
     A client that did not answer in that round is served the model of the largest cluster. When it
     is next in a cohort it trains the joint model instead, at the learning rate of the clustering
-    round: its update, which is averaged into none, places it in the cluster whose mean update is
-    nearest.
+    round. It joins the cluster whose mean update is nearest to its update, which is not averaged
+    into any model.
     """
 
     num_clusters: int | None = None  #: K; give either this or `threshold`
-    threshold: float | None = None  #: distance at which clusters are kept apart
-    cluster_round: int = 10  #: n, the rounds of FedAvg before the clustering round
+    threshold: float | None = None  #: clusters at this distance or farther are not merged
+    cluster_round: int = 10  #: n, the number of rounds of FedAvg before the clustering round
     metric: Literal["l1", "l2", "cosine"] = "cosine"  #: distance between updates
     #: distance between clusters
     linkage: Literal["complete", "average", "single", "ward"] = "complete"
@@ -64,7 +65,7 @@ class FLHC(Algorithm[FLHCState]):
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def __post_init__(self) -> None:
-        # There is no default: what is far apart depends on the data.
+        # There is no default: which distances are large depends on the data.
         check_cut(self.num_clusters, self.threshold)
         check(self.cluster_round >= 0, "cluster_round", self.cluster_round, "0 or more")
         fine = self.linkage != "ward" or self.metric == "l2"
@@ -109,17 +110,17 @@ class FLHC(Algorithm[FLHCState]):
 
     @property
     def _local_then(self) -> LocalTraining:
-        """How clients train where updates are compared, whenever that is: at one learning rate."""
+        """Local training for compared updates: always at the clustering round's learning rate."""
         return self.local.at_round(self.cluster_round)
 
     def _cluster(self, state: FLHCState, ctx: Context) -> Flow[FLHCState]:
-        """Ask everyone for an update of the one model, and cluster those who answer."""
+        """Ask all clients for an update of the one model, and cluster those who answer."""
         trained = yield from train(Rows(state.models, state.labels), ctx, self._local_then)
         if not len(trained.clients):
             return state
-        # Buffers such as running statistics say nothing about where a client wants to go.
+        # Buffers such as running statistics carry no information about a client's direction.
         rows = trained.update[:, : ctx.layout.num_weights]
-        # Fewer clients than clusters are a cluster each.
+        # With fewer clients than clusters, each client is a cluster.
         wanted = self.num_clusters
         number = None if wanted is None else min(wanted, len(rows))
         with ctx.clustering:
@@ -149,9 +150,9 @@ class FLHC(Algorithm[FLHCState]):
         )
 
     def _to_means(self, state: FLHCState, ctx: Context) -> Flow[tuple[Tensor, Tensor]]:
-        """Which clients (N,) of the cohort answered, and how far their updates are: (N, K)."""
+        """The clients (N,) that answered, and distances (N, K) of their updates to mean updates."""
         theta = Rows(state.joint, torch.zeros_like(ctx.cohort))
         trained = yield from train(theta, ctx, self._local_then)
-        # Buffers such as running statistics say nothing about where a client wants to go.
+        # Buffers such as running statistics carry no information about a client's direction.
         update = trained.update[:, : state.means.shape[1]]
         return trained.clients, distances(update, state.means, self.metric)

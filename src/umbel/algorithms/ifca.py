@@ -36,17 +36,17 @@ from umbel.server.ask import (
 
 @dataclass(frozen=True)
 class IFCAState(State):
-    choices: Tensor  # (M,) int64: the model that each client chose last, -1 before its first round
-    losses: Tensor  # (M, K): the training loss of every model then, NaN before
+    choices: Tensor  # (M,) int64: the model of each client's last choice, -1 before its first round
+    losses: Tensor  # (M, K): the training loss of every model at that choice, NaN before
 
 
 @dataclass(frozen=True)
 class IFCA(Algorithm[IFCAState]):
-    """Each client picks the model with the lowest training loss, and the server averages per model.
+    """Clients choose the model with the lowest training loss, and the server averages per model.
 
     Ghosh et al. 2020, Algorithm 1. A client never asked is in cluster 0 until it is served: then it
-    picks the model with the lowest loss on all its training examples. A poor start often leaves two
-    groups with one model: `Restarts(IFCA(...))` takes the best of several.
+    chooses the model with the lowest loss on all its training examples. With poor initial models,
+    two groups often end up with one model: `Restarts(IFCA(...))` keeps the best of several starts.
     """
 
     only_trains: ClassVar[None] = None
@@ -58,9 +58,11 @@ class IFCA(Algorithm[IFCAState]):
     num_clusters: int = 2  #: K
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
-    send: Literal["update", "gradient"] = "update"  #: the paper's option II, or option I
-    gradient: Gradient = field(default_factory=Gradient)  #: what is sent under option I
-    judge: Judge = "all"  #: choose by all training examples, or by the round's first mini-batch
+    #: "update" is the paper's option II, "gradient" its option I
+    send: Literal["update", "gradient"] = "update"
+    gradient: Gradient = field(default_factory=Gradient)  #: the gradient that is sent in option I
+    #: choose by the loss on all training examples, or on the round's first mini-batch
+    judge: Judge = "all"
 
     def __post_init__(self) -> None:
         check_plain_steps(self.local, self.send)
@@ -72,7 +74,7 @@ class IFCA(Algorithm[IFCAState]):
 
     def init(self, setup: Setup) -> IFCAState:
         check_num_clusters(self.num_clusters, setup)
-        # The models must differ: equal ones tie, and every client would pick cluster 0.
+        # The models must differ: with equal models, losses tie, and every client chooses cluster 0.
         models = setup.new_models(self.num_clusters, self.averaging.shared)
         nobody = torch.full((setup.num_clients,), -1)
         unknown = torch.full((setup.num_clients, self.num_clusters), torch.nan)
@@ -95,19 +97,19 @@ class IFCA(Algorithm[IFCAState]):
     def serve(self, state: IFCAState, ctx: Context) -> Flow[Served]:
         """The model with the lowest training loss, newcomers included.
 
-        Who is judged by a mini-batch keeps the model it chose last.
+        If clients choose by a mini-batch, each keeps the model of its last choice.
         """
         undecided = ctx.cohort[state.choices[ctx.cohort] < 0]
         asked = ctx if self.judge == "all" else ctx.asking(undecided, optional=True)
         labels = state.labels
         if len(asked.cohort):
-            # A client that does not answer keeps what it chose last.
+            # A client that does not answer keeps its last choice.
             fit = yield from losses(state.models, asked)
             labels = labels.index_copy(0, fit.clients, fit.losses.argmin(1))
         return Served(Rows(state.models, labels[ctx.cohort]), labels[ctx.cohort])
 
     def fit(self, state: IFCAState) -> Tensor:
-        """(M,) the training loss of each client's choice."""
+        """(M,) the training loss of each client with the model that it chose."""
         return state.losses.gather(1, state.labels[:, None])[:, 0]
 
     def evidence(self, state: IFCAState, sample: Sample) -> Mapping[str, Tensor]:
@@ -117,7 +119,7 @@ class IFCA(Algorithm[IFCAState]):
     def _improve(
         self, models: Tensor, ctx: Context
     ) -> Flow[tuple[Tensor, SummedBest | BestGradients]]:
-        """The step (K, P) of the models, and what the clients answered."""
+        """The step (K, P) of the models, and the clients' answers."""
         if self.send == "gradient":
             answer = yield from best_gradients(models, ctx, self.gradient, self.judge)
             return self._gradient_step(answer, ctx), answer

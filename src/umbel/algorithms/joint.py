@@ -28,27 +28,29 @@ from umbel.server.ask import Context, Sample, joint_scores, train_jointly
 
 @dataclass(frozen=True)
 class JointState(State):
-    moves: Tensor  # (K, P) the last change of each model, eq. 2; zero for a cluster left empty
+    moves: Tensor  # (K, P) the last change of each model, eq. 2; zero for an empty cluster
     some_empty: bool  # whether some cluster was empty after the last round
-    scores: Tensor  # (M, K) of each model when the client was last asked, NaN before
-    idle: Tensor  # (K,) int64: how many clients have answered since one was in the cluster
+    scores: Tensor  # (M, K) scores of all models when the client was last asked, NaN before
+    idle: Tensor  # (K,) int64: number of answers since a client was last in the cluster
 
 
 @dataclass(frozen=True)
 class Joint(Algorithm[JointState]):
-    """Each client picks a model by its training loss and by agreement with the model's last move.
+    """Clients choose models by training loss and by agreement with the model's last change.
 
-    Lin et al. 2024. A client picks the k that maximises lambda S_k - (1 - lambda) L_k (eq. 4), from
-    one mini-batch. The first identities are random; a client never asked keeps its first one. After
-    a round with an empty cluster, K random clients are given one cluster each (II-C). If the cohort
-    is not all clients, only empty clusters are given away, so that the other clients decide. A
-    cluster is empty if it is no client's last identity, or if, since a client was last in it, as
-    many clients have answered as there are: the identities of those not asked grow old.
+    Lin et al. 2024. A client chooses the k that maximises lambda S_k - (1 - lambda) L_k (eq. 4),
+    computed on one mini-batch. The first identities are random; a client never asked keeps its
+    first one. After a round with an empty cluster, K random clients are assigned one cluster each
+    (II-C). If the cohort is not all clients, only empty clusters are assigned, and the other
+    clients choose. A cluster is empty if it is no client's last identity, or if there were as many
+    answers as the federation has clients since a client was last in it: identities of clients that
+    are not asked get out of date.
 
-    `sign` settles eq. 2, which calls a model's last change "the average gradient", although it is
-    minus lr times that: "descent" compares it with the client's own step -lr g, "literal" with g,
-    as printed. `reduction` is how L and g sum up a mini-batch: eq. 1 has "sum", which makes the
-    weight of lambda depend on the batch size. Steps, and so moves, are of the mean in either case.
+    `sign` settles an ambiguity of eq. 2, which calls a model's last change "the average gradient",
+    although it is -lr times that gradient: "descent" compares the change with the client's own step
+    -lr g, "literal" with g, as printed. `reduction` says whether L and g are means or sums over a
+    mini-batch: eq. 1 has "sum", which makes the effect of lambda depend on the batch size. Training
+    steps, and therefore the models' changes, always use the mean.
     """
 
     only_trains: ClassVar[None] = None
@@ -56,11 +58,14 @@ class Joint(Algorithm[JointState]):
     num_clusters: int = 2  #: K
     #: how clients train (eq. 5)
     local: LocalTraining = field(default_factory=lambda: LocalTraining(steps=1))
-    lam: float = 0.5  #: lambda, the weight of agreement, in [0, 1]
-    similarity: Literal["cosine", "euclidean"] = "cosine"  #: S: eq. 3, or minus the distance
-    sign: Literal["descent", "literal"] = "descent"  #: which way a client's step points
-    reduction: Literal["mean", "sum"] = "mean"  #: how a mini-batch is summed up
-    #: when empty clusters get clients
+    lam: float = 0.5  #: lambda, the weight of the similarity S, in [0, 1]
+    #: S: the cosine (eq. 3), or minus the Euclidean distance
+    similarity: Literal["cosine", "euclidean"] = "cosine"
+    #: S compares a model's change with -lr g ("descent"), or with g ("literal")
+    sign: Literal["descent", "literal"] = "descent"
+    #: whether L and g are means or sums over a mini-batch
+    reduction: Literal["mean", "sum"] = "mean"
+    #: when clients are assigned to empty clusters
     repair: Literal["when-empty", "always", "never"] = "when-empty"
     #: how updates are averaged (eq. 7)
     averaging: Averaging = field(default_factory=lambda: Averaging("equal"))
@@ -103,7 +108,7 @@ class Joint(Algorithm[JointState]):
         return JointState(
             models=state.models + step,
             labels=labels,
-            # What is shared moves in every model, whether or not a client is in its cluster.
+            # Shared parameters change in every model, even if no client is in its cluster.
             moves=step.where(members[:, None] > 0, 0),
             some_empty=len(_empty(labels, idle)) > 0,
             scores=state.scores.index_copy(0, trained.clients, trained.scores.double()),
@@ -123,7 +128,7 @@ class Joint(Algorithm[JointState]):
         return {"clients": clients, "scores": state.scores[clients]}
 
     def _given(self, state: JointState, ctx: Context) -> Tensor:
-        """(N,) the identities that the cohort is given, -1 for a client that decides."""
+        """(N,) the identities that are assigned to the cohort, -1 for a client that chooses."""
         if ctx.round == 0:
             return state.labels[ctx.cohort]
         given = torch.full_like(ctx.cohort, -1)
@@ -144,6 +149,6 @@ class Joint(Algorithm[JointState]):
 
 
 def _empty(labels: Tensor, idle: Tensor) -> Tensor:
-    """The clusters without clients, or only with clients who have not answered for long."""
+    """The clusters without clients, or with only clients that have not answered for long."""
     nobody = torch.bincount(labels, minlength=len(idle)) == 0
     return torch.nonzero(nobody | (idle >= len(labels)))[:, 0]

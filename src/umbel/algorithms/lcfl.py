@@ -37,17 +37,17 @@ Metric = Literal["loss", "loss-gap", "parameters", "gradient", "update"]
 
 @dataclass(frozen=True)
 class LCFLState(State):
-    """Until clients are clustered, `models` is the common start, or one start a client."""
+    """Until clients are clustered, `models` is the common start, or a start for each client."""
 
     clustered: bool
     assigned: Tensor  # (M,) bool: which clients have been assigned to a cluster
-    origin: Tensor  # (1, P) what a newcomer starts its warm-up from, and a late client without own
-    own: Tensor  # (L, P) own starts of the clients not assigned, in their order; (0, P) without
-    medoids: Tensor  # (K,) int64: the client in the middle of each cluster
-    evidence: Tensor  # (K, P) of each medoid: its warm-up model, or gradient, or update
-    medoid_loss: Tensor  # (K,) of each medoid's warm-up model on its own data
-    shown: Tensor  # (N,) the clients that the next field is about, as of the clustering round
-    distance: Tensor  # (N, N) how far apart they were
+    origin: Tensor  # (1, P) start of the warm-up of newcomers, and of late clients without own
+    own: Tensor  # (L, P) own starts of unassigned clients, in client order; (0, P) if none
+    medoids: Tensor  # (K,) int64: the medoid client of each cluster
+    evidence: Tensor  # (K, P) warm-up model, gradient or update of each medoid
+    medoid_loss: Tensor  # (K,) loss of each medoid's warm-up model on its own data
+    shown: Tensor  # (N,) the clients of the next field, in the clustering round
+    distance: Tensor  # (N, N) the distances between them
 
 
 @dataclass(frozen=True)
@@ -56,32 +56,32 @@ class Warm:
 
     clients: Tensor  # (N,)
     num_examples: Tensor  # (N,)
-    model: Tensor  # (N, P) what they trained
-    evidence: Tensor  # (N, P) what tells them apart: their models, or gradients, or updates
+    model: Tensor  # (N, P) the models that they trained
+    evidence: Tensor  # (N, P) the data that they are compared by: models, gradients or updates
 
     __repr__ = in_short
 
     def pick(self, which: Tensor) -> Warm:
-        """Those where `which` (N,) is true."""
+        """The clients for which `which` (N,) is true."""
         rows = (self.clients, self.num_examples, self.model, self.evidence)
         return Warm(*(row[which] for row in rows))
 
 
 @dataclass(frozen=True)
 class LCFL(Algorithm[LCFLState]):
-    """Clients train by themselves, judge each other's models, and are clustered by the losses.
+    """Clients train alone, evaluate each other's models, and are clustered by the losses.
 
     Gu et al. 2024, Algorithm 1. `warm_up` is Algorithm 1 ("local": each client trains alone, in the
     first round, and clusters start from the average of their members' models) or what the authors'
     code does ("federated": `warm_up_rounds` of FedAvg; the models are those that clients trained in
     the last of them, and clusters start from the global model). The clustering round asks all
-    clients, whatever the participation; the next is one, too, if fewer answer than there are to be
-    clusters. Who misses it is served the largest cluster's model, and trains none; when first asked
-    later, it warms up and joins the nearest medoid. A newcomer does the same, with `start` "own"
-    from the seed's first model; medoids aren't asked: distances are its half of eq. 2 or 6.
+    clients, whatever the participation; the next round repeats it if fewer answer than there will
+    be clusters. A client that misses it is served the largest cluster's model, and trains none;
+    when first asked later, it warms up and joins the nearest medoid. Newcomers do so too (`start`
+    "own": from the seed's first model), by their half of eq. 2 or 6: medoids aren't asked.
 
-    Every client gets the models of all others, which is M x M models. With `compared`, only that
-    many clients, drawn at random, are clustered; the rest join later, as those who missed it do.
+    Every client gets the models of all others: M x M models are sent. With `compared`, only that
+    many clients, drawn at random, are clustered; the rest join later, like clients that missed it.
     """
 
     only_trains: ClassVar[Mapping[str, tuple[str, ...]]] = {"metric": ("parameters", "update")}
@@ -90,24 +90,24 @@ class LCFL(Algorithm[LCFLState]):
 
     #: how clients train
     local: LocalTraining = field(default_factory=lambda: LocalTraining(lr_decay=0.99))
-    metric: Metric = "loss"  #: what tells clients apart: eq. 2, eq. 6, eq. 1, or one minus a cosine
-    num_clusters: int | None = None  #: K, where `clusterer` takes a number; for k-medoids 2
-    clusterer: Clusterer = field(default_factory=KMedoids)  #: how distances become clusters
+    metric: Metric = "loss"  #: distance between clients: eq. 2, eq. 6, eq. 1, or 1 - cosine
+    num_clusters: int | None = None  #: K, if `clusterer` takes a number; None: 2 for k-medoids
+    clusterer: Clusterer = field(default_factory=KMedoids)  #: method that clusters by distances
     warm_up: Literal["local", "federated"] = "local"  #: how clients train before the clustering
-    warm_up_rounds: int = 5  #: rounds of the federated warm-up
-    warm_up_training: LocalTraining | None = None  #: the T iterations alone; None: as `local`
-    start: Literal["common", "own"] = "common"  #: where the local warm-up starts
-    compared: int | None = None  #: clients that are clustered at first; None: all
-    max_examples: int | None = None  #: most examples of a client that judge a model; None: all
+    warm_up_rounds: int = 5  #: number of rounds of the federated warm-up
+    warm_up_training: LocalTraining | None = None  #: T iterations of a local warm-up; None: `local`
+    start: Literal["common", "own"] = "common"  #: initial models of the local warm-up
+    compared: int | None = None  #: number of clients that are clustered at first; None: all
+    max_examples: int | None = None  #: most examples of a client for the loss of a model; None: all
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def __post_init__(self) -> None:
         check(self.warm_up_rounds >= 1, "warm_up_rounds", self.warm_up_rounds, "1 or more")
-        # The number of clusters is kept here, whether it was said here or by the clusterer.
+        # The number of clusters is kept here, even if it was given by the clusterer.
         clusterer, number = parted(self.clusterer, self.num_clusters)
         object.__setattr__(self, "clusterer", clusterer)
         object.__setattr__(self, "num_clusters", number)
-        MeanLoss(self.max_examples)  # what this can't be is refused here, too
+        MeanLoss(self.max_examples)  # raises for numbers that are not allowed
         common = self.start == "common" or self.warm_up == "local"
         check(common, "start", self.start, '"common": a federated warm-up has one model')
         alike = self.start == "common" or self.metric not in ("gradient", "update")
@@ -169,12 +169,12 @@ class LCFL(Algorithm[LCFLState]):
 
     @property
     def _clusterer(self) -> Clusterer:
-        """The clusterer, told the number of clusters."""
+        """The clusterer with the number of clusters set."""
         return joined(self.clusterer, self.num_clusters)
 
     @property
     def _fewest(self) -> int:
-        """How many clients can be clustered at least."""
+        """The smallest number of clients that can be clustered."""
         return getattr(self._clusterer, "num_clusters", None) or 1
 
     @property
@@ -186,7 +186,7 @@ class LCFL(Algorithm[LCFLState]):
         return self.metric in ("loss", "loss-gap")
 
     def _compared(self, ctx: Context) -> Tensor:
-        """The clients that are clustered by each other's models."""
+        """The clients that evaluate each other's models, and are clustered first."""
         size = ctx.num_clients if self.compared is None else self.compared
         rng = np.random.default_rng(ctx.clustering_seed)
         return torch.from_numpy(rng.choice(ctx.num_clients, size, replace=False))
@@ -199,7 +199,7 @@ class LCFL(Algorithm[LCFLState]):
         if self._by_loss:
             again = ctx.asking(warm.clients)
             judged = yield from losses(warm.model, again, MeanLoss(self.max_examples))
-            # Only clients that have trained and judged can be compared: cross[i, j] = L_i(w_j).
+            # Only clients that sent models and losses can be compared: cross[i, j] = L_i(w_j).
             both = torch.isin(warm.clients, judged.clients)
             warm, cross = warm.pick(both), judged.losses[:, both]
             if len(warm.clients) < self._fewest:
@@ -254,7 +254,7 @@ class LCFL(Algorithm[LCFLState]):
     def _to_medoids(
         self, state: LCFLState, start: Rows, ctx: Context, ask_medoids: bool
     ) -> Flow[tuple[Tensor, Tensor]]:
-        """Which clients (N,) of the cohort answered, and their distances (N, K)."""
+        """The clients (N,) of the cohort that answered, and their distances (N, K) to medoids."""
         warm = yield from self._warm_up(start, ctx)
         if not self._by_loss:
             return warm.clients, self._between(warm.evidence, state.evidence, ctx.layout)
@@ -268,7 +268,7 @@ class LCFL(Algorithm[LCFLState]):
         returned, medoid_own = None, state.medoid_loss
         if ask_medoids and len(warm.clients):
             middle = ctx.asking(state.medoids, ctx.optional)
-            # `max_examples` are others in every round: medoids judge their own models again, too.
+            # Each round draws other `max_examples`: medoids evaluate their own models again, too.
             both = torch.cat([warm.model, state.evidence])
             judged = yield from losses(both, middle, judge)
             if len(judged.clients) == len(state.medoids):
@@ -282,7 +282,7 @@ class LCFL(Algorithm[LCFLState]):
     def _warm_up(self, start: Rows, ctx: Context) -> Flow[Warm]:
         """Lines 2 to 5: each client trains alone, from its row of `start`."""
         own = self.warm_up_training if self.warm_up == "local" else None
-        # Who comes late warms up with the learning rate that the others had.
+        # Late clients warm up with the same learning rate as the others.
         local = (own or self.local).at_round(self._clustering_round)
         if self.metric != "gradient":
             trained = yield from train(start, ctx, local)
@@ -295,6 +295,6 @@ class LCFL(Algorithm[LCFLState]):
         return Warm(trained.clients, trained.num_examples, model, evidence)
 
     def _between(self, rows: Tensor, others: Tensor, layout: Layout) -> Tensor:
-        """Distances (N, K) of evidence (N, P) and (K, P); buffers have no part in them."""
+        """Distances (N, K) between evidence (N, P) and (K, P), without buffers."""
         rows, others = rows[:, : layout.num_weights], others[:, : layout.num_weights]
         return distances(rows, others, "l2" if self.metric == "parameters" else "cosine")

@@ -1,4 +1,4 @@
-"""Local-only training, "NoFed": every client by itself. The floor of every comparison."""
+"""Local-only training, "NoFed", without averaging: the lower baseline of comparisons."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from umbel.server.ask import Context, train
 class LocalOnly(Algorithm[State]):
     """Train every client by itself, without averaging: the lower baseline of a comparison.
 
-    Rounds, cohorts and local epochs are those of the other methods.
+    Rounds, cohorts and local epochs are the same as for other methods.
     """
 
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train

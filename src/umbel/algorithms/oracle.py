@@ -1,4 +1,4 @@
-"""The oracle: FedAvg within the planted groups. The ceiling of every comparison."""
+"""The oracle, FedAvg within the planted groups: the upper baseline of comparisons."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from umbel.server.ask import Context
 
 @dataclass(frozen=True)
 class Oracle(Algorithm[State]):
-    """Average within the planted groups, which no real server knows: the ceiling of a comparison.
+    """Average within the planted groups, unknown to real servers: an upper baseline.
 
     A run on a federation without planted groups raises `UsageError` before its first round.
     """

@@ -32,37 +32,38 @@ from umbel.server.clustering import agglomerate, check_cut, orthonormal_bases, p
 
 @dataclass(frozen=True)
 class PACFLState(State):
-    placed: Tensor  # (M,) bool, who has sent its vectors
-    bases: Tensor  # (M, D, Q) double, an orthonormal basis of each; zero where none was sent
+    placed: Tensor  # (M,) bool: whether the client has sent its vectors
+    bases: Tensor  # (M, D, Q) double, orthonormal basis of each client; zero if none was sent
 
 
 @dataclass(frozen=True)
 class PACFL(Algorithm[PACFLState]):
     """Cluster clients before training by the subspaces of their data; then average within clusters.
 
-    Vahidian et al. 2023, Algorithm 1. In round 0 everyone is asked, whatever the participation, for
-    the p leading left singular vectors of its data (of each class with `per_class`, as in the
-    authors' code). The server clusters the smallest principal angles between their spans (eq. 3),
-    or the sums of all (eq. 4).
+    Vahidian et al. 2023, Algorithm 1. In round 0 every client is asked, whatever the participation,
+    for the p leading left singular vectors of its data (with `per_class`, p for each class, as in
+    the authors' code). The server clusters by the smallest principal angles between their spans
+    (eq. 3), or by the sums of all angles (eq. 4).
 
     A client that did not answer is served the model of the largest cluster, and trains none. When
-    it is next in a cohort it is asked for its vectors again, and joins the cluster to whose members
-    its angles are smallest in the mean.
+    it is next in a cohort it is asked for its vectors again, and joins the cluster with the
+    smallest mean angle to its members.
     """
 
     only_trains: ClassVar[None] = None
 
     num_clusters: int | None = None  #: K; give either this or `threshold`
-    threshold: float | None = None  #: angle in degrees at which clusters are kept apart
-    num_vectors: int = 3  #: p, vectors that a client sends
-    per_class: bool = False  #: whether it sends p of each class
-    angle: Literal["smallest", "sum"] = "smallest"  #: how angles make a distance
+    threshold: float | None = None  #: clusters at this angle or more, in degrees, are not merged
+    num_vectors: int = 3  #: p, the number of vectors that a client sends
+    per_class: bool = False  #: whether a client sends p vectors for each class
+    #: distance: the smallest principal angle, or the sum of all
+    angle: Literal["smallest", "sum"] = "smallest"
     linkage: Literal["complete", "average", "single"] = "average"  #: distance between clusters
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def __post_init__(self) -> None:
-        # There is no default: what is far apart depends on the data.
+        # There is no default: which angles are large depends on the data.
         check_cut(self.num_clusters, self.threshold)
         check(self.num_vectors >= 1, "num_vectors", self.num_vectors, "1 or more")
 
@@ -103,12 +104,12 @@ class PACFL(Algorithm[PACFLState]):
         return {"clients": clients, "distance": principal_angles(bases, bases, self.angle).float()}
 
     def _cluster(self, state: PACFLState, ctx: Context) -> Flow[PACFLState]:
-        """Before training: everyone's subspace, their angles, and a model for each cluster."""
+        """Before training: all clients' subspaces, their angles, and a model for each cluster."""
         sent = yield from principal_vectors(ctx, self.num_vectors, self.per_class)
         if not len(sent.clients):
             return state
         bases = orthonormal_bases(sent.vectors)
-        # Fewer clients than clusters are a cluster each.
+        # With fewer clients than clusters, each client is a cluster.
         wanted = self.num_clusters
         number = None if wanted is None else min(wanted, len(bases))
         with ctx.clustering:
@@ -125,7 +126,7 @@ class PACFL(Algorithm[PACFLState]):
         )
 
     def _admit(self, state: PACFLState, ctx: Context) -> Flow[PACFLState]:
-        """Clients of the cohort without a cluster send their vectors, and join the nearest."""
+        """Clients without a cluster send their vectors, and join the nearest cluster."""
         late = ctx.cohort[~state.placed[ctx.cohort]]
         if not len(late):
             return state

@@ -24,20 +24,22 @@ class PerFedAvg(Algorithm[State]):
 
     Fallah et al. 2020, Algorithm 1. Clients descend F_i(w) = f_i(w - alpha grad f_i(w)) for the
     mini-batches of `local`, whose learning rate is beta: w <- w - beta (I - alpha H_i(w)) grad
-    f_i(w - alpha grad f_i(w)), every factor from a mini-batch of its own; the server takes the
-    mean. When served, newcomers included, a client adapts the global model by `served_steps`
-    gradient steps on all its training examples; one that does not answer uses the global model. All
-    clients are in one cluster.
+    f_i(w - alpha grad f_i(w)), with a separate mini-batch for every factor; the server takes the
+    mean. When a client is served, it adapts the global model by `served_steps` gradient steps on
+    all its training examples; so does a newcomer. A client that does not answer uses the global
+    model. All clients are in one cluster.
     """
 
     only_trains: ClassVar[None] = None
 
     adapts: ClassVar[bool] = True
 
-    alpha: float = 0.01  #: the learning rate of the inner step
-    #: how the Hessian's term is found; "first-order" and "hessian-free" are the paper's cheap ways
+    alpha: float = 0.01  #: alpha, the learning rate of the inner step
+    #: computation of the term with the Hessian; "first-order" and "hessian-free" are the paper's
+    #: cheaper approximations
     variant: Variant = "exact"
-    delta: float = 0.001  #: of "hessian-free": half the distance of the two gradients, over |v|
+    #: for "hessian-free": the two gradients are taken at w + delta v and w - delta v
+    delta: float = 0.001
     served_steps: int = 1  #: gradient steps by which a client adapts the model
     #: how clients train; `lr` is the paper's beta
     local: LocalTraining = field(default_factory=lambda: LocalTraining(lr=0.001))

@@ -22,28 +22,29 @@ from umbel.server.ask import Context, train_personal
 class PFedMeState(State):
     """One global model w; all clients are in its cluster."""
 
-    personal: Tensor  # (M, P) theta_i, each client's memory
+    personal: Tensor  # (M, P) theta_i, the personal model that each client remembers
     has_personal: Tensor  # (M,) bool, False before a client's first round
 
 
 @dataclass(frozen=True)
 class PFedMe(Algorithm[PFedMeState]):
-    """Train a personal model for each client, held near one global model that all of them train.
+    """Train a personal model for each client, kept near a global model that all clients train.
 
     Dinh et al. 2020, Algorithm 1. On each mini-batch theta_i takes K steps towards argmin
     f_i(theta) + lambda/2 |theta - w_i|^2, then w_i <- w_i - eta lambda (w_i - theta_i). Server: w
     <- (1 - beta) w + beta mean w_i. eta is the learning rate of `local`, whose mini-batches are the
-    R local rounds. Only the cohort trains, where Algorithm 1 has all clients train and a sample of
-    them sent: the global model is the same, and the others keep their last personal model. One
-    never asked uses the global model.
+    R local rounds. Only the cohort trains. In Algorithm 1 all clients train, and only a sample of
+    them sends; the global model is the same, but here the other clients keep their last personal
+    model. A client never asked uses the global model.
     """
 
     only_trains: ClassVar[None] = None
 
-    pull: float = 15.0  #: lambda, strength of the pull to the global model
-    personal_steps: int = 5  #: K, steps on each mini-batch
+    pull: float = 15.0  #: lambda, the weight of the penalty for distance from the global model
+    personal_steps: int = 5  #: K, number of steps on each mini-batch
     personal_lr: float = 0.09  #: learning rate of those steps
-    beta: float = 1.0  #: above 1, the server goes further than the mean, but not with buffers
+    #: step of the server; above 1, the model goes beyond the mean, except for buffers
+    beta: float = 1.0
     #: how clients train
     local: LocalTraining = field(default_factory=lambda: LocalTraining(lr=0.005))
     #: how updates are averaged
@@ -70,7 +71,7 @@ class PFedMe(Algorithm[PFedMeState]):
         trained = yield from train_personal(received, ctx, work)
         together = torch.zeros_like(trained.clients)
         step = self.averaging.step(trained.update, together, trained.num_examples, 1, ctx.layout)
-        # Beyond the mean of running variances there are negative ones.
+        # Extrapolating beyond the mean of running variances can give negative variances.
         pace = torch.full_like(step, min(self.beta, 1.0))
         pace[:, : ctx.layout.num_weights] = self.beta
         return replace(
@@ -81,7 +82,7 @@ class PFedMe(Algorithm[PFedMeState]):
         )
 
     def serve(self, state: PFedMeState, ctx: Context) -> Flow[Served]:
-        """Each client's personal model, where it has one."""
+        """Each client's personal model, or the global model if it has none."""
         yield from ()  # asks nothing
         own = torch.where(state.has_personal, torch.arange(ctx.num_clients) + 1, 0)
         models = Rows(torch.cat([state.models, state.personal]), own[ctx.cohort])

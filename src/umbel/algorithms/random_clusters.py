@@ -1,4 +1,4 @@
-"""FedAvg in clusters that are drawn at random: what clusters of these sizes give by themselves."""
+"""FedAvg in random clusters: the effect of clusters of given sizes without any clustering."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class RandomClusters(Algorithm[State]):
     nothing. All clusters begin with the same model.
     """
 
-    num_clusters: int = 2  #: K, clusters of sizes as equal as can be, unless `sizes` are given
-    sizes: tuple[int, ...] = ()  #: clients of each cluster, together all clients of the federation
+    num_clusters: int = 2  #: K, clusters of nearly equal sizes, unless `sizes` are given
+    sizes: tuple[int, ...] = ()  #: number of clients of each cluster; the sum is M
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 

@@ -1,4 +1,4 @@
-"""Several starts of one method, of which the best goes on."""
+"""Several starts of one method; only the best one continues."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST = 1_000
 
 @dataclass(frozen=True)
 class RestartsState(State):
-    """`models` holds those of all rivals, one after another; `labels` are the leader's."""
+    """`models` holds the models of all rivals, one after another; `labels` are the leader's."""
 
     states_in: ClassVar[str] = "rivals"
 
@@ -36,17 +36,19 @@ class Restarts(Algorithm[State]):
     """Run a method with a random start from several starts, and keep the best one.
 
     `restarts` sets of models are trained side by side for the first `trial_rounds` rounds, at
-    `restarts` times the cost. The one that `keep` prefers goes on alone: the one with the lowest
-    training loss, if the method reports it, or the one whose smallest cluster is the largest.
+    `restarts` times the cost. After that, only one set is trained. `keep` selects it: the set with
+    the lowest training loss, if the method reports it, or the set whose smallest cluster is the
+    largest.
     """
 
     has_rivals: ClassVar[bool] = True
     asked_by: ClassVar[tuple[str, ...]] = ("restarts",)
 
     of: Algorithm[Any]  #: the method
-    restarts: int = 10  #: starts to begin with
-    trial_rounds: int = 10  #: rounds that the starts compete for
-    keep: Literal["lowest-loss", "most-balanced"] = "lowest-loss"  #: which start goes on
+    restarts: int = 10  #: number of starts
+    trial_rounds: int = 10  #: number of rounds in which all starts are trained
+    #: how to select the start that continues
+    keep: Literal["lowest-loss", "most-balanced"] = "lowest-loss"
 
     def __post_init__(self) -> None:
         check(1 <= self.restarts <= MOST, "restarts", self.restarts, f"in 1 to {MOST:,}")
@@ -60,7 +62,7 @@ class Restarts(Algorithm[State]):
 
     @property
     def idle(self) -> bool:
-        """Whether this is the method alone."""
+        """Whether there is only one start, so that this is the method itself."""
         return self.restarts == 1
 
     def check(self, known: Known) -> None:
@@ -114,7 +116,7 @@ class Restarts(Algorithm[State]):
         return state.rivals[self._leader(state.rivals)]
 
     def _leader(self, rivals: Sequence[State]) -> int:
-        """The place of the rival that `keep` prefers."""
+        """The position of the rival that `keep` selects."""
         fits = [self.of.fit(rival) for rival in rivals]
         if self.keep == "lowest-loss":
             means = torch.stack([fit.nanmean() for fit in fits if fit is not None])
@@ -129,12 +131,12 @@ class Restarts(Algorithm[State]):
 
 
 def method_of(algorithm: Algorithm[Any]) -> Algorithm[Any]:
-    """The method itself, where it is wrapped in `Restarts`."""
+    """The method itself, without `Restarts` around it."""
     return algorithm.of if isinstance(algorithm, Restarts) else algorithm
 
 
 def innermost(algorithm: Algorithm[Any]) -> Algorithm[Any]:
-    """The method itself, whatever is wrapped around it, such as `Sharing`."""
+    """The method itself, without any wrappers around it, such as `Sharing`."""
     of = getattr(algorithm, "of", None)
     return innermost(of) if isinstance(of, Algorithm) else algorithm
 
@@ -143,7 +145,7 @@ def _smallest(state: State, labels: Tensor) -> int:
     """The size of the smallest cluster, by the labels of the clients that have joined one."""
     sizes = torch.bincount(labels, minlength=len(state.models))
     if state.labels_end != len(state.models):
-        # Clusters may be named after clients: then most of the possible labels name no cluster.
+        # Labels may be numbers of clients: then most of the possible labels name no cluster.
         sizes = sizes[sizes > 0]
     return min(sizes.tolist(), default=0)
 

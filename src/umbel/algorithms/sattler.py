@@ -26,44 +26,47 @@ from umbel.server.clustering import agglomerate, cosine_similarity
 class SattlerState(State):
     """`models` gains a row with every split."""
 
-    splits: int  # in the last round
+    splits: int  # number of splits in the last round
     max_norm: float  # the largest |delta_i| of the last round
-    mean_norm: float  # |weighted mean delta| in the cluster of that client
-    # (N,) the clients that the next field is about, as of the last round with a settled cluster
+    mean_norm: float  # |weighted mean delta| in the cluster of the client with max_norm
+    # (N,) the clients of the next field, in the last round with a settled cluster
     compared: Tensor
-    similarity: Tensor  # (N, N) how alike their directions were
-    sibling: Tensor  # (M,) of a client that was away: what was cut off its cluster first; else -1
-    headings: Tensor  # (K, W) where each half went when it was last cut, 0 before that
-    parent: Tensor  # (K,) the cluster that each was cut off from, -1 for the first
+    similarity: Tensor  # (N, N) cosine similarities of their directions
+    sibling: Tensor  # (M,) first half cut off a client's cluster in its absence; else -1
+    headings: Tensor  # (K, W) mean direction of each half when it was last cut, 0 before
+    parent: Tensor  # (K,) the cluster that each one was cut off from, -1 for the first
 
 
 @dataclass(frozen=True)
 class Sattler(Algorithm[SattlerState]):
-    """Average within clusters, and halve a cluster that has settled while its clients disagree.
+    """Average within clusters, and split a cluster that has converged while its clients disagree.
 
     Sattler et al. 2020; Kim et al. 2024 call it MADMO. A cluster is split when |weighted mean
     delta| < eps_1 and max |delta_i| > eps_2, and, with `gamma_max`, if sqrt((1 - max
-    cross-similarity) / 2) > gamma_max. Everyone takes part in every round. With `send` "gradient" a
-    round is one gradient step, as Kim et al. 2024 run it, and the norms and cosines are of
-    gradients; buffers, such as running statistics, then stay as they are at first.
+    cross-similarity) / 2) > gamma_max. Every client takes part in every round. With `send`
+    "gradient" a round is one gradient step, as Kim et al. 2024 run it, and the norms and cosines
+    are those of gradients; buffers, such as running statistics, then keep their initial values.
 
-    The cluster takes its step first, then both halves go on from its model. Only those who
-    answered judge the split; the larger half keeps the cluster's number (on a tie, the half of the
-    first client). A member that did not answer stays there until its next answer. That answer
-    enters no average: among all halves cut meanwhile, and halves of these, the client joins the one
-    whose mean direction, when it was cut, is most like its own.
+    The cluster takes its step first, then both halves continue from its model. A split is based
+    only on the clients that answered; the larger half keeps the cluster's number (on a tie, the
+    half of the first client). A member that did not answer stays there until its next answer, which
+    is not averaged. Then it joins one of the halves that its cluster, or a half of it, was split
+    into meanwhile: the half whose mean direction at the split is most similar to the client's.
     """
 
     only_trains: ClassVar[Mapping[str, tuple[str, ...]]] = {"send": ("update",)}
 
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
-    eps_1: float = 0.4  #: a mean update shorter than this has settled
-    eps_2: float = 1.6  #: a client's update longer than this disagrees
+    eps_1: float = 0.4  #: a cluster has converged if its mean update is shorter than this
+    eps_2: float = 1.6  #: clients disagree if the longest update is longer than this
     from_round: int = 20  #: no split before this round, counted from 0
-    gamma_max: float | None = None  #: how far apart the halves must be; None: no such test
-    linkage: Literal["complete", "single"] = "complete"  #: the authors' code, or their Algorithm 1
+    #: sqrt((1 - max cross-similarity) / 2) of the halves must exceed this; None: no such test
+    gamma_max: float | None = None
+    #: "complete" is the authors' code, "single" their Algorithm 1
+    linkage: Literal["complete", "single"] = "complete"
     send: Literal["update", "gradient"] = "update"  #: what clients send
-    gradient: Gradient = field(default_factory=Gradient)  #: what is sent with `send` "gradient"
+    #: the gradient that is sent with `send` "gradient"
+    gradient: Gradient = field(default_factory=Gradient)
     averaging: Averaging = field(default_factory=Averaging)  #: how updates are averaged
 
     def __post_init__(self) -> None:
@@ -110,12 +113,12 @@ class Sattler(Algorithm[SattlerState]):
             clients, counts, rows = clients[~late], counts[~late], rows[~late]
         labels = state.labels[clients]
         step = self.averaging.step(rows, labels, counts, len(state.models), ctx.layout)
-        # A cluster settles by its own mean, whatever parameters it shares with others.
+        # Convergence is tested by the cluster's own mean, also for parameters shared with others.
         mean = step
         if self.averaging.shared:
             alone = replace(self.averaging, shared=())
             mean = alone.step(rows, labels, counts, len(state.models), ctx.layout)
-        # Buffers such as running statistics say nothing about where a client wants to go.
+        # Buffers such as running statistics carry no information about a client's direction.
         rows, mean = rows[:, : ctx.layout.num_weights], mean[:, : ctx.layout.num_weights]
         state = replace(state, models=state.models + scale * step)
         state = _note_norms(state, labels, rows, mean)
@@ -139,11 +142,11 @@ class Sattler(Algorithm[SattlerState]):
     def _split(
         self, state: SattlerState, ctx: Context, clients: Tensor, rows: Tensor, mean: Tensor
     ) -> SattlerState:
-        """Cut every cluster that may be cut, by the directions `rows` (N, W) of its clients."""
+        """Split every cluster that may be split, by the directions `rows` (N, W) of its clients."""
         labels, models = state.labels.clone(), [state.models]
         sibling = state.sibling.clone()
         num_clusters, considered = len(state.models), False
-        # Checkpoints of earlier versions have none.
+        # Checkpoints of earlier versions lack this field.
         headings = _rows(state.headings, num_clusters, rows.shape[1])
         unknown = num_clusters - len(state.parent)
         parents = [*state.parent.tolist(), *[-1] * unknown]
@@ -179,12 +182,12 @@ class Sattler(Algorithm[SattlerState]):
         )
 
     def _may_split(self, directions: Tensor, mean: Tensor) -> bool:
-        """Whether the cluster as a whole has settled, and some client has not."""
+        """Whether the cluster as a whole has converged, and some client has not."""
         settled = mean.norm() < self.eps_1
         return bool(settled and directions.norm(dim=1).max() > self.eps_2)
 
     def _bipartition(self, directions: Tensor) -> Tensor:
-        """Who leaves for the new cluster: (n,) bool, nobody if the halves are not far apart."""
+        """(n,) bool: the clients of the new cluster; none if the halves are not far apart."""
         similarity = cosine_similarity(directions)
         halves = agglomerate(1 - similarity, self.linkage, num_clusters=2)
         size = torch.bincount(halves)
@@ -203,7 +206,7 @@ def _check_participation(participation: float) -> None:
 
 
 def _place(state: SattlerState, clients: Tensor, rows: Tensor) -> SattlerState:
-    """Clients (N,) that missed splits join the half that their directions (N, W) are most like."""
+    """Clients (N,) that missed splits join the half most similar to their directions (N, W)."""
     labels, parents = state.labels.clone(), state.parent.tolist()
     for client, row in zip(clients.tolist(), rows, strict=True):
         halves = _halves(parents, int(labels[client]), int(state.sibling[client]))
@@ -217,7 +220,7 @@ def _place(state: SattlerState, clients: Tensor, rows: Tensor) -> SattlerState:
 
 
 def _halves(parents: Sequence[int], cluster: int, first: int) -> list[int]:
-    """What became of a cluster since `first` was cut off from it: numbers grow with every cut."""
+    """All parts of a cluster since `first` was cut off from it: numbers grow with every cut."""
     halves = [cluster, first]
     for number, parent in enumerate(parents[first + 1 :], first + 1):
         if parent in halves:
@@ -226,14 +229,14 @@ def _halves(parents: Sequence[int], cluster: int, first: int) -> list[int]:
 
 
 def _rows(table: Tensor, rows: int, columns: int) -> Tensor:
-    """A copy of the table (K, columns) with this many rows, those that it lacks filled with 0."""
+    """A copy of the table (K, columns) with this many rows; new rows are 0."""
     longer = table.new_zeros(rows, columns)
     longer[: len(table)] = table
     return longer
 
 
 def _note_norms(state: SattlerState, labels: Tensor, rows: Tensor, mean: Tensor) -> SattlerState:
-    """What eps_1 and eps_2 are to be compared with."""
+    """Note the norms that eps_1 and eps_2 are compared with."""
     if not len(rows):
         return replace(state, splits=0)
     norms = rows.norm(dim=1)

@@ -1,7 +1,7 @@
-"""Any method that trains, of whose models a part stays with each client: one of the two matrices of
-adapters, as in Guo et al., Selective aggregation for low-rank adaptation in federated learning,
-ICLR 2025, or a head, as in Arivazhagan et al., Federated learning with personalization layers,
-2019."""
+"""Any method that only trains, with a part of each model that stays with its client: one of the two
+matrices of adapters, as in Guo et al., Selective aggregation for low-rank adaptation in federated
+learning, ICLR 2025, or a head, as in Arivazhagan et al., Federated learning with personalization
+layers, 2019."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from umbel.flow import Flow, Replies, Request, Rows
 from umbel.server.ask import Context, Sample
 
 STAYS = {"A": ("*lora_B*",), "B": ("*lora_A*",), "both": ()}
-"""What stays with a client, by what is shared."""
+"""Patterns of the values that stay with a client, by the setting `share`."""
 
 SHARED = "such as fedavg, fedprox, flacc, fl-hc and fixed-clusters"
 
 
 @dataclass(frozen=True)
 class SharingState(State):
-    """`models` and `labels` are those of the method within."""
+    """`models` and `labels` are those of the inner method."""
 
     states_in: ClassVar[str] = "inner"
 
-    inner: tuple[State, ...]  # one, of the method within
-    kept: Tensor  # (M, Q) what stays with each client
+    inner: tuple[State, ...]  # one: the state of the inner method
+    kept: Tensor  # (M, Q) the values that stay with each client
 
     @property
     def labels_end(self) -> int:
@@ -49,15 +49,15 @@ class SharingState(State):
 
 @dataclass(frozen=True)
 class Sharing(Algorithm[SharingState]):
-    """Any method that only has clients train, with a part of each model that stays with its client.
+    """A method in which clients only train, with a part of each model kept by its client.
 
-    Each client trains its part on from where it left it. The part is neither averaged nor sent, and
-    is 0 in the updates that the method clusters by. A client uses its cluster's model with its own
-    part; a newcomer uses the initial values of that part.
+    Each client continues to train its part from the values of its last training. The part is
+    neither averaged nor sent, and is 0 in the updates that the method clusters by. A client uses
+    its cluster's model with its own part; a newcomer uses the initial values of that part.
     """
 
     asked_by: ClassVar[tuple[str, ...]] = ("share", "kept")
-    only_trains: ClassVar[None] = None  # what stays with clients is part of their replies, too
+    only_trains: ClassVar[None] = None  # the kept part is in replies, too
 
     of: Algorithm[Any]  #: the method
     share: Literal["A", "B", "both"] = "both"  #: which matrices of low-rank adapters are shared
@@ -76,12 +76,12 @@ class Sharing(Algorithm[SharingState]):
 
     @property
     def stays(self) -> tuple[str, ...]:
-        """Patterns of all that stays with a client."""
+        """Patterns of all values that stay with a client."""
         return (*STAYS[self.share], *self.kept)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing stays with clients, so that this is the method alone."""
+        """Whether nothing stays with clients, so that this is the method itself."""
         return not self.stays
 
     def check(self, known: Known) -> None:
@@ -134,7 +134,7 @@ class Sharing(Algorithm[SharingState]):
         return self.of.evidence(state.inner[0], sample)
 
     def _parted(self, request: Request, kept: Tensor, layout: Layout) -> Request:
-        """The same request: clients are sent only what is shared, and remember the rest."""
+        """The same request, in which only shared values are sent, and clients remember the rest."""
         if not isinstance(request.work, LocalTraining) or request.each.keys() != {"theta"}:
             raise UsageError(
                 f"share: {type(self.of).__name__} asks clients for {type(request.work).__name__}, "
@@ -150,7 +150,7 @@ class Sharing(Algorithm[SharingState]):
         return replace(request, work=SharedTraining(request.work, self.stays), each=each)
 
     def _whole(self, replies: Replies, layout: Layout) -> Replies:
-        """Updates of whole models, in which what stays with clients is 0."""
+        """Updates of whole models, with 0 for values that stay with clients."""
         places, own = parted(layout, self.stays)
 
         def whole(rows: Tensor) -> Tensor:
@@ -167,10 +167,10 @@ class Sharing(Algorithm[SharingState]):
 
 
 def _check_one_start(method: Algorithm[Any]) -> None:
-    """Raise `UsageError` for a method that is known to start from a model for each client.
+    """Raise `UsageError` if a method is known to start from a separate model for each client.
 
-    What stays starts as in the first model: the parameters that LCFL compares would differ
-    between clients by values that nobody trains.
+    Kept values start as in the first model: the parameters that LCFL compares would differ between
+    clients by values that no client trains.
     """
     for setting, fine in method.one_start.items():
         value, why = getattr(method, setting), "what stays starts from the same values everywhere"

@@ -1,1 +1,1 @@
-"""What happens at a client: a network as functions of one vector, and work on its examples."""
+"""The client side: a network as functions of one vector, and work on a client's examples."""

@@ -1,4 +1,4 @@
-"""The examples that a client sees while it works, batch by batch."""
+"""The examples of a client's work, batch by batch."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ SLICE = 256
 
 
 IGNORED = -100
-"""The label that does not count, where an example has many: padding of a sequence, for one."""
+"""Label that does not count if examples have many labels, such as padding of a sequence."""
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some of a client's examples: what a work computes a loss or a gradient on.
+    """Some of a client's examples, on which a work computes a loss or a gradient.
 
-    Means are over examples, or where each has many labels, over the labels that count.
+    Means are over examples or, if examples have many labels, over the labels that count.
     """
 
     x: Tensor  #: (B, ...) inputs
     y: Tensor  #: (B, ...) targets
     keep: Tensor | None = None  #: (B,) bool, False for padding; None: every row is an example
-    may_be_empty: bool = False  #: whether this may be nothing but padding
+    may_be_empty: bool = False  #: whether the batch may consist only of padding
 
     __repr__ = in_short
 
     @property
     def counts(self) -> Tensor | None:
-        """(B,) how much each row counts in a mean; None: all count the same."""
+        """(B,) the weight of each row before normalisation; None: all count the same."""
         labels = num_labels(self.y)
         if labels is None or self.keep is None:
             return self.keep if labels is None else labels
         return labels.where(self.keep, 0)
 
     def total(self, values: Tensor) -> Tensor:
-        """Sum of a value per example (B,), each times what it counts."""
+        """Sum of a value per example (B,), weighted by `counts`."""
         counts = self.counts
         if counts is None:
             return values.sum()
@@ -61,7 +61,7 @@ class Batch:
         return values.mean() if counts is None else self.total(values) / counts.sum().clamp(min=1)
 
     def shares(self, dtype: torch.dtype) -> Tensor:
-        """The weight (B,) of each row in a mean; of padding 0."""
+        """The weight (B,) of each row in a mean; 0 for padding."""
         if self.counts is None:
             size = len(self.x)
             return torch.full((size,), 1 / size, dtype=dtype, device=self.x.device)
@@ -69,13 +69,13 @@ class Batch:
         return counts / counts.sum().clamp(min=1)
 
     def size(self) -> Tensor:
-        """How much the batch counts: the number of examples or labels, as a float."""
+        """The weight of the batch: its number of examples or labels, as a float."""
         if self.counts is None:
             return torch.tensor(float(len(self.x)), dtype=torch.float64, device=self.x.device)
         return self.counts.sum().double()
 
     def unless_empty(self, new: Sequence[Tensor], old: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """`new`, or `old` where the batch is nothing but padding: such a step never happened."""
+        """`new`, or `old` if the batch is only padding, so that its step has no effect."""
         if not self.may_be_empty or self.keep is None:
             return tuple(new)
         happened = self.keep.any()
@@ -84,9 +84,9 @@ class Batch:
 
 @dataclass(frozen=True)
 class Step:
-    """Where the examples of one batch stand in the storage of a shard."""
+    """Positions of the examples of one batch in the storage of a shard."""
 
-    rows: Tensor  # (B,) int64; a negative one is padding, and ~row the example standing in for it
+    rows: Tensor  # (B,) int64; a negative row is padding, replaced by the example ~row
     padded: bool = False
     may_be_empty: bool = False
 
@@ -95,7 +95,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Steps:
-    """Mini-batches one after another."""
+    """A sequence of mini-batches."""
 
     rows: Tensor  # (S, B) int64, negative for padding as in a `Step`
     steps: Sequence[Step]
@@ -105,18 +105,18 @@ class Steps:
 
 @dataclass(frozen=True)
 class Shard:
-    """One client's examples, as a work gets them: rows of a tensor shared with other clients."""
+    """One client's examples for a work: rows of a tensor that is shared with other clients."""
 
     x: Tensor  #: (total, ...) inputs of the storage
-    y: Tensor  #: (total, ...) their targets
-    num_examples: Tensor  #: () int64, how many are this client's
-    planned: Steps  #: the mini-batches that the work chose
-    in_order: Sequence[Step]  #: where every example stands, once
+    y: Tensor  #: (total, ...) targets of the storage
+    num_examples: Tensor  #: () int64, number of this client's examples
+    planned: Steps  #: the mini-batches that the work planned
+    in_order: Sequence[Step]  #: positions of all examples, each once
 
     __repr__ = in_short
 
     def size(self) -> Tensor:
-        """How much all of it counts: the number of examples or labels, as a float."""
+        """The weight of the shard: its number of examples or labels, as a float."""
         if num_labels(self.y) is None:
             return self.num_examples.double()
         none = torch.zeros((), dtype=torch.float64, device=self.x.device)
@@ -131,7 +131,7 @@ class Shard:
         return map(self._batch, self.in_order)
 
     def whole(self) -> Batch:
-        """Every example once, in one batch, however much memory that takes."""
+        """Every example once, in one batch, without a limit on memory."""
         rows = torch.cat([step.rows for step in self.in_order])
         return self._batch(Step(rows, any(step.padded for step in self.in_order)))
 
@@ -144,7 +144,7 @@ class Shard:
 
 
 def num_labels(y: Tensor) -> Tensor | None:
-    """(B,) how many labels of each example count; None where each has one, or has targets."""
+    """(B,) number of labels that count in each example; None if each has one, or has targets."""
     if y.is_floating_point() or y.dim() < 2:
         return None
     return (y != IGNORED).flatten(1).sum(1)

@@ -1,4 +1,4 @@
-"""Tensors of a module that are not in theta, and that all models share."""
+"""The constants of a module: tensors that are not in theta, shared by all models."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from umbel.checks import UsageError, first_line
 from umbel.client.layout import Layout, persistent_buffers
 
 COMPUTED = (torch.float32, torch.float64, torch.int64, torch.bool)
-"""The types of buffers that a module computes, such as tables of positions: their last digits may
-differ by machine. Buffers of other types hold what was quantised."""
+"""Types of buffers that a module computes, such as tables of positions. Their last digits may
+differ between machines. Buffers of other types hold quantised values."""
 
 KEPT = (
     "let forward keep no tensor on the module, as self.h = ... does, but in a variable of its own; "
     "use nn.utils.parametrizations.weight_norm in place of nn.utils.weight_norm, call "
     "nn.utils.prune.remove after pruning, and "
 )
-"""How to keep tensors that can't be copied out of a module."""
+"""Advice for a module with tensors that can't be copied."""
 
 
 def scratch_of(module: nn.Module, layout: Layout) -> dict[str, Tensor]:
-    """Buffers that a pass may write in: what is not saved, and the counters of normalisations.
+    """Buffers that a pass may change: unsaved ones, and the counters of normalisation layers.
 
-    Each pass has copies of its own, so that nothing goes from one client to another.
+    Each pass has its own copies, so that no values pass from one client to another.
     """
     saved = persistent_buffers(module)
     return {
@@ -37,14 +37,14 @@ def scratch_of(module: nn.Module, layout: Layout) -> dict[str, Tensor]:
 
 
 def constants_of(module: nn.Module, layout: Layout) -> dict[str, Tensor]:
-    """Frozen parameters, and buffers such as tables of positions, which no pass changes."""
+    """The tensors that no pass changes: frozen parameters, and buffers such as position tables."""
     scratch = scratch_of(module, layout)
     buffers = {n: b for n, b in _buffers(module, layout).items() if n not in scratch}
     return {**_untrained(module), **buffers}
 
 
 def frozen_of(module: nn.Module, layout: Layout) -> dict[str, Tensor]:
-    """The constants that are somebody's result: frozen parameters, and quantised buffers."""
+    """The constants that can't be computed again: frozen parameters, and quantised buffers."""
     constants = constants_of(module, layout)
     parameters = _untrained(module)
     return {
@@ -57,19 +57,19 @@ def frozen_of(module: nn.Module, layout: Layout) -> dict[str, Tensor]:
 def twin(module: nn.Module, layout: Layout) -> nn.Module:
     """A copy of a module that shares the memory of its constants.
 
-    Raises `UsageError` where torch can't copy it.
+    Raises `UsageError` if torch can't copy it.
     """
     shared = {}
     for constant in constants_of(module, layout).values():
         plain = type(constant) is nn.Parameter
-        # A parameter of its own, as a module that is moved or cast gives its parameters new values.
+        # A separate parameter object: moving or casting a module changes its parameters in place.
         twin = nn.Parameter(constant.detach(), requires_grad=False) if plain else constant
         shared[id(constant)] = twin
     try:
         return copy.deepcopy(module, shared)
     except (RuntimeError, TypeError) as error:
         said = first_line(error)
-        # Tensors that can't be copied raise it, and so do some locks.
+        # Raised by tensors that can't be copied, and by some locks.
         of_tensors = KEPT if isinstance(error, RuntimeError) else ""
         raise UsageError(
             f"Net: {type(module).__name__} can't be copied, and every client trains a copy: "
@@ -78,7 +78,7 @@ def twin(module: nn.Module, layout: Layout) -> nn.Module:
 
 
 def digest_of(tensors: dict[str, Tensor]) -> str:
-    """A name shared by tensors of the same names, types, shapes and bits; "" for no tensors."""
+    """A digest that is equal for equal names, types, shapes and bits; "" for no tensors."""
     if not tensors:
         return ""
     total = hashlib.sha256()
@@ -90,19 +90,19 @@ def digest_of(tensors: dict[str, Tensor]) -> str:
 
 
 def written_out(tensor: Tensor) -> Tensor:
-    """The values as memory is to have them: in order, and conjugated or negated where due."""
+    """The tensor in contiguous memory, with pending conjugation or negation applied."""
     return tensor.detach().cpu().resolve_conj().resolve_neg().contiguous()
 
 
 def bits(tensor: Tensor) -> Tensor:
     """The bytes of a tensor, whatever its type: (n,) uint8."""
-    # A single value may have any stride, however contiguous it is said to be.
+    # A tensor of one value may have any stride, even if `is_contiguous` is true.
     flat = written_out(tensor).as_strided((tensor.numel(),), (1,))
     return flat.view(torch.uint8)
 
 
 def same(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors hold the same bits: by these NaN equals itself."""
+    """Whether two tensors hold the same bits, so that NaN equals itself."""
     return torch.equal(bits(one), bits(other))
 
 

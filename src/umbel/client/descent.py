@@ -1,4 +1,4 @@
-"""How a model goes down the gradients of its mini-batches."""
+"""Gradient descent of a model on its mini-batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from umbel.client.optimizers import Memory, Optimizer
 
 
 def held(factor: float, values: Tensor) -> float:
-    """The factor, limited to what the type of these values holds: beyond it training diverges."""
+    """The factor, limited to the range of these values' type; training diverges beyond it."""
     most = torch.finfo(values.dtype).max
     return max(-most, min(factor, most))
 
@@ -31,7 +31,7 @@ class Descent:
         return (*inside, received) if self.proximal else inside
 
     def direction(self, gradient: Tensor, weights: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        """Return the direction to step against, `lr` times, and the next memory."""
+        """Return the direction, from which `lr` times it is subtracted, and the next memory."""
         if not self.proximal:
             return self.optimizer.step(gradient, weights, memory)
         *inside, received = memory
@@ -44,7 +44,7 @@ class Descent:
     ) -> tuple[Tensor, Memory]:
         """theta (P,) after a step down the gradient (num_weights,), and the memory after it.
 
-        The rest of theta is replaced by `rest`. A batch of nothing but padding moves nothing.
+        The rest of theta is replaced by `rest`. A batch of only padding changes nothing.
         """
         weights = theta[: len(gradient)]
         direction, after = self.direction(gradient, weights, memory)

@@ -1,4 +1,4 @@
-"""Random numbers that modules draw from global generators: PyTorch's, NumPy's, Python's."""
+"""Seeding of the global random generators of PyTorch, NumPy and Python, for modules' draws."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import torch
 
 
 class Turn:
-    """Who draws: the generators are the process's, and so are used by one thread at a time."""
+    """A lock for the generators: they belong to the process, so one thread at a time draws."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -21,7 +21,7 @@ class Turn:
             os.register_at_fork(after_in_child=self._renew)
 
     def _renew(self) -> None:
-        """Forget who held it: in a process that was forked there are no other threads."""
+        """Release the lock in a forked process, which has no other threads."""
         self.lock = threading.RLock()
 
 
@@ -30,10 +30,10 @@ TURN = Turn()
 
 @contextmanager
 def drawing_from(seed: int, device: torch.device | None = None) -> Iterator[None]:
-    """Draw from this seed inside, and leave the generators as they were.
+    """Draw from this seed inside the block, and restore the generators after it.
 
-    Those of PyTorch are the CPU's and that of `device`, if it is a CUDA device; those of other
-    devices stay as they are. Other threads that want to draw wait.
+    PyTorch's generators are those of the CPU and of `device`, if it is a CUDA device; generators of
+    other devices are not changed. Other threads wait before they draw.
     """
     cuda = device is not None and device.type == "cuda"
     devices = [device] if cuda else []
@@ -43,21 +43,21 @@ def drawing_from(seed: int, device: torch.device | None = None) -> Iterator[None
                 torch.cuda.manual_seed(seed)
         elif device is not None and device.type != "cpu":
             torch.manual_seed(seed)
-        # `torch.manual_seed` seeds all devices, and notes for those that are absent where it was
-        # called from, which takes longer than a step of a small network.
+        # `torch.manual_seed` seeds all devices, and records a traceback for absent ones, which
+        # takes longer than a step of a small network.
         torch.default_generator.manual_seed(seed)
         yield
 
 
 def plain_state() -> tuple[object, ...]:
-    """Where the generators of Python and NumPy are: the same until somebody draws from them."""
+    """The state of the generators of Python and NumPy, which changes with every draw."""
     _, key, *rest = np.random.get_state()  # noqa: NPY002
     return random.getstate(), np.asarray(key).tobytes(), *rest
 
 
 @contextmanager
 def _plain_generators(seed: int) -> Iterator[None]:
-    """The same for those of NumPy and of Python."""
+    """The same for the generators of NumPy and Python."""
     before = random.getstate(), np.random.get_state()  # noqa: NPY002
     random.seed(seed)
     np.random.seed(seed % 2**32)  # noqa: NPY002

@@ -1,7 +1,7 @@
 """Low-rank adapters that are mixtures of experts, as modules.
 
 A mixture sum_m w_m B_m A_m x is an adapter of rank M r, whose intermediate A x is scaled block by
-block: both layers of an adapter are replaced, and whatever calls them stays as it is.
+block. So it is enough to replace both layers of an adapter; code that calls them is unchanged.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from umbel.client.routing import Routing
 
 
 class Down(nn.Module):
-    """All experts' `lora_A`, outputs scaled by the expert's weight: (..., in) -> (..., M r).
+    """The `lora_A` of all experts, with outputs scaled by their weights: (..., in) -> (..., M r).
 
     The client's own expert is first. A router gives 2M - 1 logits; the first M slots all stand for
-    the own expert, the others for the other experts. The softmax of the M largest are the weights,
-    so that the own expert always is among them.
+    the own expert, the others for the other experts. The softmax of the M largest logits gives the
+    weights, so the own expert is always among them.
     """
 
     def __init__(self, own: nn.Linear, num_experts: int) -> None:
@@ -54,14 +54,14 @@ class Up(nn.Module):
         self.register_buffer("others", values.new_zeros(num_experts - 1, *values.shape))
 
     def forward(self, inside: Tensor) -> Tensor:
-        """Return the sum of what the experts put out."""
+        """Return the sum of the experts' outputs."""
         every = torch.cat([self.weight[None], self.others])  # (M, out, r)
         return linear(inside, every.transpose(0, 1).flatten(1))
 
 
 def slot_shares(logits: Tensor, num_experts: int) -> Tensor:
-    """Weights (..., M) of the experts, the own one first, of a router's logits (..., 2M - 1)."""
-    # Slots that tie with the last of the M are in, too: which one comes first would be chance.
+    """Weights (..., M) of the experts, the own one first, from router logits (..., 2M - 1)."""
+    # Slots that tie with the last of the M count, too: otherwise the choice would be arbitrary.
     last = logits.topk(num_experts).values[..., -1:]
     slots = logits.masked_fill(logits < last, -torch.inf).softmax(-1)
     own = slots[..., :num_experts].sum(-1, keepdim=True)
@@ -71,7 +71,7 @@ def slot_shares(logits: Tensor, num_experts: int) -> Tensor:
 def routed_module(module: nn.Module, routing: Routing) -> nn.Module:
     """Replace the adapters of a module by mixtures, in place.
 
-    Raises `UsageError` where a layer of an adapter is anything but an `nn.Linear` without bias.
+    Raises `UsageError` unless all layers of adapters are `nn.Linear` without bias.
     """
     for each in routing.adapters:
         _replace(module, each.down.name, Down, routing.num_experts)
@@ -80,14 +80,14 @@ def routed_module(module: nn.Module, routing: Routing) -> nn.Module:
 
 
 def routed_modules(modules: Modules, num_experts: int) -> Modules:
-    """The same modules with mixtures as adapters, whose layout is that of `Routing`."""
+    """The same modules with mixtures as adapters, in the layout of `Routing`."""
     routing = Routing(modules.layout, num_experts)
     training = routed_module(twin(modules.training, modules.layout), routing)
     return Modules.around(training, routing.layout, modules.dtype)
 
 
 def _replace(module: nn.Module, name: str, kind: type[Down | Up], num_experts: int) -> None:
-    """Replace the layer whose weight has this name."""
+    """Replace the layer with the weight of this name."""
     path, _, _ = name.rpartition(".")
     layer, (parent, _, last) = module.get_submodule(path), path.rpartition(".")
     plain = isinstance(layer, nn.Linear) and layer.bias is None

@@ -1,4 +1,4 @@
-"""Settings of the whole process, as PyTorch has them, which several threads may want at a time."""
+"""Process-wide settings, such as PyTorch's, that several threads may change at the same time."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ T = TypeVar("T")
 
 
 class Held(Generic[T]):
-    """A setting that is `wanted` as long as anybody is inside: the last to leave puts it back."""
+    """A setting with the value `wanted` while any thread is inside; the last one restores it."""
 
     def __init__(self, read: Callable[[], T], put: Callable[[T], None], wanted: T) -> None:
         self.read, self.put, self.wanted = read, put, wanted
         self.lock, self.inside = threading.Lock(), 0
-        self.before: T  # as long as anybody is inside
+        self.before: T  # exists while any thread is inside
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Inside, the setting has the wanted value."""
+        """Inside the block, the setting has the wanted value."""
         with self.lock:
             if not self.inside:
                 self.before = self.read()

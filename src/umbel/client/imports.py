@@ -1,4 +1,4 @@
-"""What a name such as "module:Name" stands for."""
+"""Import of objects by names such as "module:Name"."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from umbel.checks import UsageError, shown
 
 
 def imported(field: str, name: str) -> Any:
-    """Import what the name says. Raises `UsageError` whatever the module does on the way."""
+    """Import the object of this name. Raises `UsageError` for any exception of the import."""
     module, _, path = name.partition(":")
     try:
         named: Any = importlib.import_module(module)

@@ -18,7 +18,7 @@ from umbel.checks import UsageError, check
 from umbel.summary import few
 
 TRACKING = (_NormBase, _SpectralNorm)
-"""Modules of torch that move their buffers while they train: normalisations by statistics."""
+"""Modules of torch that change their buffers in training: normalisation by statistics."""
 
 
 @dataclass(frozen=True)
@@ -26,20 +26,20 @@ class Entry:
     """One tensor of a module: its name and its shape."""
 
     name: str  #: as in `module.state_dict()`
-    shape: torch.Size  #: of the tensor
-    also: tuple[str, ...] = ()  #: its other names, where layers share it
+    shape: torch.Size  #: shape of the tensor
+    also: tuple[str, ...] = ()  #: its other names, if layers share it
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Names and shapes of the values of theta: trained parameters first, then the rest."""
+    """Names and shapes of the tensors in theta: trained parameters first, then the rest."""
 
     weights: tuple[Entry, ...]  #: the trained parameters, in order
-    rest: tuple[Entry, ...]  #: the buffers that training moves
+    rest: tuple[Entry, ...]  #: the buffers that training changes
 
     @cached_property
     def num_weights(self) -> int:
-        """How many leading values of theta are trained."""
+        """The number of trained values, which are the first values of theta."""
         return sum(entry.shape.numel() for entry in self.weights)
 
     @cached_property
@@ -49,7 +49,7 @@ class Layout:
 
     @cached_property
     def variances(self) -> Tensor:
-        """(V,) int64, which values of theta are running variances, which can't be negative."""
+        """(V,) int64 positions in theta of running variances, which can't be negative."""
         found, begin = [torch.arange(0)], self.num_weights
         for entry in self.rest:
             end = begin + entry.shape.numel()
@@ -109,7 +109,7 @@ def freeze(module: nn.Module, patterns: Sequence[str]) -> None:
 
 
 def _by_any_name(module: nn.Module) -> dict[str, nn.Parameter]:
-    """The parameters by name, those that layers share by every name that they have."""
+    """The parameters by name; parameters that layers share appear under all their names."""
     return dict(module.named_parameters(remove_duplicate=False))
 
 
@@ -122,9 +122,9 @@ def unflatten(vector: Tensor, entries: Sequence[Entry]) -> dict[str, Tensor]:
 def layout_of(module: nn.Module, moving: Sequence[str] = ()) -> tuple[Layout, torch.dtype]:
     """The layout of a module's theta, and its type.
 
-    theta holds the parameters that train, and the buffers that training moves: those of torch's
-    normalisations, and those that a pattern of `moving` names. Raises `UsageError` where nothing is
-    trained, the types of these are mixed, or a pattern names no buffer.
+    theta holds the trained parameters, and the buffers that training changes: those of torch's
+    normalisation layers, and those that match a pattern of `moving`. Raises `UsageError` if nothing
+    is trained, if types are mixed, or if a pattern matches no buffer.
     """
     _check_layers(module)
     weights = {n: t for n, t in module.named_parameters() if t.requires_grad}
@@ -187,13 +187,13 @@ def _check_layers(module: nn.Module) -> None:
 
 
 def _check_apart(module: nn.Module) -> None:
-    """Raise `UsageError` where a trained parameter is in the memory of another tensor."""
+    """Raise `UsageError` if a trained parameter shares memory with another tensor."""
     spans = sorted(
         (*_span(tensor), name, tensor.requires_grad)
         for name, tensor in tensors_of(module).items()
         if type(tensor) in (Tensor, nn.Parameter) and tensor.numel()
     )
-    reached: dict[bool, tuple[int, str]] = {}  # the farthest end so far, by what trains
+    reached: dict[bool, tuple[int, str]] = {}  # the farthest end so far, by whether it is trained
     for begin, end, name, trains in spans:
         for other in (True, False) if trains else (True,):  # two constants may share memory
             farthest, before = reached.get(other, (0, ""))
@@ -207,14 +207,14 @@ def _check_apart(module: nn.Module) -> None:
 
 
 def _span(tensor: Tensor) -> tuple[int, int]:
-    """Where in memory a tensor of some values begins, and where it ends."""
+    """The memory addresses where a non-empty tensor begins and ends."""
     last = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True))
     begin = tensor.data_ptr()
     return begin, begin + (last + 1) * tensor.itemsize
 
 
 def moved(module: nn.Module, patterns: Sequence[str] = ()) -> list[str]:
-    """The names of the buffers that training moves, in the module's order."""
+    """The names of the buffers that training changes, in the module's order."""
     persistent = persistent_buffers(module)
     buffers = {name: b for name, b in module.named_buffers() if b.is_floating_point()}
     named = matching(list(buffers), patterns, "moving") if patterns else set()
@@ -228,7 +228,7 @@ def moved(module: nn.Module, patterns: Sequence[str] = ()) -> list[str]:
 
 
 def persistent_buffers(module: nn.Module) -> set[str]:
-    """The names of the buffers that are saved, whatever a `state_dict` of its own calls them."""
+    """The names of the saved buffers, even if the module's own `state_dict` renames them."""
     return {
         f"{place}.{name}" if place else name
         for place, part in module.named_modules()
@@ -238,9 +238,9 @@ def persistent_buffers(module: nn.Module) -> set[str]:
 
 
 def further_places(module: nn.Module) -> dict[str, str]:
-    """Other names of tensors that layers share, each with its name in `tensors_of`.
+    """Further names of tensors that layers share -> their names in `tensors_of`.
 
-    A layer that is used twice has one place.
+    A layer that is used twice has only one name.
     """
     named: dict[int, str] = {}
     places: set[tuple[int, str]] = set()

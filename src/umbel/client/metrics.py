@@ -1,4 +1,4 @@
-"""Metrics beyond loss and accuracy, computed where a client's examples are."""
+"""Metrics in addition to loss and accuracy, computed at the client."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST = 1e12
 
 @dataclass(frozen=True)
 class Metric:
-    """One number that says how good predictions (n, ...) of targets (n, ...) are."""
+    """A measure of the quality of predictions (n, ...) for targets (n, ...)."""
 
     of: Callable[[NDArray[Any], NDArray[Any]], float]
     low: float = -MOST
@@ -39,11 +39,11 @@ class Metric:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model predicts of a client's examples, and what is true."""
+    """A model's predictions for a client's examples, and the true values."""
 
     targets: NDArray[Any]  # (n,) labels, or (n, ...) answers or numbers
-    values: NDArray[np.float64]  # (n, C) probabilities of classes, or in the form of the targets
-    binary: bool = False  # whether these are probabilities of yes
+    values: NDArray[np.float64]  # (n, C) class probabilities, or values in the form of the targets
+    binary: bool = False  # whether the values are probabilities of yes
 
     __repr__ = in_short
 
@@ -58,17 +58,17 @@ class Predictions:
 
     @property
     def of_numbers(self) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Both as (n, d)."""
+        """Targets and values, both (n, d)."""
         return self.targets.reshape(len(self.targets), -1), self.values.reshape(
             len(self.values), -1
         )
 
 
 def predictions(objective: Objective, outputs: Tensor, y: Tensor) -> Predictions:
-    """What outputs (n, ...) say of targets (n, ...), by what the model was trained for.
+    """Predictions from outputs (n, ...) for targets (n, ...), as the objective interprets them.
 
-    Classes have probabilities (n, C); where an example has many labels, each that counts is a row.
-    An objective of one's own has its outputs as they are.
+    For classes they are probabilities (n, C); if examples have many labels, each label that counts
+    is a row. For an objective of your own they are the unchanged outputs.
     """
     outputs, y = outputs.detach().cpu().double(), y.detach().cpu()
     if objective == CLASSIFICATION:
@@ -82,14 +82,14 @@ def predictions(objective: Objective, outputs: Tensor, y: Tensor) -> Predictions
 
 
 def measured(names: Sequence[str], found: Predictions) -> dict[str, Tensor]:
-    """Each metric (), NaN where it is not defined or the outputs are not finite."""
+    """Each metric (), NaN if it is not defined or the outputs are not finite."""
     finite = bool(np.isfinite(found.values).all()) and len(found.targets) > 0
     values = {name: _value(name, found) if finite else nan for name in names}
     return {name: torch.tensor(value, dtype=torch.float64) for name, value in values.items()}
 
 
 def metric(name: str) -> Metric:
-    """The metric of this name; one's own, "module:function", is not imported for this."""
+    """The metric of this name; for your own, "module:function", without importing it."""
     if ":" in name:
         return Metric(_unknown)
     expected = f'a known metric or "module:function"; {nearest(name, METRICS)}'
@@ -98,12 +98,12 @@ def metric(name: str) -> Metric:
 
 
 def short(name: str) -> str:
-    """What a metric is called: one's own, "module:function", by its function."""
+    """The short name of a metric; for your own, "module:function", the name of the function."""
     return name.rpartition(":")[2].rpartition(".")[2]
 
 
 def check_metrics(names: Sequence[str], objective: Objective) -> None:
-    """Raise `UsageError` unless these can be computed for what models are trained for."""
+    """Raise `UsageError` unless these metrics can be computed for this objective."""
     tasks = {REGRESSION: "numbers", CLASSIFICATION: "classes", BINARY: "classes"}
     task = tasks.get(objective)
     for name in names:
@@ -118,7 +118,7 @@ def check_metrics(names: Sequence[str], objective: Objective) -> None:
 def _value(name: str, found: Predictions) -> float:
     about = metric(name)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what is not defined: it is NaN
+        warnings.simplefilter("ignore")  # about undefined values, which are NaN
         if ":" in name:
             value = _own(name, found)
         elif about.task == "classes":
@@ -126,12 +126,12 @@ def _value(name: str, found: Predictions) -> float:
             value = float(np.nanmean(parts)) if len(parts) > 1 else parts[0]
         else:
             value = about.of(*found.of_numbers)
-    # A number that nobody can use must not cost the client its loss and accuracy.
+    # An unusable number must not make the client lose its loss and accuracy.
     return min(max(value, about.low), about.high) if abs(value) < inf else nan
 
 
 def _own(name: str, found: Predictions) -> float:
-    """Raises `UsageError` for a function that fails; its words may be about examples."""
+    """Raises `UsageError` if the function fails, without its message, which may show examples."""
     function = imported("metrics", name)
     try:
         value = function(found.targets, found.values)
@@ -146,7 +146,7 @@ def _own(name: str, found: Predictions) -> float:
 
 
 def _place(error: Exception, function: Callable[..., Any]) -> str:
-    """The line that raised it: the last one in the function's file, or else the last of all."""
+    """The line that raised the error: the last one in the function's file, or the last of all."""
     frames = traceback.extract_tb(error.__traceback__)[1:]  # the first one is the call here
     file = getattr(getattr(function, "__code__", None), "co_filename", None)
     own = [frame for frame in frames if frame.filename == file] or frames
@@ -175,12 +175,13 @@ def _macro_f1(labels: NDArray[Any], shares: NDArray[Any]) -> float:
 
 
 def _auroc(labels: NDArray[Any], shares: NDArray[Any]) -> float:
-    """The area for two classes; for more, the mean over classes of each against the rest.
+    """The area for two classes; for more, the mean over classes, each against the rest.
 
-    The area is the Mann-Whitney statistic: the share of pairs, one of the class and one of the
-    rest, that are in the right order. A class that no example or every example has, has none.
+    The area is the Mann-Whitney statistic: among pairs of an example of the class and another
+    example, the share of pairs in the right order. It is not defined for a class of no or all
+    examples.
     """
-    from scipy.stats import rankdata  # a hundredth of the time of scikit-learn's curves
+    from scipy.stats import rankdata  # a hundred times faster than scikit-learn's curves
 
     ranks, areas = rankdata(shares, axis=0), []
     for label in [1] if shares.shape[1] == 2 else np.unique(labels).tolist():
@@ -212,4 +213,4 @@ METRICS: Mapping[str, Metric] = {
     "mae": Metric(_mae, 0.0, task="numbers"),
     "r2": Metric(_r2, high=1.0, task="numbers"),
 }
-"""By the names that experiments use."""
+"""Metrics by the names that experiments use."""

@@ -11,7 +11,7 @@ from umbel.client.objectives import Objective
 
 
 class Mixture(nn.Module):
-    """Module whose outputs are the weighted mixture of those of several models."""
+    """Module whose outputs are the weighted mixture of the outputs of several models."""
 
     def __init__(self, models: Sequence[nn.Module], weights: Tensor, objective: Objective) -> None:
         super().__init__()
@@ -21,5 +21,5 @@ class Mixture(nn.Module):
         self._mixed = objective.mixed
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return mixed outputs (B, ...), of the shape that one model gives."""
+        """Return mixed outputs (B, ...), in the shape of one model's outputs."""
         return self._mixed(torch.stack([model(x) for model in self.models]), self.weights)

@@ -1,8 +1,9 @@
 """A torch module and a loss, seen as functions of one flat vector theta (P,).
 
-theta holds the trained parameters first, then the buffers that training moves, such as the running
-statistics of batch normalisation. Frozen parameters and all other buffers, such as masks and tables
-of positions, are constants of the module: all models share those of the first one built.
+theta holds the trained parameters first, then the buffers that training changes, such as the
+running statistics of batch normalisation. Frozen parameters and all other buffers, such as masks
+and tables of positions, are constants of the module: all models share the constants of the first
+module built.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from umbel.summary import counted
 
 
 class Net:
-    """A network as pure functions of one flat vector theta (P,), for any module that `build` makes.
+    """A network as pure functions of one flat vector theta (P,), for modules made by `build`.
 
     >>> import torch
     >>> net = umbel.Net(lambda: torch.nn.Linear(5, 2))
@@ -43,18 +44,18 @@ class Net:
     >>> net.new(seed=0).shape
     torch.Size([12])
 
-    `objective` says what it is trained for. `build` is called again for every new model, under a
-    seed: a module's own initialisation is what `new` returns. It is to return a new module each
-    time: the net keeps the first as its own, in training mode. theta holds the trained parameters
-    and the running statistics of torch's normalisation layers. Name other buffers that training
-    changes, such as a running mean of your own, by patterns in `moving`.
+    `objective` defines the loss and the accuracy. `build` is called again for every new model, with
+    a seed: `new` returns the module's own initial values. `build` must return a new module each
+    time: the net keeps the first one for itself, in training mode. theta holds the trained
+    parameters and the running statistics of torch's normalisation layers. Name other buffers that
+    training changes, such as a running mean of your own, by patterns in `moving`.
 
     The trained parameters are those that require gradients, or those that match a pattern of
-    `trained`, such as `["head.*", "*lora*"]`. All others are frozen, and may be of any type: they
-    are built once, under seed 0, shared by all models, and never sent, averaged, compared or saved.
+    `trained`, such as `["head.*", "*lora*"]`. All others are frozen, and may have any type: they
+    are built once, with seed 0, shared by all models, and never sent, averaged, compared or saved.
 
-    Raises `TypeError` for a module in place of a function, and `UsageError` if no parameter is
-    trained, if theta would mix types, or if a pattern matches nothing.
+    Raises `TypeError` if `build` is a module instead of a function, and `UsageError` if no
+    parameter is trained, if theta would mix types, or if a pattern matches nothing.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Net:
         self.way = way or Way()
         self.modules = modules or Modules.of(self._built(seed=0), moving)
         self.kernel = kernel_of(self.modules, objective, self.way)
-        self.mixtures: dict[int, Net] = {}  # those of `routed`, which take time to build
+        self.mixtures: dict[int, Net] = {}  # nets made by `routed`, which take time to build
 
     def __repr__(self) -> str:
         return f"Net: {type(self.modules.training).__name__}, {self._said}"
@@ -108,7 +109,7 @@ class Net:
 
     @property
     def layout(self) -> Layout:
-        """What the values of theta are."""
+        """The names and shapes of the values of theta."""
         return self.modules.layout
 
     @property
@@ -118,18 +119,18 @@ class Net:
 
     @property
     def eps(self) -> float:
-        """The rounding, relative to 1, of the coarsest type that it computes with."""
+        """The relative rounding error of the coarsest type that it computes with."""
         kinds = {self.dtype, *(tensor.dtype for tensor in self.modules.frozen.values())}
         return max(torch.finfo(kind).eps for kind in kinds if kind.is_floating_point)
 
     @property
     def num_frozen(self) -> int:
-        """How many values of the module are not trained, and in no model."""
+        """The number of frozen values of the module, which are in no model."""
         return sum(tensor.numel() for tensor in self.modules.frozen.values())
 
     @cached_property
     def frozen_digest(self) -> str:
-        """A name of the frozen values, the same where they are the same bit for bit; "" of none."""
+        """A digest of the frozen values, equal if all bits are equal; "" if there are none."""
         return digest_of(self.modules.frozen)
 
     @property
@@ -142,7 +143,7 @@ class Net:
         return self.flatten(self._built(seed))
 
     def flatten(self, module: nn.Module) -> Tensor:
-        """theta (P,) of a module of this kind."""
+        """theta (P,) of a module with this net's layout."""
         tensors = tensors_of(module)
         entries = self.layout.weights + self.layout.rest
         return torch.cat([tensors[entry.name].detach().flatten() for entry in entries])
@@ -162,13 +163,13 @@ class Net:
 
     @property
     def is_dense(self) -> bool:
-        """Whether the module is a chain of linear layers, which `using` knows a faster way for."""
+        """Whether the module is a chain of linear layers, for which `using` has a faster kernel."""
         return recognise(self.modules.training, self.objective) is not None
 
     def using(self, kernel: KernelName, precision: Precision = "full") -> Net:
-        """The same net, which computes in another way.
+        """The same net with another kernel or precision.
 
-        Raises `UsageError` where that can't be.
+        Raises `UsageError` if that is not possible.
         """
         if kernel == "dense":
             expected = "possible: only a chain of linear layers with ReLU between them is dense"
@@ -176,13 +177,13 @@ class Net:
         return self._like(self.modules, replace(self.way, kernel=kernel, precision=precision))
 
     def computing(self, way: Way) -> Net:
-        """The same net, which computes in this way."""
+        """The same net with this way of computing."""
         return self._like(self.modules, way)
 
     def in_parts(self, size: int) -> Net:
-        """The same net, which takes mini-batches in parts of `size` examples.
+        """The same net, which computes mini-batches in parts of `size` examples.
 
-        Raises `UsageError` where training moves statistics of what a batch holds.
+        Raises `UsageError` if training changes statistics of whole batches.
         """
         moved = [entry.name for entry in self.layout.rest]
         expected = f"left out: {moved[:1]} is moved by whole mini-batches"
@@ -190,15 +191,15 @@ class Net:
         return self._like(self.modules, replace(self.way, micro_batch=size))
 
     def one_by_one(self) -> Net:
-        """The same net, which goes through models one after another: any module can do that."""
+        """The same net, which computes models one after another, as any module can."""
         return self._like(self.modules, replace(self.way, one_by_one=True))
 
     def whole(self, mixes: bool) -> Net:
-        """The same net, which takes a gradient of all examples in one batch if it mixes them."""
+        """The same net; if it mixes examples, it takes full gradients in one batch."""
         return self._like(self.modules, replace(self.way, whole=mixes))
 
     def routed(self, experts: int) -> Net:
-        """The same network with mixtures of experts for adapters: see `umbel.client.routing`."""
+        """The same network with mixtures of experts as adapters: see `umbel.client.routing`."""
         if experts not in self.mixtures:
             self.mixtures[experts] = self._like(routed_modules(self.modules, experts), self.way)
         return self.mixtures[experts]
@@ -243,9 +244,9 @@ class Net:
     ) -> tuple[Tensor, Tensor]:
         """Gradient of the mean loss in training mode, and the rest of theta after the pass.
 
-        `factors` (B,), if given, multiply the examples' losses before the mean is taken.
-        The gradient has shape (num_weights,). The rest (P - num_weights,) has moved where the
-        module keeps statistics of what it saw, as batch normalisation does.
+        `factors` (B,), if given, multiply the examples' losses before the mean is taken. The
+        gradient has shape (num_weights,). The rest (P - num_weights,) changes if the module keeps
+        statistics of its inputs, as batch normalisation does.
         """
         gradient, _, rest = self.kernel.gradient(theta, batch, factors)
         return gradient, rest
@@ -262,5 +263,6 @@ class Net:
     def training_loss(self, weights: Tensor, rest: Tensor, batch: Batch) -> Tensor:
         """Mean loss () in training mode and full precision, which has second derivatives."""
         general = General(self.modules, self.objective)
-        with sdpa_kernel(SDPBackend.MATH):  # the other forms of attention know one derivative
+        # other implementations of attention have only first derivatives
+        with sdpa_kernel(SDPBackend.MATH):
             return general.loss(weights, rest, batch)[0]

@@ -1,4 +1,4 @@
-"""Objectives: what models are trained for and judged by."""
+"""Objectives: the losses that models are trained for, and the accuracies they are judged by."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from umbel.checks import UsageError, check
 from umbel.client.batches import IGNORED
 
 FEW, MANY = 16, 128
-"""With fewer classes, and at least as many examples, a softmax takes a processor several times as
-long with classes last in memory as with examples last, copies included: its vectors hold about as
-many numbers as that."""
+"""With fewer classes than this, and at least this many examples, a softmax on a CPU takes several
+times as long with classes last in memory as with examples last, copies included: the CPU's vector
+registers hold about this many numbers."""
 
 
 def weighted_mean(outputs: Tensor, weights: Tensor) -> Tensor:
@@ -35,13 +35,13 @@ class Objective:
     >>> absolute = umbel.Objective(losses=error, correct=lambda outputs, y: error(outputs, y) < 0.1)
     >>> net = umbel.Net(lambda: torch.nn.Linear(5, 1), absolute)
 
-    `mixed` turns the outputs of K models (K, B, ...) and their weights (K,) into the outputs of
-    their mixture, which `losses` and `correct` take as they take a model's.
+    `mixed` combines the outputs of K models (K, B, ...) with weights (K,) into the outputs of their
+    mixture; `losses` and `correct` treat these like the outputs of one model.
     """
 
-    losses: Callable[[Tensor, Tensor], Tensor]  #: outputs (B, ...) and y (B, ...) -> (B,)
-    correct: Callable[[Tensor, Tensor], Tensor]  #: the same -> (B,), 1 where the model is right
-    #: outputs (K, B, ...) and weights (K,) -> (B, ...)
+    losses: Callable[[Tensor, Tensor], Tensor]  #: outputs (B, ...) and y (B, ...) -> losses (B,)
+    correct: Callable[[Tensor, Tensor], Tensor]  #: outputs and y -> (B,), 1 if the model is right
+    #: outputs (K, B, ...) and weights (K,) -> outputs (B, ...) of the mixture
     mixed: Callable[[Tensor, Tensor], Tensor] = weighted_mean
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class Objective:
 def _cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
     _check_logits(outputs, y)
     flat = outputs.dim() == 2 and outputs.shape[1] < FEW and len(outputs) >= MANY
-    if flat and not outputs.is_cuda:  # as one example with a label at many places
+    if flat and not outputs.is_cuda:  # as one example with labels at many positions
         losses = cross_entropy(outputs.t()[None], y[None], reduction="none", ignore_index=IGNORED)
         return _each(losses[0], y != IGNORED)
     return _each(cross_entropy(outputs, y, reduction="none", ignore_index=IGNORED), y != IGNORED)
@@ -100,10 +100,10 @@ def _mixed_answers(outputs: Tensor, weights: Tensor) -> Tensor:
 
 
 def alike(outputs: Tensor, y: Tensor) -> Tensor:
-    """Return outputs in the shape of y if they differ by dimensions of size 1 alone.
+    """Return outputs in the shape of y if the shapes differ only by dimensions of size 1.
 
-    Raises `UsageError` where they differ otherwise: broadcasting would compare every output with
-    every target.
+    Raises `UsageError` for other differences: broadcasting would compare every output with every
+    target.
     """
     if outputs.shape == y.shape:
         return outputs
@@ -146,7 +146,7 @@ def _check_logits(outputs: Tensor, y: Tensor) -> None:
 
 
 def _essential(values: Tensor) -> tuple[int, ...]:
-    """The shape of a batch (B, ...) without dimensions of size 1 behind the first."""
+    """The shape of a batch (B, ...) without dimensions of size 1 after the first."""
     return (len(values), *(size for size in values.shape[1:] if size != 1))
 
 
@@ -162,9 +162,9 @@ def _column(weights: Tensor, outputs: Tensor) -> Tensor:
 
 
 def _each(values: Tensor, counts: Tensor | None = None) -> Tensor:
-    """One value per example: the mean over whatever an example has many of, or of those that count.
+    """One value per example: the mean over its values, or over those of them that count.
 
-    It is 0 for an example in which nothing counts.
+    It is 0 for an example in which no value counts.
     """
     if values.dim() == 1:
         return values
@@ -177,17 +177,17 @@ def _each(values: Tensor, counts: Tensor | None = None) -> Tensor:
 CLASSIFICATION = Objective(_cross_entropy, _right_class, _mixed_classes)
 """Cross-entropy of logits (B, C, ...) against labels (B, ...), scored by accuracy.
 
-C is the number of classes. Where an example has many labels, those of -100 do not count, and a mean
-over examples is one over the labels that count, as in `torch.nn.CrossEntropyLoss`. A mixture of
-models is that of their class probabilities."""
+C is the number of classes. If examples have many labels, labels of -100 do not count, and a mean
+over examples is a mean over the labels that count, as in `torch.nn.CrossEntropyLoss`. A mixture of
+models mixes their class probabilities."""
 
 REGRESSION = Objective(_squared_error, _unknown)
 """Mean squared error of outputs and targets (B, ...); regression has no accuracy."""
 
 BINARY = Objective(_binary_cross_entropy, _right_answers, _mixed_answers)
-"""Binary cross-entropy of logits (B, ...) against answers 0 and 1, scored by right answers.
+"""Binary cross-entropy of logits (B, ...) against answers 0 and 1, scored by accuracy.
 
-There is one output for yes or no, or one for each of several labels. A mixture of models is that of
+There is one output for yes or no, or one for each of several labels. A mixture of models mixes
 their probabilities."""
 
 ObjectiveName: TypeAlias = Literal["auto", "classification", "regression", "binary"]
@@ -197,4 +197,4 @@ OBJECTIVES: Mapping[str, Objective] = {
     "regression": REGRESSION,
     "binary": BINARY,
 }
-"""By the names that experiments use."""
+"""Objectives by the names that experiments use."""

@@ -1,4 +1,4 @@
-"""Local optimisers as pure functions of flat vectors: gradient in, direction out."""
+"""Local optimisers as pure functions of flat vectors, from a gradient to a direction."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class Optimizer(Settings, ABC):
 
     @abstractmethod
     def step(self, gradient: Tensor, weights: Tensor, memory: Memory) -> tuple[Tensor, Memory]:
-        """The direction, and what to remember."""
+        """The direction, and the memory for the next step."""
 
 
 @dataclass(frozen=True)
 class SGD(Optimizer):
-    """Stochastic gradient descent at a client; the same numbers as `torch.optim.SGD`.
+    """Stochastic gradient descent at a client, with the same results as `torch.optim.SGD`.
 
-    Weight decay alone differs for values that the forward pass does not use: here they decay, while
-    `torch.optim.SGD` leaves parameters without a gradient alone.
+    The only difference is weight decay of values that the forward pass does not use: here they
+    decay, but `torch.optim.SGD` does not change parameters without a gradient.
     """
 
-    momentum: float = 0.0  #: in [0, 1)
+    momentum: float = 0.0  #: factor of the previous direction, in [0, 1)
     weight_decay: float = 0.0  #: L2 penalty, added to the gradient
 
     def __post_init__(self) -> None:
@@ -57,14 +57,14 @@ class SGD(Optimizer):
 
 @dataclass(frozen=True)
 class Adam(Optimizer):
-    """Adam at a client; the same numbers as `torch.optim.Adam`.
+    """Adam at a client, with the same results as `torch.optim.Adam`.
 
-    Kingma & Ba 2015. Its means are fresh at the start of each request. Weight decay also acts on
+    Kingma & Ba 2015. Its running means start at zero in each request. Weight decay also affects
     values that the forward pass does not use, as in `SGD`.
     """
 
-    beta1: float = 0.9  #: decay of the mean gradient
-    beta2: float = 0.999  #: decay of the mean squared gradient
+    beta1: float = 0.9  #: decay rate of the mean gradient
+    beta2: float = 0.999  #: decay rate of the mean squared gradient
     epsilon: float = 1e-8  #: added to the divisor
     weight_decay: float = 0.0  #: L2 penalty, added to the gradient
 
@@ -75,7 +75,7 @@ class Adam(Optimizer):
         check(self.weight_decay >= 0, "weight_decay", self.weight_decay, "0 or more")
 
     def start(self, weights: Tensor) -> Memory:
-        # Steps are counted in double precision: a decay to that power is 1 in a narrower type.
+        # Steps are counted in double precision: powers of a decay rate round to 1 in smaller types.
         return weights * 0, weights * 0, weights.new_zeros((), dtype=torch.float64)
 
     def step(self, gradient: Tensor, weights: Tensor, memory: Memory) -> tuple[Tensor, Memory]:

@@ -1,8 +1,8 @@
-"""Where the values of low-rank adapters are, and of mixtures of them.
+"""Positions of the values of low-rank adapters, and of mixtures of adapters.
 
-An adapter is two trained matrices, `lora_A` (r, in) and `lora_B` (out, r), as those of
-`umbel.networks.LoRA` and of the package `peft`. A client that is served a mixture of M experts has
-one expert of its own, the others, and a router (2M - 1, in) beside every `lora_A`.
+An adapter consists of two trained matrices, `lora_A` (r, in) and `lora_B` (out, r), as in
+`umbel.networks.LoRA` and in the package `peft`. A client that is served a mixture of M experts has
+its own expert, the other experts, and a router (2M - 1, in) for every `lora_A`.
 
 Letters: M experts, P values of a model, O values of the other experts' adapters.
 """
@@ -24,7 +24,7 @@ DOWN, UP = "lora_A", "lora_B"
 """Names of the layers that an adapter consists of."""
 
 ROUTER, OTHERS = "router", "others"
-"""What is beside the `weight` of these layers where they are mixtures."""
+"""Names of the further tensors of these layers if they are mixtures."""
 
 NEEDED = (
     "a network with low-rank adapters is needed, whose layers `lora_A` and `lora_B` are nn.Linear "
@@ -42,15 +42,16 @@ class Adapter:
 
 @dataclass(frozen=True)
 class Routing:
-    """Where everything is in a model whose adapters are mixtures of experts.
+    """The positions of all values in a model whose adapters are mixtures of experts.
 
-    Its vector holds what is the client's own, in the order of `own`: all trained parameters of the
-    plain model, the routers, and what else is in the plain model; then the other experts' adapters,
-    in the order of the experts. Raises `UsageError` for a plain model without adapters.
+    The model's vector holds the client's own values in the order of `own`: all trained parameters
+    of the plain model, the routers, and the rest of the plain model. After these come the other
+    experts' adapters, in the order of the experts. Raises `UsageError` for a plain model without
+    adapters.
     """
 
     plain: Layout
-    num_experts: int  # M
+    num_experts: int  # M, the number of experts
 
     @cached_property
     def adapters(self) -> tuple[Adapter, ...]:
@@ -68,12 +69,12 @@ class Routing:
 
     @cached_property
     def own(self) -> Layout:
-        """What a client trains, or what its own training moves."""
+        """The layout of the own part: all values that a client's training changes."""
         return Layout(self.plain.weights + self.routers, self.plain.rest)
 
     @cached_property
     def layout(self) -> Layout:
-        """All of it."""
+        """The layout of the whole model."""
         others = (
             Entry(_beside(entry, OTHERS), Size((self.num_experts - 1, *entry.shape)))
             for entry in self._matrices
@@ -82,29 +83,29 @@ class Routing:
 
     @cached_property
     def num_router_values(self) -> int:
-        """How many values all routers have."""
+        """The number of values of all routers together."""
         return sum(entry.shape.numel() for entry in self.routers)
 
     def joined(self, models: Tensor, routers: Tensor) -> Tensor:
-        """(M, ...) the own part of each expert's model, of plain models (M, P) and routers."""
+        """(M, ...) the own part of each expert's model, from plain models (M, P) and routers."""
         cut = self.plain.num_weights
         return torch.cat([models[:, :cut], routers, models[:, cut:]], 1)
 
     def parted(self, own: Tensor) -> tuple[Tensor, Tensor]:
-        """Plain models (M, P) and routers, of what `joined` gives."""
+        """Plain models (M, P) and routers, from a result of `joined`."""
         cut = self.plain.num_weights
         end = cut + self.num_router_values
         return torch.cat([own[:, :cut], own[:, end:]], 1), own[:, cut:end]
 
     def others(self, models: Tensor) -> Tensor:
-        """(M, O) for each of the experts, plain models (M, P), the adapters of the others."""
+        """(M, O) the adapters of the other experts, for each expert's plain model in (M, P)."""
         every = torch.arange(self.num_experts)
         others = torch.stack([every[every != own] for own in every])  # (M, M - 1)
         columns = columns_of(models, self.plain, [entry.name for entry in self._matrices])
         return torch.cat([each[others].flatten(1) for each in columns], 1)
 
     def new_routers(self, like: Tensor, seed: int) -> Tensor:
-        """(1, ...) routers as the weights of new linear layers, drawn uniformly by the seed."""
+        """(1, ...) routers, initialised like the weights of new linear layers, by the seed."""
         generator = torch.Generator().manual_seed(seed)
         drawn = [
             (2 * torch.rand(entry.shape, generator=generator, dtype=torch.double) - 1).flatten()
@@ -119,10 +120,10 @@ class Routing:
 
 
 def adapters_of(layout: Layout) -> tuple[Adapter, ...]:
-    """The adapters of a network, whose both matrices are trained.
+    """The adapters of a network, with both matrices trained.
 
-    Raises `UsageError` where there are none, where one of the two is missing, and for parts of
-    adapters that a mixture can't have, such as biases and embeddings.
+    Raises `UsageError` if there are no adapters, if one of the two matrices is missing, and for
+    parts of adapters that a mixture can't have, such as biases and embeddings.
     """
     entries = {entry.name: entry for entry in layout.weights}
     found = []
@@ -143,7 +144,7 @@ def adapters_of(layout: Layout) -> tuple[Adapter, ...]:
 
 
 def columns_of(models: Tensor, layout: Layout, names: Sequence[str]) -> list[Tensor]:
-    """The values (N, ...) of these tensors in each of the models (N, P), flat."""
+    """The values (N, ...) of the named tensors in each of the models (N, P), flat."""
     entries = layout.weights + layout.rest
     parts = torch.split(models, [entry.shape.numel() for entry in entries], 1)
     by_name = {entry.name: part for entry, part in zip(entries, parts, strict=True)}
@@ -151,10 +152,10 @@ def columns_of(models: Tensor, layout: Layout, names: Sequence[str]) -> list[Ten
 
 
 def directions(models: Tensor, layout: Layout) -> Tensor:
-    """(N, D) where the adapters of models (N, P) point: their `lora_B` at unit length.
+    """(N, D) the directions of the adapters of models (N, P): every `lora_B` at unit length.
 
-    Inner products are means over the L adapters of the cosines of two clients' `lora_B`, which are
-    0 with one that is zero.
+    The inner product of two rows is the mean, over the L adapters, of the cosine of two clients'
+    `lora_B`; the cosine is 0 if one of these is zero.
     """
     ups = [each.up.name for each in adapters_of(layout)]
     units = [normalize(each.double(), dim=1) for each in columns_of(models, layout, ups)]
@@ -163,5 +164,5 @@ def directions(models: Tensor, layout: Layout) -> Tensor:
 
 
 def _beside(entry: Entry, what: str) -> str:
-    """The name of what belongs to the same layer as this weight."""
+    """The name of another tensor of the layer that has this weight."""
     return f"{entry.name.removesuffix('weight')}{what}"

@@ -1,4 +1,4 @@
-"""The ways in which a net computes, and the kernel of each."""
+"""The ways in which a net can compute, and the kernel of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from umbel.client.kernels.modules import Modules
 from umbel.client.objectives import Objective
 
 KernelName: TypeAlias = Literal["general", "dense", "in-place"]
-"""Kernels for any module, also many at once; for chains of linear layers; for one after another."""
+"""Names of kernels: for any module, for chains of linear layers, and for models in sequence."""
 
 Precision: TypeAlias = Literal["full", "bf16"]
 
@@ -28,11 +28,11 @@ class Way:
 
     kernel: KernelName = "general"
     precision: Precision = "full"
-    one_by_one: bool = False  # whether it goes through models one after another, without vmap
-    micro_batch: int | None = None  # examples that go through the module at once; None: all
-    channels_last: bool = False  # whether images are so in memory, where kernel is in-place
-    # whether a full gradient needs all examples in one batch, as the module mixes them; None: not
-    # tried
+    one_by_one: bool = False  # whether models are computed one after another, without vmap
+    micro_batch: int | None = None  # largest number of examples in one pass; None: all
+    channels_last: bool = False  # memory format of images in the in-place kernel
+    # whether a full gradient needs all examples in one batch, because the module mixes them; None:
+    # not tested
     whole: bool | None = None
 
 
@@ -54,6 +54,6 @@ def _whole(modules: Modules, objective: Objective, way: Way) -> Kernel:
 
 
 def _general(modules: Modules, objective: Objective, way: Way) -> General:
-    # What the dense kernel leaves to this one is too rare, and too small, to gain from bfloat16.
+    # The dense kernel leaves too little work to this one for bfloat16 to be worthwhile.
     cast = way.precision == "bf16" and way.kernel != "dense"
     return General(modules, objective, torch.bfloat16 if cast else None)

@@ -1,1 +1,1 @@
-"""Clients' data: federations, where their examples come from, and how clients differ."""
+"""Clients' data: federations, sources of their examples, and shifts between clients."""

@@ -21,8 +21,8 @@ class Arrays:
     y: NDArray[np.int64]  # (n,)
     num_classes: int
     _: KW_ONLY
-    centre: float = 0.0  # mean that is subtracted from images,
-    spread: float = 1.0  # standard deviation by which they are divided
+    centre: float = 0.0  # mean that is subtracted from images
+    spread: float = 1.0  # standard deviation by which images are divided afterwards
     owners: NDArray[np.str_] | None = None  # (n,) the owner of each example, if known
 
     __repr__ = in_short
@@ -40,16 +40,16 @@ class Arrays:
         check_memory(2 * times * self.x.size * np.dtype(np.float32).itemsize, said)
 
     def normalised(self, centre: float, spread: float) -> Arrays:
-        """These with `centre` taken off values in 0 to 1, which are then divided by `spread`."""
+        """The same, with values in 0 to 1 minus `centre`, divided by `spread`."""
         return replace(self, centre=centre, spread=spread)
 
     def standardised(self, like: Arrays) -> Arrays:
-        """These with the values of all images `like` at mean 0 and standard deviation 1."""
+        """The same examples, scaled so that all images of `like` have mean 0 and deviation 1."""
         centre, spread = float(like.x.mean()), float(like.x.std())
         return self.normalised(centre / like._white, spread / like._white)
 
     def relabelled(self, names: Sequence[int]) -> Arrays:
-        """These with label y called names[y], without those whose name is -1."""
+        """The same with label names[y] instead of y; examples with -1 are left out."""
         y = np.asarray(names)[self.y]
         kept = y >= 0
         owners = None if self.owners is None else self.owners[kept]

@@ -1,6 +1,6 @@
-"""What is known of each client, such as a person or an airport.
+"""Attributes: known facts about each client, such as its person or airport.
 
-It is there to be compared with the clusters that were found. No method sees it.
+They are compared with the clusters that were found. No method sees them.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from umbel.data.objects import is_missing
 from umbel.summary import counted, few
 
 Attributes: TypeAlias = "Mapping[str, tuple[str, ...]]"
-"""The value of each client, by the name of the attribute."""
+"""Name of an attribute -> the value for each client."""
 
 Given: TypeAlias = "Mapping[str, Sequence[object] | Mapping[str, object]]"
-"""Attributes as users give them: the values in a list, or by client."""
+"""Attributes in the form that users give: the values in a list, or by client name."""
 
 LARGEST = 2**24
-"""Bytes of a file of attributes."""
+"""Largest size of a file of attributes, in bytes."""
 
 FILE, OWNER = "attributes.csv", "client"
 
 
 def attributes_of(given: Given | None, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """The attributes of the clients of these names; empty where a value is not known.
+    """The attributes of the clients of these names; unknown values are empty.
 
-    Raises `UsageError` unless there is one for each.
+    Raises `UsageError` unless there is a value for each client.
     """
     found = {}
     expected = 'a mapping of names to values; of a table write table.to_dict("list")'
@@ -55,7 +55,7 @@ def picked(attributes: Attributes, clients: Iterable[int]) -> dict[str, tuple[st
 
 
 def attributes_text(names: Sequence[str], attributes: Attributes) -> str:
-    """What `attributes.csv` says: a line for each client; empty where nothing is known."""
+    """The text of `attributes.csv`, a line for each client; empty without attributes."""
     if not attributes:
         return ""
     text = io.StringIO()
@@ -66,7 +66,7 @@ def attributes_text(names: Sequence[str], attributes: Attributes) -> str:
 
 
 def read_attributes(folder: Path, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """What `attributes.csv` of a folder says of these clients, or nothing without that file."""
+    """The attributes of these clients in `attributes.csv` of a folder; none without that file."""
     file = folder / FILE
     if not file.exists():
         return {}
@@ -77,7 +77,7 @@ def read_attributes(folder: Path, names: tuple[str, ...]) -> dict[str, tuple[str
     fine = len(head) > 1 and head[0] == OWNER and len(set(head)) == len(head)
     check(fine, f"{file}: line 1", ",".join(head), f"of the form {OWNER},NAME with different names")
     rows: dict[str, list[str]] = {}
-    known = dict.fromkeys(names)  # in their order, and quick to look up
+    known = dict.fromkeys(names)  # ordered, with fast look-up
     for number, row in enumerate(lines, start=2):
         if not row:
             continue
@@ -92,7 +92,7 @@ def read_attributes(folder: Path, names: tuple[str, ...]) -> dict[str, tuple[str
 
 
 def check_owner(name: str, before: Container[str], names: Collection[str], where: str) -> None:
-    """Raise `UsageError` unless a line is about one of these clients, and no line before is."""
+    """Raise `UsageError` unless a line names one of these clients for the first time."""
     if name not in names:
         raise UsageError(f"{where}: {shown(name)} is not a client; known: {few(list(names))}")
     check(name not in before, where, name, "a client that is named once")

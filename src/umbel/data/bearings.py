@@ -34,8 +34,8 @@ RECORDINGS: Mapping[str, tuple[int, int]] = {
 """The 12 conditions in the order of their labels, and the numbers of their recordings.
 
 A condition is the faulty part (ball, inner race, outer race at 6 or 12 o'clock) and the fault's
-size in thousandths of an inch. The first recording is at 1797 rpm without load, the second at
-1772 rpm with 1 hp, both at 12 kHz. A number is that of the variable: X105_DE_time.
+size in thousandths of an inch. The first recording is at 1797 rpm without load, the second at 1772
+rpm with 1 hp, both at 12 kHz. A number is part of the name of the variable: X105_DE_time.
 """
 
 SPEEDS = (1797, 1772)  # rpm
@@ -46,7 +46,7 @@ def windows(sources: Sources, length: int) -> Arrays:
 
     They are read from `cwru_bearing/drive_end_12k.npz` in the data directory, with an array
     `B_7__1797rpm` and so on, or from the original `.mat` files in that folder, at any depth and
-    under any names. Raises `UsageError` where some are missing.
+    under any names. Raises `UsageError` if some are missing.
     """
     if sources.data_dir is None:
         raise UsageError(
@@ -67,7 +67,7 @@ def windows(sources: Sources, length: int) -> Arrays:
 
 
 def _names() -> dict[int, str]:
-    """What the packed file calls the recording of each number."""
+    """Number of a recording -> its name in the packed file."""
     return {
         number: f"{condition}__{speed}rpm"
         for condition, numbers in RECORDINGS.items()
@@ -93,7 +93,7 @@ def _of_mat(folder: Path) -> dict[str, NDArray[np.float32]]:
     for file in sorted(folder.rglob("*.mat")):
         try:
             variables: dict[str, Any] = loadmat(file)
-        except Exception as error:  # scipy raises what its parsers happen to
+        except Exception as error:  # scipy's parsers raise any exception
             raise UsageError(f"{file}: not a MATLAB file: {error}") from None
         for key, values in variables.items():
             number = re.fullmatch(r"X(\d+)_DE_time", key)

@@ -1,4 +1,4 @@
-"""The scale of the channels of recordings, kept so that newcomers' channels are scaled alike."""
+"""The scale of recordings' channels, saved to scale newcomers' channels in the same way."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ CHANNELS = "channels"
 
 @dataclass(frozen=True)
 class ChannelScale:
-    """The mean and the deviation that each channel, or feature of a window, had before."""
+    """The original mean and standard deviation of each channel, or feature of a window."""
 
-    mean: tuple[float, ...]  #: (C,)
-    deviation: tuple[float, ...]  #: (C,) 1 where a channel is constant
+    mean: tuple[float, ...]  #: (C,) mean of each channel
+    deviation: tuple[float, ...]  #: (C,) standard deviation; 1 if a channel is constant
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Inputs (n, C, ...) as they were recorded, with mean 0 and deviation 1."""
+        """Scale recorded inputs (n, C, ...) to mean 0 and deviation 1."""
         mean, deviation = self._over(x)
         return ((x.double() - mean) / deviation).float()
 
     def undone(self, x: Tensor) -> Tensor:
-        """Scaled inputs (n, C, ...) as they were recorded."""
+        """Recorded inputs (n, C, ...) from scaled ones: the inverse of the call."""
         mean, deviation = self._over(x)
         return (x.double() * deviation + mean).float()
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The scale in a form for JSON."""
         return {CHANNELS: asdict(self)}
 
     @classmethod
     def from_plain(cls, table: Mapping[str, Any]) -> ChannelScale:
-        """The inverse of `plain`, or of what it has within it.
+        """The inverse of `plain`; it also accepts the inner table of that result.
 
         Raises `ValueError`, `TypeError` or `LookupError` for anything else.
         """
@@ -49,7 +49,7 @@ class ChannelScale:
         return cls(tuple(map(float, mean)), tuple(map(float, deviation)))
 
     def _over(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and deviation in the form in which they act on each channel of x."""
+        """Mean and deviation in shapes that broadcast over the channels of x."""
         form = (1, -1, *(1,) * (x.dim() - 2))
         mean, deviation = (
             torch.tensor(each, dtype=torch.float64) for each in (self.mean, self.deviation)

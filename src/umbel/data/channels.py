@@ -1,4 +1,4 @@
-"""Channel state information: what a radio channel does, antenna by antenna and delay by delay."""
+"""Channel state information: responses of radio channels, by antenna and delay."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from umbel.data.sources import DATA_DIR_VARIABLE, Sources
 
 Channels = NDArray[np.float32]  # (n, 2, 32, 32): real and imaginary part, delay, angle
 
-SIDE = 32  # delays kept, and antennas
-BAND = 1024  # subcarriers, of which the 32 delays are the first
+SIDE = 32  # number of delays that are kept, and of antennas
+BAND = 1024  # number of subcarriers, and of delays before the first 32 are selected
 
 FILES: Mapping[str, str] = {"indoor": "DATA_Htrainin.mat", "outdoor": "DATA_Htrainout.mat"}
 """COST2100's files, in the folder `cost2100` of the data directory."""
@@ -23,13 +23,13 @@ FILES: Mapping[str, str] = {"indoor": "DATA_Htrainin.mat", "outdoor": "DATA_Htra
 
 @dataclass(frozen=True)
 class Environment:
-    """How the paths from sender to receiver are spread; delays in taps, angles in beams of 32."""
+    """Distribution of the paths from sender to receiver; delays in taps, angles in 32 beams."""
 
-    paths: tuple[int, int]  # fewest and most
+    paths: tuple[int, int]  # range of the number of paths
     onset: tuple[float, float]  # range of the first path's delay
-    delay_spread: float  # mean of the others' further delay; power decays as fast
+    delay_spread: float  # mean additional delay of other paths; also the decay constant of power
     sector: tuple[float, float]  # range of the mean angle
-    angle_spread: float  # standard deviation around it
+    angle_spread: float  # standard deviation around the mean angle
 
 
 ENVIRONMENTS: Mapping[str, Environment] = {
@@ -39,7 +39,7 @@ ENVIRONMENTS: Mapping[str, Environment] = {
     "street": Environment((4, 8), (1.0, 4.0), 4.0, (2.0, 10.0), 2.0),
     "rural": Environment((1, 3), (6.0, 16.0), 1.5, (20.0, 30.0), 1.0),
 }
-"""Few paths and short delays indoors; many paths and longer delays outdoors; and so on."""
+"""Environments by name, for example few paths and short delays indoors."""
 
 
 def generated(environment: Environment, count: int, rng: np.random.Generator) -> Channels:
@@ -67,14 +67,14 @@ def generated(environment: Environment, count: int, rng: np.random.Generator) ->
 
 
 def _response(offset: NDArray[np.float64], size: int) -> NDArray[np.complex128]:
-    """Dirichlet kernel: what a grid point sees of a wave that is `offset` points away."""
+    """Dirichlet kernel: response of a grid point to a wave that is `offset` points away."""
     phase = np.exp(1j * np.pi * offset * (size - 1) / size)
     response: NDArray[np.complex128] = phase * np.sinc(offset) / np.sinc(offset / size)
     return response
 
 
 def normalised(channels: NDArray[np.floating]) -> Channels:
-    """The matrices with a mean square of 1, so that mean squared error is normalised error."""
+    """The matrices, scaled to mean square 1, so that the mean squared error is normalised."""
     power = (channels**2).mean(axis=(1, 2, 3), keepdims=True)
     result: Channels = (channels / np.sqrt(np.maximum(power, 1e-30))).astype(np.float32)
     return result
@@ -84,7 +84,7 @@ def cost2100(environment: str, sources: Sources) -> Channels:
     """All channels of COST2100's training file, each with a mean square of 1.
 
     A file holds an array HT (n, 2048) of values in 0 to 1, in which 0.5 stands for 0. Raises
-    `UsageError` where it is missing.
+    `UsageError` if the file is missing.
     """
     if environment not in FILES:
         raise UsageError(f"environments: COST2100 has {' and '.join(FILES)}, not {environment!r}")
@@ -105,6 +105,6 @@ def _values(file: Path) -> Channels:
     try:
         table = np.asarray(loadmat(file, variable_names=["HT"])["HT"], dtype=np.float32)
         return table.reshape(-1, 2, SIDE, SIDE)
-    except Exception as error:  # scipy raises what its parsers happen to
+    except Exception as error:  # scipy's parsers raise any exception
         reason = f"{type(error).__name__}: {error}"
         raise UsageError(f"{file}: not a MATLAB file with HT (n, 2048): {reason}") from None

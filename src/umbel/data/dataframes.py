@@ -1,4 +1,4 @@
-"""Tables of pandas as arrays of numbers, for whoever has pandas."""
+"""Conversion of pandas tables to arrays of numbers, if pandas is installed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def numbers(table: Any, what: str, advice: str) -> NDArray[Any]:
 
 
 def column_names(table: Any) -> tuple[str, ...]:
-    """The names of a DataFrame's columns; of anything else none."""
+    """The names of a DataFrame's columns; empty for anything else."""
     return tuple(map(str, table.columns)) if is_table(table) and table.ndim == 2 else ()
 
 
@@ -64,7 +64,7 @@ def check_columns(tables: Sequence[object], clients: Sequence[str]) -> None:
 def check_rows(x: Any, y: Any, client: str) -> None:
     """Raise `UsageError` if the indices of x and y show that their rows do not correspond.
 
-    Indices without a common label show nothing: one of them was probably renumbered.
+    Indices without a common label prove nothing: one of them was probably renumbered.
     """
     if not (is_table(x) and is_table(y)) or len(x) != len(y) or x.index.equals(y.index):
         return
@@ -88,7 +88,7 @@ def _column(series: Any, what: str, advice: str) -> NDArray[Any]:
     kind = series.dtype
     if str(kind) == "object":
         return numbers_of(np.asarray(series, dtype=object), what, advice)
-    if str(kind) == "category" or not types.is_numeric_dtype(kind):  # bools count as numbers
+    if str(kind) == "category" or not types.is_numeric_dtype(kind):  # bools are numeric, too
         refuse(what, str(kind), advice)
     gaps = np.asarray(series.isna(), dtype=bool)
     if gaps.any():

@@ -1,4 +1,4 @@
-"""Map-style datasets, of torch or of Hugging Face, read into lists of examples."""
+"""Reading of map-style datasets, of torch or Hugging Face, into lists of examples."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from umbel.checks import UsageError, check
 
 
 class Dataset(Protocol):
-    """What is needed of a dataset: a length, and (x, y) or named values by number."""
+    """The required interface of a dataset: a length, and (x, y) or named values by index."""
 
     def __len__(self) -> int: ...
 
@@ -19,9 +19,9 @@ class Dataset(Protocol):
 def arrays_of(
     dataset: Dataset, client: str, columns: tuple[str, str]
 ) -> tuple[list[object], list[object]]:
-    """All x and all y of a client's dataset, each of them read once.
+    """All x and all y of a client's dataset; each example is read once.
 
-    Raises `UsageError` for what is no such dataset, or gives something else than examples.
+    Raises `UsageError` if it is not a map-style dataset, or returns something else than examples.
     """
     _check_columns(columns)
     kind = type(dataset).__name__
@@ -35,14 +35,14 @@ def arrays_of(
 
 
 def _check_columns(columns: object) -> None:
-    """Raise `UsageError` unless these are the names of x and of y."""
+    """Raise `UsageError` unless these are two names, for x and y."""
     named = columns if isinstance(columns, tuple | list) else ()
     fine = len(named) == 2 and all(isinstance(name, str) for name in named)
     check(fine, "columns", columns, "a pair of names, (name of x, name of y): one column each")
 
 
 def _read(dataset: Dataset, place: int, client: str) -> Any:
-    """An example, or the dataset's own error, which says besides whose it is."""
+    """An example; errors of the dataset get a note with the client and the index."""
     try:
         return dataset[place]
     except Exception as error:
@@ -61,7 +61,7 @@ def _pair(example: Any, client: str, columns: tuple[str, str]) -> tuple[object, 
         what = f"a {type(example).__name__}{of}"
         raise UsageError(f"client {client}: an example of the dataset is {what}, not a pair (x, y)")
     for part in example:
-        fine = getattr(part, "mode", "") != "P"  # its values are numbers of a palette of its own
+        fine = getattr(part, "mode", "") != "P"  # its values are indices into its own palette
         expected = 'an image of colours or greys: write image.convert("RGB"), or "L"'
         check(fine, f"client {client}", "an image with a palette", expected)
     return example[0], example[1]

@@ -1,4 +1,4 @@
-"""Clients' examples as tensors, with checks that all clients have the same kind."""
+"""Conversion of clients' examples to tensors, with checks that all have the same form."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ def with_all_splits(
     fractions: Mapping[str, float],
     seed: int,
 ) -> dict[str, list[Pair]]:
-    """The same, with a test and a validation split set apart from training, as far as needed.
+    """The same, with missing test and validation splits set apart from the training examples.
 
-    Validation takes a fraction of what is left for training; with 0 there is no validation split.
+    Validation gets a fraction of the remaining training examples; with 0 there is no validation
+    split.
     """
     made = dict(splits)
     for what, stream in (("test", Stream.DATA), ("validation", Stream.VALIDATION)):
@@ -68,7 +69,7 @@ def of_one_type(splits: Mapping[str, list[Pair]]) -> dict[str, list[Pair]]:
 def check_alike(shards: Sequence[Pair], names: Sequence[str]) -> None:
     """Raise `UsageError` unless examples have the shapes and kinds of the first client's.
 
-    One without examples, which has no shape, is passed over.
+    A client without examples, which has no shape, is skipped.
     """
 
     def kind(shard: Pair) -> str:

@@ -41,7 +41,7 @@ class Federation:
 
     `Federation.from_arrays` makes one from your own data, `scenario` from a recipe. `groups` are
     the planted groups, used only to score clusters: methods never see a federation. With
-    `validation` examples, rounds are judged on these, and test examples are used once, after the
+    `validation` examples, rounds are evaluated on these, and test examples are used once, after the
     last round.
     """
 
@@ -54,7 +54,7 @@ class Federation:
     names: tuple[str, ...] = ()  #: the clients' names
     #: known facts about the clients: attribute name -> one value for each client
     attributes: Attributes = field(default_factory=dict)
-    #: how a table, or channels, became the examples, to treat newcomers' data alike; None: not so
+    #: encoding of a table, or scale of channels, to apply to newcomers' data; None: neither
     encoding: Encoding | ChannelScale | None = None
     _hint: ClassVar[str] = "; write umbel.Federation.from_arrays(...)"
 
@@ -96,7 +96,7 @@ class Federation:
 
     @property
     def splits(self) -> tuple[Split, ...]:
-        """All examples: for training, for the test, and for validation where there are such."""
+        """All splits: training, test, and validation if there is one."""
         always = (self.train, self.test)
         return always if self.validation is None else (*always, self.validation)
 
@@ -107,7 +107,7 @@ class Federation:
 
     @property
     def num_outputs(self) -> int:
-        """How many outputs a model for these clients has."""
+        """The number of outputs of a model for these clients."""
         return self.form().num_outputs
 
     @property
@@ -144,7 +144,7 @@ class Federation:
     def pick(self, clients: Iterable[int]) -> Federation:
         """Make a federation of these clients only, in this order, under their names.
 
-        Raises `UsageError` without a client, and for one that is named twice or not there.
+        Raises `UsageError` if `clients` is empty, names a client twice, or names an unknown client.
         """
         clients = list(clients)
         check_picked(clients, self.num_clients)
@@ -161,10 +161,10 @@ class Federation:
         )
 
     def save(self, folder: Path | str) -> None:
-        """Write each client's examples to a file `NAME.npz` of a folder, as the command line takes.
+        """Write each client's examples to a file `NAME.npz` in a folder, for the command line.
 
-        The scenario `folder` reads them back. Raises `UsageError` for a client whose name can't be
-        that of a file, and for a folder that holds other clients already.
+        The scenario `folder` reads these files. Raises `UsageError` if a client's name can't be a
+        file name, and if the folder holds other clients already.
         """
         from umbel.data.scenarios.folder import write_clients
 
@@ -185,7 +185,7 @@ class Federation:
         validation_fraction: float = 0.0,
         seed: int = 0,
     ) -> Federation:
-        """Make a federation of arrays, tensors, lists or pandas tables, one pair (x, y) a client.
+        """Make a federation of arrays, tensors, lists or pandas tables, one pair (x, y) per client.
 
         >>> import numpy as np
         >>> clients = {name: (np.zeros((20, 5)), np.arange(20) % 2) for name in ("Ava", "Ben")}
@@ -193,16 +193,16 @@ class Federation:
         Federation: 2 clients, 34 training and 6 test examples, inputs (5,), 2 classes
 
         Integer y are class labels, floating-point y are regression targets. Inputs of type uint8 or
-        bool become floats, and so do tables; wider integers stay integers, as embeddings need,
-        where those of all clients and splits are such. Clients are named by `names`, or by the keys
-        where they come as a mapping; `test`, `validation` and `groups`, numbers or words, may be
-        mappings, too. Without `test`, a random `test_fraction` of each client's examples is set
-        apart; without `validation`, a random `validation_fraction` of those that are left for
-        training, by default none. `num_classes` is the largest label plus one unless given. Where
-        an example has many labels, those of -100 do not count. `attributes` are other known facts
-        about clients, such as {"airport": ["EWR", "JFK"]}. Raises `UsageError` for a client without
-        training examples, for values that are not finite numbers, for inputs or columns that differ
-        between clients, and for labels out of range. Messages do not show examples.
+        bool, and tables, become floats; wider integers stay integers, as embeddings need, if all
+        clients and splits have them. Clients are named by `names`, or by the keys of a mapping;
+        `test`, `validation` and `groups`, numbers or words, may be mappings, too. Without `test`, a
+        random `test_fraction` of each client's examples is set apart; without `validation`, a
+        random `validation_fraction` of the remaining training examples, by default none.
+        `num_classes` is the largest label plus one unless given. If examples have many labels,
+        labels of -100 do not count. `attributes` are other known facts about clients, such as
+        {"airport": ["EWR", "JFK"]}. Raises `UsageError` for a client without training examples, for
+        values that are not finite numbers, for inputs or columns that differ between clients, and
+        for labels out of range. Messages do not show examples.
         """
         fractions = _fractions(test=test_fraction, validation=validation_fraction)
         num_classes = fitting_classes(num_classes)
@@ -249,10 +249,10 @@ class Federation:
         validation_fraction: float = 0.0,
         seed: int = 0,
     ) -> Federation:
-        """Make a federation of map-style datasets of `torch` or of Hugging Face, one a client.
+        """Make a federation of map-style datasets of `torch` or Hugging Face, one per client.
 
-        Their examples are pairs (x, y), or have names, of which `columns` are the inputs' and the
-        targets'. Each dataset is read once, here. Otherwise as `from_arrays`.
+        Examples are pairs (x, y), or mappings with the names of inputs and targets in `columns`.
+        Each dataset is read once, here. All else is as in `from_arrays`.
         """
         clients, names = listed(train, names)
         splits = by_split(clients, names, validation=validation, test=test)
@@ -285,7 +285,7 @@ def _check_seed(seed: int) -> None:
 def _validation(
     shards: Sequence[Pair] | None, names: Sequence[str], fraction: float
 ) -> Split | None:
-    """The validation examples: given, or a fraction. Raises `UsageError` where there are none."""
+    """The validation examples, given or a fraction. Raises `UsageError` if there are none."""
     if shards is None:
         return None
     some = any(len(x) for x, _ in shards)

@@ -1,4 +1,4 @@
-"""Files of the user's: read where they are files, and no larger than they may be."""
+"""Safe reading and writing of user files, with checks of their kind and size."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from pathlib import Path
 from umbel.checks import UsageError, check, check_memory
 
 TIMES = 4
-"""Memory that values take at least, as a multiple of their text."""
+"""Smallest memory of values, as a multiple of the size of their text."""
 
 LONGEST_NAME = 255
-"""Bytes of the name of a file, or of a folder, on all usual disks."""
+"""Largest length of a file or folder name on common file systems, in bytes."""
 
 
 EXPERIMENT = "experiment.toml"
-"""What tells the folder of a run from others."""
+"""File that identifies the folder of a run."""
 
 OF_A_RUN = (
     *(EXPERIMENT, "records.jsonl", "checkpoint.safetensors", "encoding.json", "environment.json"),
@@ -24,7 +24,7 @@ OF_A_RUN = (
     *("stopped.json", "nodes.json", "clients.json"),
 )
 FOLDERS_OF_A_RUN = ("models", "evidence", "checkpoint-parts")
-"""What a run writes, so that nothing else is to be written there."""
+"""Names that a run writes; nothing else may be written there."""
 
 
 def files_in(folder: Path, *endings: str) -> list[Path]:
@@ -33,13 +33,13 @@ def files_in(folder: Path, *endings: str) -> list[Path]:
 
 
 def check_file(file: Path) -> None:
-    """Raise `UsageError` for what is not there, and for what is no file.
+    """Raise `UsageError` unless this is an existing file.
 
-    To open a pipe is to wait for who writes into it, and a device may never end.
+    Opening a pipe would wait for a writer, and reading a device may never end.
     """
     try:
         mode = file.stat().st_mode
-    except (OSError, ValueError) as error:  # a path may hold what no file system takes
+    except (OSError, ValueError) as error:  # a path may contain invalid characters
         raise UsageError(f"{file}: can't be read: {_reason(error)}") from None
     if not stat.S_ISREG(mode):
         what = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
@@ -47,7 +47,7 @@ def check_file(file: Path) -> None:
 
 
 def check_no_link(*places: Path) -> None:
-    """Raise `UsageError` for a link, which would lead what is written, or removed, elsewhere."""
+    """Raise `UsageError` for a link: files would be written, or removed, at its target."""
     for place in places:
         if place.is_symlink():
             raise UsageError(
@@ -56,9 +56,9 @@ def check_no_link(*places: Path) -> None:
 
 
 def read_bytes(file: Path) -> bytes:
-    """All of a file, if there is memory for what is in it. Raises `UsageError` where there is not.
+    """The content of a file. Raises `UsageError` if it does not fit in memory.
 
-    It may be somebody else's: a pipe, or a file that says that it is larger than any disk.
+    Files of others can't be trusted: they may be pipes, or claim to be larger than any disk.
     """
     check_file(file)
     try:
@@ -69,9 +69,9 @@ def read_bytes(file: Path) -> bytes:
 
 
 def read_text(file: Path, most: int) -> str:
-    """The text of a file of at most `most` bytes. Raises `UsageError` for any other.
+    """The text of a file. Raises `UsageError` if it has more than `most` bytes or is not text.
 
-    Spreadsheets and some editors begin UTF-8 with a byte-order mark, which is no part of the text.
+    Spreadsheets and some editors write a byte-order mark before UTF-8 text; it is removed.
     """
     check_file(file)
     try:
@@ -85,14 +85,14 @@ def read_text(file: Path, most: int) -> str:
 
 
 def check_length(path: Path, what: str) -> None:
-    """Raise `UsageError` where a part of a path is longer than disks let names be."""
+    """Raise `UsageError` if a part of a path is longer than file systems allow."""
     longest = max((len(os.fsencode(part)) for part in path.parts), default=0)
     expected = f"one of at most {LONGEST_NAME}, as files have"
     check(longest <= LONGEST_NAME, what, f"a name of {longest} bytes", expected)
 
 
 def check_place(file: Path, what: str) -> None:
-    """Raise `UsageError` unless a file can be written there; what is there already stays."""
+    """Raise `UsageError` unless a file can be written there; an existing file is not changed."""
     check_length(file, what)
     place = file.absolute()
     own = file.name in OF_A_RUN and (place.parent / EXPERIMENT).is_file()
@@ -113,7 +113,7 @@ def check_place(file: Path, what: str) -> None:
 
 
 def check_folder(folder: Path, what: str) -> None:
-    """Raise `UsageError` unless a folder is there, or can be made."""
+    """Raise `UsageError` unless the folder exists or can be made."""
     check_length(folder, what)
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     check(there.is_dir(), what, str(there), "a folder")

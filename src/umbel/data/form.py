@@ -1,4 +1,4 @@
-"""The form of examples that a model must fit; it is the same for all clients of a federation."""
+"""The form of examples, to which models must fit; it is the same for all clients."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from umbel.client.objectives import (
 class Form:
     """The common form of all examples of a model; subclasses add fields."""
 
-    input_shape: tuple[int, ...]  # of one example
-    num_outputs: int  # of a model
+    input_shape: tuple[int, ...]  # shape of the input of one example
+    num_outputs: int  # number of outputs of a model
     num_classes: int | None  # None: regression
 
     def objective(self, name: ObjectiveName = "auto") -> Objective:
-        """What a model is trained for: unless said, classification of labels, else regression."""
+        """The objective of a model; "auto" is classification for labels, otherwise regression."""
         if name != "auto":
             return OBJECTIVES[name]
         return REGRESSION if self.num_classes is None else CLASSIFICATION

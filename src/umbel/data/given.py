@@ -1,4 +1,4 @@
-"""Clients as they are given: in a list, or by name."""
+"""Conversion of values that users give for clients, in a list or by name."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _check_different(names: Sequence[str]) -> None:
 def by_split(
     train: list[Any], names: tuple[str, ...], **others: Iterable[Any] | Mapping[str, Any] | None
 ) -> dict[str, list[Any]]:
-    """What each client has in the splits that are given. Raises `UsageError` as `in_order`."""
+    """Each client's entries in the given splits. Raises `UsageError` as `in_order` does."""
     given = {"train": train}
     for what, each in others.items():
         if each is not None:
@@ -60,8 +60,8 @@ def in_order(
 ) -> list[Any]:
     """The values for the clients, given in a list or by name, in the order of `names`.
 
-    A Series of pandas is by name where its index has names of clients. Raises `UsageError` unless
-    there is something for every client, and for no other.
+    A Series of pandas is by name if its index contains clients' names. Raises `UsageError` unless
+    there is a value for every client, and for no other.
     """
     flat = not is_table(given) or getattr(given, "ndim", 1) == 1
     check(flat, what, type(given).__name__, "a list or a mapping by client; give one column of it")
@@ -84,8 +84,8 @@ def in_order(
 def _by_name(given: Any, what: str, names: tuple[str, ...]) -> dict[str, Any] | None:
     """The values by the names of clients; None if they are in the order of the clients.
 
-    Raises `UsageError` for a Series whose index is of words that name no client, as it might be
-    in any order.
+    Raises `UsageError` for a Series whose index consists of words that name no client, since its
+    order is unknown.
     """
     if isinstance(given, Mapping):
         return {str(name): entry for name, entry in given.items()}
@@ -103,7 +103,7 @@ def _by_name(given: Any, what: str, names: tuple[str, ...]) -> dict[str, Any] | 
 
 
 def check_picked(clients: Sequence[int], count: int) -> None:
-    """Raise `UsageError` unless these are some of `count` clients, none of them twice."""
+    """Raise `UsageError` unless these are some of `count` clients, each only once."""
     whole = not any("bool" in str(getattr(client, "dtype", type(client))) for client in clients)
     expected = "numbers of clients: of a mask, give the places where it is true"
     check(whole, "clients", "truth values", expected)

@@ -1,4 +1,4 @@
-"""Planted groups as they are given, in numbers."""
+"""Conversion of planted groups to numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from umbel.data.objects import is_missing
 
 
 def numbers_of(groups: Sequence[int | str], names: Sequence[str]) -> NDArray[np.int64]:
-    """Numbers as they are, words numbered in their order. Raises `UsageError` for a gap."""
+    """Numbers are kept, words are numbered in sorted order. Raises `UsageError` for a gap."""
     for group, name in zip(groups, names, strict=True):
         single = isinstance(group, str) or np.ndim(group) == 0
         check(

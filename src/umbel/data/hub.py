@@ -1,4 +1,4 @@
-"""Whether the Hugging Face hub answers: its own library retries for half a minute to find out."""
+"""Quick test whether the Hugging Face hub answers; its library retries for half a minute."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
 PATIENCE = 5.0
-"""Seconds within which a hub that can be reached answers."""
+"""Time limit for an answer of the hub, in seconds."""
 
 
 def answers(url: str, patience: float = PATIENCE) -> bool:
-    """Whether anybody answers there in time, whatever the answer is.
+    """Whether a server answers at this address in time, with any answer.
 
-    The request has a thread of its own, as the look-up of a name has no time limit.
+    The request runs in its own thread, because name look-ups have no time limit.
     """
     answered = threading.Event()
 
@@ -40,18 +40,18 @@ def _answers(url: str, patience: float) -> bool:
         urlopen(Request(url, method="HEAD"), timeout=patience).close()
     except HTTPError:
         return True
-    except URLError as error:  # with certificates of another kind, the library may get through
+    except URLError as error:  # the library may succeed with other certificates
         return isinstance(error.reason, ssl.SSLError)
-    except (OSError, ValueError, InvalidURL):  # the last two: what is no address
+    except (OSError, ValueError, InvalidURL):  # the last two: invalid addresses
         return False
-    except HTTPException:  # somebody is there, who speaks otherwise
+    except HTTPException:  # a server answers, in another protocol
         return True
     return True
 
 
 @contextmanager
 def offline(datasets: ModuleType) -> Iterator[None]:
-    """In here the library asks nobody, and reads only what it has downloaded before."""
+    """Inside the block, the library makes no requests, and reads only its own cache."""
     before, datasets.config.HF_HUB_OFFLINE = datasets.config.HF_HUB_OFFLINE, True
     try:
         yield

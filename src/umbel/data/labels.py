@@ -1,4 +1,4 @@
-"""Checks of labels that are learnt as classes."""
+"""Checks of class labels."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MANY = 10_000
 
 
 def fitting_classes(given: int | None) -> int | None:
-    """The number of classes that the user says, if any. Raises `UsageError` for what is none."""
+    """The number of classes that the user gives, if any. Raises `UsageError` if it is invalid."""
     fitting: int | None = argument("num_classes", given, int | None)
     check(fitting is None or fitting >= 1, "num_classes", given, "1 or more")
     return fitting
 
 
 def are_indicators(y: Tensor) -> bool:
-    """Whether each row of y (n, L) has a single 1 among zeros, which may be meant for a class."""
+    """Whether each row of y (n, L) has a single 1 among zeros, so that it may be one-hot."""
     if y.dim() != 2 or y.shape[1] < 2:
         return False
     return bool(((y == 0) | (y == 1)).all()) and bool((y.sum(1) == 1).all())
@@ -34,7 +34,7 @@ def are_indicators(y: Tensor) -> bool:
 def check_labels(
     shards: Sequence[tuple[Tensor, Tensor]], names: Sequence[str], num_classes: int | None
 ) -> int:
-    """The number of classes. Labels of `IGNORED` may stand where an example has many."""
+    """The number of classes. Labels may be `IGNORED` if examples have many labels."""
     counted = [y[y != IGNORED] if y.dim() > 1 else y for _, y in shards]
     filled = [y for y in counted if len(y)]
     if not filled:
@@ -52,7 +52,7 @@ def check_labels(
 
 
 def check_trainable(shards: Sequence[tuple[Tensor, Tensor]], names: Sequence[str]) -> None:
-    """Raise `UsageError` for a client that has no examples to train on, or no label that counts."""
+    """Raise `UsageError` if a client has no training examples, or no label that counts."""
     for (x, y), name in zip(shards, names, strict=True):
         check(len(x) > 0, f"client {name}", len(x), "a positive number of training examples")
         some = y.is_floating_point() or y.dim() < 2 or bool((y != IGNORED).any())
@@ -60,7 +60,7 @@ def check_trainable(shards: Sequence[tuple[Tensor, Tensor]], names: Sequence[str
 
 
 def _advice(y: Tensor, everyones: Sequence[Tensor]) -> str:
-    """What to do with a client's labels y, some of which are out of range."""
+    """Advice for a client's labels y if some are out of range."""
     if y.dim() == 1 and int(y.min()) == IGNORED:
         return "leave examples without a label out"
     signs = set().union(*(labels.flatten().tolist() for labels in everyones)) == {-1, 1}
@@ -68,7 +68,7 @@ def _advice(y: Tensor, everyones: Sequence[Tensor]) -> str:
 
 
 def _warn_without_zero(labels: Sequence[Tensor]) -> None:
-    """Warn if labels seem to be counted from 1, which gives a model one output too many."""
+    """Warn if labels seem to start at 1, since models then have an output too many."""
     smallest = min(int(y.min()) for y in labels)
     largest = max(int(y.max()) for y in labels)
     if smallest == 1:
@@ -80,7 +80,7 @@ def _warn_without_zero(labels: Sequence[Tensor]) -> None:
 
 
 def _check_not_numbers(labels: Sequence[Tensor]) -> None:
-    """Refuse labels far above the number of examples: a model has an output for each number."""
+    """Raise `UsageError` for labels far above the number of examples, as outputs are per label."""
     largest, count = max(int(y.max()) for y in labels), sum(map(len, labels))
     expected = f"that of a class among {count:,} examples: number the classes from 0 without gaps"
     check(largest < max(MANY, count), "label", largest, f"{expected}, or say num_classes")

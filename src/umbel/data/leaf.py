@@ -1,4 +1,4 @@
-"""FEMNIST in the files that LEAF writes."""
+"""Reading of FEMNIST from LEAF's files."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ NUM_CLASSES = 62
 SIDE = 28
 
 TIMES = 10
-"""Numbers take this many times as much room in memory as in a file."""
+"""Memory of numbers, as a multiple of their size in a file."""
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """JSON files, each with some writers: `users`, `num_samples` and `user_data`.
+    """JSON files with the keys `users`, `num_samples` and `user_data`, for some writers each.
 
-    `user_data` has lists x, of 784 values in 0 to 1 each, and y of each writer. Values are kept
-    to a 255th, which is all the precision that LEAF's have.
+    `user_data` has, for each writer, a list x of images of 784 values in 0 to 1, and a list y.
+    Values are kept in steps of 1/255, which is the precision of LEAF's values.
     """
 
     files: tuple[Path, ...]

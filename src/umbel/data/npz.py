@@ -1,4 +1,4 @@
-"""Arrays of a `.npz` file, of which nothing is believed before it is checked."""
+"""Reading of `.npz` files that can't be trusted: everything is checked first."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
-"""What reads the header of an array, by the version of its format."""
+"""Functions that read the header of an array, by the version of its format."""
 
 
 def client_files(folder: Path) -> list[Path]:
-    """The `.npz` files of a folder, one a client. Raises `UsageError` where there are none."""
+    """The `.npz` files of a folder, one per client. Raises `UsageError` if there are none."""
     files = files_in(folder, ".npz")
     if not files:
         raise UsageError(f"{folder}: holds no .npz files, of which there must be one a client")
@@ -31,15 +31,15 @@ def client_files(folder: Path) -> list[Path]:
 
 
 def read_arrays(file: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
-    """Those of the named arrays that the file has.
+    """The named arrays, as far as the file has them.
 
-    No more is read than what the archive says is in it, and that must fit into memory. Raises
-    `UsageError` for any other file; NumPy's own words advise to unpickle what may be anybody's.
+    At most the size that the archive claims is read, and it must fit into memory. Raises
+    `UsageError` for any other file; NumPy's own message would advise unpickling an untrusted file.
     """
     check_file(file)
     try:
         with zipfile.ZipFile(file) as archive, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of headers as other versions of NumPy write them
+            warnings.simplefilter("ignore")  # about headers of other NumPy versions
             there = set(archive.namelist())
             members = {n: archive.getinfo(f"{n}.npy") for n in names if f"{n}.npy" in there}
             needed = sum(member.file_size for member in members.values())
@@ -49,13 +49,13 @@ def read_arrays(file: Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
         raise
     except OSError as error:
         raise UsageError(f"{file}: can't be read: {error.strerror or 'damaged'}") from None
-    except Exception:  # parsers of archives, of headers and of types raise what they happen to
+    except Exception:  # parsers raise any exception
         expected = "a .npz file of plain arrays, as numpy.savez writes them"
         raise UsageError(f"{file}: not {expected}") from None
 
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
-    """Raises some `Exception` unless there is as much in it as its header says."""
+    """Raises an `Exception` unless the data have the size that the header claims."""
     with archive.open(member) as opened:
         shape, by_columns, kind = HEADERS[np.lib.format.read_magic(opened)](opened)
         size = prod(shape) * kind.itemsize

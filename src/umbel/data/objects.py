@@ -1,4 +1,4 @@
-"""Arrays of Python objects: they come of tables with words or gaps, and of ragged sequences."""
+"""Arrays of Python objects, which come from tables with words or gaps, and ragged sequences."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PAD = (
 
 
 def numbers_of(array: NDArray[Any], what: str, advice: str) -> NDArray[Any]:
-    """The numbers of an array of objects, as integers where all are such.
+    """The numbers of an array of objects, as integers if all are integers.
 
-    Raises `UsageError` where something else is among them, with its place, but not the thing.
+    Raises `UsageError` for any other object, with its position, but without its value.
     """
     if array.ndim == 0:
         refuse(what, type(array.item()).__name__, advice)
@@ -50,13 +50,13 @@ def check_even(shapes: Sequence[tuple[int, ...]], what: str) -> None:
 
 
 def refuse(what: str, kind: str, advice: str) -> NoReturn:
-    """Say that something is of another type, and of words and dates what to write instead."""
+    """Raise `UsageError` for a wrong type, with advice for words and dates."""
     words = kind.lstrip("<>|=").startswith(("U", "S", "str", "bytes", "category", "date", "time"))
     raise UsageError(f"{what}: {kind!r} is not a type of numbers{f'; {advice}' if words else ''}")
 
 
 def refuse_row(what: str, row: int, fault: str) -> NoReturn:
-    """Say where a number can't be used."""
+    """Raise `UsageError` with the row of a number that can't be used."""
     raise UsageError(f"{what}: row {row} is {fault}; fill it in, or leave that example out")
 
 
@@ -65,7 +65,7 @@ def _is_sequence(entry: object) -> bool:
 
 
 def is_missing(entry: object) -> bool:
-    """None, NaN, or what pandas has in their place."""
+    """Whether this is None, NaN, or a missing value of pandas."""
     if entry is None or type(entry).__name__ in ("NAType", "NaTType"):
-        return True  # first, as pandas does not say whether NA equals itself
+        return True  # comes first, since NA == NA is not a bool in pandas
     return bool(entry != entry)

@@ -1,4 +1,4 @@
-"""Who holds which examples: sizes of clients, and draws without replacement."""
+"""Division of examples among clients: sizes of clients, and draws without replacement."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ MAX_DRAWS = 1000
 
 
 def equal_groups(total: int, number: int) -> Labels:
-    """Sizes (number,) of groups as equal as can be; the first are larger by one where need be."""
+    """Sizes (number,) of nearly equal groups; the first ones may be larger by one."""
     return apportioned(total, (1.0,) * number)
 
 
 def apportioned(total: int, shares: Sequence[float] | Labels) -> Labels:
-    """Whole numbers that sum to the total, proportional to the shares, by largest remainders."""
+    """Integers with this sum, proportional to the shares, by the largest-remainder method."""
     check(total < 2**53, "clients", total, "few enough to be counted")
     exact = total * np.asarray(shares, dtype=float) / np.sum(shares)
     counts = np.floor(exact).astype(np.int64)
@@ -32,11 +32,11 @@ def apportioned(total: int, shares: Sequence[float] | Labels) -> Labels:
 def client_sizes(
     examples: Sequence[int], allowed: NDArray[np.bool_], y: Labels, rng: np.random.Generator
 ) -> NDArray[np.int64]:
-    """(M,) sizes: n each for (n,), random for (low, high); for () as many each as all can have.
+    """(M,) sizes: n each for (n,), random for (low, high); for () the largest equal size.
 
-    y (n,) are the labels of all examples, allowed (M, C) what each client may hold. Random sizes
-    are uniform with both ends possible, drawn again until clients that hold the same labels fit
-    together.
+    y (n,) are the labels of all examples, allowed (M, C) the labels that each client may hold.
+    Random sizes are uniform, with both ends included. They are drawn again until there are enough
+    examples for the clients that hold the same labels.
     """
     pools = _pools(allowed, y)
     num_clients = len(allowed)
@@ -69,7 +69,7 @@ def check_few(num_clients: int, available: int) -> None:
 
 
 def _pools(allowed: NDArray[np.bool_], y: Labels) -> list[tuple[NDArray[np.bool_], int]]:
-    """Clients (M,) and how many examples they share: first all, then who holds the same labels."""
+    """Sets of clients (M,), each with its number of shared examples: all, then by labels held."""
     counts = np.bincount(y, minlength=allowed.shape[1])
     sets = [allowed.any(0), *np.unique(allowed, axis=0)]
     return [(~(allowed & ~labels).any(1), int(counts[labels].sum())) for labels in sets]
@@ -82,12 +82,12 @@ def draw(
     rng: np.random.Generator,
     label_alpha: float | None = None,
 ) -> list[Labels]:
-    """Rows of each client, without replacement, of the labels that it may hold.
+    """Rows of each client, drawn without replacement among the labels that it may hold.
 
-    y (n,) are the labels of all examples, allowed (M, C) what each client may hold. A client
-    draws evenly from what is left, or with `label_alpha` each label in a proportion that comes
-    from a Dirichlet distribution; where a label runs out, it takes more of the others. Raises
-    `UsageError` when too few examples of its labels are left.
+    y (n,) are the labels of all examples, allowed (M, C) the labels that each client may hold. A
+    client draws uniformly from the remaining examples, or with `label_alpha` in label proportions
+    from a Dirichlet distribution; if a label runs out, it draws more of the others. Raises
+    `UsageError` when too few examples of its labels remain.
     """
     num_classes = allowed.shape[1]
     pools = [rng.permutation(np.flatnonzero(y == label)) for label in range(num_classes)]
@@ -110,10 +110,11 @@ def draw(
 
 
 def deal_alike(pools: Sequence[Labels], counts: Labels) -> list[Labels]:
-    """Rows of each client from a pool of rows for each label, with the label mix of its counts.
+    """Rows of each client, from a pool for each label, in the label proportions of its counts.
 
-    counts (M, C) are what each client holds already, every label by somebody. As many rows are
-    dealt as the scarcest label allows, each label's in proportion to its counts.
+    counts (M, C) are the numbers of examples that each client holds already; every label is held by
+    some client. The number of rows is as large as the scarcest label allows, and each label's rows
+    are divided in proportion to the counts.
     """
     held = counts.sum(axis=0)
     scarcest = min(range(len(held)), key=lambda label: len(pools[label]) / held[label])
@@ -130,11 +131,11 @@ def deal_alike(pools: Sequence[Labels], counts: Labels) -> list[Labels]:
 def _in_proportion(
     left: Labels, size: int, proportions: NDArray[np.float64], rng: np.random.Generator
 ) -> Labels:
-    """How many of each label to take, in these proportions as far as what is left allows."""
+    """Number of draws of each label, in these proportions as far as enough examples remain."""
     counts = np.zeros_like(left)
     while counts.sum() < size:
         weights = np.where(counts < left, proportions, 0.0)
-        if not weights.sum():  # all it prefers is gone: evenly from the rest
+        if not weights.sum():  # no preferred examples remain: draw from the rest
             weights = (left - counts).astype(float)
         more = rng.multinomial(size - counts.sum(), weights / weights.sum())
         counts = np.minimum(counts + more, left)

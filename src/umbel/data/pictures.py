@@ -1,4 +1,4 @@
-"""Pictures of a data set that Hugging Face `datasets` has read, as one array."""
+"""Decoding of images that Hugging Face `datasets` has read, to one array."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from umbel.checks import UsageError, check, check_memory
 from umbel.data.arrays import Arrays
 
 GREYS_AND_COLOURS = {"1": "L", "P": "RGB", "PA": "RGBA"}
-"""What pictures become whose values are no brightness, but yes or no, or places in a palette."""
+"""Target modes of images whose values are not brightness: binary or palette images."""
 
 WIDE = ("I", "F")
-"""Modes of pictures whose values have 32 bits; those of 16 begin with "I;"."""
+"""Modes of images with values of 32 bits; modes with 16 bits begin with "I;"."""
 
-OWNER = "writer_id"  # the column that says whose an example is
+OWNER = "writer_id"  # the column with the owner of an example
 
 
 def decoded(dataset: Any) -> Arrays:
     """Find the image and the label column by their features, and decode all rows.
 
-    A column `writer_id` says whose each example is.
+    A column `writer_id` has the owner of each example.
     """
     import datasets
 
@@ -51,9 +51,9 @@ def decoded(dataset: Any) -> Arrays:
 
 
 def _pictures(encoded: Sequence[Mapping[str, Any]], mode: str | None) -> Iterator[NDArray[Any]]:
-    """The pixels of pictures as `datasets` keeps them: their bytes, or where these are.
+    """The pixels of images in the form that `datasets` keeps: encoded bytes, or a path.
 
-    The format of the one before is tried first: to try them all takes three times as long.
+    The format of the previous image is tried first: trying all formats takes three times as long.
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
 
@@ -68,7 +68,8 @@ def _pictures(encoded: Sequence[Mapping[str, Any]], mode: str | None) -> Iterato
         ImageOps.exif_transpose(picture, in_place=True)
         few = picture.mode not in WIDE and not picture.mode.startswith("I;")
         expected = "of 8 bits a value: write images so"
-        check(few, "source: images of mode", picture.mode, expected)  # a conversion would cut off
+        # a conversion would clip values
+        check(few, "source: images of mode", picture.mode, expected)
         as_said = mode or GREYS_AND_COLOURS.get(picture.mode, picture.mode)
         pixels = np.asarray(picture if as_said == picture.mode else picture.convert(as_said))
         check(pixels.dtype == np.uint8, "source: images of type", str(pixels.dtype), expected)
@@ -78,7 +79,7 @@ def _pictures(encoded: Sequence[Mapping[str, Any]], mode: str | None) -> Iterato
 def _stacked(
     pictures: Sequence[NDArray[Any]], join: Callable[..., NDArray[Any]] = np.stack
 ) -> NDArray[np.uint8]:
-    """Arrays that must have one shape, as one."""
+    """Arrays stacked to one; all must have the same shape."""
     check_memory(sum(picture.nbytes for picture in pictures), "source: its images")
     try:
         return join(pictures)

@@ -1,4 +1,4 @@
-"""Windows of long recordings, which are split in time before they are cut."""
+"""Windows of long recordings, which are split in time before they are cut into windows."""
 
 from __future__ import annotations
 
@@ -15,25 +15,28 @@ from umbel.data.tables.parts import PARTS, divided
 Labelling = Literal["most", "last"]
 
 Windows: TypeAlias = tuple[NDArray[np.float32], NDArray[Any]]
-"""Windows (n, channels, length), and the target of each (n,)."""
+"""Windows (n, channels, length), and the target of each window (n,)."""
 
 
 @dataclass(frozen=True)
 class Cut:
-    """How recordings are cut."""
+    """The settings for cutting recordings into windows."""
 
-    length: int  # steps of a window
-    stride: int  # steps from one window's start to the next
-    label: Labelling  # the most common label of its steps, or their mean; or the last
-    fractions: tuple[float, float]  # of what is not for the test for validation; for the test
+    length: int  # number of steps of a window
+    stride: int  # number of steps from one window's start to the next
+    # target of a window: the most common label (or the mean) of its steps, or the last
+    label: Labelling
+    # (validation, as a share of the steps that are not for the test; test)
+    fractions: tuple[float, float]
 
     def __call__(
         self, x: NDArray[Any], y: NDArray[Any], recording: NDArray[Any], what: str
     ) -> dict[str, Windows]:
         """The windows for training, validation and test of a client with steps x (T, channels).
 
-        y (T,) or one number are targets, recording (T,) says which steps belong together. The last
-        part of each recording is for the test, the part before for validation.
+        y are targets (T,), or one number; steps with the same value of recording (T,) belong
+        together. The last part of each recording is for the test, the part before it for
+        validation.
         """
         steps = x[:, None] if x.ndim == 1 else x
         check(steps.ndim == 2 and len(steps) > 0, f"{what}: x", x.shape, "steps (T, channels)")
@@ -64,7 +67,7 @@ class Cut:
 
 
 def _one(targets: NDArray[Any], label: Labelling) -> Any:
-    """The target of a window (length,); of labels that are as common, the smallest."""
+    """The target of a window (length,); among equally common labels, the smallest."""
     if label == "last":
         return targets[-1]
     if targets.dtype.kind == "f":

@@ -1,6 +1,6 @@
-"""Means and deviations of columns of numbers, from all values or from sums of each client.
+"""Means and deviations of numeric columns, from all values or from sums by client.
 
-Both leave missing values, NaN, out, and agree up to rounding.
+Both ignore missing values (NaN), and agree up to rounding.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ CONSTANT = 8 * float(np.finfo(np.float64).eps)
 class Scale:
     """The scale of columns: from each its mean is subtracted, then it is divided by its deviation.
 
-    A column without any value has the mean NaN.
+    The mean of a column without any value is NaN.
     """
 
     mean: NDArray[np.float64]  # (F,)
-    deviation: NDArray[np.float64]  # (F,) 1 where a column is constant
+    deviation: NDArray[np.float64]  # (F,) 1 if a column is constant
 
     __repr__ = in_short
 
     def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Values (n, F) with mean 0 and deviation 1; those that are missing become the mean, 0."""
+        """Scale values (n, F) to mean 0 and deviation 1; missing ones become the mean, 0."""
         return np.nan_to_num((values - self.mean) / self.deviation, nan=0.0)
 
 
 def pooled(values: NDArray[np.float64]) -> Scale:
-    """The scale of values (n, F) that are all in one place."""
+    """The scale of values (n, F), computed from all values together."""
     there, powers = np.isfinite(values), _powers([values])
     small = np.ldexp(values, -powers)
     columns = [small[there[:, place], place] for place in range(values.shape[1])]
@@ -66,9 +66,9 @@ def federated(shards: Sequence[NDArray[np.float64]]) -> Scale:
 
 
 def _powers(shards: Sequence[NDArray[np.float64]]) -> NDArray[np.int32]:
-    """(F,) powers of two that no value of a column is beyond.
+    """(F,) powers of two that bound the values of each column.
 
-    Divided by them, which rounds nothing, values have squares that a float has room for.
+    Division by them is exact, and afterwards squares of values fit in a float.
     """
     largest = [np.abs(np.where(np.isfinite(s), s, 0)).max(0, initial=0) for s in shards]
     powers: NDArray[np.int32] = np.frexp(np.max(largest, axis=0))[1]
@@ -76,9 +76,9 @@ def _powers(shards: Sequence[NDArray[np.float64]]) -> NDArray[np.int32]:
 
 
 def _constant(shards: Sequence[NDArray[np.float64]]) -> NDArray[np.bool_]:
-    """(F,) whether a column has one value, or none: a mean's rounding has no part in it.
+    """(F,) whether a column has at most one distinct value, without rounding errors of a mean.
 
-    A client says whether its values are one, and which; those that differ it does not show.
+    A client sends its value only if it has a single one.
     """
     low = np.min([np.where(np.isfinite(s), s, np.inf).min(0, initial=np.inf) for s in shards], 0)
     high = np.max([np.where(np.isfinite(s), s, -np.inf).max(0, initial=-np.inf) for s in shards], 0)

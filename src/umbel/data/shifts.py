@@ -20,20 +20,20 @@ Labels: TypeAlias = NDArray[np.int64]  # (n,)
 
 @dataclass(frozen=True)
 class Group:
-    """One planted group: which labels its clients hold, and what is done to their examples.
+    """One planted group: the labels that its clients hold, and a transformation of their examples.
 
-    `transform` takes the examples of one client, with a generator of that client's own. Groups of
-    one `number` count as one when clusters are scored.
+    `transform` is applied to the examples of one client, with a random generator for that client.
+    Groups with the same `number` count as one group when clusters are scored.
     """
 
     transform: Callable[[Images, Labels, np.random.Generator], tuple[Images, Labels]]
     labels: tuple[int, ...] | None = None  # None: all
-    number: int | None = None  # None: its place among the groups
+    number: int | None = None  # None: its position among the groups
 
 
 @dataclass(frozen=True)
 class Shift(Settings, ABC):
-    """A family of groups."""
+    """A family of planted groups."""
 
     @abstractmethod
     def make(self, num_classes: int, rng: np.random.Generator) -> Sequence[Group]:
@@ -42,15 +42,16 @@ class Shift(Settings, ABC):
 
 @dataclass(frozen=True)
 class Rotate(Shift):
-    """Each group's images are turned by its angle, in degrees, counter-clockwise.
+    """Each group's images are rotated by its angle, in degrees, counter-clockwise.
 
-    Multiples of 90 degrees are exact. Other angles interpolate linearly, and pixels from outside of
-    the image are 0. Angles with the same number in `group_of` count as one group when clusters are
-    scored.
+    Multiples of 90 degrees are exact. Other angles use linear interpolation, and pixels from
+    outside the image are 0. Angles with the same number in `group_of` count as one group when
+    clusters are scored.
     """
 
     angles: tuple[float, ...] = (0.0, 90.0, 180.0, 270.0)
-    group_of: tuple[int, ...] = ()  # the group of each angle, from 0 on; (): each its own
+    # the group of each angle, numbered from 0; (): one group per angle
+    group_of: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         check(bool(self.angles), "angles", self.angles, "a list with at least one angle")
@@ -67,13 +68,13 @@ class Rotate(Shift):
 
 @dataclass(frozen=True)
 class SwapLabels(Shift):
-    """In each group two labels, a pair of its own drawn at random, are swapped.
+    """In each group two labels are swapped, a different random pair in each group.
 
-    Pairs may share a label, as 0 and 5 with 5 and 8, unless they are to be `disjoint`.
+    Two pairs may share a label, such as (0, 5) and (5, 8), unless they are `disjoint`.
     """
 
     groups: int = 4
-    disjoint: bool = False  # whether no label is swapped in two groups
+    disjoint: bool = False  # whether no label is swapped in more than one group
 
     def __post_init__(self) -> None:
         check(self.groups >= 1, "groups", self.groups, "1 or more")
@@ -100,7 +101,8 @@ class SwapLabels(Shift):
 class PermuteLabels(Shift):
     """In each group labels are renamed: y becomes (y + offset) mod the number of classes.
 
-    Without offsets, each of `groups` groups renames by a random permutation, the first not at all.
+    Without offsets, each of `groups` groups renames labels by a random permutation, except for the
+    first group, which keeps its labels.
     """
 
     groups: int = 4
@@ -121,7 +123,7 @@ class PermuteLabels(Shift):
 
 @dataclass(frozen=True)
 class LabelGroups(Shift):
-    """Each group holds examples of its own labels only, drawn at random and disjoint."""
+    """Each group holds examples of only some labels; the groups' labels are random and disjoint."""
 
     groups: int = 5
     labels_per_group: int = 2
@@ -140,7 +142,7 @@ class LabelGroups(Shift):
 
 @dataclass(frozen=True)
 class LabelsAndTurns(Shift):
-    """A group for each list of labels and each angle: it holds those labels, turned so.
+    """One group for each list of labels and each angle: images of these labels, so rotated.
 
     All angles of the first list come first. Angles are as in `Rotate`.
     """
@@ -163,11 +165,11 @@ class LabelsAndTurns(Shift):
 
 @dataclass(frozen=True)
 class MixedTurns(Shift):
-    """Two groups are turned by an angle each, a third mixes them.
+    """Two groups are rotated by one angle each, and a third group mixes them.
 
-    Of the third each image is turned by the first angle with probability kappa, else by the
-    second (Kim et al. 2024, F.5.2): the nearer kappa is to 0 or 1, the harder it is to tell from
-    one of the others. Angles are as in `Rotate`.
+    In the third group each image is rotated by the first angle with probability kappa, otherwise by
+    the second (Kim et al. 2024, F.5.2): if kappa is close to 0 or 1, this group is hard to
+    distinguish from one of the others. Angles are as in `Rotate`.
     """
 
     angles: tuple[float, ...] = (0.0, 180.0)
@@ -197,7 +199,7 @@ SHIFTS: dict[str, type[Shift]] = {
 
 
 def turned(x: Images, angle: float) -> Images:
-    """Images turned counter-clockwise by an angle in degrees, their size unchanged."""
+    """Images rotated counter-clockwise by an angle in degrees, with the same size."""
     quarters, rest = divmod(angle, 90)
     if rest == 0 and (quarters % 2 == 0 or x.shape[2] == x.shape[3]):
         return np.ascontiguousarray(np.rot90(x, int(quarters), axes=(2, 3)))
@@ -208,12 +210,12 @@ def turned(x: Images, angle: float) -> Images:
 
 
 def rotated(angle: float) -> Group:
-    """The group whose images are turned by this angle."""
+    """The group whose images are rotated by this angle."""
     return Group(lambda x, y, _: (turned(x, angle), y))
 
 
 def relabelled(table: NDArray[np.int64]) -> Group:
-    """The group in which label y is called table[y]."""
+    """The group in which label y becomes table[y]."""
     return Group(lambda x, y, _: (x, table[y]))
 
 

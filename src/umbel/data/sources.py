@@ -1,8 +1,9 @@
-"""Examples by name: scikit-learn's digits, or image data sets as the Hugging Face hub keeps them.
+"""Data sets by name: scikit-learn's digits, or image data sets in the form of the hub.
 
-A data set of the hub is read from a data directory that the user names, one folder a data set and
-one Parquet file a split (`mnist/train.parquet`), or without one from the hub itself; `femnist` also
-from the files of LEAF. It is decoded once, and kept as arrays in the cache directory.
+Data sets of the Hugging Face hub are read from a data directory that the user names, with a folder
+for each data set and a Parquet file for each split (`mnist/train.parquet`), or else from the hub
+itself; `femnist` also from the files of LEAF. They are decoded once, and saved as arrays in the
+cache directory.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ PARTIAL = ".partial-"
 """Part of the names of incomplete folders."""
 
 DECODING = 2
-"""Version of decoding: a new number makes all files be decoded again."""
+"""Version of decoding: if it changes, all files are decoded again."""
 
 HUB: Mapping[str, str] = {
     "mnist": "ylecun/mnist",
@@ -49,26 +50,27 @@ HUB: Mapping[str, str] = {
     "emnist": "flwrlabs/femnist",  # the 62 classes of EMNIST, by writer, in one split
     "femnist": "flwrlabs/femnist",
 }
-"""Where the hub keeps the data sets that need no folder of yours."""
+"""Names on the hub of the data sets that don't need a data directory."""
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Data sets by name: where they are read from, and where decoded examples are cached.
+    """The directories from which data sets are read, and in which decoded examples are cached.
 
     >>> umbel.Sources.default().load("digits").x.shape
     (1797, 1, 8, 8)
     """
 
-    data_dir: Path | None  #: folder with a folder for each data set; None: the hub
-    cache_dir: Path  #: folder of decoded examples
+    #: folder that contains a folder for each data set; None: read from the hub
+    data_dir: Path | None
+    cache_dir: Path  #: folder for decoded examples
 
     @classmethod
     def default(cls, data_dir: Path | None = None) -> Sources:
-        """Take the directory given, else the one in `UMBEL_DATA_DIR`, else the Hugging Face hub.
+        """Use the given directory, or the one in `UMBEL_DATA_DIR`, or the Hugging Face hub.
 
-        Decoded examples go to `UMBEL_CACHE_DIR`, or to the user's cache. Raises `UsageError` if the
-        directory does not exist.
+        Decoded examples are saved in `UMBEL_CACHE_DIR`, or in the user's cache directory. Raises
+        `UsageError` if the data directory does not exist.
         """
         variable = os.environ.get(DATA_DIR_VARIABLE)
         where = data_dir or (Path(variable) if variable else None)
@@ -78,7 +80,7 @@ class Sources:
         return cls(where, Path(cache))
 
     def path(self, name: str) -> Path:
-        """A file or folder in the data directory. Raises `UsageError` where there is none."""
+        """A file or folder in the data directory. Raises `UsageError` if it is missing."""
         if self.data_dir is None:
             raise UsageError(
                 f"source: {name} is read from a data directory; set {DATA_DIR_VARIABLE} or "
@@ -90,11 +92,11 @@ class Sources:
         return found
 
     def load(self, name: str, split: str = "train", setting: str = "split") -> Arrays:
-        """Load all examples of a split, or of several put together, such as "train+test".
+        """Load all examples of a split, or of several splits together, such as "train+test".
 
-        `digits` has one split only, and needs neither disk nor net; `emnist-merged` and
-        `emnist-a-to-j` are views of `emnist`. Raises `UsageError` if there is no such data set or
-        split, whose `setting` it names.
+        `digits` has only one split, and needs neither files nor the internet; `emnist-merged` and
+        `emnist-a-to-j` are views of `emnist`. Raises `UsageError`, with the name of the `setting`,
+        if there is no such data set or split.
         """
         if name in VIEWS:
             return self.load(VIEWS[name].source, split, setting).relabelled(VIEWS[name].names)
@@ -134,12 +136,12 @@ class Sources:
                     _save(origin.arrays(scratch), folder)
         try:
             return _cached(folder)
-        except Exception as error:  # whatever a damaged file makes of NumPy
+        except Exception as error:  # NumPy raises any exception for damaged files
             raise UsageError(f"{folder}: damaged: remove it, to decode it again: {error}") from None
 
 
 def _digest(files: Sequence[Path]) -> str:
-    """A key that changes with the file and with `VERSION`, the version of decoding."""
+    """A key that changes with the files and with `DECODING`, the version of decoding."""
     states = [(file.resolve(), file.stat()) for file in files]
     key = " ".join(f"{path} {state.st_size} {state.st_mtime_ns}" for path, state in states)
     key += f" {DECODING}"
@@ -147,7 +149,7 @@ def _digest(files: Sequence[Path]) -> str:
 
 
 def _cached(folder: Path) -> Arrays:
-    """What `_save` wrote."""
+    """The arrays that `_save` wrote."""
     owners = folder / "owners.npy"
     return Arrays(
         np.load(folder / "x.npy", mmap_mode="r"),
@@ -168,7 +170,7 @@ def _together(parts: Sequence[Arrays], split: str, setting: str) -> Arrays:
 
 @dataclass(frozen=True)
 class _Parquet:
-    """A split in a file of the user's."""
+    """A split in a Parquet file of the user."""
 
     file: Path
 
@@ -176,7 +178,7 @@ class _Parquet:
         return str(self.file)
 
     def arrays(self, scratch: str) -> Arrays:
-        """All examples; what is written on the way goes to the folder `scratch`."""
+        """All examples; temporary files are written to the folder `scratch`."""
         files, datasets = {"examples": str(self.file)}, _datasets()
         try:
             rows = datasets.load_dataset(
@@ -185,7 +187,7 @@ class _Parquet:
             return decoded(rows)
         except UsageError as error:
             raise UsageError(f"{self.file}: {error}") from None
-        except Exception as error:  # the libraries that read Parquet and images have many
+        except Exception as error:  # libraries for Parquet and images raise many types
             reason = " ".join(str(error.__cause__ or error).split())
             raise UsageError(f"{self.file}: can't be read as images in Parquet: {reason}") from None
 
@@ -201,14 +203,14 @@ class _Hub:
         return f"the split {self.split!r} of {self.name!r}"
 
     def arrays(self, scratch: str) -> Arrays:  # noqa: ARG002
-        """All examples; the hub's own cache keeps what was downloaded."""
+        """All examples; downloads stay in the hub's own cache."""
         datasets = _datasets()
         endpoint = datasets.config.HF_ENDPOINT
         silent = not datasets.config.HF_HUB_OFFLINE and not answers(endpoint)
         try:
             with offline(datasets) if silent else nullcontext():
                 dataset = datasets.load_dataset(self.name, split=self.split)
-        except (OSError, ValueError) as error:  # what it raises offline, or without that split
+        except (OSError, ValueError) as error:  # raised offline, or if the split is missing
             reason = f"{endpoint} does not answer" if silent else first_line(error)
             raise UsageError(
                 f"source: the split {self.split!r} of {self.name!r} can't be read from the Hugging "
@@ -227,13 +229,13 @@ def _datasets() -> ModuleType:
             "install the extra with: pip install 'umbel[data]'"
         ) from error
     datasets.disable_progress_bars()
-    datasets.logging.set_verbosity(logging.CRITICAL)  # what can't be read is said once, by us
+    datasets.logging.set_verbosity(logging.CRITICAL)  # umbel reports errors of reading itself, once
     module: ModuleType = datasets
     return module
 
 
 def _save(arrays: Arrays, folder: Path) -> None:
-    """Write to a folder beside and rename it: a folder that exists is complete."""
+    """Write to a temporary folder next to it, and rename that: so every folder is complete."""
     beside = Path(tempfile.mkdtemp(prefix=f"{folder.name}{PARTIAL}", dir=folder.parent))
     try:
         np.save(beside / "x.npy", arrays.x)
@@ -243,7 +245,7 @@ def _save(arrays: Arrays, folder: Path) -> None:
             np.save(beside / "owners.npy", arrays.owners)
         beside.rename(folder)
     except OSError as error:
-        # Where the disk is full, NumPy says how many bytes it wrote, and not why or to which file.
+        # If the disk is full, NumPy reports how many bytes it wrote, but neither reason nor file.
         number = error.errno or errno.ENOSPC
         why = f"{os.strerror(number)}; {CACHE_DIR_VARIABLE} says where decoded examples are kept"
         raise OSError(number, why, str(folder.parent)) from None
@@ -252,13 +254,13 @@ def _save(arrays: Arrays, folder: Path) -> None:
 
 
 def _remove_partial(folder: Path) -> None:
-    """Remove what processes that were killed left of what was to become this folder."""
+    """Remove incomplete copies of this folder, left by processes that were killed."""
     for left in folder.parent.iterdir():
         if left.name.startswith(f"{folder.name}{PARTIAL}"):
             shutil.rmtree(left, ignore_errors=True)
 
 
-@cache  # reading its text takes longer than all that is done with it
+@cache  # parsing its text takes longer than all further work
 def _digits() -> Arrays:
     from sklearn.datasets import load_digits  # slow to import
 

@@ -22,11 +22,11 @@ Pair: TypeAlias = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class Split:
-    """Examples of all clients, one client after another."""
+    """The examples of all clients in one tensor, in the order of the clients."""
 
     x: Tensor  # (total, ...)
     y: Tensor  # (total, ...)
-    offsets: NDArray[np.int64]  # (M + 1,) client c holds rows offsets[c] to offsets[c + 1]
+    offsets: NDArray[np.int64]  # (M + 1,) client c holds rows offsets[c] to offsets[c + 1] - 1
 
     __repr__ = in_short
 
@@ -41,26 +41,26 @@ class Split:
         return self.x[rows], self.y[rows]
 
     def typed(self, client: int, dtype: torch.dtype) -> Pair:
-        """One client's examples, their floats in a network's type, as engines have them."""
+        """One client's examples, with floats in a network's type, as engines use them."""
         x, y = self.of(client)
         return typed(x, dtype), typed(y, dtype)
 
     def without_examples(self) -> Split:
-        """The same clients, none of whom has an example."""
+        """The same clients without any examples."""
         return Split(self.x[:0], self.y[:0], np.zeros_like(self.offsets))
 
     def pick(self, clients: Sequence[int]) -> Split:
-        """The examples of these clients only, in this order."""
+        """The examples of only these clients, in this order."""
         return joined([self.of(client) for client in clients])
 
 
 def typed(values: Tensor, dtype: torch.dtype) -> Tensor:
-    """Values in a network's floating-point type; whole numbers stay such."""
+    """Values in a network's floating-point type; integers are not changed."""
     return values.to(dtype) if values.is_floating_point() else values
 
 
 def joined(shards: Sequence[Pair]) -> Split:
-    """One split of the examples of several clients, a copy."""
+    """One split with copies of the examples of several clients."""
     check_memory(sum(x.nbytes + y.nbytes for x, y in shards), "examples of all clients, joined")
     filled = [shard for shard in shards if len(shard[0])] or [shards[0]]
     sizes = [len(x) for x, _ in shards]
@@ -83,10 +83,10 @@ def set_apart(
     what: str,
     rngs: Iterable[np.random.Generator],
 ) -> tuple[list[tuple[Values, Values]], list[tuple[Values, Values]]]:
-    """Split each client's examples: the rest, and a random fraction drawn by its own generator.
+    """Split each client's examples into the rest and a random fraction, by its own generator.
 
-    `what` is the name of the setting that says the fraction. Raises `UsageError` where none of a
-    client's examples would be left.
+    `what` is the name of the setting of the fraction. Raises `UsageError` if no examples of a
+    client would remain.
     """
     check(0 <= fraction < 1, what, fraction, "in [0, 1)")
     left, apart = [], []

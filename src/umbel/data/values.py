@@ -1,6 +1,6 @@
-"""One client's inputs or targets, in whatever form they come, as a tensor.
+"""Conversion of one client's inputs or targets, in any supported form, to a tensor.
 
-Messages name the client, the row and the column, and never a value: the examples are private.
+Messages name the client, the row and the column, but never a value: examples are private.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ USUAL = frozenset(
 
 
 def inputs(values: object, client: str) -> Tensor:
-    """Inputs (n, ...): floats, or integers of 64 bits, as embeddings need.
+    """Inputs (n, ...): floats, or 64-bit integers, which embeddings need.
 
     Columns of tables, uint8 and bool become floats. Floats (n,) become (n, 1), as layers need it.
     Raises `UsageError` for values that are not finite numbers.
@@ -46,10 +46,9 @@ def inputs(values: object, client: str) -> Tensor:
 
 
 def targets(values: object, client: str) -> Tensor:
-    """Targets (n, ...): floats, or class labels as integers of 64 bits.
+    """Targets (n, ...): floats, or class labels as 64-bit integers.
 
-    Labels (n, 1) become (n,), with the same meaning. Raises `UsageError` for values that are not
-    finite numbers.
+    Labels (n, 1) become (n,). Raises `UsageError` for values that are not finite numbers.
     """
     tensor = _tensor(values, f"client {client}: y", CODE_LABELS)
     if tensor.is_floating_point():
@@ -85,7 +84,8 @@ def _tensor(values: object, what: str, advice: str) -> Tensor:
         check_even([tuple(tensor.shape) for tensor in tensors], what)
         return torch.stack(tensors)
     array = _array(values, what, advice)
-    # A reversed array can't be a tensor, nor should one that is not to be written to.
+    # Reversed and read-only arrays are copied: torch can't use the former, and may write the
+    # latter.
     plain = array.flags.writeable and all(stride >= 0 for stride in array.strides)
     try:
         tensor = torch.as_tensor(array if plain else array.copy())

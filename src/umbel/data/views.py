@@ -1,4 +1,4 @@
-"""Data sets that are others with some labels merged or left out."""
+"""Views of data sets, with some labels merged or left out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class View:
-    """What each label of another data set is called; -1: left out."""
+    """The new label for each label of another data set; -1: left out."""
 
     source: str
     names: tuple[int, ...]
@@ -19,7 +19,7 @@ CHARACTERS = string.digits + string.ascii_uppercase + string.ascii_lowercase
 """The 62 classes of EMNIST, in order."""
 
 MERGED = string.digits + string.ascii_uppercase + "abdefghnqrt"
-"""47 classes: both cases of C I J K L M O P S U V W X Y Z are one (Lin et al. 2024, III-A.1)."""
+"""47 classes: upper and lower case of CIJKLMOPSUVWXYZ are merged (Lin et al. 2024, III-A.1)."""
 
 
 def _merged(character: str) -> int:
@@ -30,4 +30,4 @@ VIEWS: Mapping[str, View] = {
     "emnist-merged": View("emnist", tuple(map(_merged, CHARACTERS))),
     "emnist-a-to-j": View("emnist", tuple(map("abcdefghij".find, CHARACTERS))),
 }
-"""By the name that scenarios call them."""
+"""Views by the names that scenarios use."""

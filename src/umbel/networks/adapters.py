@@ -47,7 +47,7 @@ class TokenNetwork(nn.Module):
 def adapted(
     model: nn.Module, config: Any, *, pad: int | None = None, new_head: bool = False
 ) -> Callable[[], nn.Module]:
-    """A builder for `umbel.Net`: a transformers model of which only adapters and the head train.
+    """A builder for `umbel.Net`: a transformers model with only adapters and the head trained.
 
     `model` classifies texts or tokens, or predicts the next token (`AutoModelFor...`). `config` is
     a `peft.LoraConfig`; its `task_type` or `modules_to_save` decides whether the head is trained,
@@ -83,11 +83,11 @@ def adapted(
 def with_adapters(own: Any, settings: Any, peft: Any, field: str) -> Any:
     """A model of peft whose frozen tensors are those of `own`.
 
-    Raises `UsageError` that names the field where peft finds no layers for adapters.
+    Raises `UsageError` with the name of the field if peft finds no layers for adapters.
     """
     base = lent(own)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # each build would say the same again
+        warnings.simplefilter("ignore")  # each build would repeat the same warnings
         try:
             network = peft.get_peft_model(base, copy.deepcopy(settings))
         except (ValueError, TypeError) as error:
@@ -95,7 +95,7 @@ def with_adapters(own: Any, settings: Any, peft: Any, field: str) -> Any:
     places = {tensor.data_ptr() for tensor in own.parameters()}
     for name, tensor in network.named_parameters():
         if tensor.requires_grad and tensor.data_ptr() in places:
-            tensor.data = tensor.data.clone()  # biases, where the adapters train them
+            tensor.data = tensor.data.clone()  # biases, if the adapters train them
         if not tensor.requires_grad and "base_layer." in name:
             kept = tensor.data_ptr() in places
             start = getattr(settings, "init_lora_weights", None)

@@ -30,7 +30,7 @@ class CSIAutoencoder(Model):
     channels of each example are normalised instead of batches, so that clients can be batched.
     """
 
-    code: int = 1024  #: N_cl, values of a code
+    code: int = 1024  #: N_cl, number of values of a code
     norm: Norm = "batch"  #: how layers are normalised
 
     def __post_init__(self) -> None:
@@ -82,7 +82,7 @@ def _decoder(shape: Sequence[int], code: int, norm: Norm) -> nn.Module:
 
 
 class _Residual(nn.Module):
-    """Two paths of convolutions, combined and added to what came in."""
+    """Two paths of convolutions, combined and added to the input."""
 
     def __init__(self, channels: int, width: int, norm: Norm) -> None:
         super().__init__()

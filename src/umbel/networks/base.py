@@ -1,4 +1,4 @@
-"""What a model is."""
+"""The base class of networks' settings, and checks of input shapes."""
 
 from __future__ import annotations
 

@@ -27,9 +27,9 @@ class CNN(Model):
     of LCFL (Gu et al. 2024) have channels (16, 32) and 256 hidden units.
     """
 
-    channels: tuple[int, ...] = (32, 64)  #: of each convolution
+    channels: tuple[int, ...] = (32, 64)  #: number of channels of each convolution
     kernel: int = 5  #: width of the convolutions
-    hidden: int = 512  #: units of the hidden layer
+    hidden: int = 512  #: number of units of the hidden layer
 
     def __post_init__(self) -> None:
         check(bool(self.channels), "channels", self.channels, "a list with at least one number")
@@ -76,7 +76,7 @@ class CNNLin(Model):
     EMNIST.
     """
 
-    kernel: int = 3  #: width of the first convolution; that of the second is 3
+    kernel: int = 3  #: width of the first convolution; the second has width 3
 
     def __post_init__(self) -> None:
         check(self.kernel >= 1, "kernel", self.kernel, "1 or more")
@@ -94,10 +94,10 @@ class CNN1D(Model):
     """Three convolutions along a signal, each with pooling and ReLU, then two hidden layers.
 
     The network of Mehta & Shao 2023, VI: 64, 128 and 256 filters of size 5, and 128 and 64 units.
-    The paper does not speak of padding; here convolutions keep the signal's length, as in `cnn`.
+    The paper does not mention padding; here convolutions keep the signal's length, as in `cnn`.
     """
 
-    channels: tuple[int, ...] = (64, 128, 256)  #: of each convolution
+    channels: tuple[int, ...] = (64, 128, 256)  #: number of channels of each convolution
 
     def __post_init__(self) -> None:
         fine = len(self.channels) == 3 and all(c >= 1 for c in self.channels)

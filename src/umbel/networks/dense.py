@@ -14,14 +14,15 @@ from umbel.networks.base import Model
 from umbel.networks.lora import LoRA
 
 MOST = 1e30
-"""Single precision ends at 3e38."""
+"""Largest bound of initial weights; single precision ends at 3e38."""
 
 
 @dataclass(frozen=True)
 class Linear(Model):
     """One linear layer: logistic or linear regression."""
 
-    init: float | None = None  #: weights uniform in +-init and biases 0; None: as PyTorch does
+    #: initial weights are uniform in +-init, biases 0; None: PyTorch's default
+    init: float | None = None
 
     def __post_init__(self) -> None:
         fine = self.init is None or 0 < self.init <= MOST
@@ -39,12 +40,13 @@ class Linear(Model):
 class MLP(Model):
     """Fully connected layers with ReLU between them.
 
-    The default is the network of Kim et al. 2024, F.5; (512, 128) is that of Lin et al. 2024,
-    Fig. 3, and (2048, 512) theirs for CIFAR-10.
+    The default is the network of Kim et al. 2024, F.5. The networks of Lin et al. 2024, Fig. 3,
+    have hidden layers (512, 128), and (2048, 512) for CIFAR-10.
     """
 
     hidden: tuple[int, ...] = (200,)  #: units of each hidden layer
-    adapters: int | None = None  #: rank of adapters of frozen hidden layers; None: all is trained
+    #: rank of adapters of frozen hidden layers; None: all layers are trained
+    adapters: int | None = None
 
     def __post_init__(self) -> None:
         check(all(size >= 1 for size in self.hidden), "hidden", self.hidden, "sizes of 1 or more")

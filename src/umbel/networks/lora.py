@@ -1,4 +1,4 @@
-"""A linear layer with a low-rank adapter beside it."""
+"""A linear layer with a low-rank adapter."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ HALVES = (torch.float16, torch.bfloat16)
 class LoRA(nn.Module):
     """A frozen linear layer with a trained low-rank adapter: x -> base(x) + alpha/rank B A x.
 
-    Hu et al., LoRA: Low-rank adaptation of large language models, ICLR 2022. A (rank, in) starts at
-    random, drawn as the weights of a linear layer are, and B (out, rank) at zero, so that the layer
-    starts as `linear` is. In training, dropout is applied to the inputs of A.
+    Hu et al., LoRA: Low-rank adaptation of large language models, ICLR 2022. The initial A (rank,
+    in) is random, drawn like the weights of a linear layer, and the initial B (out, rank) is zero,
+    so that the layer first has the same outputs as `linear`. In training, dropout is applied to the
+    inputs of A.
 
     `linear` is kept as `base`, and its parameters are no longer trained. The names of the adapters,
     `lora_A` and `lora_B`, are those of the package `peft`. Raises `UsageError` for anything but an

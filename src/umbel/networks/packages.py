@@ -1,4 +1,4 @@
-"""Packages that only some networks need: imported where they are used."""
+"""Import of packages that only some networks need, when they are used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from umbel.checks import UsageError
 
 
 def optional(name: str, what: str) -> Any:
-    """The package of this name. Raises `UsageError` that names the extra where it is missing."""
+    """The package of this name. Raises `UsageError` with the name of the extra if it is missing."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

@@ -16,15 +16,15 @@ class CharLSTM(Model):
     """A language model of symbols: an embedding, LSTM layers, and a linear layer at each step.
 
     Inputs (B, L) are symbols numbered from 0 to below the number of outputs C; negative numbers are
-    padding, on the right. Outputs (B, C, L) are the logits of the next symbol at each place. They
-    depend only on the symbols up to that place, so that padding does not change them. McMahan et
-    al. 2017, 3, train such a network on characters, with an embedding of 8 and two layers of 256
-    units.
+    padding, on the right. Outputs (B, C, L) are the logits of the next symbol at each position.
+    They depend only on the symbols up to that position, so that padding does not change them.
+    McMahan et al. 2017, 3, train such a network on characters, with an embedding of 8 and two
+    layers of 256 units.
     """
 
     embedding: int = 16  #: size of a symbol's embedding
     hidden: int = 64  #: units of each LSTM layer
-    layers: int = 1  #: LSTM layers
+    layers: int = 1  #: number of LSTM layers
 
     def __post_init__(self) -> None:
         for name in ("embedding", "hidden", "layers"):

@@ -43,7 +43,7 @@ class ResNet18(Model):
 
 
 class _Residual(nn.Module):
-    """Two convolutions, added to what came in."""
+    """Two convolutions, added to the input."""
 
     def __init__(self, channels_in: int, channels_out: int, stride: int, groups: int) -> None:
         super().__init__()

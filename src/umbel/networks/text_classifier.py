@@ -1,4 +1,4 @@
-"""A pretrained encoder of sentences that stays as it is, with adapters and a linear head."""
+"""A pretrained, frozen encoder of sentences, with adapters and a linear head."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class TextClassifier(Model):
 
     #: a folder with config.json and weights, or "package:NAME" for one in an installed package
     encoder: str = PACKAGED
-    adapters: int = 8  #: rank; 0: the head alone
+    adapters: int = 8  #: rank of the adapters; 0: only the head is trained
     alpha: float = 16.0  #: the outputs of adapters are multiplied by alpha / adapters
     targets: tuple[str, ...] = ("query", "value")  #: ends of the names of layers with adapters
 
@@ -93,7 +93,7 @@ class TextClassifier(Model):
             return self._with_adapters(module)
 
     def base(self, num_outputs: int) -> SentenceClassifier:
-        """The module without adapters, whose head is zero: `PeftModel.from_pretrained` takes it."""
+        """The module without adapters, with a head of zeros, for `PeftModel.from_pretrained`."""
         return SentenceClassifier(lent(self._encoder), num_outputs)
 
     def _with_adapters(self, module: SentenceClassifier) -> nn.Module:

@@ -1,4 +1,4 @@
-"""Token ids (B, L): which of them are padding, and how much trailing padding can be cut off.
+"""Padding of token ids (B, L), and the length of trailing padding that can be cut off.
 
 Examples are padded to the right. An example ends with its last id that is not padding; negative
 ids are padding wherever they stand.
@@ -33,12 +33,12 @@ def longest(mask: Tensor) -> int:
     places = torch.arange(length, device=mask.device)
     try:
         return int((mask.any(0) * places).max()) + 1
-    except RuntimeError:  # values are those of many models or examples at once, or of none
+    except RuntimeError:  # there are values of many models or examples at once, or no values
         return length
 
 
 def positions(network: nn.Module) -> int | None:
-    """The largest number of places that a transformers model supports; None: any number.
+    """The largest number of positions that a transformers model supports; None: any number.
 
     Models like RoBERTa number positions after that of padding, and keep unused rows before it.
     """

@@ -12,7 +12,7 @@ from umbel.checks import check
 from umbel.networks.base import Model, check_symbols
 
 SPREAD = 0.02
-"""Standard deviation of embeddings at the start, as in GPT (Radford et al. 2018, 4.1)."""
+"""Standard deviation of initial embeddings, as in GPT (Radford et al. 2018, 4.1)."""
 
 
 @dataclass(frozen=True)
@@ -20,17 +20,17 @@ class CharTransformer(Model):
     """A language model of symbols: blocks of causal attention, and a linear layer at each step.
 
     Inputs (B, L) are symbols numbered from 0 to below the number of outputs C; negative numbers are
-    padding, on the right. Outputs (B, C, L) are the logits of the next symbol at each place. A
+    padding, on the right. Outputs (B, C, L) are the logits of the next symbol at each position. A
     position attends to itself and earlier positions only (Vaswani et al. 2017), so that padding
     does not change other positions. Layer normalisation comes first in each block (Xiong et al.
     2020), positions have embeddings that are learnt, and there is no dropout, so that clients can
     be batched.
     """
 
-    width: int = 64  #: of embeddings and blocks
-    heads: int = 4  #: of attention in a block
-    layers: int = 2  #: blocks
-    hidden: int = 128  #: units between the two linear layers of a block
+    width: int = 64  #: size of embeddings and of blocks' inputs
+    heads: int = 4  #: number of attention heads in a block
+    layers: int = 2  #: number of blocks
+    hidden: int = 128  #: number of units between the two linear layers of a block
 
     def __post_init__(self) -> None:
         for name in ("width", "heads", "layers", "hidden"):

@@ -1,1 +1,1 @@
-"""The tables and figures of four papers as experiments, with the published numbers beside ours."""
+"""The tables and figures of four papers as experiments, compared with the published numbers."""

@@ -17,7 +17,7 @@ from umbel.runs.experiment import Experiment
 from umbel.runs.library import shipped_experiments
 
 Size = Literal["smoke", "reduced", "full"]
-"""Sizes: seconds, to see that it runs; minutes on two cores; and the paper's own size."""
+"""Sizes: seconds, as a smoke test; minutes on two cores; and the paper's own size."""
 
 SIZES: tuple[Size, ...] = get_args(Size)
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Cell:
-    """One experiment of a table, and in which row and column it stands."""
+    """One experiment of a table, with its row and column."""
 
     row: str
     column: str
@@ -40,25 +40,25 @@ class Cell:
 
 @dataclass(frozen=True)
 class ColumnsPlot:
-    """A measure against the columns: numbers, or names in their order."""
+    """A chart of a measure against the columns: by number, or by name in order."""
 
     measure: str
     x_title: str
     log_x: bool = False
-    numbers: Callable[[str], float] | None = None  # of a column's name; None: the names
+    numbers: Callable[[str], float] | None = None  # column's name -> x; None: use the names
     columns: tuple[str, ...] = ()  # only those that start with one of these; (): all
 
 
 @dataclass(frozen=True)
 class RoundsPlot:
-    """A measure against the rounds, a chart a column."""
+    """Charts of a measure against the rounds, one per column."""
 
     measure: str
 
 
 @dataclass(frozen=True)
 class SpectrumPlot:
-    """The singular values of what clients are clustered by, a chart a column."""
+    """Charts of the singular values of clients' vectors for clustering, one per column."""
 
 
 Plot = ColumnsPlot | RoundsPlot | SpectrumPlot
@@ -119,7 +119,7 @@ class Reproduction:
 
 @cache
 def shipped(name: str) -> Experiment:
-    """An experiment that comes with the package: the home of what its paper sets."""
+    """An experiment that comes with the package, and defines the settings of its paper."""
     return read(shipped_experiments()[name])
 
 
@@ -129,7 +129,7 @@ def cells(
     column: str,
     prefix: str,
 ) -> list[Cell]:
-    """A column of a table: the experiment with one method a row.
+    """A column of a table: the experiment with one method per row.
 
     Sattler's method has all clients in every round.
     """
@@ -149,12 +149,12 @@ def cells(
 
 
 def pick(size: Size, *, smoke: T, reduced: T, full: T) -> T:
-    """What to use at this size."""
+    """The value to use at this size."""
     return {"smoke": smoke, "reduced": reduced, "full": full}[size]
 
 
 def slug(*parts: str) -> str:
-    """A name for a folder, of names of rows and columns."""
+    """A folder name from names of rows and columns."""
     text = "-".join(parts).lower().replace("λ = ", "lambda")
     kept = "".join(c if c.isalnum() or c in ".+-" else "-" for c in text)
     return "-".join(filter(None, kept.split("-")))

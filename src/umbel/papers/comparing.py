@@ -1,4 +1,4 @@
-"""Ours beside the paper's: differences, and whether methods come in the same order."""
+"""Comparison of our numbers with the paper's: differences, and orders of methods."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from umbel.papers.saved_results import CellResult, SavedResults
 from umbel.summary import listed
 
 SAVED = "saved_"
-"""Measures of this prefix are the rounds that a row saves of the baseline's, in percent."""
+"""Prefix of measures of the percentage of rounds that a row saves against the baseline."""
 
 
 @dataclass(frozen=True)
 class Compared:
-    """A number of ours, and the paper's if it has one."""
+    """Our number, and the paper's if it has one."""
 
     row: str
     column: str
@@ -31,7 +31,7 @@ class Compared:
 
     @property
     def difference(self) -> float | None:
-        """Ours minus the paper's."""
+        """Our number minus the paper's."""
         if self.mean is None or self.published is None:
             return None
         return self.mean - self.published.mean
@@ -44,12 +44,12 @@ class Compared:
         if self.at_least and self.difference <= 0:
             return True
         allowed = (self.std or 0.0) + self.published.std
-        # A printed number may be off by half of its last decimal.
+        # Printed numbers have a rounding error of up to half of the last decimal.
         return abs(self.difference) <= allowed + 0.5 * 10.0 ** -named(self.measure).digits
 
     @property
     def ours(self) -> str:
-        """Mean and standard deviation; a dash where no seed has a value."""
+        """Mean and standard deviation; a dash if no seed has a value."""
         if self.mean is None:
             return "-"
         places = named(self.measure).digits
@@ -102,7 +102,7 @@ def _saved(
 
 @dataclass(frozen=True)
 class Reversal:
-    """Two rows that the paper puts clearly in one order, and ours clearly in the other."""
+    """Two rows that are clearly in one order in the paper, and clearly in the other in ours."""
 
     column: str
     better: str  # the row that comes first in the paper
@@ -110,7 +110,7 @@ class Reversal:
 
 
 def reversals(wanted: Reproduction, results: SavedResults, measure: str) -> Iterator[Reversal]:
-    """Pairs of rows that come in another order than in the paper, clearly in both.
+    """Pairs of rows in another order than in the paper, where both orders are clear.
 
     Clearly: by more than the standard deviation of the difference, and than the last decimal that
     is printed. What a single seed gives has no deviation; the paper's stands for it.
@@ -136,7 +136,7 @@ def reversals(wanted: Reproduction, results: SavedResults, measure: str) -> Iter
 
 
 def order(wanted: Reproduction, results: SavedResults, measure: str, around: str = "") -> str:
-    """Say which rows come in another order than in the paper: a sentence.
+    """A sentence about the rows that are in another order than in the paper.
 
     Names of columns have `around` on both sides, such as what Markdown has for emphasis.
     """
@@ -153,13 +153,13 @@ def order(wanted: Reproduction, results: SavedResults, measure: str, around: str
 
 
 def has_order(wanted: Reproduction, results: SavedResults, measure: str) -> bool:
-    """Whether the paper says anything of two rows of one column."""
+    """Whether the paper has numbers for two rows of one column."""
     known = [c.column for c in compared(wanted, results, measure) if c.difference is not None]
     return len(known) > len(set(known))
 
 
 def summary(wanted: Reproduction, results: SavedResults) -> str:
-    """How many numbers are within the spreads, and how many places are in another order."""
+    """The number of values within the spreads, and of places in another order."""
     if results.size == "smoke":
         return "it runs"
     cells = [cell for name in wanted.measures for cell in compared(wanted, results, name)]

@@ -1,4 +1,4 @@
-"""A reproduction's results as charts, with the paper's numbers where it prints any."""
+"""A reproduction's results as charts, with the paper's numbers if it prints any."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _against_columns(wanted: Reproduction, results: SavedResults, plot: ColumnsP
 
 
 def _against_rounds(results: SavedResults, plot: RoundsPlot) -> Iterator[Chart]:
-    """A chart a column, a line a row; those without a result are empty, so that colours agree."""
+    """One chart per column, one line per row; missing results stay empty, to keep colours."""
     rows = dict.fromkeys(cell.row for cell in results.cells)
     for column in dict.fromkeys(cell.column for cell in results.cells):
         here = {cell.row: cell for cell in results.cells if cell.column == column}
@@ -79,7 +79,7 @@ def _band(mean: Values, std: Sequence[float]) -> tuple[Values, Values]:
 
 
 def _spectra(results: SavedResults) -> Iterator[Chart]:
-    """A chart a column: the mean over seeds of each singular value, the largest being 1."""
+    """One chart per column: the mean of each singular value over seeds, relative to the largest."""
     for column in dict.fromkeys(cell.column for cell in results.cells):
         lines = []
         for cell in results.cells:
@@ -91,7 +91,7 @@ def _spectra(results: SavedResults) -> Iterator[Chart]:
 
 
 def _values(points: Iterable[tuple[float, float | None]]) -> tuple[Values, Values]:
-    """What is along each axis."""
+    """The titles of the axes."""
     pairs = list(points)
     return tuple(float(x) for x, _ in pairs), tuple(_known(y) for _, y in pairs)
 

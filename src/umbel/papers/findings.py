@@ -1,4 +1,4 @@
-"""What is known of each reproduction: the sections of the papers' `findings.md`.
+"""Facts about each reproduction: the sections of the papers' `findings.md`.
 
 Neither they nor the names of kept results need PyTorch.
 """
@@ -19,20 +19,20 @@ PAPERS = tuple(
 """A folder each, in the order in which they are listed."""
 
 STATEMENT = re.compile(r"\*(\w+)\.\* ")
-"""How what is said of a reproduction begins."""
+"""Labels of the statements about a reproduction."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What the paper has, what is done, and what was found."""
+    """The paper's numbers, our setting, and our findings."""
 
     name: str
     source: str  # such as "Kim et al. 2024, Table 10"
     title: str
-    setting: str  # what is done, at full size
+    setting: str  # our setting at full size
     reduced: str = ""  # what the reduced size changes
-    absent: str = ""  # why no result is kept, where none is
-    remarks: str = ""  # where ours differs from the paper's, and why
+    absent: str = ""  # why no result is saved, if there is none
+    remarks: str = ""  # differences from the paper, with reasons
     published: Mapping[tuple[str, str, str], Published] = field(default_factory=dict)
 
     @classmethod

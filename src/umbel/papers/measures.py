@@ -1,4 +1,4 @@
-"""What is measured of a finished run, in the terms of the papers' tables."""
+"""Measures of a finished run, as in the papers' tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from umbel.runs.records import Record
 from umbel.server.cluster_count import largest_gap, singular_values
 
 OPTIMAL = 1.0 - 1e-9
-"""An ARI from which on the clusters are the planted groups."""
+"""From this ARI on, the clusters count as the planted groups."""
 
 Rounds = Sequence[Record]
 Value = float | None
@@ -20,7 +20,7 @@ Value = float | None
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """What a column of numbers is called, how it is printed, and which of three it is taken of."""
+    """The title of a column of numbers, its format, and the function that computes it."""
 
     title: str
     digits: int = 2  # decimals of a mean in tables
@@ -52,12 +52,12 @@ def series(name: str, records: Rounds) -> list[Value]:
 
 
 def named(name: str) -> Measure:
-    """The measure of this name, whatever the round."""
+    """The measure of this name, without its round."""
     return MEASURES[name.partition("@")[0]]
 
 
 def title(name: str) -> str:
-    """What a measure is called in tables."""
+    """The title of a measure in tables."""
     _, _, at = name.partition("@")
     return named(name).title + (f" after {at} rounds" if at else "")
 
@@ -71,20 +71,20 @@ def _decibels(value: Value) -> Value:
 
 
 def _peak_round(records: Rounds) -> Value:
-    """The first round with the highest ARI, counted from 0; None where it never rises above 0."""
+    """The first round with the highest ARI, counted from 0; None if it is never above 0."""
     values = [record.ari or 0.0 for record in records]
     return float(values.index(max(values))) if max(values) > 1e-9 else None
 
 
 def _first(reached: Callable[[Record], object], counted_from: int = 1) -> Callable[[Rounds], Value]:
-    """The first round in which it is reached, if it is."""
+    """The first round in which the value is reached; None if it never is."""
     return lambda records: next(
         (float(r.round + counted_from) for r in records if reached(r)), None
     )
 
 
 def _rank(folder: RunFolder) -> float:
-    """How many singular values come before the largest gap."""
+    """The number of singular values before the largest gap."""
     return float(largest_gap(singular_values(load(folder.path).profile, folder.experiment.seed)))
 
 
@@ -117,11 +117,11 @@ MEASURES: Mapping[str, Measure] = {
         lower_is_better=True,
         of_rounds=_first(lambda r: (r.accuracy or 0.0) >= 0.8),
     ),
-    "separation": Measure(  # FLACC's entities go their own ways
+    "separation": Measure(  # FLACC separates its entities
         title="round of separation", of_rounds=_first(lambda r: r.measures.get("separated"))
     ),
     "rank": Measure(title="singular values before the largest gap", of_run=_rank),
-    # Worked out where ours stands beside the paper's, from the rounds of a row and of the baseline.
+    # Computed in the comparison with the paper, from the rounds of a row and of the baseline.
     "saved_pure_round": Measure(title="rounds to purity 0.9 saved, %", digits=0),
     "saved_accurate_round": Measure(title="rounds to accuracy 0.8 saved, %", digits=0),
 }

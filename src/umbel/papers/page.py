@@ -42,7 +42,7 @@ Commands below that name a folder such as `runs/reproduce-reduced/NAME-seed0` go
 
 
 def tables(wanted: Reproduction, results: SavedResults) -> Iterator[Table | str]:
-    """For the terminal: a table a measure, and what the order of rows says."""
+    """Text for the terminal: one table per measure, and a sentence about the order of rows."""
     yield f"{wanted.said.source}: {wanted.said.title}"
     yield f"Setting: {wanted.said.setting}"
     if results.size == "reduced" and wanted.said.reduced:
@@ -96,7 +96,7 @@ def _part(results: SavedResults) -> str:
 
 
 def shown(wanted: Reproduction) -> Iterator[SavedResults]:
-    """The largest size that is kept, and the next ones until one is whole."""
+    """Saved results from the largest size on, up to the first complete one."""
     for results in kept(wanted.name):
         yield results
         if not results.missing:
@@ -136,7 +136,7 @@ def _result(wanted: Reproduction, results: SavedResults) -> Iterator[str]:
 
 
 def _measured(wanted: Reproduction, results: SavedResults) -> Iterator[str]:
-    """The measures that any result has: some compare with a row that may not be done."""
+    """The measures of which there are results: some need a row that may not be finished."""
     return (measure for measure in wanted.measures if compared(wanted, results, measure))
 
 
@@ -146,7 +146,7 @@ def _drawing(results: SavedResults) -> str:
 
 
 def _table(wanted: Reproduction, results: SavedResults, measure: str) -> Iterator[str]:
-    """Rows by columns; the paper's number below ours where it has one."""
+    """Rows by columns; the paper's number is below ours if there is one."""
     cells = {(cell.row, cell.column): cell for cell in compared(wanted, results, measure)}
     rows, columns = (list(dict.fromkeys(names)) for names in zip(*cells, strict=True))
     yield f"| {title(measure)} | {' | '.join(columns)} |"

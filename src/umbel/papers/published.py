@@ -11,7 +11,7 @@ ANY = ""
 
 @dataclass(frozen=True)
 class Published:
-    """A number of a paper: its mean, with the standard deviation where one is printed."""
+    """A number of a paper: its mean, with the standard deviation if one is printed."""
 
     mean: float
     std: float = 0.0
@@ -23,7 +23,7 @@ class Published:
 
     @classmethod
     def of(cls, text: str) -> Published:
-        """The number that reads so, such as "82.8", "82.8 ± 1.2" or "about 90"."""
+        """The number in a text such as "82.8", "82.8 ± 1.2" or "about 90"."""
         mean, _, std = text.removeprefix("about ").partition("±")
         return cls(float(mean), float(std or 0), text.startswith("about "))
 

@@ -1,4 +1,4 @@
-"""Do the runs of a reproduction that are not done yet."""
+"""Do the unfinished runs of a reproduction."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Piece:
 def pieces(
     wanted: Reproduction, size: Size, seeds: Sequence[int], runs_dir: Path, sources: Sources
 ) -> Iterator[Piece]:
-    """What is left to do.
+    """The runs that are left to do.
 
     Cells of one scenario are done together, so that its federation is built once a seed. Cells may
     share an experiment, which is then done once. Raises `UsageError` where a folder of that name
@@ -59,7 +59,7 @@ def distinct_experiments(wanted: Reproduction, size: Size) -> list[Experiment]:
     """Each that is run, those of one scenario together."""
     cells = wanted.cells(size)
     distinct = {cell.experiment.name: cell.experiment for cell in cells}.values()
-    # Stable: the order is kept within a scenario.
+    # Sorting is stable: the order within a scenario is kept.
     return sorted(distinct, key=lambda experiment: repr(experiment.scenario))
 
 
@@ -72,7 +72,7 @@ def _side_by_side(
         title = f"{experiment.name}, {len(left)} seeds"
 
         def go(report: Report) -> None:
-            with suppress(QuorumError):  # who can't go on is told where each is done by itself
+            with suppress(QuorumError):  # reported later, when each is run alone
                 execute_together(left, sources, report)
 
         yield Piece(title, experiment.rounds, go)
@@ -153,5 +153,5 @@ def _spectrum(folder: RunFolder) -> tuple[float, ...]:
 
 
 def _short(value: float | None) -> float | None:
-    """With as many digits as matter."""
+    """A number with its significant digits."""
     return None if value is None else float(np.format_float_positional(value, 6, fractional=False))

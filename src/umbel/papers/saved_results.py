@@ -1,4 +1,4 @@
-"""The results of a reproduction, as a small file that anyone can make again."""
+"""The results of a reproduction in a small file, which anyone can reproduce."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from umbel.runs.environment import environment
 from umbel.summary import counted
 
 MOST_POINTS = 100
-"""Rounds of a curve that are kept."""
+"""Largest number of rounds of a curve that are saved."""
 
 
 @dataclass(frozen=True)
 class Curve:
-    """A measure after some rounds, over seeds; None where nothing was measured."""
+    """A measure after some rounds, over seeds; None if it was not measured."""
 
     rounds: tuple[int, ...]  # counted from 1
     mean: tuple[float | None, ...]
@@ -39,16 +39,16 @@ class CellResult:
     row: str
     column: str
     rounds: int
-    values: Mapping[str, tuple[float | None, ...]]  # of each measure, a value a seed
+    values: Mapping[str, tuple[float | None, ...]]  # measure -> one value per seed
     courses: Mapping[str, Curve]  # by measure
-    spectra: tuple[tuple[float, ...], ...] = ()  # singular values, of each seed
+    spectra: tuple[tuple[float, ...], ...] = ()  # singular values of each seed
 
     def mean(self, measure: str) -> float | None:
-        """Over seeds; a seed that never got there counts with the number of rounds."""
+        """The mean over seeds; a seed that never reached the goal counts with all its rounds."""
         return _over_seeds(self.values[measure], self.rounds, np.mean)
 
     def std(self, measure: str) -> float | None:
-        """Over seeds, likewise; None of a single one."""
+        """The deviation over seeds, counted in the same way; None for a single seed."""
         values = self.values[measure]
         return None if len(values) < 2 else _over_seeds(values, self.rounds, np.std)
 
@@ -60,7 +60,7 @@ class Made:
     command: str
     versions: Mapping[str, str]
     hardware: str
-    seconds: float  # of all runs
+    seconds: float  # total time of all runs
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class SavedResults:
     seeds: tuple[int, ...]
     made: Made
     cells: tuple[CellResult, ...]
-    every: int | None = None  # cells of the table, where some have no result yet
+    every: int | None = None  # number of cells of the table, if some have no result yet
 
     @cached_property
     def by_place(self) -> Mapping[tuple[str, str], CellResult]:
@@ -81,16 +81,16 @@ class SavedResults:
 
     @property
     def missing(self) -> int:
-        """How many cells of the table have no result yet."""
+        """The number of cells of the table without a result."""
         return 0 if self.every is None else self.every - len(self.cells)
 
     @property
     def done_so_far(self) -> str:
-        """How many results are there, where not all are; else nothing."""
+        """Text with the number of results if some are missing; otherwise empty."""
         return f"{len(self.cells)} of {self.every}" if self.missing else ""
 
     def write(self, file: Path) -> None:
-        """As JSON, a line a cell."""
+        """The results in JSON, one line per cell."""
         cells = [json.dumps(asdict(cell), allow_nan=False) for cell in self.cells]
         head: dict[str, Any] = {"name": self.name, "size": self.size, "seeds": self.seeds}
         head |= {} if self.every is None else {"every": self.every}
@@ -114,7 +114,7 @@ def kept(name: str) -> Iterator[SavedResults]:
 
 
 def made_here(command: str, seconds: float) -> Made:
-    """By this command, on this machine."""
+    """The description of this command and machine."""
     versions: dict[str, str] = environment()["versions"]
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
     hardware = f"{_processor()}, {counted(torch.get_num_threads(), 'thread')}, {device}"
@@ -122,7 +122,7 @@ def made_here(command: str, seconds: float) -> Made:
 
 
 def curve(rounds: int, runs: Sequence[Sequence[float | None]]) -> Curve:
-    """Mean and spread over runs of a value a round, of at most `MOST_POINTS` rounds."""
+    """Mean and spread over runs of a value per round, in at most `MOST_POINTS` rounds."""
     known = [n for n in range(rounds) if all(run[n] is not None for run in runs)]
     step = -(-len(known) // MOST_POINTS) if known else 1
     kept_rounds = sorted({*known[::step], *known[-1:]})
@@ -153,7 +153,7 @@ def _cell(cell: Mapping[str, Any]) -> CellResult:
 
 
 def _processor() -> str:
-    """What the machine calls its processor."""
+    """The machine's name of its processor."""
     file = Path("/proc/cpuinfo")
     lines = file.read_text().splitlines() if file.is_file() else []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))

@@ -1,4 +1,4 @@
-"""A run, or a comparison of runs, as one page that needs nothing else to be looked at."""
+"""Reports of a run, or of a comparison of runs, as one self-contained HTML page."""
 
 from umbel.report.writing import write_files
 

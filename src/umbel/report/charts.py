@@ -20,7 +20,7 @@ COLOURS = (
     "#F0E442",  # yellow
     "#000000",  # black
 )
-"""Told apart by colour-blind readers too (Okabe & Ito 2008)."""
+"""Colours that colour-blind readers can distinguish, too (Okabe & Ito 2008)."""
 
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ class Line:
     low: tuple[float, ...] = ()  # a band, as long as x, or nothing
     high: tuple[float, ...] = ()
     _: KW_ONLY
-    published: bool = False  # from a paper: drawn apart
+    published: bool = False  # from a paper: drawn in another style
     points: bool = False  # markers, with error bars from the band, instead of a line
 
     def __post_init__(self) -> None:
@@ -69,9 +69,9 @@ class Chart:
     marks: tuple[Mark, ...] = ()
     _: KW_ONLY
     log_x: bool = False
-    categories: tuple[str, ...] = ()  # names of x = 0, 1, 2, ... where x are no numbers
-    from_zero: bool = False  # whether the vertical axis begins at 0
-    counts: bool = False  # whether the vertical axis counts something, so that its ticks are whole
+    categories: tuple[str, ...] = ()  # names of x = 0, 1, 2, ... if x are not numbers
+    from_zero: bool = False  # whether the vertical axis starts at 0
+    counts: bool = False  # whether values are counts, so that ticks are integers
 
 
 @dataclass(frozen=True)
@@ -84,17 +84,17 @@ class Branch:
 
 @dataclass(frozen=True, eq=False)
 class Heatmap:
-    """A matrix as colours, its rows and columns in the order in which they are to be shown."""
+    """A matrix as colours, with rows and columns in the order of display."""
 
     title: str
-    value_title: str  # what a value is
+    value_title: str  # meaning of the values
     values: NDArray[np.float64]  # (R, C)
     rows: tuple[str, ...]
     columns: tuple[str, ...]
     _: KW_ONLY
     tree: tuple[Branch, ...] = ()  # the dendrogram of the rows
     breaks: tuple[int, ...] = ()  # rows, and columns of a square matrix, where clusters begin
-    details: tuple[str, ...] = ()  # more to know about each row
+    details: tuple[str, ...] = ()  # further text about each row
     blocks: tuple[str, ...] = ()  # names of the rows before, between and after the breaks
 
 
@@ -104,15 +104,15 @@ class Dot:
 
     x: float
     y: float
-    size: float  # in proportion to its area
+    size: float  # proportional to the area
     group: str  # dots of one group have one colour and one shape
     text: str  # what there is to know about it
-    name: str = ""  # a short one is written on it, where there is room
+    name: str = ""  # a short name is written on the dot, if there is room
 
 
 @dataclass(frozen=True)
 class Label:
-    """A word at a place."""
+    """A text at a position."""
 
     x: float
     y: float
@@ -127,12 +127,12 @@ class Scatter:
     x_title: str
     y_title: str
     dots: tuple[Dot, ...]
-    group_title: str = ""  # what the groups of dots are; nothing: they have no legend
+    group_title: str = ""  # meaning of the groups; "": no legend
     _: KW_ONLY
     labels: tuple[Label, ...] = ()
     # positions have no meaning: no axes, and the same scale in both directions
     is_map: bool = False
-    named: bool = False  # groups lie apart: each has its name beside it in place of a legend
+    named: bool = False  # groups are separate: names next to them replace the legend
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -148,7 +148,7 @@ class Middle:
     low: float
     high: float
     _: KW_ONLY
-    sure: bool = True  # drawn full, and hollow if not
+    sure: bool = True  # drawn as a filled marker; else hollow
     text: str = ""  # what there is to know about it
 
 
@@ -159,7 +159,7 @@ class Strip:
     name: str
     dots: tuple[Dot, ...] = ()  # y: from -0.5 to 0.5 across the row
     middle: Middle | None = None
-    after: str = ""  # goes on the name, and is shown however long that is
+    after: str = ""  # follows the name, and is never cut
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ class Strips:
     strips: tuple[Strip, ...]
     group_title: str = ""
     _: KW_ONLY
-    sides: tuple[str, str] | None = None  # what is below zero, and above, if that is of interest
+    sides: tuple[str, str] | None = None  # titles for below zero, and above
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -197,17 +197,17 @@ def band(
 
 
 def turn(cycle: Sequence[T], number: int) -> T:
-    """Return the n-th look, beginning again after the last."""
+    """Return the n-th look, starting again after the last."""
     return cycle[number % len(cycle)]
 
 
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Each name once: numbers by size, then words by the alphabet."""
+    """Each name once: numbers in ascending order, then words in alphabetical order."""
     return tuple(sorted(set(names), key=_by_number))
 
 
 def swarm(values: Sequence[float], width: float = 60, room: float = 0.38) -> list[float]:
-    """How far each of these dots in a row is moved aside so that it hides no other."""
+    """The shift of each dot in a row, so that no dot hides another."""
     reach = (max(values) - min(values)) / width if values else 0.0
     taken: dict[int, int] = {}
     aside = []

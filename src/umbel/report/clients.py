@@ -12,20 +12,20 @@ from umbel.runs.result import Result
 from umbel.runs.statistics.fairness import value_of
 
 MOST_CLUSTERS, MOST_DOTS = 60, 1500
-"""Most clusters on the map, which shows the largest, and about how many clients figures show."""
+"""Most clusters on the map, which shows the largest, and approximate clients in figures."""
 
 FEW_ROWS = 40
 """Largest number of clients that get a row and a name each."""
 
 FEW_DOTS, SHORT = 100, 3
-"""Most clients whose dots are named, and most letters of such a name."""
+"""Most clients with named dots, and most letters of such a name."""
 
 GOLDEN = pi * (3 - sqrt(5))
 """The angle from one floret of an umbel or sunflower to the next."""
 
 
 def said(client: Client) -> str:
-    """What is known of a client."""
+    """All known facts about a client."""
     parts = [f"client {client.name}", f"cluster {client.cluster}"]
     if client.group:
         parts.append(f"planted group {client.group}")
@@ -40,7 +40,7 @@ def said(client: Client) -> str:
 
 
 def cluster_map(run: Result) -> Panel | None:
-    """Each client a dot, the clusters apart, as Mehta & Shao 2023, Fig. 4; None of nobody."""
+    """One dot per client, by cluster, as in Mehta & Shao 2023, Fig. 4; None without clients."""
     if not run.clients:
         return None
     clusters = by_cluster(run.clients)
@@ -76,14 +76,14 @@ def cluster_map(run: Result) -> Panel | None:
 
 
 def worst_first(run: Result) -> list[Client]:
-    """The clients by accuracy, or by loss where there is no accuracy; unknown ones last."""
+    """The clients by accuracy, or by loss if there is no accuracy; unknown ones last."""
     if run.by_loss:
         return sorted(run.clients, key=lambda c: inf if c.loss is None else -c.loss)
     return sorted(run.clients, key=lambda c: inf if c.accuracy is None else c.accuracy)
 
 
 def fortunes(run: Result) -> Panel | None:
-    """The clients from the worst to the best; None where nothing is known of them."""
+    """The clients from the worst to the best; None if there are no results."""
     ranked = [c for c in worst_first(run) if value_of(c, run.by_loss) is not None]
     if not ranked:
         return None
@@ -133,7 +133,7 @@ def _thinned(clients: Sequence[Client], total: int) -> list[Client]:
 
 
 def _head(clients: Sequence[Client], x: float, y: float, named: bool) -> list[Dot]:
-    """Clients as the florets of a flower head: evenly dense, neighbours about 1 apart."""
+    """Positions of clients like florets in a flower head: even density, distances of about 1."""
     by_group = sorted(clients, key=lambda client: client.group)
     dots = []
     for place, client in enumerate(by_group):
@@ -147,7 +147,7 @@ def _head(clients: Sequence[Client], x: float, y: float, named: bool) -> list[Do
 
 
 def _places(radii: Sequence[float]) -> list[tuple[float, float]]:
-    """Centres of discs that are 1.1 of these wide, and room for a name, in rows of like width."""
+    """Centres of discs, scaled by 1.1 with room for names, in rows of similar width."""
     cells = [max(3.4, 1.2 * radius + 1.2) for radius in radii]
     width = sum(cells) / max(1, round(sqrt(len(cells) / 3)))
     places, x, y, height = [], 0.0, 0.0, 0.0

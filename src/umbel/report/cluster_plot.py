@@ -1,4 +1,4 @@
-"""Who is in which cluster, as a figure."""
+"""A figure of the clusters and their clients."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _figure(clients: Sequence[tuple[str, int, str, int]]) -> Any:
     for axis in (axes.xaxis, axes.yaxis):
         axis.get_major_locator().set_params(integer=True)
     axes.set(xlim=(-0.6, len(heights) - 0.4), ylim=(0.4, max(heights.values()) + 0.6))
-    if axes.get_legend() is not None:  # beside the dots, of which it would hide some
+    if axes.get_legend() is not None:  # next to the dots, so that it hides none
         axes.get_legend().set_loc("upper left")
         axes.get_legend().set_bbox_to_anchor((1.01, 1))
     return drawing

@@ -38,20 +38,20 @@ from umbel.runs.result import Result
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table as text, in the forms that papers and spreadsheets take."""
+    """A table as text, in formats for papers and spreadsheets."""
 
     heads: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
     @property
     def markdown(self) -> str:
-        """With pipes."""
+        """The table in Markdown."""
         rule = ["---", *("---:" for _ in self.heads[1:])]
         return "".join(f"| {' | '.join(row)} |\n" for row in (self.heads, rule, *self._piped))
 
     @property
     def csv(self) -> str:
-        """Means and deviations in columns of their own."""
+        """The table as CSV, with separate columns for means and deviations."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         parted = [
@@ -71,7 +71,7 @@ class Sheet:
 
     @property
     def latex(self) -> str:
-        """For booktabs."""
+        """The table in LaTeX, for the package booktabs."""
         body = [" & ".join(map(_latex, row)) + r" \\" for row in (self.heads, *self.rows)]
         lines = [
             rf"\begin{{tabular}}{{l{'r' * (len(self.heads) - 1)}}}",
@@ -90,7 +90,7 @@ class Sheet:
 
 
 def sheet(methods: Methods) -> Sheet:
-    """A row a method, the best last; columns that nothing is known for are left out."""
+    """One row per method, the best last; columns without any value are left out."""
     small = all(run.megabytes_down + run.megabytes_up < 1 for _, runs in methods for run in runs)
     digits = 4 if small else 2
     by_loss = all(run.last.accuracy is None for _, runs in methods for run in runs)
@@ -131,7 +131,7 @@ def _metrics(methods: Methods) -> list[str]:
 
 
 def _bounds(name: str) -> Bounds:
-    """Those of a metric; one's own has none."""
+    """The bounds of a metric; your own metrics have none."""
     known = METRICS.get(name)
     return (-inf, inf) if known is None else (known.low, known.high)
 
@@ -145,7 +145,7 @@ def _metric(name: str, runs: Sequence[Result]) -> str:
 
 
 def courses(methods: Methods) -> Iterator[Panel]:
-    """Measures round by round, a line a method."""
+    """Measures by round, one line per method."""
     kinds = {run.validated for _, runs in methods for run in runs}
     validated = True in kinds
     split = split_of(kinds)
@@ -191,7 +191,7 @@ def ends(methods: Methods) -> Iterator[Panel]:
 
 
 def _seeds(name: str, kind: str, values: Sequence[tuple[int, float | None]]) -> Iterator[Dot]:
-    """A dot a seed, beside those that it would hide."""
+    """One dot per seed, moved aside if it would hide another."""
     known = [(seed, value) for seed, value in values if value is not None]
     aside = swarm([value for _, value in known])
     for (seed, value), shift in zip(known, aside, strict=True):
@@ -199,7 +199,7 @@ def _seeds(name: str, kind: str, values: Sequence[tuple[int, float | None]]) -> 
 
 
 def _price(methods: Methods, by_loss: bool, what: str) -> Panel:
-    """Traffic against quality, a marker a seed."""
+    """Traffic against quality, one marker per seed."""
     lines = []
     for name, runs in methods:
         prices = [
@@ -221,7 +221,7 @@ def _dots(name: str, places: Sequence[tuple[float, float]]) -> Line:
 
 
 def _course(name: str, runs: Sequence[Result], measure: RoundValue, bounds: Bounds) -> Line:
-    """Mean and deviation over seeds, in the rounds in which all seeds with the measure have it.
+    """Mean and deviation over the seeds with the measure, in rounds in which all have a value.
 
     In later rounds the mean would be over other seeds than before.
     """
@@ -250,7 +250,7 @@ LATEX = str.maketrans(
     | {"\\": r"\textbackslash{}", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}"}
     | {"±": r" $\pm$ "}
 )
-"""Signs that mean something else in LaTeX, and what is written for them."""
+"""Characters with a special meaning in LaTeX -> their escapes."""
 
 
 def _latex(cell: str) -> str:

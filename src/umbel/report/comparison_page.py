@@ -21,7 +21,7 @@ from umbel.summary import counted
 
 
 def comparison_page(name: str, runs: Sequence[Result]) -> tuple[str, list[Panel]]:
-    """The page about runs of which a round is done, and the figures in it."""
+    """The page about runs with at least one finished round, and its figures."""
     finished = [run for run in runs if run.finished]
     shown = finished or list(runs)
     methods = by_method(shown)
@@ -67,7 +67,7 @@ def _head(methods: Methods, runs: Sequence[Result], finished: Sequence[Result]) 
 
 
 def _table(sheet: Sheet) -> Markup:
-    """The table, and the same as text in three forms."""
+    """The table, and its text in three formats."""
     texts = {"Markdown": sheet.markdown, "CSV": sheet.csv, "LaTeX": sheet.latex}
     buttons = [
         element("button", f"copy as {kind}", type="button", data_copy=f"table-{kind.lower()}")
@@ -97,7 +97,7 @@ def _table(sheet: Sheet) -> Markup:
 
 
 def _pairs(order: Standing, measure: Measure) -> Iterator[Part]:
-    """What chance allows of the difference of any two methods, those with a control first."""
+    """Intervals of the difference of any two methods, pairs with a control first."""
     heads = ("method", "other", "gain", "95% interval", "p", "p corrected (Holm)")
     if order.controlled:
         yield element("h3", "Clusters that were found against random ones of the same sizes")

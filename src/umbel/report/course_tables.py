@@ -1,4 +1,4 @@
-"""Tables for the terminal: how good methods are after some rounds, and rounds to a goal."""
+"""Tables for the terminal: results of methods after some rounds, and rounds to a goal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNLIKE = "rows on validation examples, before fine-tuning, are no match for othe
 
 
 def course(runs: Sequence[Result], rounds: Sequence[int]) -> Table:
-    """Accuracy after some numbers of rounds, a row a method: mean and deviation over seeds.
+    """Accuracy after some numbers of rounds, one row per method: mean and deviation over seeds.
 
     For regression, which has none, it is the loss. Where clients of a method have validation
     examples, it is that on these, and a column tells.
@@ -45,7 +45,7 @@ def course(runs: Sequence[Result], rounds: Sequence[int]) -> Table:
 
 
 def reached(runs: Sequence[Result], measure: str, goal: float) -> Table:
-    """How many rounds each method took until a measure first reached a goal.
+    """The number of rounds of each method until a measure first reached a goal.
 
     Where it was measured on validation examples for some methods, a column tells.
     """
@@ -83,7 +83,7 @@ def _table(
 
 
 def _validated(record: Record, measure: str) -> bool:
-    """Whether a round is judged on validation examples."""
+    """Whether a round is evaluated on validation examples."""
     of_record = getattr(record, f"{VALIDATION}{measure}", None)
     return of_record is not None or record.measures.get(f"{VALIDATION}{measure}") is not None
 

@@ -1,4 +1,4 @@
-"""The course of one or several runs, round by round, as a figure and as a table."""
+"""Results of one or several runs by round, as a figure and as a table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Course: TypeAlias = Sequence[Record]
 
 
 class Recorded(Protocol):
-    """A `Result`, say."""
+    """An object with records, such as a `Result`."""
 
     @property
     def records(self) -> Course:
@@ -33,11 +33,11 @@ Courses: TypeAlias = Of | Mapping[str, Of | Sequence[Of]]
 """A run; or runs by name, each name with one seed or several."""
 
 MOST_ROUNDS = 12
-"""The table of a run has no more rows than this: rounds at equal distances, and the last."""
+"""Most rows in the table of a run: rounds at equal distances, and the last round."""
 
 
 def plot(runs: Courses) -> Any:
-    """Draw accuracy, clusters, and their agreement with planted groups, round by round.
+    """Draw accuracy, clusters, and their agreement with planted groups, by round.
 
     `plot(records)` draws one run, `plot({"fedavg": records, "flacc": records})` several. Each is
     the records of a run, a `Result`, or a list of these, one for each seed. For a list, the line is
@@ -66,14 +66,14 @@ def plot(runs: Courses) -> Any:
 
 
 def split_of(validated: Collection[bool]) -> str:
-    """The examples that curves are about, of runs that are judged on validation or not."""
+    """The split that curves are about: validation, if runs are evaluated on it, or test."""
     if len(set(validated)) > 1:
         return "test or validation"
     return "validation" if any(validated) else "test"
 
 
 def table(runs: Courses) -> Table:
-    """Tabulate one run round by round, or several runs after their last round, a row each.
+    """Tabulate one run by round, or several runs after their last round, one row each.
 
     It takes what `plot` takes. Several seeds are given by mean and population standard
     deviation.
@@ -103,7 +103,7 @@ def table(runs: Courses) -> Table:
 
 
 def _cells(courses: Sequence[Course], by_loss: bool) -> list[str]:
-    """After the last round of each."""
+    """The table of several runs after their last round."""
     last = [course[-1] for course in courses]
     down = [sum(record.bytes_down for record in course) / MEGABYTE for course in courses]
     up = [sum(record.bytes_up for record in course) / MEGABYTE for course in courses]
@@ -131,7 +131,7 @@ def _chart(
 
 
 def _line(name: str, courses: Sequence[Course], measure: RoundValue, bounds: Bounds) -> Line:
-    """The mean over the runs, in the rounds in which all of them were measured."""
+    """The mean over the runs, in rounds in which all of them have a value."""
     taken = [
         {r.round: value for r in course if (value := measure(r)) is not None} for course in courses
     ]

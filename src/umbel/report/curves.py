@@ -1,4 +1,4 @@
-"""Charts of lines and of points, as plotly describes them."""
+"""Charts of lines and of points, in plotly's format."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from umbel.report.pieces import DASHES, SYMBOLS, Spec, axis, escape, named, note
 from umbel.runs.scored import number_or_none
 
 MARKED = 15
-"""About how many points of a line have a marker."""
+"""Approximate number of points with a marker in a line."""
 
 
 def curves(figure: Chart) -> Spec:
@@ -86,7 +86,7 @@ def _line(line: Line, look: int) -> Spec:
 
 
 def _bands(line: Line, look: int) -> list[Spec]:
-    """A filled shape for each stretch without gaps."""
+    """A filled shape for each section without gaps."""
     rows = zip(line.x, line.low, line.high, strict=True)
     bands = []
     for known, stretch in groupby(rows, key=lambda row: number_or_none(row[1]) is not None):
@@ -110,7 +110,7 @@ def _bands(line: Line, look: int) -> list[Spec]:
 
 
 def _names(figure: Chart) -> Spec:
-    """Where the name of each line belongs: at its end, or beside its points."""
+    """The position of each line's name: at its end, or next to its points."""
     places: list[Spec] = []
     points = all(line.points for line in figure.lines)
     for look, line in enumerate(figure.lines):
@@ -118,7 +118,7 @@ def _names(figure: Chart) -> Spec:
         known = [(x, y) for x, y in pairs if number_or_none(y) is not None]
         if not known:
             continue
-        # Beside a point that is there: between two seeds there may be none.
+        # Next to an existing point: between two seeds there may be none.
         x, y = sorted(known, key=lambda each: each[1])[len(known) // 2] if points else known[-1]
         places.append(named(line.name, log10(x) if figure.log_x else x, y, look))
     return {"kind": "near" if points else "ends", "places": places}

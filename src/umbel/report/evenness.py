@@ -1,4 +1,4 @@
-"""How evenly methods serve their clients, and what their clusters agree with, over all seeds."""
+"""Evenness of clients' results, and agreement of clusters with attributes, over all seeds."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Evenness:
         return mean_text([of(each) for each in self.seeds], digits)
 
     def worse(self, of: Callable[[Fairness], WorseOff | None]) -> str:
-        """The share of clients that are worse off, and in brackets by more than chance."""
+        """The share of worse-off clients, and in brackets the share by more than chance."""
         known = [worse for each in self.seeds if (worse := of(each)) is not None]
         if not known:
             return "-"
@@ -35,13 +35,13 @@ class Evenness:
         return f"{share:.0%} ({sum(surely) / len(surely):.0%})"
 
     def agrees(self, attribute: str) -> str:
-        """How well clusters agree with an attribute, the mean over seeds."""
+        """The mean agreement of clusters with an attribute over seeds."""
         mean = mean_text([each.get(attribute) for each in self.agreements], 2)
         return "0.00" if mean == "-0.00" else mean
 
 
 def evenness(methods: Sequence[tuple[str, Sequence[Result]]]) -> list[Evenness]:
-    """The statistics of each method, beside the baselines among them all."""
+    """The statistics of each method, compared with the baselines among all methods."""
     baselines = Baselines.among(run for _, runs in methods for run in runs)
     return [
         Evenness(
@@ -55,7 +55,7 @@ def evenness(methods: Sequence[tuple[str, Sequence[Result]]]) -> list[Evenness]:
 def evenly(
     methods: Sequence[tuple[str, Sequence[Result]]], digits: int
 ) -> list[tuple[str, list[str]]]:
-    """Columns of a table, each a head and a cell for each method; a dash for what is not known."""
+    """Columns of a table, each with a head and a cell per method; a dash if not known."""
     several = evenness(methods)
     of: dict[str, Callable[[Fairness], float | None]] = {
         "worst tenth": lambda f: f.worst_tenth,
@@ -82,7 +82,7 @@ def attributes_of(several: Sequence[Evenness]) -> list[str]:
 
 
 def of_clients(run: Result) -> dict[str, float]:
-    """What is known of a single finished run beyond its records, by name."""
+    """Facts about a single finished run beyond its records, by name."""
     what = "loss" if run.by_loss else "accuracy"
     found = {f"{what}, worst tenth of clients": fairness(run, Baselines({})).worst_tenth}
     agrees = agreement(run.clients) if run.finished else {}

@@ -1,4 +1,4 @@
-"""The course of a run for TensorBoard or MLflow."""
+"""Export of a run's records to TensorBoard or MLflow."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ AT_ONCE = 500
 
 
 def to_tensorboard(folder: RunFolder, out: Path | None = None) -> Path:
-    """Write the event file of a run; an earlier one of the same run is replaced.
+    """Write the event file of a run, and replace an earlier event file of the same run.
 
     Into a folder in `out` that is called as the run's, or into `tensorboard` in the run's own.
     Raises `UsageError` without the library.
@@ -51,7 +51,7 @@ def to_tensorboard(folder: RunFolder, out: Path | None = None) -> Path:
 
 @contextmanager
 def raising_of_threads() -> Iterator[None]:
-    """Raise what ends a thread in the block, such as that in which TensorBoard writes."""
+    """Raise errors of threads that end in the block, such as TensorBoard's writer."""
     ended: list[BaseException | None] = []
     before = threading.excepthook
     threading.excepthook = lambda about: ended.append(about.exc_value)
@@ -64,11 +64,11 @@ def raising_of_threads() -> Iterator[None]:
 
 
 def to_mlflow(folder: RunFolder, out: str | None = None) -> str:
-    """Log a run under its experiment's name, at this tracking URI or where MLflow says: its id.
+    """Log a run under its experiment's name, at this URI or MLflow's default; return its id.
 
     Each export is a run of its own. Raises `UsageError` without the library, or where it refuses.
     """
-    # What is exported is nobody else's business.
+    # Exported data are private.
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     try:
         from mlflow import MlflowClient
@@ -101,7 +101,7 @@ def to_mlflow(folder: RunFolder, out: str | None = None) -> str:
 
 
 def _clocked(records: list[Record]) -> Iterator[tuple[Record, float]]:
-    """Each record and the seconds of all rounds up to it."""
+    """Each record, with the total seconds up to its round."""
     seconds = 0.0
     for record in records:
         seconds += record.seconds
@@ -109,7 +109,7 @@ def _clocked(records: list[Record]) -> Iterator[tuple[Record, float]]:
 
 
 def _milliseconds(folder: RunFolder) -> int:
-    """When the run was begun."""
+    """The time when the run was started."""
     sessions = folder.sessions.read()
     if not sessions:
         return round(1000 * folder.file("experiment.toml").stat().st_mtime)

@@ -1,4 +1,4 @@
-"""Each client with each method, against training alone and against FedAvg."""
+"""Gains of each client with each method over local training and over FedAvg."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from umbel.runs.statistics.measures import Measure
 from umbel.runs.statistics.paired import Gain, interval
 
 MOST_DOTS = 1500
-"""Number of dots that a figure shows at most."""
+"""Largest number of dots in a figure."""
 
 KINDS = ("gains", "loses", "same")
-"""What becomes of a client, in the order of colours."""
+"""Possible outcomes for a client, in the order of colours."""
 
 
 @dataclass(frozen=True)
 class Fates:
-    """What becomes of clients that leave a baseline for another method."""
+    """Gains and losses of clients with other methods instead of a baseline."""
 
-    number: int  # which baseline it is
+    number: int  # number of the baseline
     baseline: Contender
     measure: Measure
     rows: tuple[tuple[Contender, tuple[Gain, ...]], ...]  # the best method first
 
     @property
     def panel(self) -> Panel:
-        """A row a method, a dot a client."""
+        """One row per method, one dot per client."""
         most = max(50, MOST_DOTS // len(self.rows))
         strips = []
         for method, gained in self.rows:
@@ -60,7 +60,7 @@ class Fates:
 
     @property
     def tables(self) -> Markup:
-        """How many clients gain and lose with each method, and every client by name."""
+        """Numbers of clients that gain and lose with each method, and every client by name."""
         name = self.baseline.name
         caption = (
             "A client counts once under each seed. Gains are means over clients and seeds; "
@@ -115,7 +115,7 @@ HEADS = (
 
 
 def fates(methods: Sequence[Contender], measure: Measure) -> list[Fates]:
-    """One for each baseline that is among the methods, of which the best is the last."""
+    """One for each baseline among the methods, which are sorted, the best last."""
     several: list[Fates] = []
     for baseline in sorted(
         (m for m in methods if m.baseline), key=lambda m: BASELINES.index(m.baseline)
@@ -140,7 +140,7 @@ def _means(gained: Sequence[Gain]) -> dict[str, float]:
 
 
 def _thinned(ordered: Sequence[Gain], most: int) -> Sequence[Gain]:
-    """A given number of them, the first and the last included."""
+    """A given number of items, including the first and the last."""
     if len(ordered) <= most:
         return ordered
     return [ordered[round(n * (len(ordered) - 1) / (most - 1))] for n in range(most)]

@@ -1,4 +1,4 @@
-"""Tables of a terminal that have no frame, in which nothing is markup."""
+"""Terminal tables without a frame, in which text is never interpreted as markup."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from umbel.checks import printable
 
 
 def frameless(*heads: str, caption: str | None = None) -> Table:
-    """A table without a frame, its caption below on the left."""
+    """A table without a frame, with its caption below on the left."""
     return Table(
         *heads,
         box=SIMPLE_HEAD,
@@ -22,5 +22,5 @@ def frameless(*heads: str, caption: str | None = None) -> Table:
 
 
 def row(table: Table, *cells: str) -> None:
-    """Add a row in which nothing is markup, or does something to the terminal."""
+    """Add a row without interpretation of markup or control characters."""
     table.add_row(*(Text(printable(cell)) for cell in cells))

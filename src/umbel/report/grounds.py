@@ -1,4 +1,4 @@
-"""Figures of what a method's clusters rest on."""
+"""Figures of the data that a method's clusters are based on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MEASURES: Mapping[str, tuple[str, str]] = {
     "best_cross": ("Smallest cross-similarity of the best pair", "alpha-min-cross"),
     "merges": ("Merges", "merges a round"),
 }
-"""Titles of what methods add to their records."""
+"""Titles of the measures that methods add to their records."""
 
 LIMITS: Mapping[str, tuple[str, ...]] = {"best_cross": ("alpha_0",)}
 """The settings that a measure is compared with."""
@@ -41,14 +41,14 @@ MATRICES: Mapping[str, tuple[str, str]] = {
 }
 
 UNDRAWN = ("queries", "last_change", "separated")
-"""What is seen elsewhere, or tells little."""
+"""Measures without a figure: they are shown elsewhere, or carry little information."""
 
 VIEWS = 4
 """Largest number of rounds after which features are shown."""
 
 
 def grounds(run: Result) -> Iterator[Panel]:
-    """All that is known of why the clusters are what they are."""
+    """All figures of the reasons for the clusters."""
     snapshots = run.folder.evidence.read()
     if snapshots:
         last = snapshots[-1]
@@ -138,10 +138,10 @@ def _spectrum(snapshot: Snapshot) -> Panel:
 
 
 def _features(run: Result, all_of_them: Sequence[Snapshot]) -> Iterator[Panel]:
-    """Where clients are in two dimensions, over time, as Kim et al. 2024, Fig. 12."""
+    """Clients in two dimensions, over time, as in Kim et al. 2024, Fig. 12."""
     snapshots: list[Snapshot] = []
     for each in all_of_them:
-        # A clustering that is settled for good has the same features ever after.
+        # The features do not change after a clustering has ended.
         features = each.tensors.get("features", torch.empty(0))
         new = not snapshots or not _same(each, snapshots[-1])
         drawable = len(features) > 1 and bool(features.isfinite().all())
@@ -174,7 +174,7 @@ def _same(one: Snapshot, other: Snapshot) -> bool:
 
 
 def _flat(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows (N, D) in the two directions in which they differ most: (N, 2)."""
+    """Rows (N, D) projected on their two principal directions: (N, 2)."""
     centred = rows - rows.mean(0)
     _, _, directions = np.linalg.svd(centred, full_matrices=False)
     places = np.zeros((len(rows), 2))
@@ -185,7 +185,7 @@ def _flat(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 def _turned(
     rows: NDArray[np.float64], clients: Sequence[int], before: Mapping[int, NDArray[np.float64]]
 ) -> NDArray[np.float64]:
-    """The same rows (N, 2), turned or mirrored so that clients stay near where they were."""
+    """The same rows (N, 2), rotated or mirrored so that clients stay near their last positions."""
     both = [place for place, client in enumerate(clients) if client in before]
     if len(both) < 2:
         return rows
@@ -196,7 +196,7 @@ def _turned(
 
 
 def _measures(run: Result) -> Iterator[Panel]:
-    """What the method adds to its records, where it varies."""
+    """The measures that the method adds to its records, if they vary."""
     names = dict.fromkeys(name for record in run.records for name in record.measures)
     of_quality = {f"{kind}{n}" for n in names_of(run.experiment) for kind in ("", "validation_")}
     for name in names:
@@ -215,7 +215,7 @@ def _measures(run: Result) -> Iterator[Panel]:
 
 
 def _whose(run: Result, snapshot: Snapshot) -> list[Client]:
-    """The clients that a snapshot is about, those of rows too if nothing is known of them."""
+    """The clients of a snapshot, by default the numbers of its rows."""
     numbers = snapshot.tensors["clients"].tolist()
     return [run.clients[n] if n < len(run.clients) else Client(str(n), n, 0) for n in numbers]
 

@@ -1,4 +1,4 @@
-"""Figures as plotly's descriptions of them."""
+"""Figures in plotly's format."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ BEHIND: Spec = {
     "layer": "below",
     "line": {"width": 0},
 }
-"""What gaps of a heat map show, on dark pages too: a colour that no value has."""
+"""Colour of gaps in a heat map, on dark pages, too: no value has it."""
 
 
 ON_COLOURS = ("#ffffff", "#111111", "#111111", "#111111", "#111111", "#111111", "#111111", "paper")
-"""Words that are read on dots of each colour."""
+"""Readable text colours on dots of each colour."""
 
 
 def spec(figure: Figure) -> Spec:
-    """What plotly draws: `data` and `layout`, without colours of the page itself."""
+    """A figure for plotly: `data` and `layout`, without the page's own colours."""
     if isinstance(figure, Chart):
         return curves(figure)
     if isinstance(figure, Heatmap):
@@ -51,7 +51,7 @@ def _heatmap(figure: Heatmap) -> Spec:
         "type": "heatmap",
         "z": [[number_or_none(float(f"{each:.4g}")) for each in row] for row in figure.values],
         "colorscale": "Cividis",
-        # On top: beside the rows are their names.
+        # On top, since the names of the rows are at the side.
         "colorbar": {"title": title, "thickness": 12, "orientation": "h", "xpad": 0}
         | {"y": 1, "yanchor": "bottom", "len": 0.6, "x": 1, "xanchor": "right"},
         "hovertemplate": "%{text}<br>%{z:.4~g}<extra></extra>",
@@ -83,7 +83,7 @@ def _heatmap(figure: Heatmap) -> Spec:
 
 
 def _blocks(figure: Heatmap, side: str) -> list[Spec]:
-    """What blocks of rows are called, beside them."""
+    """The names of blocks of rows, next to the blocks."""
     edges = [0, *figure.breaks, len(figure.rows)]
     x, anchor, shift = (0, "right", -6) if side == "left" else (1, "left", 6)
     place: Spec = {"xref": "paper", "xanchor": anchor, "xshift": shift, "yanchor": "middle"}

@@ -1,4 +1,4 @@
-"""Which method is best, said only where it is more than chance."""
+"""The best method, named only if its lead is more than chance."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_NAMED = 4
 
 
 def verdict(order: Standing, measure: Measure) -> str:
-    """Whether a method is best beyond chance, in words and with the interval that says so."""
+    """Whether a method is best beyond chance, in words and with its interval."""
     name, quality = order.leader.name, order.leader.quality
     if not isfinite(quality):
         return f"No method is named as the best: of none the {measure.name} is known."
@@ -52,7 +52,7 @@ def verdict(order: Standing, measure: Measure) -> str:
 
 
 def _corrected(order: Standing) -> str:
-    """The methods that the leader is ahead of where all pairs are judged together."""
+    """The methods that the leader is ahead of, if all pairs are tested together."""
     count = max(pair.of for pair in order.pairs)
     ahead = [pair for pair in order.others if pair.ahead]
     if count < 2 or not ahead:
@@ -63,7 +63,7 @@ def _corrected(order: Standing) -> str:
 
 
 def _alike(one: Interval | None, other: Interval) -> bool:
-    """Whether the same sentence fits both leads: that there is none, or that it may be chance."""
+    """Whether the same sentence fits both leads: no lead, or possibly chance."""
     if one is None or one.known != other.known:
         return False
     kinds = [(each.low == each.high == 0, each.mean == 0, each.high < 0) for each in (one, other)]
@@ -94,7 +94,7 @@ def said(lead: Interval) -> str:
 
 
 def signed(value: float) -> str:
-    """Three digits and a sign, which zero has not."""
+    """Three digits and a sign; zero has no sign."""
     return f"{value:+.3g}" if value else "0"
 
 

@@ -1,4 +1,4 @@
-"""A long table that is searched and sorted: some of its rows are shown, all of them are found."""
+"""A long table with search and sorting over all rows, which shows only some at a time."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ MOST_ROWS = 300
 
 
 def listing(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
-    """The table, which no other on the page has the name of, and what searches it."""
+    """The table, with a name that is unique on the page, and its search field."""
     some = rows[:MOST_ROWS]
     search = element("input", type="search", id=f"{name}-search", autocomplete="off")
     label = element("label", "Find a client ", search, for_=f"{name}-search")
     note = f"{len(some)} of {len(rows)} clients shown"
     status = element("span", note, id=f"{name}-status", role="status", class_="quiet")
-    # Only what is not on the page already is sent along.
+    # Rows that are on the page already are not included again.
     more = data(rows, id=f"{name}-all") if len(rows) > len(some) else Markup("")
     listed = table(heads, some, tall=True, id=name, data_sortable="yes")
     return join(element("div", label, status, class_="tools"), listed, more)

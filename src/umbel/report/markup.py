@@ -1,4 +1,4 @@
-"""HTML that is put together from parts; text is escaped unless it says that it is HTML."""
+"""HTML that is built from parts; text is escaped unless it is `Markup`."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from html import escape
 from umbel.checks import printable
 
 EMPTY = ("input", "link", "meta")
-"""Elements without an end."""
+"""Elements without an end tag."""
 
 
 @dataclass(frozen=True)
 class Markup:
-    """HTML, to be taken as it is."""
+    """HTML that is not escaped."""
 
     text: str
 
@@ -36,7 +36,7 @@ def element(name: str, /, *parts: Part, **attributes: str | bool) -> Markup:
 
 
 def join(*parts: Part) -> Markup:
-    """The parts, one after another."""
+    """The parts in sequence."""
     return Markup("".join(p.text if isinstance(p, Markup) else escape(words(p)) for p in parts))
 
 
@@ -52,7 +52,7 @@ def table(
     tall: bool = False,
     **attributes: str,
 ) -> Markup:
-    """A table whose first column heads its rows, and whose first few are words, not numbers.
+    """A table with row headers in the first column, and words, not numbers, in the first few.
 
     A tall one is scrolled up and down in itself.
     """
@@ -71,8 +71,8 @@ def table(
         element("tbody", *body),
         **attributes,
     )
-    # What is wider than the page is scrolled by itself, by keyboard too. The frame around does not
-    # move: it shows at which edges there is more.
+    # Tables wider than the page scroll separately, by keyboard, too. The frame around them is
+    # fixed: it shows at which edges there is more.
     kind = "wide tall" if tall else "wide"
     inner = element("div", whole, class_=kind, tabindex="0", role="region", aria_label="table")
     hint = element("p", "Scroll sideways for more columns →", class_="hint", aria_hidden="true")

@@ -1,4 +1,4 @@
-"""A long script as short text, which the page unpacks again: a page is sent by mail."""
+"""Compression of long scripts, which the page unpacks, to keep pages small for mail."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import gzip
 from base64 import b85encode
 
 SAFE = bytes.maketrans(b"<>&", b".,:")
-"""HTML reads three of the 85 signs as its own; these three are none of the 85."""
+"""Replacements for the three of the 85 characters that have a meaning in HTML."""
 
 
 def packed(script: str) -> str:
-    """The script, compressed, five signs for four bytes: `unpack.js` is the inverse.
+    """The compressed script, five characters for four bytes: `unpack.js` is the inverse.
 
     Base 64 would take four signs for three bytes, which is one part in fifteen more.
     """

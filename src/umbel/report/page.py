@@ -1,4 +1,4 @@
-"""A page that needs nothing else: its style, its script and plotly's are in it."""
+"""A self-contained page, with its style, its script and plotly's script."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ALLOWED = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'"
 )
-"""What a browser lets the page do: run what is in it, and load nothing."""
+"""Content security policy: run the page's own scripts, and load nothing."""
 
 SCRIPTS = ("unpack.js", "names.js", "figures.js", "tables.js")
 
 LONG = 4000
-"""Values whose text is longer are packed."""
+"""Values with a longer text are packed."""
 
 UNDRAWN = (
     "This browser cannot draw the figures: what each one shows is said in words. They are drawn "
@@ -41,12 +41,12 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        """What links to it are called."""
+        """The anchor for links to the section."""
         return self.title.lower().replace(" ", "-")
 
 
 def made_with(session: Mapping[str, Any]) -> str:
-    """When, on what machine and with what versions."""
+    """The time, the machine and the versions."""
     known = {"seconds": "?", "threads": "?", "processors": "?", **session}
     versions = [f"{name} {version}" for name, version in session.get("versions", {}).items()]
     machine = [known.get(name) for name in ("host", "platform")]
@@ -57,7 +57,7 @@ def made_with(session: Mapping[str, Any]) -> str:
 
 
 def page(title: str, head: Sequence[Part], sections: Sequence[Section]) -> str:
-    """The whole page. Raises `UsageError` without the library that draws in it."""
+    """The whole page. Raises `UsageError` if plotly is not installed."""
     links = [
         element("li", element("a", section.title, href=f"#{section.anchor}"))
         for section in sections
@@ -90,12 +90,12 @@ def page(title: str, head: Sequence[Part], sections: Sequence[Section]) -> str:
 
 
 def figures(panels: Iterable[Panel]) -> Markup:
-    """The figures side by side, where there is room."""
+    """The figures, side by side if there is room."""
     return element("div", *map(_figure, panels), class_="figures")
 
 
 def data(value: object, **attributes: str) -> Markup:
-    """A value for the page's script, with nothing in it that could end the element."""
+    """A value for the page's script, escaped so that it can't end the element."""
     text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     if len(text) > LONG:
         return element("script", Markup(packed(text)), type="text/plain", **attributes)
@@ -116,7 +116,7 @@ def _section(section: Section) -> Markup:
 
 def _figure(panel: Panel) -> Markup:
     words = described(panel.figure)
-    # The words stand there until the figure does, and where it never does.
+    # The words are shown until the figure is drawn, or if it is never drawn.
     drawing = element("div", words, class_="drawing", role="img", aria_label=words)
     return element(
         "figure",

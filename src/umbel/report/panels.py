@@ -1,4 +1,4 @@
-"""A figure of a report with what is to be said about it."""
+"""A figure of a report with its description."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Panel:
 
     @property
     def file_name(self) -> str:
-        """What its files are called."""
+        """The name of its files."""
         return re.sub(r"[^a-z0-9]+", "-", self.figure.title.lower()).strip("-")
 
 
 def described(figure: Figure) -> str:
-    """What there is to see, in words, for those who do not see it."""
+    """A description of the figure in words, for readers who can't see it."""
     if isinstance(figure, Chart):
         marks = [f"{mark.text} at {mark.x:g}" for mark in figure.marks]
         said = [_line(figure, line) for line in figure.lines]

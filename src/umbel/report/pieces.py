@@ -1,4 +1,4 @@
-"""What plotly's descriptions of all figures have in common."""
+"""Common parts of figures in plotly's format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Spec = dict[str, Any]
 
 
 def escape(text: str) -> str:
-    """A text for figures on a page, which read some HTML."""
+    """A text for figures on a page, which interpret some HTML."""
     return as_html(words(text))
 
 
@@ -32,12 +32,12 @@ def upright(x: float, dash: str = "dash") -> Spec:
 
 
 def note(x: float, y: float, text: str) -> Spec:
-    """Words at a place."""
+    """A text at a position."""
     return {"x": x, "y": y, "text": escape(text), "showarrow": False, "font": {"size": 11}}
 
 
 def named(name: str, x: float, y: float, look: int) -> Spec:
-    """A name that the page puts beside a place, where it hides nothing."""
+    """A name that the page puts next to a position, where it hides nothing."""
     return {"name": escape(name), "x": x, "y": y, "color": turn(COLOURS, look)}
 
 

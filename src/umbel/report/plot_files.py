@@ -1,4 +1,4 @@
-"""Figures in files: clients' names may be in any script."""
+"""Writing of figures to files, with fonts for clients' names in any script."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ BESIDE = (
     *("Arial Unicode MS", "PingFang SC", "Apple Color Emoji"),
     *("Microsoft YaHei", "MS Gothic", "Malgun Gothic", "Segoe UI Emoji"),
 )
-"""Fonts for what matplotlib's own lacks, of which those are taken that are installed."""
+"""Fonts for characters that matplotlib's own font lacks; installed ones are used."""
 
 LACKING = "missing from font"
-"""What matplotlib's warning says."""
+"""Pattern of matplotlib's warning."""
 
 
 def check_format(file: Path) -> None:
-    """Raise `UsageError` where figures can't be written to such a file."""
+    """Raise `UsageError` if figures can't be written to a file of this kind."""
     check(file.suffix in FORMATS, "--plot", str(file), f"a file that ends in {', '.join(FORMATS)}")
 
 
 @contextmanager
 def any_script() -> Iterator[None]:
-    """Draw and save figures with whatever fonts there are for other scripts.
+    """Draw and save figures with the installed fonts for other scripts.
 
     A single warning says that letters are lacking; boxes are drawn for them.
     """
@@ -55,7 +55,7 @@ def any_script() -> Iterator[None]:
 
 
 def save(figure: Any, file: Path) -> None:
-    """Write a figure of matplotlib's, the same file for the same figure."""
+    """Write a matplotlib figure; equal figures give equal files."""
     from matplotlib import rc_context
 
     with rc_context({"svg.hashsalt": "umbel"}):

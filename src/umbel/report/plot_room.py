@@ -1,4 +1,4 @@
-"""Room for words in figures in files: how large these are, and what is named on an axis."""
+"""Room for text in figures in files: sizes of figures, and names on axes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LETTER, ROW = 0.058, 0.15
 """Inches of a letter, and of a line, in the small font of legends and names of rows."""
 
 OF_A_COLUMN, OF_A_ROW = 28, 40
-"""Letters of a name below a column, or beside a row."""
+"""Most letters of a name below a column, or next to a row."""
 
 NAMED = 30
 """Most rows or columns of a heat map that are named."""
@@ -25,7 +25,7 @@ IN_A_COLUMN = 40
 """Most names in a column of a legend."""
 
 MOST_ROWS = 100
-"""Rows of a figure that have room for names in that font."""
+"""Most rows of a figure with room for names in that font."""
 
 FEW_LINES = 5
 """Lines whose names hide little of a chart that they stand in."""
@@ -75,12 +75,12 @@ def legend_columns(names: Sequence[str]) -> int:
 
 
 def named(line: Line) -> str:
-    """What a legend calls it."""
+    """The name in a legend."""
     return f"{line.name}, published" if line.published else line.name
 
 
 def short(name: str, most: int) -> str:
-    """A name without its middle where all of it would leave no room for what is drawn."""
+    """A name, without its middle if the whole name would leave too little room for the plot."""
     start, end = most * 3 // 5, most - 1 - most * 3 // 5
     return name if len(name) <= most else f"{name[:start]}…{name[-end:]}"
 
@@ -91,7 +91,7 @@ def wrapped(text: str, width: int = ACROSS) -> str:
 
 
 def log_ticks(values: Sequence[float]) -> list[float]:
-    """What is named on a logarithmic axis.
+    """The named values on a logarithmic axis.
 
     These are the values themselves, if they are few, round and far apart; else powers of ten, or if
     there are fewer than three, 1, 2 and 5 times each, or all multiples of each.

@@ -1,4 +1,4 @@
-"""Figures in files, by an optional library."""
+"""Drawing of figures to files by matplotlib, which is optional."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ALL_MARKED = 25
 
 
 def draw(charts: Sequence[Figure], file: Path, columns: int = 2) -> None:
-    """Write the figures side by side, in columns, to a file of the kind that its suffix names.
+    """Write the figures side by side, in columns, to a file in the format of its suffix.
 
     Raises `UsageError` without the plotting library, or for a file of another kind.
     """
@@ -58,7 +58,7 @@ def draw_each(figures: Iterable[tuple[Figure, Path]]) -> None:
 
 
 def drawn(charts: Sequence[Figure], columns: int = 2) -> Any:
-    """The figures side by side, as one of matplotlib's; the last value of a notebook's cell shows.
+    """The figures side by side as one matplotlib figure, which notebooks can show.
 
     Raises `UsageError` without the plotting library.
     """
@@ -113,7 +113,7 @@ def draw_singular_values(count: ClusterCount, file: Path) -> None:
 
 
 def _blank() -> Any:
-    """The library's type of a figure."""
+    """The class of figures, a subclass of matplotlib's."""
     try:
         from matplotlib.figure import Figure as Blank
     except ImportError:
@@ -143,7 +143,7 @@ def _draw_chart(axes: Any, chart: Chart) -> None:
         axes.text(mark.x, 0.02, text, transform=axes.get_xaxis_transform(), fontsize=7, color=GREY)
     axes.set(xlabel=wrapped(chart.x_title), ylabel=wrapped(chart.y_title, UP))
     if chart.from_zero:
-        # A line of one value would lie on the upper edge, its markers cut.
+        # A constant line would be on the upper edge, with its markers cut.
         highest = max((y for line in chart.lines for y in line.y if y == y), default=0.0)
         axes.set_ylim(0, max(axes.get_ylim()[1], 1.1 * highest) or 1.0)
     if chart.counts:
@@ -176,14 +176,14 @@ def _draw_chart(axes: Any, chart: Chart) -> None:
 
 
 def _legend_beside(axes: Any, chart: Figure, **more: Any) -> None:
-    """Where it hides nothing."""
+    """Place the legend where it hides nothing."""
     columns = legend_columns(beside(chart))
     at = {"loc": "upper left", "bbox_to_anchor": (1.01, 1), "frameon": False}
     axes.legend(fontsize=7, ncols=columns, **at, **more)
 
 
 def _draw_line(axes: Any, line: Line, look: int, shift: float) -> None:
-    """Colour and marker tell a line; its dash, too, unless that says it is from a paper."""
+    """The colour and marker of a line, and its dash, unless dashes mark values from papers."""
     x, y = np.array(line.x, dtype=float) + shift, _numbers(line.y)
     low, high = _numbers(line.low), _numbers(line.high)
     colour = turn(COLOURS, look)
@@ -203,7 +203,7 @@ def _draw_line(axes: Any, line: Line, look: int, shift: float) -> None:
 
 
 def _marked(y: NDArray[np.float64], look: int) -> list[int]:
-    """Which points have a marker: not all of a long line, but each that no line leads to."""
+    """Points with a marker: some points of a long line, and every point without a line."""
     known = np.isfinite(y)
     beside = np.concatenate([[False], known, [False]])
     alone = known & ~beside[:-2] & ~beside[2:]
@@ -294,5 +294,5 @@ def _draw_strips(axes: Any, chart: Strips) -> None:
 
 
 def _numbers(values: Sequence[float]) -> NDArray[np.float64]:
-    """None, where something was not measured, becomes NaN."""
+    """Values as floats; None, for unmeasured values, becomes NaN."""
     return np.array(values, dtype=np.float64)

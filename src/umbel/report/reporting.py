@@ -8,7 +8,7 @@ from pathlib import Path
 def write_report(
     folder: Path | str, out: Path | str | None = None, figures: Path | str | None = None
 ) -> Path:
-    """Write the page about a run, or about all runs of a folder, and return where it is.
+    """Write the page about a run, or about all runs of a folder, and return its path.
 
     It is `report.html` in the folder itself unless `out` says where; with `figures`, a folder, each
     figure is also written there as a file. Raises `UsageError` where there is no run of which a

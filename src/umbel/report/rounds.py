@@ -1,4 +1,4 @@
-"""Figures of a run round by round."""
+"""Figures of a run by round."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from umbel.runs.records import MEGABYTE, Record, RoundValue
 from umbel.runs.result import Result
 
 MOST_MARKS = 6
-"""A method that splits again and again has only its first rounds of that marked."""
+"""Largest number of marked rounds, for methods that split many times."""
 
 
 def marks(run: Result) -> tuple[Mark, ...]:
@@ -43,7 +43,7 @@ def course(run: Result, name: str, measure: RoundValue, spread: RoundValue | Non
 
 
 def quality(run: Result) -> Iterator[Panel]:
-    """How good the models are, and how well the clusters agree with the planted groups."""
+    """Quality of the models, and agreement of the clusters with the planted groups."""
     clustered = marks(run)
     split = "validation" if run.validated else "test"
     if run.validated and not run.by_loss:
@@ -101,7 +101,7 @@ def cost(run: Result) -> Iterator[Panel]:
 
 
 def absences(run: Result) -> Panel | None:
-    """How many clients did not answer, or were refused, in each round; None if all was well."""
+    """Numbers of missing and refused answers in each round; None if there were none."""
     if not any(record.missing or record.refused for record in run.records):
         return None
     missing = course(run, "missing", lambda r: len(r.missing))
@@ -112,7 +112,7 @@ def absences(run: Result) -> Panel | None:
 
 
 def absent_most(run: Result, limit: int = 20) -> list[tuple[str, int, int, str]]:
-    """Who was absent most often: name, times missing, times refused, why last."""
+    """The clients absent most often: name, times missing, times refused, last reason."""
     missing = Counter(c for record in run.records for c in record.missing)
     refused = Counter(c for record in run.records for c in record.refused)
     why = {c: reason for record in run.records for c, reason in record.refused.items()}

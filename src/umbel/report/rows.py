@@ -1,4 +1,4 @@
-"""Rows of dots with their names beside them, as plotly describes them."""
+"""Rows of dots with names at the side, in plotly's format."""
 
 from __future__ import annotations
 

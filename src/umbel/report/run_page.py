@@ -43,7 +43,7 @@ def run_page(run: Result) -> tuple[str, list[Panel]]:
 
 
 def _head(run: Result) -> list[Part]:
-    """What was run, whether it is finished, and its results."""
+    """The settings of the run, its state, and its results."""
     experiment, done = run.experiment, len(run.records)
     parts: list[Part] = []
     if experiment.description:
@@ -72,7 +72,7 @@ def _head(run: Result) -> list[Part]:
 
 
 def _headline(run: Result) -> Iterator[tuple[str, str, str]]:
-    """Names, values, and what more is to be said."""
+    """Names, values, and further remarks."""
     last, worst = run.last_evaluated, next(iter(clients.worst_first(run)), None)
     named = worst is not None and (worst.accuracy if not run.by_loss else worst.loss) is not None
     whose = f"client {worst.name}" if named and worst is not None else "over all clients"
@@ -173,7 +173,7 @@ def _absent(run: Result) -> Markup:
 
 
 def _again(run: Result) -> Iterator[Part]:
-    """What to type, and on what it was run."""
+    """The command to repeat the run, and its environment."""
     file = "experiment.toml"
     if isinstance(run.experiment.scenario, OwnData):
         what = "in Python the same umbel.Run, whose settings are below, this line"

@@ -1,4 +1,4 @@
-"""Clusters that are known and share a model still, as FLACC's do until it separates them."""
+"""Clusters that still share a model, like those of FLACC before it separates them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from umbel.summary import counted
 
 
 def not_served_apart(record: Record) -> str:
-    """What to add to a number of clusters where there are fewer models; else nothing."""
+    """Text after a number of clusters if there are fewer models; otherwise empty."""
     models, clusters = record.num_models, record.num_clusters
     if models is None or clusters is None or models >= clusters:
         return ""

@@ -1,4 +1,4 @@
-"""Tables for the terminal: how evenly methods serve their clients, and which is ahead of which."""
+"""Tables for the terminal: evenness of clients' results, and leads between methods."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WORSE = (
 
 
 def statistics(runs: Sequence[Result], judge: str | None = None) -> Iterator[Table]:
-    """What finished runs of several methods say beside their means; each fits 80 columns.
+    """Tables for finished runs of several methods beyond means; each fits 80 columns.
 
     A table of which nothing is known, as without test examples, is left out. Methods are compared
     by accuracy, or without it by loss, or by what `judge` names.
@@ -44,7 +44,7 @@ def statistics(runs: Sequence[Result], judge: str | None = None) -> Iterator[Tab
 
 
 def clients(runs: Sequence[Result]) -> Table | None:
-    """A row a method, the best last: its worst clients, their spread, and who is worse off.
+    """One row per method, the best last: worst clients, spread, and worse-off clients.
 
     None where nothing of that is known.
     """
@@ -81,7 +81,7 @@ def clients(runs: Sequence[Result]) -> Table | None:
 
 
 def differences(order: Standing, measure: Measure) -> Table:
-    """How far the method with the best mean is ahead of each other, the nearest first."""
+    """The lead of the method with the best mean over each other method, the smallest first."""
     count = max(pair.of for pair in order.pairs)
     pairs = "as there is one pair" if count == 1 else f"corrected for all {count} pairs of methods"
     if count < len(order.pairs):
@@ -95,7 +95,7 @@ def differences(order: Standing, measure: Measure) -> Table:
 
 
 def controlled(order: Standing) -> Table:
-    """How far each clustered method is ahead of random clusters of the sizes that it found."""
+    """The lead of each clustered method over random clusters of the same sizes."""
     return _leads("over its random clusters", list(order.controlled.items()))
 
 

@@ -32,16 +32,16 @@ from umbel.summary import few, number_text
 NO_ANSWER = "no answer"
 
 IN_A_TABLE = 4
-"""Metrics that have room beside the names of methods in 80 columns."""
+"""Number of metrics that fit next to the names of methods in 80 columns."""
 
 
 def results(runs: Sequence[Result]) -> list[Table]:
-    """What methods have come to: the comparison, and tables of further metrics."""
+    """The results of methods: the comparison, and tables of further metrics."""
     return [comparison(runs), *metrics(runs)]
 
 
 def comparison(runs: Sequence[Result]) -> Table:
-    """A row a method, averaged over its seeds, the best last; fits 80 columns.
+    """One row per method, averaged over its seeds, the best last; fits 80 columns.
 
     Where methods have different numbers of seeds, a column says how many. Agreement
     with planted groups is left out where nobody knows them; for metrics other than loss and
@@ -100,7 +100,7 @@ def _caption(methods: Methods, by_loss: bool) -> str:
 
 
 def _set_aside(methods: Methods) -> str:
-    """How many clients each method's last accuracy leaves out, as their answer was refused."""
+    """The number of clients without a valid answer in each method's last accuracy."""
     counts = {name: max(_num_set_aside(run.last) for run in runs) for name, runs in methods}
     return ", ".join(f"{name} {count}" for name, count in counts.items() if count)
 
@@ -110,7 +110,7 @@ def _num_set_aside(record: Record) -> int:
 
 
 def metrics(runs: Sequence[Result]) -> list[Table]:
-    """What was measured beside loss and accuracy, a row a method; a few columns in each table."""
+    """Measures besides loss and accuracy, one row per method; a few columns in each table."""
     names = list(dict.fromkeys(name for run in runs for name in names_of(run.experiment)))
     tables = []
     for start in range(0, len(names), IN_A_TABLE):
@@ -126,7 +126,7 @@ def metrics(runs: Sequence[Result]) -> list[Table]:
 
 
 def assignment(assigned: Assignment, most: int = 6) -> Table:
-    """Each newcomer's cluster and its score of each, or of the best three if there are many."""
+    """Each newcomer's cluster, and its scores of all, or of the best three of many clusters."""
     caption = f"score: {printable(assigned.meaning)}; the lowest wins"
     if assigned.confidence is not None:
         caption += f"\nconfidence: that {assigned.sure_of}"
@@ -149,7 +149,7 @@ def assignment(assigned: Assignment, most: int = 6) -> Table:
 
 
 def unlike(assigned: Assignment) -> str:
-    """The newcomers that fit no cluster as well as any client of the run fits its own."""
+    """The newcomers that fit every cluster worse than each of the run's clients fits its own."""
     told = few([f"{name} ({loss:.3g})" for name, loss in assigned.unlike.items()])
     least, most = assigned.run_losses or (0.0, 0.0)
     return (
@@ -160,7 +160,7 @@ def unlike(assigned: Assignment) -> str:
 
 
 def cluster_count(count: ClusterCount, width: int = 40) -> Table:
-    """Singular values as bars, the largest gap, and the other estimates beside the verdict."""
+    """Singular values as bars, the largest gap, and the estimates besides the verdict."""
     caption = (
         f"other estimates: the largest gap is after {count.rank}; in as many dimensions the elbow "
         f"of k-means is at {count.elbow}, and the gap statistic chooses {count.gap_statistic}"
@@ -180,7 +180,7 @@ def last_round(
     more: Mapping[str, float] = NONE,
     clients: Sequence[Client] = (),
 ) -> Table:
-    """The results of a run, a line for each that is known; its `metrics`, and more by name.
+    """The results of a run, one line for each known one; its `metrics`, and more by name.
 
     Means are over the `clients` that were judged: a line says so where these are not all.
     """
@@ -213,7 +213,7 @@ def last_round(
 
 
 def clusters(clients: Sequence[Client], limit: int = 20) -> Table:
-    """Who is in each cluster, the largest first.
+    """The clients of each cluster, the largest cluster first.
 
     A cluster's accuracy is the mean over its clients; for regression, which has none, its loss.
     """
@@ -239,7 +239,7 @@ def clusters(clients: Sequence[Client], limit: int = 20) -> Table:
 
 
 def absences(records: Sequence[Record], names: Sequence[str] = (), limit: int = 10) -> Table | None:
-    """Who was missing or refused in how many rounds, the most often first; None if nobody was.
+    """Clients with their numbers of missing and refused rounds, the most first; None if none.
 
     Without their names, as before most runs are finished, clients are known by their numbers.
     """

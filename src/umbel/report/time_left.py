@@ -1,4 +1,4 @@
-"""How long the rounds to come will take, told from those that are done."""
+"""Estimate of the time of the remaining rounds from the finished ones."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 RECENT = 20
-"""Rounds by which the time left is told."""
+"""Number of latest rounds used for the estimate."""
 
 FEWEST = 3
-"""Rounds before a time left is told."""
+"""Number of finished rounds before the first estimate."""
 
 
 def time_left(ends: Sequence[float], rounds: int) -> str:
@@ -29,7 +29,7 @@ def time_left(ends: Sequence[float], rounds: int) -> str:
 
 
 def in_units(seconds: float) -> str:
-    """A time in the unit that suits it."""
+    """A time in a suitable unit."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.1f} h"

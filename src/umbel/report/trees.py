@@ -33,7 +33,7 @@ def ordered_tree(distance: NDArray[np.float64], clusters: NDArray[np.int64]) -> 
     largest = float(known.max()) if len(known) else 1.0
     whole = np.where(np.isfinite(distance), distance, largest)
     whole = np.clip((whole + whole.T) / 2, 0, None)
-    # Means over pairs of different clusters are all raised by as much, so that these join last.
+    # All distances between clusters are raised by the same amount, so that clusters join last.
     apart = np.not_equal.outer(clusters, clusters)
     raised = 2 * largest + 1
     whole += raised * apart
@@ -45,7 +45,7 @@ def ordered_tree(distance: NDArray[np.float64], clusters: NDArray[np.int64]) -> 
 
 
 def brackets(tree: Tree) -> tuple[Branch, ...]:
-    """What is drawn of a tree beside its leaves, which are 1 apart."""
+    """The brackets to draw for a tree, next to its leaves at distances of 1."""
     place = {int(leaf): float(row) for row, leaf in enumerate(tree.order)}
     height = dict.fromkeys(place, 0.0)
     branches = []

@@ -23,10 +23,10 @@ OFTEN = 0.1
 T = TypeVar("T")
 
 Tell: TypeAlias = "Callable[[int, str], None]"
-"""Takes how many rounds are done, and what is to be said of the last of them."""
+"""Called with the number of finished rounds, and a text about the last one."""
 
 Begin: TypeAlias = "Callable[[str, int], AbstractContextManager[Tell]]"
-"""Takes the title of a run and its number of rounds: its line is there while the run goes on."""
+"""Called with a run's title and number of rounds: shows its line during the run."""
 
 
 def progress(rounds: Iterable[T], total: int | None = None, title: str = "") -> Iterator[T]:
@@ -47,7 +47,7 @@ def progress(rounds: Iterable[T], total: int | None = None, title: str = "") -> 
 def watched(
     title: str, total: int | None, lines: int = LINES, to_stderr: bool = True
 ) -> AbstractContextManager[Tell]:
-    """Show rounds as they are told, in whatever way suits where this process runs."""
+    """Show the progress of rounds, in the way that suits the output of this process."""
     from rich.console import Console
 
     console = Console(stderr=to_stderr)
@@ -60,7 +60,7 @@ def watched(
 
 @contextmanager
 def watched_together(lines: int, to_stderr: bool) -> Iterator[Begin]:
-    """As `watched`, for runs that go on at once: each has a line of its own."""
+    """As `watched`, for runs at the same time, with one line for each."""
     from rich.console import Console
 
     console = Console(stderr=to_stderr)
@@ -78,7 +78,7 @@ def _said(item: object, done: int, total: int | None) -> str:
     record = next((part for part in parts if isinstance(part, Record)), None)
     if record is None:
         return f"{done}/{total}" if total else str(done)
-    # A run that goes on does not begin at round 0.
+    # A resumed run does not start at round 0.
     return one_line(record, None if total is None else record.round + 1 + total - done)
 
 
@@ -91,7 +91,7 @@ def _on_terminal(console: Any, title: str, total: int | None) -> Iterator[Tell]:
 
 @contextmanager
 def _one_of(bars: Any, title: str, total: int) -> Iterator[Tell]:
-    """The line of a run that is over moves above those that go on."""
+    """Move the line of a finished run above those of unfinished runs."""
     number, tell = _line(bars, title, total)
     try:
         yield tell
@@ -150,7 +150,7 @@ def _in_lines(console: Any, title: str, total: int | None, lines: int) -> Iterat
 
 @contextmanager
 def _in_notebook(title: str, total: int | None) -> Iterator[Tell]:
-    """Without widgets, which need an extension; what was shown last stays in the saved file."""
+    """Progress without widgets, which need an extension; the last text stays in the file."""
     show: Any = import_module("IPython.display")
     handle = show.display(show.HTML(_bar(title, 0, total, "starting")), display_id=True)
     began = shown = perf_counter()
@@ -180,7 +180,7 @@ def _bar(title: str, done: int, total: int | None, text: str) -> str:
 
 
 def _clock(total: int | None) -> Callable[[int], str]:
-    """To be asked after each round how long the others will take, by how many are done."""
+    """A function from the number of finished rounds to the estimated time of the others."""
     ends: list[float] = []
 
     def ahead(done: int) -> str:

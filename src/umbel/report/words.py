@@ -1,4 +1,4 @@
-"""Other people's words in figures, such as clients' names: no part is a formula, or hidden."""
+"""User texts in figures, such as clients' names, without formulas or hidden characters."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from umbel.checks import printable
 
 
 def in_a_row(names: Iterable[str]) -> str:
-    """Names that can be told apart: with commas, and quotes around a name that has one."""
+    """Names separated by commas, with quotes around a name that contains one."""
     return ", ".join(f'"{name}"' if "," in name else name for name in names)
 
 
 def in_figures(value: Any) -> Any:
-    """A figure whose every text is drawn as it is: the library knows signs of its own."""
+    """A figure with all texts drawn literally, without matplotlib's own markup."""
     if isinstance(value, str):
         text = printable(value, "\n").replace("$", r"\$")
         return f" {text}" if text.startswith("_") else text  # such a line has no place in a legend

@@ -16,7 +16,7 @@ from umbel.runs.result import Result
 
 
 def write_files(path: Path, out: Path | None = None, figures: Path | None = None) -> list[Path]:
-    """Write the page, and its figures too if a folder for them is given: the files written.
+    """Write the page, and its figures if there is a folder for them; return the files.
 
     The page is `report.html` in the folder itself unless `out` says where. Raises `UsageError`
     where `path` holds no run of which a round is done, or a library is missing.
@@ -35,7 +35,7 @@ def write_files(path: Path, out: Path | None = None, figures: Path | None = None
     if out is None:
         check_no_link(page)
     page.parent.mkdir(parents=True, exist_ok=True)
-    write_text(page.resolve(), text)  # of a link, what it leads to
+    write_text(page.resolve(), text)  # for a link, its target
     written = [page]
     if figures is not None:
         figures.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def write_files(path: Path, out: Path | None = None, figures: Path | None = None
 
 
 def _begun(path: Path) -> Result:
-    """The run of this folder. Raises `UsageError` where no round is done."""
+    """The run of this folder. Raises `UsageError` if no round is finished."""
     run = Result(RunFolder.open(path))
     done = run.folder.begun and bool(run.records)
     check(done, "run", str(path), "a run of which a round is done")

@@ -1,4 +1,4 @@
-"""Updates of clients -> steps of models."""
+"""How the server averages clients' updates to steps of models."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def cluster_mean(rows: Tensor, labels: Tensor, weights: Tensor, num_clusters: in
 
 @dataclass(frozen=True)
 class Averaging(Settings):
-    """How updates become steps of models: an option of every method that averages.
+    """How updates are averaged to steps of models: an option of every method that averages.
 
     >>> umbel.FedAvg(averaging=umbel.Averaging("equal", shared=("trunk.*",))).averaging.weights
     'equal'
@@ -48,8 +48,8 @@ class Averaging(Settings):
     ) -> Tensor:
         """The step of each cluster's model: updates (N, P), labels (N,) -> (K, P).
 
-        A cluster without clients stays where it is, except for shared parameters (Ghosh et al.
-        2020, weight sharing): those of all clusters take the same step.
+        The model of a cluster without clients does not change, except for shared parameters (Ghosh
+        et al. 2020, weight sharing), which take the same step in all clusters.
         """
         weights = num_examples if self.weights == "examples" else torch.ones_like(num_examples)
         return self.step_of(cluster_sums(update, labels, weights, num_clusters), layout)
@@ -60,7 +60,7 @@ class Averaging(Settings):
         return Reduction(num_clusters, labels, weights)
 
     def step_of(self, sums: Sums, layout: Layout) -> Tensor:
-        """Return the step (K, P) from updates that are summed already."""
+        """Return the step (K, P) from sums of updates."""
         means = sums.means()
         if not self.shared:
             return means

@@ -1,8 +1,8 @@
-"""How many clusters there are, judged by the vectors that clients are clustered by.
+"""Estimates of the number of clusters, from the vectors by which clients are clustered.
 
-The verdict is that of `umbel.server.cluster_test`. Beside it stand the estimates of Kim et al.
-2024, Appendix G: the singular values of the gradient profile matrix, cut at their largest gap, and
-then the elbow or the gap statistic on what is left of each client's vector.
+The verdict comes from `umbel.server.cluster_test`. The other estimates are those of Kim et al.
+2024, Appendix G: the number of singular values of the gradient profile matrix before their largest
+gap, and the elbow and the gap statistic of the vectors projected on these dimensions.
 """
 
 from __future__ import annotations
@@ -18,33 +18,35 @@ from umbel.server.cluster_test import judge
 from umbel.server.clustering import leading_projection
 
 LARGEST = 20
-"""No more clusters than this are considered."""
+"""Largest number of clusters that is considered."""
 
 SURE, UNSURE = 0.01, 0.2
-"""Several clusters are unsure above the first chance; a single one is likely above the second."""
+"""Above the first chance, several clusters are unsure; above the second, one is likely."""
 
 REFERENCES = 20
-"""Uniform reference sets of the gap statistic."""
+"""Number of uniform reference sets of the gap statistic."""
 
 
 @dataclass(frozen=True)
 class ClusterCount:
-    """How many clusters there seem to be: a verdict, three other estimates, and what they rest on.
+    """The likely number of clusters: a verdict, three other estimates, and their data.
 
     The other estimates are those of Kim et al. 2024, Appendix G.
     """
 
-    singular_values: NDArray[np.float64]  #: those of the vectors, in falling order, 21 at most
-    rank: int  #: how many come before the largest gap: s
-    inertia: NDArray[np.float64]  #: of k-means with k = 1, 2, ... clusters, in s dimensions
-    elbow: int  #: the k at which the inertia bends most
-    gap_statistic: int  #: the k by the gap statistic of Tibshirani et al. 2001
+    #: largest singular values of the vectors, in descending order, 21 at most
+    singular_values: NDArray[np.float64]
+    rank: int  #: s, the number of singular values before their largest gap
+    inertia: NDArray[np.float64]  #: inertia of k-means with k = 1, 2, ... clusters, in s dimensions
+    elbow: int  #: the k at the elbow of the inertia
+    gap_statistic: int  #: the k of the gap statistic (Tibshirani et al. 2001)
     clusters: int  #: the verdict; 1: clients do not seem to form groups
-    chance: float  #: share of federations without groups that look as grouped as these
+    #: share of simulated federations without groups that look as clearly grouped as these clients
+    chance: float
 
     @property
     def agreeing(self) -> tuple[str, ...]:
-        """The other estimates that come to the verdict's number."""
+        """The other estimates that agree with the verdict's number."""
         others = {
             "the largest gap": self.rank,
             "the elbow": self.elbow,
@@ -54,7 +56,7 @@ class ClusterCount:
 
     @property
     def certainty(self) -> str:
-        """How sure the verdict is: "sure", "likely" or "unsure"."""
+        """The certainty of the verdict: "sure", "likely" or "unsure"."""
         if self.clusters == 1:
             return "likely" if self.chance > UNSURE else "unsure"
         if self.chance > SURE:
@@ -63,7 +65,7 @@ class ClusterCount:
 
     @property
     def verdict(self) -> str:
-        """One sentence with the number of clusters, and one with how sure that is."""
+        """The number of clusters, its certainty, and the reasons, in two sentences."""
         share = f"by chance, {self.chance:.1%} of clients without groups look as grouped as these"
         if self.clusters == 1:
             return (
@@ -90,7 +92,7 @@ class ClusterCount:
 
 
 def count_clusters(profile: Tensor, seed: int = 0) -> ClusterCount:
-    """Estimate how many clusters the clients with these vectors (M, D) form.
+    """Estimate the number of clusters of the clients with these vectors (M, D).
 
     >>> import torch
     >>> middles = torch.tensor([[4.0, 0.0], [0.0, 4.0]]).repeat_interleave(10, 0)
@@ -98,9 +100,9 @@ def count_clusters(profile: Tensor, seed: int = 0) -> ClusterCount:
     >>> umbel.count_clusters(middles + 0.3 * noise).clusters
     2
 
-    For a finished run, pass `umbel.load(folder).profile`. Clients whose vector is NaN are left
-    out. The verdict is a test against clients without groups, as in SigClust (Liu et al. 2008).
-    Raises `UsageError` for fewer than three clients.
+    For a finished run, pass `umbel.load(folder).profile`. Clients whose vector is NaN are left out.
+    The verdict is based on a test against simulated clients without groups, as in SigClust (Liu et
+    al. 2008). Raises `UsageError` for fewer than three clients.
     """
     profile = known(profile)
     size = len(profile)
@@ -116,18 +118,18 @@ def count_clusters(profile: Tensor, seed: int = 0) -> ClusterCount:
 
 
 def singular_values(profile: Tensor, seed: int = 0) -> NDArray[np.float64]:
-    """Return the largest singular values of clients' vectors (M, D), in falling order."""
+    """Return the largest singular values of clients' vectors (M, D), in descending order."""
     return _lengths(leading_projection(known(profile), LARGEST + 1, seed).numpy())
 
 
 def known(profile: Tensor) -> Tensor:
-    """The vectors (N, D) of those clients that have one: others are NaN."""
+    """The vectors (N, D) of the clients that have one; the vectors of others are NaN."""
     silent = profile.isnan().any(1)
     return profile[~silent] if silent.any() else profile
 
 
 def largest_gap(values: NDArray[np.float64]) -> int:
-    """How many of the singular values come before their largest gap."""
+    """The number of singular values before their largest gap."""
     gaps = values[:-1] - values[1:] if len(values) > 1 else np.ones(1)
     return int(gaps.argmax()) + 1
 
@@ -139,7 +141,7 @@ def _lengths(projected: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _inertia(rows: NDArray[np.float64], largest: int, seed: int) -> NDArray[np.float64]:
-    """Within-cluster sums of squares for 1 to `largest` clusters; no more than different rows."""
+    """Within-cluster sums of squares for 1 to `largest` clusters, at most one per distinct row."""
     from sklearn.cluster import KMeans
 
     largest = min(largest, len(np.unique(rows, axis=0)))
@@ -161,8 +163,9 @@ def _elbow(inertia: NDArray[np.float64]) -> int:
 def _gap(rows: NDArray[np.float64], inertia: NDArray[np.float64], seed: int) -> int:
     """Smallest k whose gap is within a standard error of the largest; references are uniform.
 
-    Tibshirani et al. 2001 stop at the first k that k + 1 does not beat, which is 1 for groups that
-    are all equally far apart: two clusters are then no better than one, but as many as groups are.
+    Tibshirani et al. 2001 stop at the first k for which k + 1 is not better. For groups at equal
+    distances that is k = 1: two clusters are then no better than one, although one cluster for each
+    group is better.
     """
     rng = np.random.default_rng(seed)
     low, high = rows.min(0), rows.max(0)

@@ -1,9 +1,9 @@
-"""One cluster or more: whether clients are more grouped than chance makes them, and into how many.
+"""A test whether clients form more groups than by chance, and their number of clusters.
 
-The clients' vectors are held against made-up ones without groups: normally distributed, as many,
-and with the same variance along each principal axis, as in Liu et al. 2008 (SigClust). Both are
-clustered by Ward's method along the leading axes. The gap of Tibshirani et al. 2001 is how much
-smaller the sum of squares within k clusters is than in the made-up sets.
+The clients' vectors are compared with simulated vectors without groups: equally many, normally
+distributed, and with the same variance along each principal axis, as in Liu et al. 2008 (SigClust).
+Both are clustered by Ward's method along the leading axes. The gap of Tibshirani et al. 2001
+measures by how much the sum of squares within k clusters is smaller than in the simulated sets.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 LEVEL = 0.05
-"""Chance below which clients without groups are taken for several clusters."""
+"""Significance level: probability that clients without groups count as several clusters."""
 
 NEARLY = 0.8
 """Take the fewest clusters whose gap is at least this share of the widest gap.
@@ -25,28 +25,28 @@ More would split groups at random.
 """
 
 REFERENCES = 199
-"""Made-up sets of clients."""
+"""Number of simulated sets of clients."""
 
 AXES = (1, 2, 3, 4, 5, 6, 8, 10)
-"""Numbers of leading axes along which groups are looked for, beside all axes."""
+"""Numbers of leading axes on which groups are searched, in addition to all axes."""
 
 MOST_CLIENTS = 200
-"""Largest number of clients judged; more are sampled at random."""
+"""Largest number of clients in the test; from more clients, a random sample is taken."""
 
 TINY = 1e-6
 """Added to every sum of squares, as a share of the total.
 
-It keeps rounding from being taken for structure.
+It prevents rounding errors from counting as structure.
 """
 
 
 def judge(profile: Tensor, largest: int, seed: int) -> tuple[int, float]:
-    """How many clusters the clients with these vectors (M, D) form, 1 to `largest`, and the chance.
+    """The number of clusters of clients with vectors (M, D), 1 to `largest`, and the chance.
 
-    The chance is the share of sets without groups that look as grouped; below `LEVEL` there are
-    several clusters. At most half as many clusters as clients are considered: clusters of single
-    clients can't be told from chance. Gaps are measured in standard deviations over the made-up
-    sets.
+    The chance is the share of simulated sets without groups that look as clearly grouped; below
+    `LEVEL` there are several clusters. At most half as many clusters as clients are considered,
+    since clusters of single clients can't be distinguished from chance. Gaps are measured in
+    standard deviations over the simulated sets.
     """
     rng = np.random.default_rng(seed)
     if len(profile) > MOST_CLIENTS:
@@ -72,7 +72,7 @@ def judge(profile: Tensor, largest: int, seed: int) -> tuple[int, float]:
 
 
 def _principal(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The vectors less their mean, along their principal axes, the longest first."""
+    """The centred vectors in coordinates of their principal axes, in descending variance."""
     centred = vectors - vectors.mean(0)
     values, axes = np.linalg.eigh(centred @ centred.T)
     values, axes = values[::-1], axes[:, ::-1]
@@ -82,13 +82,13 @@ def _principal(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _curves(rows: NDArray[np.float64], largest: int, axes: Sequence[int]) -> NDArray[np.float64]:
-    """Return, for each number of axes, the log of the share left within 2, 3, ... clusters."""
+    """Return, for each number of axes, the log shares of squares within 2, 3, ... clusters."""
     from scipy.cluster.hierarchy import linkage
 
     tiny = TINY * np.square(rows).sum()
     curves = []
     for number in axes:
-        merges = linkage(rows[:, :number], "ward")[:, 2] ** 2 / 2  # what each merge adds
+        merges = linkage(rows[:, :number], "ward")[:, 2] ** 2 / 2  # squares added by each merge
         within = np.cumsum(merges)[::-1] + tiny
         curves.append(np.log(within[1:largest] / within[0]))
     return np.stack(curves)

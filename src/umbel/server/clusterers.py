@@ -1,4 +1,4 @@
-"""Ways to cluster clients when only distances between them are known: an option of LCFL."""
+"""Methods that cluster clients by their distances only: an option of LCFL."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from umbel.settings import Settings
 Noise = Literal["join", "apart"]
 
 UNTOLD = 2
-"""The number of medoids unless it is given."""
+"""The default number of medoids."""
 
 
 @dataclass(frozen=True)
 class Clusterer(Settings, ABC):
-    """A way to cluster clients by their distances: called with (N, N), it gives labels (N,)."""
+    """A method that clusters clients: called with distances (N, N), it returns labels (N,)."""
 
     @abstractmethod
     def __call__(self, distance: Tensor, seed: int) -> Tensor:
@@ -31,9 +31,9 @@ class Clusterer(Settings, ABC):
 
 @dataclass(frozen=True)
 class KMedoids(Clusterer):
-    """Clustering around medoids: FasterPAM, the best of ten starts."""
+    """Clustering by k-medoids with FasterPAM, the best of ten starts."""
 
-    num_clusters: int | None = None  #: K; None: 2, or what the method says
+    num_clusters: int | None = None  #: K; None: the number that the method gives, or 2
 
     def __post_init__(self) -> None:
         number = self.num_clusters
@@ -45,7 +45,7 @@ class KMedoids(Clusterer):
 
 @dataclass(frozen=True)
 class Agglomerative(Clusterer):
-    """Hierarchical clustering from the bottom up, cut at a number of clusters or at a distance."""
+    """Agglomerative hierarchical clustering, cut at a number of clusters or at a distance."""
 
     linkage: Literal["complete", "average", "single"] = "average"  #: distance between clusters
     num_clusters: int | None = None  #: K; give either this or `threshold`
@@ -61,9 +61,9 @@ class Agglomerative(Clusterer):
 
 @dataclass(frozen=True)
 class DBSCAN(Clusterer):
-    """Clustering by density: clients with enough others within `eps` (Ester et al. 1996)."""
+    """Density-based clustering: clients with enough others within `eps` (Ester et al. 1996)."""
 
-    eps: float = 0.5  #: distance of neighbours
+    eps: float = 0.5  #: largest distance between neighbours
     min_samples: int = 2  #: fewest clients within `eps` of a dense place, itself included
     noise: Noise = "join"  #: clients in no cluster: to the nearest cluster, or each by itself
 
@@ -83,9 +83,9 @@ class DBSCAN(Clusterer):
 
 @dataclass(frozen=True)
 class HDBSCAN(Clusterer):
-    """Clustering by density, over all scales (Campello et al. 2013)."""
+    """Density-based clustering over all distance scales (Campello et al. 2013)."""
 
-    min_cluster_size: int = 2  #: smallest cluster
+    min_cluster_size: int = 2  #: fewest clients of a cluster
     noise: Noise = "join"  #: clients in no cluster: to the nearest cluster, or each by itself
 
     def __post_init__(self) -> None:
@@ -108,8 +108,8 @@ class HDBSCAN(Clusterer):
 def parted(clusterer: Clusterer, num_clusters: int | None) -> tuple[Clusterer, int | None]:
     """Separate a clusterer from its number of clusters, which it or the caller states.
 
-    Raises `UsageError` where both say one and they differ, where the clusterer finds the number by
-    itself, or where it needs one.
+    Raises `UsageError` if both state different numbers, if a number is stated for a clusterer that
+    finds it by itself, or if the clusterer needs a number and there is none.
     """
     defaults = {member.name: member.default for member in fields(clusterer)}
     if defaults.get("num_clusters", MISSING) is not None:
@@ -126,7 +126,7 @@ def parted(clusterer: Clusterer, num_clusters: int | None) -> tuple[Clusterer, i
         number = UNTOLD if number is None else number
     if isinstance(clusterer, Agglomerative):
         check_cut(number, clusterer.threshold)
-    joined(clusterer, number)  # a number that it can't take is refused
+    joined(clusterer, number)  # raises for numbers that it can't take
     return _told(clusterer, None), number
 
 
@@ -142,9 +142,10 @@ def _told(clusterer: Clusterer, num_clusters: int | None) -> Clusterer:
 
 
 def settled(labels: Tensor, distance: Tensor, noise: Noise) -> Tensor:
-    """Labels (N,) without -1: such clients join the nearest cluster, or each is one by itself.
+    """Labels (N,) without -1: these clients join the nearest cluster, or form one each.
 
-    Near is by the mean distance to a cluster's members. Without any cluster, all join one.
+    The nearest cluster has the smallest mean distance to its members. If there is no cluster, all
+    clients form one.
     """
     count = int(labels.max()) + 1
     outside = torch.nonzero(labels < 0)[:, 0]
@@ -157,7 +158,7 @@ def settled(labels: Tensor, distance: Tensor, noise: Noise) -> Tensor:
 
 
 def medoids(distance: Tensor, labels: Tensor) -> Tensor:
-    """Find each cluster's member with the smallest sum of distances to the others: (K,) places."""
+    """Positions (K,) of the clusters' members with the smallest sum of distances to the others."""
     within = distance.where(labels[:, None] == labels[None, :], 0).sum(1).numpy()
     order = np.lexsort((np.arange(len(labels)), within, labels.numpy()))
     _, first = np.unique(labels.numpy()[order], return_index=True)

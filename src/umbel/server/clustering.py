@@ -1,4 +1,4 @@
-"""Similarities and distances of clients -> labels.
+"""Functions that compute clients' similarities and distances, and labels from them.
 
 scikit-learn takes a second to load, so it is imported only when a clustering begins. Deployed
 clients, which start a process for each message, never need it.
@@ -24,23 +24,23 @@ Angles = Literal["smallest", "sum"]
 Linkage = Literal["complete", "average", "single", "ward"]
 
 LARGEST_GRAM = 4000
-"""Above this many clients with this many values each, an SVD is randomised."""
+"""The SVD is randomised for more than this many clients with more than this many values each."""
 
 BLOCK_VALUES = 2**18
-"""Values of rows that are in double precision at a time, as many as a core's cache has room for."""
+"""Number of values that are in double precision at a time; they fit in the cache of a core."""
 
 TINY = 1e-12
-"""Rows that are shorter have no direction."""
+"""Rows shorter than this have no direction."""
 
 SAMPLE = 1000
-"""Above this many clients, the starts of k-medoids compete on a sample of this size."""
+"""Above this number of clients, starts of k-medoids are compared on a sample of this size."""
 
 
 def inner_products(rows: Tensor, others: Tensor | None = None) -> Tensor:
     """Inner product of each of the rows (N, P) with each of the others (L, P): (N, L), in double.
 
-    Without others, of every two of the rows. No copy of the rows in double precision is made: the
-    sums go through them block by block.
+    Without `others`, the inner products of all pairs of the rows. It makes no copy of the rows in
+    double precision: sums are computed block by block.
     """
     columns = max(1, BLOCK_VALUES // max(1, len(rows) + (0 if others is None else len(others))))
     size = len(rows) if others is None else len(others)
@@ -53,7 +53,7 @@ def inner_products(rows: Tensor, others: Tensor | None = None) -> Tensor:
 
 
 def cosine_similarity(rows: Tensor) -> Tensor:
-    """Cosine of every two of the rows (N, P): (N, N), 0 with a row that is zero.
+    """Cosine of all pairs of rows (N, P): (N, N), 0 for a row that is zero.
 
     >>> import torch
     >>> from umbel.method import cosine_similarity
@@ -72,8 +72,9 @@ def cosine_similarity(rows: Tensor) -> Tensor:
 def leading_projection(rows: Tensor, rank: int, seed: int) -> Tensor:
     """Rows (N, D) projected on their leading right singular vectors: (N, R), R <= rank.
 
-    Columns are in order of their singular values, which are their lengths. Computed through the
-    smaller of the two Gram matrices, or where both are large by a randomised SVD.
+    Columns are in descending order of their singular values, which are the columns' lengths. They
+    are computed from the smaller of the two Gram matrices, or by a randomised SVD if both are
+    large.
     """
     rank = min(rank, *rows.shape)
     if min(rows.shape) > LARGEST_GRAM:
@@ -89,7 +90,7 @@ def leading_projection(rows: Tensor, rank: int, seed: int) -> Tensor:
 
 
 def projection_by(products: Tensor, rank: int) -> Tensor:
-    """What `leading_projection` gives for rows with these inner products (N, N): (N, R)."""
+    """The result (N, R) of `leading_projection` for rows with these inner products (N, N)."""
     rank = min(rank, len(products))
     spectrum, vectors = torch.linalg.eigh(products)
     lengths = spectrum[-rank:].flip(0).clamp(min=0).sqrt()
@@ -98,7 +99,7 @@ def projection_by(products: Tensor, rank: int) -> Tensor:
 
 
 def spectral(rows: Tensor, num_clusters: int, seed: int) -> Tensor:
-    """Cluster rows (N, D) as Kim et al. 2024, Algorithm 3, do: labels (N,).
+    """Cluster rows (N, D) by Algorithm 3 of Kim et al. 2024: labels (N,).
 
     It is k-means on the projections to the `num_clusters` leading singular vectors.
     """
@@ -108,13 +109,13 @@ def spectral(rows: Tensor, num_clusters: int, seed: int) -> Tensor:
 def distances(rows: Tensor, others: Tensor, metric: Metric) -> Tensor:
     """Distance of each of the rows (N, P) from each of the others (L, P): (N, L).
 
-    The cosine distance is 1 minus the cosine, so 1 from a row that is zero.
+    The cosine distance is 1 minus the cosine, and 1 for a row that is zero.
     """
     argument("metric", metric, Metric)
     if metric == "cosine":
-        return (1 - _cosines(rows, others)).clamp(0, 2)  # rounding goes a little beyond
+        return (1 - _cosines(rows, others)).clamp(0, 2)  # rounding can exceed these a little
     rows, others = rows.double(), others.double()
-    # The faster way through inner products loses the small distances to rounding.
+    # Distances from inner products are faster, but rounding errors spoil small distances.
     exact = "donot_use_mm_for_euclid_dist"
     power = 1.0 if metric == "l1" else 2.0
     apart: Tensor = torch.cdist(rows, others, p=power, compute_mode=exact)
@@ -128,14 +129,14 @@ def _cosines(rows: Tensor, others: Tensor) -> Tensor:
 
 
 def _lengths(rows: Tensor) -> Tensor:
-    """(N,) the length of each row, in double precision, and no less than what counts as zero."""
+    """(N,) the length of each row, in double precision, at least the length that counts as zero."""
     return norms_of(rows).clamp(min=TINY)
 
 
 def orthonormal_bases(vectors: Tensor) -> Tensor:
-    """Bases of what the columns of each matrix span: (N, D, Q) -> (N, D, min(D, Q)).
+    """Orthonormal bases of the column space of each matrix: (N, D, Q) -> (N, D, min(D, Q)).
 
-    Where the rank is lower, the last columns of the basis are zero.
+    If the rank is lower, the last columns of the basis are zero.
     """
     basis, size, _ = torch.linalg.svd(vectors.double(), full_matrices=False)
     independent: Tensor = size > 1e-6 * size[:, :1]
@@ -146,15 +147,15 @@ def orthonormal_bases(vectors: Tensor) -> Tensor:
 def principal_angles(bases: Tensor, others: Tensor, measure: Angles) -> Tensor:
     """Angles in degrees between subspaces of orthonormal bases (N, D, Q), (L, D, Q): (N, L).
 
-    The cosines of the principal angles are the singular values of U_i^T U_j (Björck & Golub
-    1973); there are as many as the smaller of the two has dimensions. A subspace without any is
-    90 degrees from every other.
+    The cosines of the principal angles are the singular values of U_i^T U_j (Björck & Golub 1973);
+    their number is the smaller of the two dimensions. A subspace of dimension 0 is at 90 degrees to
+    every other.
     """
     argument("measure", measure, Angles)
     rank = (others != 0).any(1).sum(1)
     rows = []
     for basis in bases:
-        cosines = torch.linalg.svdvals(basis.T @ others).clamp(max=1)  # (L, Q), the largest first
+        cosines = torch.linalg.svdvals(basis.T @ others).clamp(max=1)  # (L, Q), in descending order
         angles = cosines.acos().rad2deg()
         shared = rank.clamp(max=int((basis != 0).any(0).sum()))  # (L,)
         real = torch.arange(angles.shape[1]) < shared[:, None]
@@ -172,8 +173,8 @@ def k_means(rows: Tensor, num_clusters: int, seed: int) -> Tensor:
     >>> bool(labels[0] == labels[1] != labels[2])
     True
 
-    If fewer rows differ, there are fewer clusters. Raises `UsageError` unless `num_clusters` is in
-    1 to N.
+    There are fewer clusters if there are fewer distinct rows. Raises `UsageError` unless
+    `num_clusters` is in 1 to N.
     """
     from sklearn.cluster import KMeans
     from sklearn.exceptions import ConvergenceWarning
@@ -187,10 +188,10 @@ def k_means(rows: Tensor, num_clusters: int, seed: int) -> Tensor:
 
 
 def k_medoids(distance: Tensor, num_clusters: int, seed: int) -> Tensor:
-    """Cluster by distances (N, N) around medoids (FasterPAM, the best of ten starts): labels (N,).
+    """Cluster by distances (N, N) with k-medoids (FasterPAM, best of ten starts): labels (N,).
 
-    Above 1,000 rows, the ten compete on a sample, and the best one goes on from there on all rows.
-    Raises `UsageError` unless `num_clusters` is in 1 to N.
+    For more than 1,000 rows, the ten starts run on a sample, and only the best one continues on all
+    rows. Raises `UsageError` unless `num_clusters` is in 1 to N.
     """
     import kmedoids
 
@@ -221,10 +222,11 @@ def agglomerate(
     num_clusters: int | None = None,
     threshold: float | None = None,
 ) -> Tensor:
-    """Cluster by distances (N, N) hierarchically, cut at a number or at a distance: labels (N,).
+    """Cluster hierarchically by distances (N, N): labels (N,).
 
-    Give exactly one of the two. A single row is one cluster. "ward" is for Euclidean distances.
-    Raises `UsageError` where both or none are given, and for more clusters than rows.
+    The hierarchy is cut at a number of clusters or at a distance: give exactly one of the two. A
+    single row is one cluster. "ward" is for Euclidean distances. Raises `UsageError` if both or
+    none are given, and for more clusters than rows.
     """
     from sklearn.cluster import AgglomerativeClustering
 
@@ -246,7 +248,7 @@ def agglomerate(
 
 
 def check_cut(num_clusters: int | None, threshold: float | None) -> None:
-    """Raise `UsageError` unless exactly one of the two is given, and makes sense."""
+    """Raise `UsageError` unless exactly one of the two is given, and its value is allowed."""
     given = (num_clusters is None) != (threshold is None)
     check(given, "num_clusters, threshold", (num_clusters, threshold), "exactly one of the two")
     check(num_clusters is None or num_clusters >= 1, "num_clusters", num_clusters, "1 or more")
@@ -257,7 +259,7 @@ def _ward(distance: Tensor, num_clusters: int | None, threshold: float | None) -
     from scipy.cluster import hierarchy
     from scipy.spatial.distance import squareform
 
-    # scikit-learn has Ward's linkage of points only.
+    # scikit-learn supports Ward's linkage only for points, not for distances.
     tree = hierarchy.linkage(squareform(distance.double().numpy(), checks=False), "ward")
     if num_clusters is None:
         num_clusters = 1 + int((tree[:, 2] >= threshold).sum())
@@ -266,7 +268,7 @@ def _ward(distance: Tensor, num_clusters: int | None, threshold: float | None) -
 
 
 def match_labels(new: Tensor, old: Tensor, num_clusters: int) -> Tensor:
-    """Rename new clusters one to one, so that as many clients as possible stay where they were.
+    """Renumber new clusters so that as many clients as possible keep their old label.
 
     `new` (N,), `old` (N,) and the result (N,) are in 0 to K-1. It uses the Hungarian method.
 

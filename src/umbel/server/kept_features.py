@@ -1,4 +1,4 @@
-"""Which values of a gradient clients are clustered by, and what is kept of what they sent."""
+"""The values of gradients that clients are clustered by, and the features kept of them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from umbel.server.ask import Features
 
 
 def allowed(layout: Layout, parameters: tuple[str, ...]) -> Tensor:
-    """(J,) the trained values that features may be made of: those of `parameters`, or all.
+    """(J,) the trained values that features can consist of: those of `parameters`, or all.
 
-    Raises `UsageError` where no parameter fits the patterns.
+    Raises `UsageError` if no parameter matches the patterns.
     """
     values = torch.arange(layout.num_weights)
     if parameters:
@@ -24,13 +24,13 @@ def allowed(layout: Layout, parameters: tuple[str, ...]) -> Tensor:
 
 
 def drawn(values: Tensor, compression: float, rng: np.random.Generator) -> Tensor:
-    """One of `compression` of these values, at random and in their order, but one at the least."""
+    """A random sample of these values, one in `compression` but at least one, in their order."""
     kept = max(1, round(len(values) / compression))
     return values[np.sort(rng.choice(len(values), kept, replace=False))]
 
 
 def moved(block: Tensor, answer: Features, rate: Tensor) -> Tensor:
-    """The features (M, J), in which each answer (N, J) moved its client's row by a rate (N,)."""
+    """Features (M, J) after each client's row has moved to its answer (N, J) by a rate (N,)."""
     everyone = torch.equal(answer.clients, torch.arange(len(block)))
     old = block if everyone else block[answer.clients]
     near = torch.lerp(old, answer.feature, rate[:, None])
@@ -38,7 +38,7 @@ def moved(block: Tensor, answer: Features, rate: Tensor) -> Tensor:
 
 
 def to_means(mine: Tensor, theirs: Tensor, labels: Tensor, count: int) -> Tensor:
-    """Distances (N, K) of features (N, J) to the means of others (L, J) with the same label (L,).
+    """Distances (N, K) of features (N, J) to the mean of features (L, J) for each label (L,).
 
     Distances to a cluster without clients are infinite.
     """

@@ -1,4 +1,4 @@
-"""Inner products of clients' features, kept between rounds where that is cheaper than new ones."""
+"""Inner products of clients' features, kept between rounds if that is cheaper."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from torch import Tensor
 from umbel.server.clustering import LARGEST_GRAM, inner_products
 
 KEPT_SHARE = 8
-"""Inner products are kept where features have this many times as many values as there are clients.
+"""Inner products are kept if a feature has at least this many values for each client.
 
-They take a quarter of the features' memory at most, and save a second pass over them.
+They take at most a quarter of the features' memory, and save a second pass over the features.
 """
 
 KEPT_FROM = 2**20
-"""Keeping products saves more than it costs from this many feature values for a model on."""
+"""Keeping products pays off from this number of feature values of a model."""
 
 
 def products_of(features: Sequence[Tensor]) -> Tensor:
-    """The inner products that a state keeps beside these features, K of (M, J)."""
+    """The inner products that a state keeps for these features, K of (M, J)."""
     clients, size = features[0].shape
     products = no_products(len(features), clients, size)
     for k in range(len(features) if products.numel() else 0):
@@ -29,14 +29,14 @@ def products_of(features: Sequence[Tensor]) -> Tensor:
 
 
 def no_products(models: int, clients: int, size: int) -> Tensor:
-    """Those of features that are all zero: (K, M, M), or (K, 0, 0) where none are kept."""
+    """Inner products of features that are all zero: (K, M, M), or (K, 0, 0) if none are kept."""
     large = clients * size >= KEPT_FROM and clients * KEPT_SHARE <= size
     kept = clients if large and clients <= LARGEST_GRAM else 0
     return torch.zeros(models, kept, kept, dtype=torch.double)
 
 
 def products_after(products: Tensor, block: Tensor, turn: int) -> Tensor:
-    """The products, if any are kept, after the features (M, J) for one model have changed."""
+    """The kept products, if any, updated after the features (M, J) for one model changed."""
     if not products.numel():
         return products
     products = products.clone()

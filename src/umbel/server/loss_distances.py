@@ -1,4 +1,4 @@
-"""Distances of clients by how well each other's models fit them: Gu et al. 2024, eqs. 2 and 6."""
+"""Distances of clients by the losses of each other's models: Gu et al. 2024, eqs. 2 and 6."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ def loss_distance(
 ) -> Tensor:
     """Distances (N, K) of clients i to others m by eq. 2 ("loss"), or eq. 6 ("loss-gap").
 
-    theirs (N, K) is L_i(w_m), own (N,) is L_i(w_i), medoid_own (K,) is L_m(w_m), and returned
-    (K, N) is L_m(w_i). Without the last, only the half of the distance that does not need it.
+    theirs (N, K) is L_i(w_m), own (N,) is L_i(w_i), medoid_own (K,) is L_m(w_m), and returned (K,
+    N) is L_m(w_i). Without `returned`, the result is only the half of the distance that does not
+    need it.
     """
     if metric == "loss-gap":
         half = (theirs - medoid_own).abs()

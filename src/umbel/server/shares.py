@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 ROUNDING = 1e-12
-"""A bound that is a whole number may come out a little below it."""
+"""Tolerance: by rounding, a bound that is an integer may be computed a little too low."""
 
 ROUNDS = 100
-"""Passes in which several clients above their share are lowered; one passes for one client."""
+"""Number of passes over several clients above their share; one pass is enough for one client."""
 
 
 def within_shares(counts: Tensor, clusters: Tensor, share: float) -> Tensor:
@@ -24,7 +24,7 @@ def within_shares(counts: Tensor, clusters: Tensor, share: float) -> Tensor:
     allowed, claimed = counts.clone(), counts.double()
     _, index, sizes = torch.unique(clusters, return_inverse=True, return_counts=True)
     sums = torch.zeros(len(sizes), dtype=torch.double).index_add_(0, index, claimed)
-    # Most often there is no such cluster, however many there are.
+    # In most cases no cluster has such a client, even if there are many clusters.
     heavy = (claimed * (1 - share) > share * (sums[index] - claimed)) & (sizes[index] > 1)
     for cluster in sorted(set(index[heavy].tolist())):
         members = index == cluster
@@ -33,9 +33,9 @@ def within_shares(counts: Tensor, clusters: Tensor, share: float) -> Tensor:
 
 
 def bounded_weights(counts: Tensor, share: float) -> Tensor:
-    """Lower numbers of examples (N,) until none is more than this share of all clients' together.
+    """Lower numbers of examples (N,) until none exceeds this share of the total.
 
-    A single client that has any is not bounded: it is alone.
+    There is no bound if only one client has examples.
     """
     some = counts > 0
     if int(some.sum()) < 2 or share >= 1:
@@ -55,7 +55,7 @@ def bounded_weights(counts: Tensor, share: float) -> Tensor:
 
 def norms_of(rows: Tensor) -> Tensor:
     """(N,) float64, the length of each row."""
-    # Row by row: a copy of all of them in double precision takes five times as long.
+    # One row at a time: a copy of all rows in double precision takes five times as long.
     lengths = [torch.linalg.vector_norm(row, dtype=torch.double) for row in rows]
     return torch.stack(lengths) if lengths else torch.zeros(0, dtype=torch.double)
 
@@ -70,9 +70,9 @@ def longest_of(norms: Tensor, ratio: float) -> float:
 
 
 def within_norms(rows: Tensor, kept: Tensor, ratio: float | None) -> Tensor:
-    """Rows (N, J), none longer than so many times the median of kept ones that are not zero.
+    """Rows (N, J), none longer than `ratio` times the median length of nonzero kept rows.
 
-    Where few answer alone, there is nobody among them to compare with.
+    The kept rows allow a comparison even if few clients answer.
     """
     if ratio is None:
         return rows

@@ -1,4 +1,4 @@
-"""How many clusters are told apart best, by the silhouette."""
+"""Choice of the number of clusters by the silhouette."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from torch import Tensor
 from umbel.server.clustering import Linkage, agglomerate
 
 SAME = 1e-9
-"""Silhouettes that differ by less are equally good: it is rounding."""
+"""Smaller differences of silhouettes are rounding errors: they count as equal."""
 
 
 def best_by_silhouette(distance: Tensor, linkage: Linkage, largest: int) -> tuple[Tensor, float]:
     """Hierarchical clusters by distances (N, N): labels (N,), and their mean silhouette.
 
-    Their number, from 2 to `largest`, is the one with the largest mean silhouette (Rousseeuw 1987);
-    of equally good numbers the smallest. N clusters or more have no silhouette, so fewer than three
-    rows are one cluster, whose silhouette is taken for 0.
+    The number of clusters, from 2 to `largest`, has the largest mean silhouette (Rousseeuw 1987);
+    on a tie it is the smallest number. The silhouette is not defined for N clusters or more, so
+    fewer than three rows are one cluster, with a silhouette of 0.
     """
     from sklearn.metrics import silhouette_score
 

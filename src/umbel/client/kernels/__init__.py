@@ -1,4 +1,4 @@
-"""Kernels: one for any module, and faster ones for some."""
+"""Kernels: one for any module, and faster ones for some modules."""
 
 from umbel.client.kernels.base import Kernel
 from umbel.client.kernels.chain import Chain

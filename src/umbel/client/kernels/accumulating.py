@@ -1,4 +1,4 @@
-"""Mini-batches that go through the module in parts, so that their activations need less memory."""
+"""Mini-batches computed in parts, so that their activations need less memory."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from umbel.client.kernels.general import step_by_step
 
 @dataclass(frozen=True)
 class Accumulating:
-    """Another kernel, which gets a few examples at a time; gradients of the parts are added up.
+    """Calls another kernel with a few examples at a time, and adds up the gradients of the parts.
 
-    It is for modules that do not mix the examples of a batch: results differ by rounding alone.
+    It is for modules that do not mix the examples of a batch: results differ only by rounding.
     """
 
     kernel: Kernel
-    size: int  # examples that go through the module at once, at most
+    size: int  # largest number of examples in one pass
 
     def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
         if len(x) <= self.size:
@@ -52,10 +52,10 @@ class Accumulating:
     def _parts(
         self, batch: Batch, factors: Tensor | None, dtype: torch.dtype
     ) -> Iterator[tuple[Batch, Tensor | None, Tensor]]:
-        """Parts of a batch, their factors, and the share () of each in the mean of all."""
+        """Parts of a batch, their factors, and the weight () of each in the mean of all."""
         shares = batch.shares(dtype)
         for rows in torch.split(torch.arange(len(batch.x), device=batch.x.device), self.size):
             keep = None if batch.keep is None else batch.keep[rows]
-            # A part may be nothing but padding, though the whole is not.
+            # A part may consist only of padding, even if the whole batch does not.
             part = Batch(batch.x[rows], batch.y[rows], keep, keep is not None)
             yield part, None if factors is None else factors[rows], shares[rows].sum()

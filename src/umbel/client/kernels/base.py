@@ -11,7 +11,7 @@ from umbel.client.descent import Descent
 
 
 class Kernel(Protocol):
-    """How outputs, gradients and updates are computed; results differ by no more than rounding."""
+    """An implementation of outputs, gradients and updates; results differ only by rounding."""
 
     def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
         """Outputs in evaluation mode: (B, ...)."""
@@ -20,8 +20,10 @@ class Kernel(Protocol):
     def gradient(
         self, theta: Tensor, batch: Batch, factors: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Forward and back in training mode: the gradient (num_weights,) of the mean loss, that
-        loss (), and the rest of theta (P - num_weights,) after the pass.
+        """Forward and backward pass in training mode.
+
+        Returns the gradient (num_weights,) of the mean loss, that loss (), and the rest of theta (P
+        - num_weights,) after the pass.
 
         `factors` (B,), if given, multiply the examples' losses before the mean is taken.
         """

@@ -1,10 +1,10 @@
-"""A first layer whose weights stay as received, with a row of coefficients for each example.
+"""A first layer with unchanged weights and a row of coefficients for each example.
 
-All that gradient steps add to the weights W (out, in) of a first layer are products of slopes and
+Gradient steps change the weights W (out, in) of a first layer only by products of slopes and
 examples: W = W_0 + A' X for examples X (n, in) and coefficients A (n, out). The outputs for X are
-then X W_0' + (X X') A. Where a client goes through few examples many times, it is less work to
-take X W_0' and X X' once, to change the rows of A in every step, and to take A' X at the end.
-Letters: C models, B examples of a mini-batch, n of a client.
+then X W_0' + (X X') A. If a client goes through few examples many times, it is less work to compute
+X W_0' and X X' once, to change the rows of A in every step, and to compute A' X at the end.
+Letters: C models, B examples of a mini-batch, n examples of a client.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from umbel.client.kernels.schedule import Schedule, SideBySide
 from umbel.summary import in_short
 
 SMALL, LARGE = 7_000, 100_000
-"""Fewest weights of a layer for which this is tried, and fewest that outgrow the nearest cache."""
+"""Fewest weights of a layer for which this is tried, and fewest that exceed the nearest cache."""
 
 STEP = 10
-"""Going through weights beyond that cache costs as much as this many examples of a mini-batch."""
+"""Reading weights beyond that cache costs as much as this many examples of a mini-batch."""
 
 WORTHWHILE = {False: 0.75, True: 1.3}
-"""Largest number of operations, relative to steps on such weights, by whether products are in
-bfloat16. It may exceed 1: these products are larger, which a processor is better at."""
+"""Largest number of operations, relative to steps on weights beyond that cache, without and with
+products in bfloat16. It may exceed 1, since a CPU is faster at larger products."""
 
 NEARLY_SURE = 0.6
-"""The same for smaller weights."""
+"""The same for weights that fit in that cache."""
 
 ROOM = 3
-"""Most memory beyond the models', in units of the layer's weights."""
+"""Largest additional memory, in units of the layer's weights."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """Where the examples of each client stand in the storage, one after another."""
+    """The range of each client's examples in the storage, where they are consecutive."""
 
     start: Tensor  # (C,)
     sizes: Sequence[int]
@@ -50,18 +50,18 @@ class Span:
 
     @classmethod
     def of(cls, schedule: Schedule) -> Span:
-        """From the first to the last of a client's examples in any mini-batch."""
+        """The range from the first to the last of a client's examples in any mini-batch."""
         low, high = schedule.rows.amin((0, 2)), schedule.rows.amax((0, 2))
         return cls(low, (high - low + 1).tolist())
 
     @property
     def most(self) -> int:
-        """The largest number of examples."""
+        """The largest number of examples of a client."""
         return max(self.sizes)
 
 
 def pays(span: Span, schedule: Schedule, size_in: int, size_out: int, half: bool) -> bool:
-    """Whether a layer with these sizes is better kept by example than stepped on."""
+    """Whether coefficients are faster than steps on the weights for a layer of these sizes."""
     most, values = span.most, size_in * size_out
     steps, _, width = schedule.rows.shape
     seen = steps * width
@@ -75,16 +75,16 @@ def pays(span: Span, schedule: Schedule, size_in: int, size_out: int, half: bool
 
 @dataclass(frozen=True)
 class ByExample:
-    """The path of such a layer; the optimiser has no weight decay."""
+    """The path of a layer with coefficients by example; the optimiser has no weight decay."""
 
-    products: Tensor  # (C, n, n) X X', of examples
+    products: Tensor  # (C, n, n) X X', inner products of examples
     received: Tensor  # (C, n, out) X W_0'
     coefficients: Moving  # (C, n, out) A
-    rounded: Tensor | None  # A in bfloat16, where products are taken in it
+    rounded: Tensor | None  # A in bfloat16, if products are computed in it
     bias: Moving | None  # (C, 1, out)
-    before: Tensor  # (C, 1) what the number of a row is larger by than its position in X
+    before: Tensor  # (C, 1) number of a row in the storage minus its position in X
     examples: Sequence[Tensor]  # X (n, in) of each client
-    half: bool  # whether the products with X are taken in bfloat16
+    half: bool  # whether the products with X are computed in bfloat16
 
     __repr__ = in_short
 
@@ -100,13 +100,13 @@ class ByExample:
     ) -> ByExample:
         """Return the path of received weights (C, out, in) and bias (C, 1, out).
 
-        x (total, ...) is the storage of examples. `half` takes products in bfloat16 where that is
-        faster.
+        x (total, ...) is the storage of examples. With `half`, products are computed in bfloat16 if
+        that is faster.
         """
         flat, count, most, size_out = x.flatten(1), len(weight), span.most, weight.shape[1]
         half_steps = half and rule.pays_by_example(most)
         half = half and rule.pays(most, weight.shape[2], size_out)
-        # A product of two examples may be beyond what float16 holds, where no input is.
+        # A product of two examples may exceed the range of float16, even if no input does.
         full = torch.float32 if weight.dtype == torch.float16 else weight.dtype
         given = torch.bfloat16 if half else full
         starts = zip(span.start.tolist(), span.sizes, strict=True)
@@ -144,7 +144,7 @@ class ByExample:
         )
 
     def taken(self, batch: SideBySide, x: Tensor) -> Tensor:  # noqa: ARG002
-        """Rows (C, B) of the tables of all clients, one below the other."""
+        """Row numbers (C, B) in the tables of all clients, stacked vertically."""
         return batch.rows - self.before
 
     def forward(self, taken: Tensor) -> Tensor:
@@ -186,7 +186,7 @@ class ByExample:
 
 
 def takes(descent: Descent) -> bool:
-    """Whether all that the steps add to the weights are products of slopes and examples."""
+    """Whether steps change the weights only by products of slopes and examples."""
     return not sgd_of(descent).weight_decay
 
 

@@ -1,4 +1,4 @@
-"""The kernel of chains of linear layers: `Dense` where examples are of its form, else general."""
+"""The kernel of chains of linear layers: `Dense` for examples of its form, else `General`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from umbel.client.optimizers import SGD
 
 @dataclass(frozen=True)
 class Chain:
-    """Many models at once under `vmap`, without taking them apart."""
+    """Computes many models at once under `vmap`, without separating them."""
 
     dense: Dense
     general: General
@@ -40,7 +40,7 @@ class Chain:
         return gradient, loss, theta[len(gradient) :]
 
     def _sums(self, theta: Tensor, x: Tensor, y: Tensor, factors: Tensor) -> tuple[Tensor, ...]:
-        """Return the gradient of the sum of losses times factors (B,), and that sum."""
+        """Return the gradient of the sum of losses times factors (B,), and the sum."""
         gradient, mean, _ = self.general.gradient(theta, Batch(x, y), factors)
         return gradient * len(x), mean * len(x)
 

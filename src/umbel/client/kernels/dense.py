@@ -1,7 +1,7 @@
 """Chains of linear layers with ReLU between them, as matrix products over stacks of models.
 
-Forward and back are written out, and each step is added to the weights by the product that finds
-it, so that no gradient is ever stored. Letters: C models, B examples, P values of a model.
+Forward and backward passes are written out. The matrix product that computes a step also adds it to
+the weights, so that no gradient is ever stored. Letters: C models, B examples, P values of a model.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from umbel.client.objectives import BINARY, CLASSIFICATION, FEW, REGRESSION, Obj
 
 @dataclass(frozen=True)
 class Layer:
-    """A linear layer, and where its parameters begin in theta."""
+    """A linear layer, and the start of its parameters in theta."""
 
     size_in: int
     size_out: int
@@ -35,7 +35,7 @@ class Layer:
 
     @property
     def end(self) -> int:
-        """Where the next layer begins."""
+        """The start of the next layer."""
         return self.start + self.size_out * (self.size_in + self.has_bias)
 
     def views(self, theta: Tensor) -> list[Tensor]:
@@ -47,15 +47,15 @@ class Layer:
 
 @dataclass(frozen=True)
 class Dense:
-    """The chain of a module, and what its outputs are trained for."""
+    """The chain of layers of a module, and its objective."""
 
     layers: tuple[Layer, ...]
-    flattens: bool  # whether the module takes examples of more than one dimension
+    flattens: bool  # whether the module flattens examples of more than one dimension
     objective: Objective
-    half: bool = False  # whether products are taken in bfloat16 where that is faster
+    half: bool = False  # whether products are computed in bfloat16 if that is faster
 
     def takes(self, x: Tensor, y: Tensor | None = None) -> bool:
-        """Whether these examples (B, ...) are of a form that this is written for."""
+        """Whether these examples (B, ...) have a form that this kernel supports."""
         fine = x.dim() == 2 or (self.flattens and x.dim() > 2)
         if y is None or not fine:
             return fine
@@ -74,9 +74,9 @@ class Dense:
     def gradient(
         self, theta: Tensor, x: Tensor, y: Tensor, factors: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Gradient (C, P) of the sum over the examples of loss times factor (C, B); that sum (C,).
+        """Gradient (C, P) of the sum over examples of loss times factor (C, B), and the sum (C,).
 
-        The C of theta, and that of the factors, may be 1.
+        C may be 1 in theta, and in the factors.
         """
         gradient, outputs = self._pass(theta, x, y, factors)
         losses = self.objective.losses(outputs.flatten(0, 1), y.flatten(0, 1))
@@ -96,7 +96,7 @@ class Dense:
         return gradient, outputs
 
     def _halves(self, theta: Tensor, x: Tensor) -> list[bool]:
-        """Whether each layer takes its products in bfloat16 in one pass of x (C, B, ...)."""
+        """Whether each layer computes products in bfloat16 in one pass of x (C, B, ...)."""
         rows = x.shape[1] * (len(x) if len(theta) == 1 else 1)
         return [self.half and pays(rows, one.size_in, one.size_out) for one in self.layers]
 
@@ -105,8 +105,8 @@ class Dense:
     ) -> tuple[Tensor]:
         """Updates (C, P) after a step on each mini-batch: rows (C, S, B) of x and y.
 
-        A negative row is padding, and its complement the row that stands in for it. The C of
-        theta may be 1. The optimiser must be SGD.
+        A negative row is padding, replaced by the row ~row. C may be 1 in theta. The optimiser must
+        be SGD.
         """
         schedule = Schedule.of(rows)
         if schedule.at_work == [len(rows)] and not sgd_of(descent).weight_decay:
@@ -127,7 +127,7 @@ class Dense:
     def _paths(
         self, descent: Descent, x: Tensor, received: Tensor, schedule: Schedule
     ) -> Iterator[Path]:
-        """How each layer goes through the steps."""
+        """The path of each layer through the steps."""
         for number, layer in enumerate(self.layers):
             weight, *biases = layer.views(received)
             bias = biases[0] if biases else None
@@ -159,7 +159,7 @@ class Dense:
     def _one_step(
         self, descent: Descent, x: Tensor, y: Tensor, theta: Tensor, schedule: Schedule
     ) -> Tensor:
-        """As `descend`, if the first step is the only one: a multiple of the gradient."""
+        """The result of `descend` for a single step: a multiple of the gradient."""
         (batch,) = schedule.batches(theta.dtype)
         received = theta if len(theta) == 1 else schedule.arranged(theta)
         given = batch.inputs(x), batch.labels(y)
@@ -167,7 +167,7 @@ class Dense:
         return schedule.restored(update)
 
     def _slope(self, outputs: Tensor, y: Tensor, factors: Tensor) -> Tensor:
-        """Slope (C, B, out), by the outputs, of the sum of losses times factors (C, B)."""
+        """Slope (C, B, out) by the outputs of the sum of losses times factors (C, B)."""
         if self.objective == CLASSIFICATION:
             few = outputs.shape[2] < FEW and not outputs.is_cuda
             slope = (
@@ -183,7 +183,7 @@ class Dense:
 
 
 def recognise(module: nn.Module, objective: Objective, half: bool = False) -> Dense | None:
-    """The chain of this module, or None if it is anything else."""
+    """The chain of this module, or None if the module is not a chain."""
     parts = list(_unrolled(module))
     first = parts[0] if parts else None
     flattens = type(first) is nn.Flatten and (first.start_dim, first.end_dim) == (1, -1)
@@ -202,7 +202,7 @@ def recognise(module: nn.Module, objective: Objective, half: bool = False) -> De
         # Parameters that two layers share are counted once.
         and sum(parameter.numel() for parameter in module.parameters()) == layers[-1].end
         and all(parameter.requires_grad for parameter in module.parameters())
-        # What was taken off a layer and put back, as by prune.remove, stands behind its bias.
+        # A parameter that was removed and added again, as by prune.remove, comes after the bias.
         and all(next(part.parameters()) is part.weight for part in linear)
         and not any(_is_special(part) for part in module.modules())
     )
@@ -218,7 +218,7 @@ def _unrolled(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def _is_special(module: nn.Module) -> bool:
-    """Whether something else than its kind says happens in its passes."""
+    """Whether hooks, buffers and the like make its passes differ from those of its class."""
     forward = module._forward_hooks or module._forward_pre_hooks or "forward" in vars(module)
     backward = module._backward_hooks or module._backward_pre_hooks
     return bool(forward or backward or module._buffers) or is_parametrized(module)

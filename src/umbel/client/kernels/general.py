@@ -1,4 +1,4 @@
-"""Any module: `torch.func` finds the gradient, and every step makes a new model."""
+"""The kernel of any module: `torch.func` computes gradients, and every step makes a new model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from umbel.client.layout import Entry, unflatten
 from umbel.client.objectives import Objective
 
 Gradient: TypeAlias = Callable[[Tensor, Batch], tuple[Tensor, Tensor, Tensor]]
-"""As `Kernel.gradient`."""
+"""A function with the arguments and results of `Kernel.gradient`."""
 
 
 def _enable(cudnn_too: bool) -> None:
@@ -34,15 +34,15 @@ WITHOUT_CUDNN = Held(lambda: bool(cudnn.enabled), _enable, False)
 
 @dataclass(frozen=True)
 class General:
-    """One model at a time, or many through `vmap`."""
+    """Computes one model at a time, or many through `vmap`."""
 
     modules: Modules
     objective: Objective
-    cast_to: torch.dtype | None = None  # what passes through the module are cast to
+    cast_to: torch.dtype | None = None  # type of the computation in passes; None: that of theta
 
     def outputs(self, theta: Tensor, x: Tensor) -> Tensor:
         layout, cut = self.modules.layout, self.modules.layout.num_weights
-        # Some modules move buffers in every pass, and theta is the caller's.
+        # Some modules change buffers in every pass, and theta belongs to the caller.
         rest = _apart(theta[cut:].clone(), layout.rest)
         tensors = {**_apart(theta[:cut], layout.weights), **rest, **self._scratch()}
         return self._passed_on(self.modules.evaluating, tensors, x)
@@ -79,18 +79,18 @@ class General:
     def _holding(
         self, module: nn.Module, tensors: Mapping[str, Tensor]
     ) -> Callable[[Tensor], object]:
-        """The module with these tensors; afterwards it has its own again."""
+        """The module with these tensors; after the block it has its own again."""
         shared = {place: tensors[name] for place, name in self.modules.places.items()}
-        # torch would put a tensor of a layer that is used twice in its place twice, and then give
-        # the layer the first one back for its own.
+        # For a layer that is used twice, torch would set a tensor twice, and then restore the
+        # tensor of the first call instead of the layer's own.
         return partial(functional_call, module, {**tensors, **shared}, tie_weights=False)
 
     def _scratch(self) -> dict[str, Tensor]:
-        """Buffers that a pass may write in, as they were built."""
+        """Buffers that a pass may change, with their values at construction."""
         return {name: buffer.clone() for name, buffer in self.modules.scratch.items()}
 
     def passed(self, module: Callable[[Tensor], object], x: Tensor) -> Tensor:
-        """Outputs of this module, in the type of theta whatever is cast on the way."""
+        """Outputs of this module, cast back to the type of theta."""
         if self.cast_to is None:
             return one_tensor(module(x))
         with torch.autocast(x.device.type, self.cast_to):
@@ -99,16 +99,16 @@ class General:
 
     def _passed_on(self, module: nn.Module, tensors: Mapping[str, Tensor], x: Tensor) -> Tensor:
         """Outputs of the module with these tensors."""
-        # cuDNN's recurrent layers want weights in memory of their own, which torch.func hides.
+        # cuDNN's recurrent layers need weights in memory of their own, which torch.func hides.
         without = x.is_cuda and self.modules.recurrent
         with WITHOUT_CUDNN.held() if without else nullcontext():
             return self.passed(self._holding(module, tensors), x)
 
 
 def _apart(values: Tensor, entries: Sequence[Entry]) -> dict[str, Tensor]:
-    """The tensors of flat values; on a GPU each in memory of its own.
+    """The tensors of flat values; on a GPU, each in memory of its own.
 
-    A GPU reads many bytes at once, and a tensor may begin at an odd place among others.
+    A GPU reads many bytes at once, and tensors inside a flat vector may not be aligned.
     """
     tensors = unflatten(values, entries)
     return {n: t.clone() for n, t in tensors.items()} if values.is_cuda else tensors
@@ -125,7 +125,7 @@ def step_by_step(gradient: Gradient, theta: Tensor, shard: Shard, descent: Desce
 
 
 def one_tensor(outputs: object) -> Tensor:
-    """The outputs of a network. Raises `UsageError` where they are anything but a tensor."""
+    """The outputs of a network. Raises `UsageError` unless they are a tensor."""
     if isinstance(outputs, Tensor):
         return outputs
     raise UsageError(

@@ -1,16 +1,16 @@
-"""Which products are faster in bfloat16, casts included: the one rule, by their sizes.
+"""The rule, by sizes, for products that are faster in bfloat16, casts included.
 
-`python -m benchmarks.precision --products` measures what it rests on.
+It is based on measurements by `python -m benchmarks.precision --products`.
 """
 
 from __future__ import annotations
 
 ROWS, WORK = 64, 600_000
-"""Examples of a model, and multiplications for them, from which on products of a layer are faster:
-below, casting the weights takes as long as is saved."""
+"""Fewest examples of a model, and fewest multiplications, for faster products of a layer: below,
+casting the weights takes as long as it saves."""
 
 EXAMPLES = 300
-"""Examples of a client from which on steps on their coefficients are faster."""
+"""Fewest examples of a client for faster steps on their coefficients."""
 
 
 def pays(rows: int, size_in: int, size_out: int) -> bool:

@@ -1,7 +1,7 @@
-"""One client after another: the steps of a descent in the memory of one module.
+"""The kernel for clients in sequence: all steps of a descent in the memory of one module.
 
-Nothing is copied but the model received and the update. Images may have their channels last in
-memory, which makes convolutions on a CPU faster.
+Only the received model and the update are copied. Images may have their channels last in memory,
+which makes convolutions on a CPU faster.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from umbel.client.kernels.general import General
 from umbel.client.layout import tensors_of
 
 IMAGES = (nn.Conv2d, nn.ConvTranspose2d)
-"""Layers that are faster where the channels of images are last."""
+"""Layers that are faster if the channels of images are last."""
 
 
 class InPlace:
-    """A module of one's own to train clients in; not for two threads at once."""
+    """Trains clients in a module of its own; not for two threads at the same time."""
 
     def __init__(self, general: General, channels_last: bool = False) -> None:
         self.general = general
@@ -30,7 +30,7 @@ class InPlace:
             _put_channels_last(self.module)
         for part in self.module.modules():
             if isinstance(part, nn.RNNBase):
-                part.flatten_parameters()  # on a GPU: side by side, as cuDNN takes them
+                part.flatten_parameters()  # on a GPU: contiguous, as cuDNN needs them
         tensors, layout = tensors_of(self.module), general.modules.layout
         self.weights = [tensors[entry.name] for entry in layout.weights]
         self.tensors = [*self.weights, *(tensors[entry.name] for entry in layout.rest)]
@@ -52,7 +52,7 @@ class InPlace:
         return gradient, loss.detach(), torch.cat(rest) if rest else theta[len(gradient) :]
 
     def descend(self, theta: Tensor, shard: Shard, descent: Descent) -> Tensor:
-        """The update (P,) after a step on each of the batches, which have no padding."""
+        """The update (P,) after a step on each of the batches, which must have no padding."""
         received = self._load(theta)
         memory = [descent.start(weight.detach().clone()) for weight in self.weights]
         for batch in shard.batches():
@@ -77,14 +77,14 @@ class InPlace:
         return received
 
     def _restart(self) -> None:
-        """Each pass finds what it may write in as it was."""
+        """Reset the buffers that a pass may change to their initial values."""
         for places, start in self.scratch:
-            buffer = start.clone()  # one for all places: what one layer writes, another may read
+            buffer = start.clone()  # one for all modules: one layer may read values of another
             for owner, name in places:
-                setattr(owner, name, buffer)  # a pass may have put another tensor there
+                setattr(owner, name, buffer)  # a pass may have replaced the tensor
 
     def _places(self, name: str) -> list[tuple[nn.Module, str]]:
-        """The modules that hold what has this name, each with its own name for it."""
+        """The modules that hold the tensor of this name, each with its own name for it."""
         further = [place for place, own in self.general.modules.places.items() if own == name]
         cut = [place.rpartition(".") for place in (name, *further)]
         return [(self.module.get_submodule(owner), leaf) for owner, _, leaf in cut]
@@ -99,23 +99,23 @@ class InPlace:
         return batch.mean(values if factors is None else values * factors)
 
     def _laid_out(self, x: Tensor) -> Tensor:
-        """The same inputs, as they are to be in memory."""
+        """The same inputs, in the memory format of the kernel."""
         if not (self.channels_last and x.dim() == 4):
             return x
         last = x.permute(0, 2, 3, 1)
-        # By its strides an image with one channel is of both forms, unless it is flat in between.
+        # The strides of an image with one channel match both formats, unless it is flat in between.
         return last.flatten(1).view(last.shape).permute(0, 3, 1, 2)
 
 
 def _put_channels_last(module: nn.Module) -> None:
-    """Put the channels of all tensors of four dimensions last; those of five can't have it so.
+    """Put the channels of all 4-dimensional tensors last; 5-dimensional ones don't support it.
 
-    Buffers may share the memory of another module, which stays as it is.
+    Buffers may share memory with another module, which must not change.
     """
     for parameter in module.parameters():
         if parameter.dim() == 4:
             parameter.data = _with_channels_last(parameter.data)
-    # What layers share they share afterwards, too.
+    # Tensors that layers share must stay shared.
     last = {id(buffer): _with_channels_last(buffer) for buffer in module.buffers()}
     for part in module.modules():
         for name, buffer in list(part.named_buffers(recurse=False, remove_duplicate=False)):

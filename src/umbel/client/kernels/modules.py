@@ -1,4 +1,4 @@
-"""A module in both of its modes, and what of it is in theta."""
+"""A module in training and evaluation mode, and its tensors in theta."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from umbel.summary import in_short
 
 
 def in_mode(module: nn.Module, training: bool) -> nn.Module:
-    """The module, once it is in training or in evaluation.
+    """The module, after a switch to training or evaluation mode.
 
-    A module may have a `train` of its own that returns nothing.
+    A module may have its own `train` that returns nothing.
     """
     module.train(training)
     return module
@@ -28,14 +28,14 @@ def in_mode(module: nn.Module, training: bool) -> nn.Module:
 
 @dataclass(frozen=True)
 class Modules:
-    """Copies of one module: tensors that are in theta come from there, constants from here."""
+    """Copies of one module, with its constants; its other tensors come from theta."""
 
     training: nn.Module
     evaluating: nn.Module
     layout: Layout
-    dtype: torch.dtype  # of theta
-    scratch: Mapping[str, Tensor]  # buffers that a pass may write in, of the one in training
-    places: Mapping[str, str]  # further places of what is in theta or in `scratch`, and its name
+    dtype: torch.dtype  # type of theta
+    scratch: Mapping[str, Tensor]  # buffers that a pass may change, of the training module
+    places: Mapping[str, str]  # further name of a tensor in theta or in `scratch` -> its name
 
     __repr__ = in_short
 
@@ -47,7 +47,7 @@ class Modules:
 
     @classmethod
     def around(cls, training: nn.Module, layout: Layout, dtype: torch.dtype) -> Modules:
-        """This module in training, and its twin in evaluation."""
+        """This module in training mode, and its twin in evaluation mode."""
         evaluating = in_mode(twin(training, layout), training=False)
         scratch = scratch_of(training, layout)
         given = {*scratch, *(entry.name for entry in layout.weights + layout.rest)}
@@ -55,31 +55,31 @@ class Modules:
         return cls(training, evaluating, layout, dtype, scratch, places)
 
     def to(self, device: torch.device) -> Modules:
-        """The same on a device, in modules of its own; constants that are there are shared."""
+        """The same on a device, in new modules; constants that are already there are shared."""
         training = twin(self.training, self.layout).to(device)
         return Modules.around(training, self.layout, self.dtype)
 
     @property
     def frozen(self) -> dict[str, Tensor]:
-        """The tensors that are not trained, by name: what all models share."""
+        """The frozen tensors by name, which all models share."""
         return frozen_of(self.training, self.layout)
 
     @cached_property
     def recurrent(self) -> bool:
-        """Whether there are recurrent layers in it."""
+        """Whether the module contains recurrent layers."""
         return any(isinstance(part, nn.RNNBase) for part in self.training.modules())
 
     def adopt(self, frozen: Mapping[str, Tensor]) -> None:
-        """Read the frozen values in other memory, which holds the same bytes, from here on."""
+        """From now on, read the frozen values from other memory, which holds the same bytes."""
         for module in (self.training, self.evaluating):
             own = tensors_of(module)
             for name, values in frozen.items():
                 own[name].data = values.view(own[name].dtype).view(own[name].shape)
 
     def after_training(self, x: Tensor) -> tuple[list[str], list[str]]:
-        """The constants that passes of x change, and what training replaces instead of moving it.
+        """Names of constants that passes of x change, and of buffers that training replaces.
 
-        Both are names; there should be none.
+        Buffers must be changed in place instead; both lists should be empty.
         """
         constants, trained = constants_of(self.training, self.layout), copy.deepcopy(self.training)
         before = tensors_of(trained)
@@ -92,9 +92,10 @@ class Modules:
         return changed, [name for name in moving if after[name] is not before[name]]
 
     def overwritten(self, x: Tensor) -> str | None:
-        """The name of a trained parameter that a pass of x writes in, if there is one.
+        """The name of a trained parameter that a pass of x changes in place, if there is one.
 
-        Some write in large values alone, such as those that bound a norm: large ones are tried too.
+        Some modules change only large values, as those that bound a norm do: large values are
+        tried, too.
         """
         module = twin(self.training, self.layout)
         tensors = tensors_of(module)
@@ -112,7 +113,7 @@ class Modules:
         return None
 
     def writes_in_inputs(self, x: Tensor) -> bool:
-        """Whether a pass changes the x that it is given."""
+        """Whether a pass changes its input x."""
         module = twin(self.training, self.layout)
         for training in (True, False):
             given = x.clone()
@@ -123,7 +124,7 @@ class Modules:
         return False
 
     def values_per_example(self, x: Tensor) -> int:
-        """How many values an example of a batch has, together with all that layers make of it."""
+        """The number of values of an example of a batch and of all layers' outputs for it."""
         counts = [x.numel()]
 
         def count(_module: nn.Module, _inputs: object, output: object) -> None:
@@ -138,9 +139,9 @@ class Modules:
         return counts[0] // len(x)
 
     def saved_per_example(self, x: Tensor) -> int:
-        """How many values an example has that a pass keeps for the way back.
+        """The number of values per example that a forward pass keeps for the backward pass.
 
-        Those inside a layer are among them, such as the weights of attention.
+        They include values inside a layer, such as attention weights.
         """
         own = {tensor.data_ptr() for tensor in tensors_of(self.evaluating).values()}
         seen = dict[int, int]()

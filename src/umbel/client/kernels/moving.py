@@ -20,18 +20,18 @@ from umbel.client.optimizers import SGD
 from umbel.summary import in_short
 
 Adder: TypeAlias = Callable[[Tensor, float, float], None]
-"""Makes a tensor `old` times itself plus `new` times the gradient: called with the three."""
+"""Called with (tensor, old, new): sets the tensor to old * tensor + new * gradient."""
 
 
 class Path(Protocol):
-    """A layer on its way through the steps of a descent."""
+    """The parameters of a layer in the course of a descent."""
 
     def first(self, clients: int) -> Path:
-        """The path of the first clients only, in the same memory."""
+        """The path of only the first clients, in the same memory."""
         ...
 
     def taken(self, batch: SideBySide, x: Tensor) -> Tensor:
-        """What the layer takes of these examples, if it is the first; x is the storage."""
+        """The input of these examples to a first layer; x is the storage."""
         ...
 
     def forward(self, taken: Tensor) -> Tensor:
@@ -39,7 +39,7 @@ class Path(Protocol):
         ...
 
     def back(self, slope: Tensor) -> Tensor:
-        """Slope (C, B, in) by the inputs, of that by the outputs (C, B, out)."""
+        """Slope (C, B, in) by the inputs, from the slope by the outputs (C, B, out)."""
         ...
 
     def step(self, slope: Tensor, taken: Tensor, descent: Descent) -> None:
@@ -47,33 +47,33 @@ class Path(Protocol):
         ...
 
     def put_update(self, weight: Tensor, *bias: Tensor) -> None:
-        """Make these what the steps have added to weight and bias."""
+        """Write the sum of all steps into `weight` and `bias`."""
         ...
 
 
 @dataclass(frozen=True)
 class Moving:
-    """A tensor on its way, one row a model."""
+    """A tensor in the course of a descent, one row per model."""
 
     now: Tensor
-    received: Tensor | None  # None: nothing but zeros
+    received: Tensor | None  # None: all zeros
     velocity: Tensor | None
 
     __repr__ = in_short
 
     @classmethod
     def of(cls, received: Tensor, descent: Descent) -> Moving:
-        """Return it before its first step."""
+        """Return the tensor before its first step."""
         now = received.clone(memory_format=torch.contiguous_format)
         return cls(now, received, _resting(now, descent))
 
     @classmethod
     def from_zero(cls, now: Tensor, descent: Descent) -> Moving:
-        """Return it before its first step, where it is zero."""
+        """Return a tensor of zeros before its first step."""
         return cls(now, None, _resting(now, descent))
 
     def first(self, clients: int) -> Moving:
-        """Return that of the first clients only, in the same memory."""
+        """Return the tensor of only the first clients, in the same memory."""
         every = (self.now, self.received, self.velocity)
         return Moving(*(None if t is None else t[:clients] for t in every))  # type: ignore[arg-type]
 
@@ -95,18 +95,18 @@ class Moving:
         add(now, 1, held(-lr, now))
 
     def put_update(self, into: Tensor) -> None:
-        """Make `into` what the steps have added."""
+        """Write the sum of all steps into `into`."""
         assert self.received is not None
         torch.sub(self.now, self.received, out=into)
 
 
 @dataclass(frozen=True)
 class Weights:
-    """A layer whose weights every step changes."""
+    """A layer whose weights change in every step."""
 
     weight: Moving  # (C, out, in)
     bias: Moving | None  # (C, 1, out)
-    rounded: Tensor | None  # the weights in bfloat16, where products are taken in it
+    rounded: Tensor | None  # the weights in bfloat16, if products are computed in it
 
     __repr__ = in_short
 
@@ -172,6 +172,6 @@ def _resting(now: Tensor, descent: Descent) -> Tensor | None:
 
 
 def sgd_of(descent: Descent) -> SGD:
-    """The optimiser of a descent whose optimiser is SGD."""
+    """The optimiser of a descent, which must be SGD."""
     assert isinstance(descent.optimizer, SGD)
     return descent.optimizer

@@ -1,7 +1,7 @@
-"""Products of stacks of matrices, and by them forward and back through a chain of layers.
+"""Products of stacks of matrices, for forward and backward passes through a chain of layers.
 
-Letters: C models, B examples. Products in bfloat16 are of rounded factors; their sums are taken in
-single precision, and rounded again.
+Letters: C models, B examples. Products in bfloat16 use rounded factors; sums are computed in single
+precision, and rounded again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 LARGE = 16_384
-"""Number of values from which on the products of several models outgrow a cache."""
+"""Number of values from which the products of several models exceed a cache."""
 
 
 def product(
@@ -20,7 +20,8 @@ def product(
 ) -> Tensor:
     """rows (C, B, in) times matrices (C, in, out), plus bias (C, 1, out); either C may be 1.
 
-    `half` takes the product in bfloat16; what is returned is of the type of the bias, or of rows.
+    With `half`, the product is computed in bfloat16; the result has the type of the bias, or of
+    rows.
     """
     if not half:
         return _product(rows, matrices, bias)
@@ -33,7 +34,7 @@ def product(
 
 
 def _one_by_one(rows: Tensor, matrices: Tensor, kind: torch.dtype) -> Tensor:
-    """The same rows times each of the matrices: batched, they would be copied for each."""
+    """The same rows times each matrix; a batched product would copy the rows for each."""
     out = rows.new_empty(len(matrices), len(rows), matrices.shape[2], dtype=kind)
     for into, matrix in zip(out, matrices, strict=True):
         into.copy_(rows @ matrix.bfloat16())
@@ -52,8 +53,8 @@ def _product(rows: Tensor, matrices: Tensor, bias: Tensor | None = None) -> Tens
 def forward(layers: Sequence[Sequence[Tensor]], x: Tensor, half: Sequence[bool]) -> list[Tensor]:
     """The inputs of each layer and then the outputs, each (C, B, size).
 
-    Layers are weights (C, out, in), and bias (C, 1, out) if there is one; `half` says which of
-    them take their products in bfloat16.
+    Layers are weights (C, out, in), and bias (C, 1, out) if there is one; `half` says for each
+    layer whether its product is computed in bfloat16.
     """
     passed = [x.flatten(2)]
     for number, (weight, *biases) in enumerate(layers):
@@ -69,7 +70,7 @@ def back(
     slope: Tensor,
     half: Sequence[bool],
 ) -> Iterator[tuple[int, Tensor, Tensor]]:
-    """The layers' numbers, slopes (C, B, out) by their outputs, and inputs, from last to first."""
+    """Numbers, slopes (C, B, out) by outputs, and inputs of the layers, from last to first."""
     for number in range(len(layers) - 1, -1, -1):
         inputs, of_outputs = passed[number], slope
         if number:
@@ -79,7 +80,7 @@ def back(
 
 
 def put_weight(weight: Tensor, of_outputs: Tensor, inputs: Tensor, half: bool) -> None:
-    """Make a weight (C, out, in) its gradient, of slopes (C, B, out) and inputs (C, B, in)."""
+    """Write the gradient into `weight` (C, out, in), from slopes (C, B, out), inputs (C, B, in)."""
     if half:
         weight.copy_(torch.bmm(of_outputs.transpose(1, 2).bfloat16(), inputs.bfloat16()))
         return
@@ -87,6 +88,6 @@ def put_weight(weight: Tensor, of_outputs: Tensor, inputs: Tensor, half: bool) -
         weight.baddbmm_(of_outputs.transpose(1, 2), inputs, beta=0)
         return
     for into, left, right in zip(weight, of_outputs.transpose(1, 2), inputs, strict=True):
-        # Products are slow to write into memory that is not in the cache: this brings it there.
+        # Products are slow to write into memory that is not in the cache: this loads it.
         into.zero_()
         torch.mm(left, right, out=into)

@@ -1,4 +1,4 @@
-"""The mini-batches of many clients side by side, as tightly as their sizes allow."""
+"""The mini-batches of many clients side by side, with as little padding as possible."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from umbel.summary import in_short
 class SideBySide:
     """One mini-batch of each of the first c clients."""
 
-    rows: Tensor  # (c, B) of the examples
-    shares: Tensor  # (c, B), or (1, 1) where all are alike: of an example in its batch's mean
+    rows: Tensor  # (c, B) rows of the examples in the storage
+    shares: Tensor  # (c, B), or (1, 1) if all are equal: weight of an example in its batch's mean
 
     __repr__ = in_short
 
@@ -31,20 +31,20 @@ class SideBySide:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Clients in order of their number of mini-batches, so that those at work are the first."""
+    """Clients in descending order of mini-batches, so that the first ones are at work."""
 
-    order: Tensor | None  # (C,) None: as given
-    rows: Tensor  # (S, C, B), padding replaced by what stands in for it
+    order: Tensor | None  # (C,) order of the clients; None: as given
+    rows: Tensor  # (S, C, B), with padding replaced by other examples
     keep: Tensor | None  # (S, C, B) False for padding; None: there is none
-    at_work: list[int]  # how many clients have a mini-batch in each step
-    width: list[int]  # the columns in use in each step
-    full: list[bool]  # whether these columns hold no padding
+    at_work: list[int]  # number of clients with a mini-batch in each step
+    width: list[int]  # number of columns in use in each step
+    full: list[bool]  # whether these columns contain no padding
 
     __repr__ = in_short
 
     @classmethod
     def of(cls, rows: Tensor) -> Schedule:
-        """Build it of rows (C, S, B); for padding, a negative row, ~row stands in."""
+        """Build it from rows (C, S, B); negative rows are padding, replaced by ~row."""
         keep, order = rows >= 0, None
         clients, steps, columns = rows.shape
         if keep.all():
@@ -52,7 +52,7 @@ class Schedule:
             return cls(None, by_step, None, [clients] * steps, [columns] * steps, [True] * steps)
         happens = keep.any(2)
         order = happens.sum(1).argsort(dim=0, descending=True, stable=True)
-        # A client's mini-batches keep their order; those with nothing in them go to its end.
+        # A client's mini-batches keep their order; empty ones go to the end.
         sequence = happens[order].int().argsort(dim=1, descending=True, stable=True)
         sequence = sequence[..., None].expand_as(rows)
         rows = rows[order].gather(1, sequence).transpose(0, 1).contiguous()
@@ -76,9 +76,9 @@ class Schedule:
                 yield SideBySide(rows, keep / keep.sum(1, keepdim=True))
 
     def arranged(self, values: Tensor) -> Tensor:
-        """Rows (C, ...), one a client, in the order of the schedule."""
+        """Rows (C, ...), one per client, in the order of the schedule."""
         return values if self.order is None else values[self.order]
 
     def restored(self, values: Tensor) -> Tensor:
-        """Rows in the order of the schedule, in the order of the clients again."""
+        """Rows that are in the order of the schedule, put back in the order of the clients."""
         return values if self.order is None else values[self.order.argsort()]

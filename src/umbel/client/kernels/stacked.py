@@ -15,19 +15,19 @@ Computed: TypeAlias = Callable[..., tuple[Tensor, ...]]
 
 @dataclass(frozen=True)
 class Stacked:
-    """One operation, written twice.
+    """One operation in two implementations.
 
-    `fast` takes tensors (C, ...), models first, and returns such; what all have in common may come
-    with C = 1. `general` does the same for one model, without the dimension C, and by operations
-    that can be differentiated.
+    `fast` takes and returns tensors (C, ...), models first; a tensor that all models share may have
+    C = 1. `general` does the same for one model, without the dimension C, by differentiable
+    operations.
     """
 
     fast: Computed
     general: Computed
-    by_example: bool = False  # whether all but the models are examples (C, B, ...), each by itself
+    by_example: bool = False  # whether all but the models are independent examples (C, B, ...)
 
     def __call__(self, *tensors: Tensor) -> tuple[Tensor, ...]:
-        """Apply to one model; under `vmap`, at any depth, `fast` is called once for the stack."""
+        """Apply to one model; `vmap`, at any depth, calls `fast` once for the whole stack."""
         results = _Applied.apply(self, *(tensor[None] for tensor in tensors))  # type: ignore[no-untyped-call]
         return tuple(tensor[0] for tensor in results)
 
@@ -72,7 +72,7 @@ class _Applied(Function):
 
 
 def _folded(tensor: Tensor, alone: bool, copies: int, height: int) -> Tensor:
-    """The dimensions of a stack of stacks as one; what all have in common stays single."""
+    """Merge the dimensions of a stack of stacks; tensors that all share keep size 1."""
     if alone and len(tensor) == 1:
         return tensor
     if alone:
@@ -83,7 +83,7 @@ def _folded(tensor: Tensor, alone: bool, copies: int, height: int) -> Tensor:
 def _slopes(
     general: Computed, tensors: Sequence[Tensor], slopes: tuple[Tensor, ...]
 ) -> list[Tensor | None]:
-    """Return the slopes by the floating-point tensors, given those by the results."""
+    """Return the slopes by the floating-point tensors, from the slopes by the results."""
     height = max(len(tensor) for tensor in tensors)
     smooth = [tensor.is_floating_point() for tensor in tensors]
 

@@ -1,4 +1,4 @@
-"""What clients compute, one idea a file."""
+"""The computations of clients, one idea per file."""
 
 from collections.abc import Mapping
 
@@ -47,7 +47,7 @@ WORKS: Mapping[str, type[Work]] = {
     "shared-training": SharedTraining,
     "train-and-gradient": TrainAndGradient,
 }
-"""What requests over a network call them."""
+"""Kinds of work by their names in requests over a network."""
 
 __all__ = [
     "MEMORY",

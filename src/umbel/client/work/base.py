@@ -1,4 +1,4 @@
-"""`Work`: what one client computes, and the form of its reply."""
+"""`Work`: the computation of one client, and the form of its reply."""
 
 from __future__ import annotations
 
@@ -22,23 +22,26 @@ SplitName: TypeAlias = Literal["train", "validation", "test"]
 
 @dataclass(frozen=True)
 class Promise:
-    """The form that one column of a reply must have."""
+    """The required form of one column of a reply."""
 
-    shape: tuple[int, ...]  #: of one client's reply
-    dtype: torch.dtype | None = None  #: None: the floating-point type of the models
-    low: float | None = None  #: smallest value; None: no bound but `Limits`
-    high: float | None = None  #: largest value, likewise
-    per: str | None = None  #: a column of counts: `low` and `high` are for each that it counts
-    may_be_nan: bool = False  #: NaN says that there is no such number
-    total: float | None = None  #: what all values sum to; None: anything
+    shape: tuple[int, ...]  #: shape in the reply of one client
+    #: type of the values; None: the floating-point type of the models
+    dtype: torch.dtype | None = None
+    low: float | None = None  #: smallest allowed value; None: bounded only by `Limits`
+    high: float | None = None  #: largest allowed value; None: bounded only by `Limits`
+    #: name of a column of counts: `low` and `high` are multiplied by its values
+    per: str | None = None
+    may_be_nan: bool = False  #: whether values may be NaN, for a number that does not exist
+    total: float | None = None  #: required sum of all values; None: any sum
 
 
 MEMORY = "memory"
-"""The reserved name of what a client keeps between rounds: its own weights, its own model.
+"""The reserved name of values that a client remembers between rounds, such as its own model.
 
-A work returns it in this column, and is sent the client's last one under the same name if the
-method asks so. In one process the table of all clients is in the method's state, where checkpoints
-find it; a deployed client keeps its row, so that it is no traffic. It is checked like any column.
+A work returns its memory in this column, and gets the client's last memory under the same name if
+the method requests it. In one process, the table of all clients is in the method's state, so that
+checkpoints save it. A deployed client keeps its row itself, so that it is not sent. The column is
+checked like any other.
 """
 
 COUNT = Promise((), torch.int64, low=1)
@@ -46,16 +49,17 @@ COUNT = Promise((), torch.int64, low=1)
 
 @dataclass(frozen=True)
 class Batching:
-    """How a client's examples are dealt into the mini-batches of a work."""
+    """How a client's examples are divided into the mini-batches of a work."""
 
     plan: Callable[[int, int], Plan]  #: number of examples, seed -> mini-batches
-    draws: bool = True  #: whether the plan depends on the seed; else clients of one size share it
-    #: number of examples -> the plan's shape, found without making it; None: not known
+    #: whether the plan depends on the seed; otherwise clients of one size share it
+    draws: bool = True
+    #: number of examples -> the plan's shape, computed without the plan; None: not known
     shape: Callable[[int], tuple[int, int]] | None = None
-    passes: int = 1  #: gradients that are taken on each mini-batch, at most
+    passes: int = 1  #: largest number of gradients on each mini-batch
 
     def size(self, num_examples: int) -> tuple[int, int]:
-        """How many mini-batches a client of so many examples has, and how large they are."""
+        """The number and the size of mini-batches of a client with this many examples."""
         if self.shape is not None:
             return self.shape(num_examples)
         steps, width = self.plan(num_examples, 0).shape
@@ -71,20 +75,21 @@ UNBATCHED = Batching(
 
 @dataclass(frozen=True)
 class Footprint:
-    """Memory that the work of one client needs; engines use it to size chunks of clients."""
+    """Memory needed for the work of one client; engines choose the size of chunks by it."""
 
-    slices: int = 1  #: models that all examples go through, slice by slice
-    batches: int = 0  #: models that each mini-batch goes through
-    models: int = 1  #: models that are trained or compared side by side
-    values: int = 0  #: numbers that are held besides, in examples
+    #: number of models that are evaluated side by side on all examples, slice by slice
+    slices: int = 1
+    batches: int = 0  #: number of models that are computed side by side on each mini-batch
+    models: int = 1  #: number of models that are in memory side by side
+    values: int = 0  #: further values in memory, as a number of examples
 
     def examples(self, num_examples: int, batch_width: int) -> int:
-        """How many examples, times models, go through the module at once."""
+        """The number of examples times models in one pass of the module."""
         in_slices = self.slices * min(SLICE, num_examples)
         return max(in_slices, self.batches * batch_width, self.values)
 
     def __or__(self, other: Footprint) -> Footprint:
-        """Combine two works that are done one after the other."""
+        """Combine the footprints of two works that are done one after the other."""
         pairs = zip(astuple(self), astuple(other), strict=True)
         return Footprint(*(max(pair) for pair in pairs))
 
@@ -93,11 +98,11 @@ class Footprint:
 class Cost:
     """The cost of a work: numbers of examples for gradients, and for losses without a gradient.
 
-    An example counts once for each model, and each time. Kim et al. 2024, Table 6.
+    An example counts once for each model and each pass. Kim et al. 2024, Table 6.
     """
 
-    gradients: int = 0  #: of single examples
-    losses: int = 0  #: of single examples, without a gradient
+    gradients: int = 0  #: number of gradients of single examples
+    losses: int = 0  #: number of losses of single examples, without a gradient
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(self.gradients + other.gradients, self.losses + other.losses)
@@ -108,31 +113,31 @@ class Cost:
 
 @dataclass(frozen=True)
 class Work(Settings, ABC):
-    """What one client computes: a function of its examples, a seed, and the tensors it was sent.
+    """The computation of one client: a function of its examples, a seed, and the sent tensors.
 
-    Extend it for work of your own, and give it to `Context.request`. The fields of a work are its
-    hyper-parameters. It knows no other client, no server and no engine, and must not branch on the
-    values of tensors: engines run it for many clients at once, unless it says that it is `alone`.
+    Extend it for work of your own, and pass it to `Context.request`. The fields of a work are its
+    hyper-parameters. It has no access to other clients, the server or the engine, and must not
+    branch on the values of tensors: engines run it for many clients at once, unless it is `alone`.
     """
 
     @property
     def inner(self) -> Work | None:
-        """The work that this one does besides, if any: both are about the same mini-batches."""
+        """The work that this one contains, if any; both use the same mini-batches."""
         return None
 
     @property
     def split(self) -> SplitName:
-        """Which examples this is about: a field or an attribute of another work may say others."""
+        """The split of the examples that it uses; subclasses may replace it by a field."""
         return "train" if self.inner is None else self.inner.split
 
     @property
     def alone(self) -> bool:
-        """Whether clients do this one after another, as it looks at the values of tensors."""
+        """Whether clients do it one after another, because it depends on the values of tensors."""
         return self.inner is not None and self.inner.alone
 
     @property
     def batching(self) -> Batching:
-        """The mini-batches; work on all examples at once plans none."""
+        """The mini-batches; none for work on all examples at once."""
         return UNBATCHED if self.inner is None else self.inner.batching
 
     @abstractmethod
@@ -141,19 +146,19 @@ class Work(Settings, ABC):
 
     @abstractmethod
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
-        """Return the form of the reply, given the shapes of what is sent."""
+        """Return the form of the reply, given the shapes of the sent tensors."""
 
     def widths(self, layout: Layout) -> tuple[int, ...]:
-        """Return how many values each model that is sent may have, given the net's layout."""
+        """Return the numbers of values that a sent model may have, given the net's layout."""
         return (layout.num_values,)
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
-        """Return the memory needed, given the shapes of what is sent."""
+        """Return the needed memory, given the shapes of the sent tensors."""
         return Footprint() if self.inner is None else self.inner.footprint(sent)
 
     def cost(self, num_examples: int, sent: Mapping[str, torch.Size]) -> Cost:
-        """Return what it costs a client of so many examples, given the shapes of what is sent.
+        """Return the cost for a client with this many examples, given the shapes of sent tensors.
 
-        Records count it; a work that does not say costs nothing.
+        It is counted in records; a work without this function costs nothing.
         """
         return Cost() if self.inner is None else self.inner.cost(num_examples, sent)

@@ -1,4 +1,4 @@
-"""Pick the model that fits best, then work with it: the client's side of IFCA."""
+"""Choose the model that fits best, then work with it: the client's side of IFCA."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Judge = Literal["all", "mini-batch"]
 
 @dataclass(frozen=True)
 class ChooseByLoss(Work):
-    """Do `then` with the one of `models` (K, P) whose training loss is lowest.
+    """Do the work `then` with the one of `models` (K, P) that has the lowest training loss.
 
-    The loss is that of all training examples, or of the first mini-batch that `then` draws if it
-    draws any. The reply of `then`, and with it `chosen`, the number of the model, and `losses`
-    (K,).
+    The loss is computed on all training examples, or on the first mini-batch that `then` draws, if
+    it draws any. The reply is the reply of `then` with `chosen`, the number of the model, and
+    `losses` (K,).
     """
 
     then: Work

@@ -1,4 +1,4 @@
-"""Pick a model by gradient and loss together: the client's side of Lin et al. 2024."""
+"""Choose a model by gradient and loss together: the client's side of Lin et al. 2024."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ Reduction = Literal["mean", "sum"]
 
 @dataclass(frozen=True)
 class JointScore(Work):
-    """Work of a client that scores each of `models` (K, P), last moved by `moves` (K, P).
+    """Work of a client that scores each of `models` (K, P), whose last changes are `moves` (K, P).
 
     Sends `scores` (K,): lambda S_k - (1 - lambda) L_k (Lin et al. 2024, eq. 4) on the first
     mini-batch that `local` would draw, where L_k is the loss and S_k the similarity of the client's
-    own step with the last move of model k. The similarity with a move of zero is 0. See `Joint` for
-    the options.
+    own step with the last change of model k. The similarity with a change of zero is 0. See `Joint`
+    for the options.
     """
 
-    local: LocalTraining = field(default_factory=LocalTraining)  #: whose first mini-batch is used
-    lam: float = 0.5  #: lambda, the weight of agreement
-    similarity: Similarity = "cosine"  #: S: the cosine, or minus the distance
-    sign: Sign = "descent"  #: which way a client's step points
-    reduction: Reduction = "mean"  #: how a mini-batch is summed up
+    #: local training; only its first mini-batch is used
+    local: LocalTraining = field(default_factory=LocalTraining)
+    lam: float = 0.5  #: lambda, the weight of the similarity S
+    similarity: Similarity = "cosine"  #: S: the cosine, or minus the Euclidean distance
+    #: S compares a model's change with -lr g ("descent"), or with g ("literal")
+    sign: Sign = "descent"
+    reduction: Reduction = "mean"  #: whether L and g are means or sums over a mini-batch
 
     def __post_init__(self) -> None:
         check(0 <= self.lam <= 1, "lam", self.lam, "in [0, 1]")
@@ -74,7 +76,7 @@ class JointScore(Work):
             lengths = gradient.norm().double() * move.norm().double()
             alike = toward * torch.dot(gradient, move).double() / lengths.clamp(min=1e-30)
         else:
-            # Training takes steps on the mean, and models move by these.
+            # Training steps use the mean, and models change by these steps.
             own = gradient * size if self.sign == "literal" else -self.local.lr * gradient
             alike = -(own - move).double().norm()
         alike = torch.where((move != 0).any(), alike, 0.0)
@@ -83,9 +85,9 @@ class JointScore(Work):
 
 @dataclass(frozen=True)
 class ChooseJointly(Work):
-    """Train the model with the highest score, unless `given` () names one: -1 for no other.
+    """Train the model with the highest score, or model number `given` (); -1: not given.
 
-    The reply of `score.local`, and with it `chosen` and `scores` (K,).
+    The reply is the reply of `score.local` with `chosen` and `scores` (K,).
     """
 
     score: JointScore

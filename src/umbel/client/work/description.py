@@ -1,4 +1,4 @@
-"""What a client's inputs are like, without their labels: for newcomers who have none."""
+"""Descriptions of clients by their inputs only, for newcomers without labels."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from umbel.client.work.base import Footprint, Promise, Work
 
 @dataclass(frozen=True)
 class Description(Work):
-    """Mean and deviation (R * C,) over the inputs of what `models` (R, P) say of them.
+    """Mean and standard deviation (R * C,), over the inputs, of the outputs of `models` (R, P).
 
-    The models are common and untrained, so that all clients are described alike; what they say is
-    cut at a public `bound`, as the descriptors of FLUX (arXiv 2511.22305) are at a measured one.
+    The models are untrained and the same for all clients, so that descriptions can be compared.
+    Outputs are cut at a public `bound`; the descriptors of FLUX (arXiv 2511.22305) are cut at a
+    measured one.
     """
 
-    outputs: int  #: C, the outputs of a model
+    outputs: int  #: C, the number of outputs of a model
     bound: float = 5.0  #: outputs are cut at plus and minus this
 
     def __post_init__(self) -> None:
@@ -57,7 +58,7 @@ class Description(Work):
 
     @staticmethod
     def _said(net: Net, theta: Tensor, x: Tensor) -> Tensor:
-        """(B, C), a mean over places where an example has an output for each of several."""
+        """Outputs (B, C); if an example has outputs at many positions, their mean."""
         said = net.outputs(theta, x)
         said = said[:, None] if said.dim() == 1 else said
         return said if said.dim() == 2 else said.flatten(2).mean(2)

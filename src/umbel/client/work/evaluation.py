@@ -1,4 +1,4 @@
-"""How good a model is on a client's test or validation examples."""
+"""Evaluation of a model on a client's test or validation examples."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from umbel.client.work.loss_bounds import MAX_LOSS
 
 @dataclass(frozen=True)
 class Evaluation(Work):
-    """Sums of loss and of right answers of the received model over the examples of a split.
+    """Sums of loss and of correct predictions of the received model over a split's examples.
 
-    Each of `metrics` is a column besides: one number for all examples, NaN where it is not defined.
+    Each of `metrics` is a further column: one number for all examples, NaN if it is not defined.
     """
 
     split: Literal["validation", "test"] = "test"
@@ -41,7 +41,7 @@ class Evaluation(Work):
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:  # noqa: ARG002
         loss = Promise((), torch.float64, -MAX_LOSS, MAX_LOSS, per="num_examples")
-        # Objectives such as that of regressions have no right answers.
+        # Objectives such as regression have no accuracy.
         right = Promise((), torch.float64, 0, 1, per="num_examples", may_be_nan=True)
         always = {"loss": loss, "right": right, "num_examples": Promise((), torch.int64, low=0)}
         return {**always, **{name: _promise(metric(name)) for name in self.metrics}}
@@ -57,9 +57,9 @@ def evaluated(
     outputs_of: Callable[[Tensor], Tensor],
     metrics: Sequence[str] = (),
 ) -> dict[str, Tensor]:
-    """Sums of loss and of right answers over the examples, how many these are, and metrics.
+    """Sums of loss and of correct predictions over examples, number of examples, and metrics.
 
-    Where examples have many labels, the sums are means over these times the number of examples.
+    If examples have many labels, the sums are means over the labels times the number of examples.
     """
     loss = right = torch.zeros((), dtype=torch.float64, device=shard.x.device)
     seen: list[tuple[Tensor, Tensor]] = []
@@ -74,7 +74,7 @@ def evaluated(
         size = shard.size()
         share = count / size.clamp(min=1)
         loss, right = loss * share, right * share
-        count = count * (size > 0)  # nothing is known of labels none of which counts
+        count = count * (size > 0)  # labels of which none counts carry no information
     sums = {"loss": loss, "right": right, "num_examples": count}
     return {**sums, **_measured(metrics, objective, seen)}
 
@@ -82,7 +82,7 @@ def evaluated(
 def _measured(
     metrics: Sequence[str], objective: Objective, seen: Sequence[tuple[Tensor, Tensor]]
 ) -> dict[str, Tensor]:
-    """The metrics of all examples; NaN of none."""
+    """The metrics of all examples; NaN without examples."""
     if not metrics or not seen:
         return {name: torch.tensor(torch.nan, dtype=torch.float64) for name in metrics}
     outputs, y = (torch.cat(parts) for parts in zip(*seen, strict=True))

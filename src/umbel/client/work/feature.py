@@ -1,4 +1,4 @@
-"""A part of a gradient or an update, to cluster by: the client's side of CFL-GP."""
+"""A part of a gradient or an update, for clustering: the client's side of CFL-GP."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from umbel.client.work.base import Promise, Work
 class Feature(Work):
     """Reply with some `coordinates` (J,) of the gradient or update of `of`: `feature` (J,).
 
-    Without coordinates, the feature is all of it. Kim et al. 2024, eq. 80.
+    Without coordinates, the feature is the whole gradient or update. Kim et al. 2024, eq. 80.
     """
 
     of: Work

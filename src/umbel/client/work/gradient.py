@@ -18,7 +18,7 @@ from umbel.client.work.local_training import Everything, batch_width, check_batc
 class Gradient(Work):
     """Work of a client that sends the gradient (P,) of its mean training loss at a model."""
 
-    batch_size: int | Everything = "all"  #: size of the one mini-batch it is of, or "all"
+    batch_size: int | Everything = "all"  #: examples in the mini-batch of the gradient, or "all"
 
     def __post_init__(self) -> None:
         check_batch_size(self.batch_size)
@@ -47,7 +47,7 @@ class Gradient(Work):
 
 
 def padded_gradient(net: Net, theta: Tensor, batch: Batch) -> Tensor:
-    """Gradient (P,) on one batch, 0 for the values that are not trained."""
+    """Gradient (P,) on one batch, 0 for values that are not trained."""
     gradient, rest = net.gradient(theta, batch)
     return torch.cat([gradient, torch.zeros_like(rest)]) if len(rest) else gradient
 
@@ -55,7 +55,7 @@ def padded_gradient(net: Net, theta: Tensor, batch: Batch) -> Tensor:
 def gradient_of_all(net: Net, shard: Shard, theta: Tensor) -> Tensor:
     """Gradient (P,) of the mean loss over all training examples.
 
-    Slices add up to it, unless what the network makes of an example depends on the others.
+    It is a sum over slices, unless the network's output for an example depends on other examples.
     """
     if net.way.whole and len(shard.in_order) > 1:
         return padded_gradient(net, theta, shard.whole())

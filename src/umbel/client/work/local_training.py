@@ -1,4 +1,4 @@
-"""Local training: what a client does with a model before it sends the update back."""
+"""Local training: a client trains a model, and sends the update."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from umbel.client.work.base import COUNT, Batching, Cost, Footprint, Promise, Wo
 Everything = Literal["all"]
 
 BYTES_OF_A_PLACE, BYTES_OF_A_STEP = 24, 1_000
-"""Bytes that a plan of mini-batches takes while it is made: for each example, and for each step."""
+"""Bytes needed to make a plan of mini-batches: for each example, and for each step."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,15 @@ class LocalTraining(Work):
     >>> umbel.LocalTraining(lr=0.05, steps=20, optimizer=umbel.SGD(momentum=0.9)).lr
     0.05
 
-    Batches are drawn anew in every epoch, without replacement; the last one may be smaller.
+    Every epoch draws new batches without replacement; the last batch may be smaller.
     """
 
     lr: float = 0.1  #: learning rate
-    epochs: int = 5  #: passes through the client's examples
+    epochs: int = 5  #: number of passes through the client's examples
     batch_size: int | Everything = 32  #: examples in a mini-batch, or "all"
-    steps: int | None = None  #: mini-batches in place of `epochs`
-    drop_last: bool = False  #: leave out an epoch's last batch if it is smaller, unless it is all
+    steps: int | None = None  #: number of mini-batches, instead of `epochs`
+    #: leave out an epoch's last batch if it is smaller, unless it is the only one
+    drop_last: bool = False
     lr_decay: float = 1.0  #: the learning rate is multiplied by this once a round
     proximal: float = 0.0  #: mu of FedProx: adds mu/2 |theta - received|^2 to the loss
     optimizer: Optimizer = field(default_factory=SGD)  #: turns gradients into steps
@@ -57,9 +58,9 @@ class LocalTraining(Work):
         return self.slowed(self.lr_decay**number)
 
     def slowed(self, factor: float) -> LocalTraining:
-        """The same with a learning rate that is this many times as large, and stays as it is.
+        """The same with the learning rate times this factor, and without decay.
 
-        A rate that is too small for a number is the smallest that there is.
+        If the product is too small for a float, it is the smallest positive float.
         """
         return replace(self, lr=max(self.lr * factor, float_info.min), lr_decay=1.0)
 
@@ -73,7 +74,7 @@ class LocalTraining(Work):
 
     @property
     def descent(self) -> Descent:
-        """The steps that are taken."""
+        """The gradient steps of this training."""
         return Descent(self.lr, self.proximal, self.optimizer)
 
     def _plan(self, num_examples: int, seed: int) -> Plan:
@@ -86,7 +87,7 @@ class LocalTraining(Work):
         return plan[:steps]
 
     def shape(self, num_examples: int) -> tuple[int, int]:
-        """How many mini-batches there are, and how large they are."""
+        """The number and the size of mini-batches."""
         steps = self.epochs * self._per_epoch(num_examples) if self.steps is None else self.steps
         return steps, batch_width(num_examples, self.batch_size)
 
@@ -114,7 +115,7 @@ def check_no_pull(local: LocalTraining) -> None:
 
 
 def check_plain_steps(local: LocalTraining, send: str) -> None:
-    """Raise `UsageError` if clients that send gradients are told how to train by more than `lr`."""
+    """Raise `UsageError` if settings other than `lr` are set, although clients send gradients."""
     if send != "gradient":
         return
     why = 'with send "gradient" the server takes plain steps'
@@ -130,16 +131,16 @@ def check_batch_size(batch_size: int | Everything) -> None:
 
 
 def batch_width(num_examples: int, batch_size: int | Everything) -> int:
-    """How many examples are in a full batch of this client."""
+    """The number of examples in a full batch of this client."""
     return num_examples if batch_size == "all" else min(batch_size, num_examples)
 
 
 def shuffled(
     num_examples: int, batch_size: int | Everything, epochs: int, rng: np.random.Generator
 ) -> Plan:
-    """Every example once an epoch: (epochs * batches, batch width).
+    """Every example once per epoch: (epochs * batches, batch width).
 
-    In random order, unless all are in one batch anyhow, as `batch_size = "all"` says.
+    The order is random, unless all are in one batch by `batch_size = "all"`.
     """
     width = batch_width(num_examples, batch_size)
     steps = -(-num_examples // width)

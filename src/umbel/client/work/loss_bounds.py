@@ -1,4 +1,4 @@
-"""Losses as clients send them: bounded, so that a model that fits badly is one that is compared."""
+"""Bounds on the losses that clients send, so that badly fitting models can be compared, too."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from torch import Tensor
 from umbel.client.work.base import Promise
 
 MAX_LOSS = 1e12
-"""Largest loss that is sent or recorded: targets may be large, unlike what is averaged."""
+"""Largest loss that is sent or recorded: targets may be large, unlike averaged values."""
 
 
 def clipped(losses: Tensor) -> Tensor:
-    """Losses in which all that are larger than `MAX_LOSS`, or not finite, count as that.
+    """Losses, with `MAX_LOSS` for values that are larger or not finite.
 
-    They have single precision at least: half precision has no number as large.
+    The result has at least single precision: half precision has no number this large.
     """
     wide = losses.to(torch.promote_types(losses.dtype, torch.float32))
     return wide.clamp(-MAX_LOSS, MAX_LOSS).where(wide.isfinite(), MAX_LOSS)
 
 
 def bounded(losses: Tensor) -> Tensor:
-    """Losses (K,) of K models on one client, clipped; NaN where no model fits to any degree.
+    """Losses (K,) of K models on one client, clipped; NaN if no model fits at all.
 
-    Models of others may fit a client arbitrarily badly, which is no fault of the client. One that
-    nothing fits can't judge at all.
+    Other clients' models may fit a client arbitrarily badly, which is not an error of the client. A
+    client that no model fits can't compare models.
     """
     within = losses.isfinite() & (losses < MAX_LOSS)
     return clipped(losses).where(within.any(), torch.nan)
 
 
 def promised(num_models: int) -> Promise:
-    """The form of such losses, or scores."""
+    """The form of bounded losses, or scores."""
     return Promise((num_models,), torch.float64, -MAX_LOSS, MAX_LOSS)

@@ -16,17 +16,17 @@ from umbel.client.work.local_training import first_batch
 from umbel.client.work.loss_bounds import bounded, promised
 
 TILE = 64
-"""Models are evaluated at most this many side by side, to bound memory."""
+"""Largest number of models evaluated side by side, to bound memory."""
 
 
 @dataclass(frozen=True)
 class MeanLoss(Work):
     """Work of a client that sends the mean training loss (K,) of each of `models` (K, P).
 
-    All models are judged on the same examples.
+    All models are evaluated on the same examples.
     """
 
-    max_examples: int | None = None  #: most examples, drawn at random; None: all
+    max_examples: int | None = None  #: largest number of examples, drawn at random; None: all
 
     def __post_init__(self) -> None:
         limit = self.max_examples

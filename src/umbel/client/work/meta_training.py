@@ -25,18 +25,18 @@ class MetaTraining(Work):
     """Work of Per-FedAvg: train a model to be good after a gradient step (Fallah et al. 2020).
 
     It descends f(w - alpha grad f(w)), whose gradient is (I - alpha H(w)) grad f(w - alpha grad
-    f(w)). Each of the three factors comes from a mini-batch of its own, drawn as `local` says: the
-    inner gradient, the outer one v, and the Hessian H. "first-order" leaves H out, "hessian-free"
-    takes (grad f(w + delta v) - grad f(w - delta v)) / 2 delta for H v, "exact" differentiates
-    twice. If a ReLU switches between the two points, "hessian-free" has the gradient's whole jump
-    over 2 delta; whether one does may depend on the last bit. H v is in full precision, whatever
-    the gradients are in.
+    f(w)). Each of the three factors has its own mini-batch, drawn as in `local`: the inner
+    gradient, the outer gradient v, and the Hessian H. "first-order" leaves H out, "hessian-free"
+    uses (grad f(w + delta v) - grad f(w - delta v)) / 2 delta for H v, and "exact" differentiates
+    twice. If a ReLU switches between the two points, "hessian-free" contains the gradient's jump
+    divided by 2 delta; whether a ReLU switches may depend on the last bit. H v is always computed
+    in full precision.
     """
 
     local: LocalTraining  #: mini-batches, learning rate and optimizer
-    alpha: float  #: learning rate of the inner step
-    variant: Variant  #: how the Hessian's term is found
-    delta: float  #: of "hessian-free": half the distance of the two gradients, over |v|
+    alpha: float  #: alpha, the learning rate of the inner step
+    variant: Variant  #: computation of the term with the Hessian
+    delta: float  #: for "hessian-free": the two gradients are taken at w + delta v and w - delta v
 
     def at_round(self, number: int) -> MetaTraining:
         """The same with the learning rate of this round, counted from 0."""
@@ -60,7 +60,7 @@ class MetaTraining(Work):
         return {"update": theta - sent["theta"], "num_examples": shard.num_examples}
 
     def _plan(self, num_examples: int, seed: int) -> Plan:
-        """The mini-batches of a step one after another: inner, outer, and the Hessian's."""
+        """The mini-batches of each step in sequence: inner, outer, and for the Hessian."""
         seeds = np.random.SeedSequence(seed).generate_state(self._drawn, np.uint64)
         plans = np.stack([self.local.batching.plan(num_examples, int(s)) for s in seeds], axis=1)
         return plans.reshape(-1, plans.shape[-1])
@@ -83,9 +83,9 @@ class MetaTraining(Work):
         rest = theta[net.layout.num_weights :]
         if self.variant == "exact":
             return _differentiated_twice(vector, net, theta, batch)
-        # Dropout must draw the same both times: the difference would be that of two masks.
+        # Dropout must draw the same mask both times: otherwise masks would cause the difference.
         with torch.random.fork_rng(devices=[theta.device] if theta.is_cuda else []):
-            if theta.is_cuda:  # for cuDNN, which begins anew once the state was set
+            if theta.is_cuda:  # for cuDNN, which restarts when the state is set
                 torch.cuda.set_rng_state(torch.cuda.get_rng_state(theta.device), theta.device)
             ahead, _ = net.gradient(_moved(theta, self.delta * vector, rest), batch)
         behind, _ = net.gradient(_moved(theta, -self.delta * vector, rest), batch)
@@ -103,16 +103,16 @@ class MetaTraining(Work):
 
 
 def _in_full_precision(net: Net) -> Net:
-    """The same net; a small difference of gradients in bfloat16 is little else than rounding."""
+    """The same net in full precision: in bfloat16, small differences are mostly rounding."""
     if net.way.precision == "full":
         return net
     return net.computing(replace(net.way, precision="full"))
 
 
 def _differentiated_twice(vector: Tensor, net: Net, theta: Tensor, batch: Batch) -> Tensor:
-    """Return H v (num_weights,) as it is.
+    """Return the exact H v (num_weights,).
 
-    Raises `UsageError` where the module has no second derivatives that `torch.func` can find.
+    Raises `UsageError` if `torch.func` can't compute second derivatives of the module.
     """
     cut = net.layout.num_weights
     rest = theta[cut:]
@@ -124,7 +124,7 @@ def _differentiated_twice(vector: Tensor, net: Net, theta: Tensor, batch: Batch)
 
     try:
         curved: Tensor = grad(along)(theta[:cut])
-    except torch.OutOfMemoryError:  # which says nothing of the module
+    except torch.OutOfMemoryError:  # not a property of the module
         raise
     except RuntimeError as error:
         said = first_line(error)
@@ -134,5 +134,5 @@ def _differentiated_twice(vector: Tensor, net: Net, theta: Tensor, batch: Batch)
 
 
 def _moved(theta: Tensor, by: Tensor, rest: Tensor) -> Tensor:
-    """theta with its weights moved, and its rest replaced."""
+    """theta with changed weights and another rest."""
     return torch.cat([theta[: len(by)] + by, rest])

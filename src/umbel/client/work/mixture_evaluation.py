@@ -1,4 +1,4 @@
-"""How good a mixture of models is on a client's test or validation examples."""
+"""Evaluation of a mixture of models on a client's test or validation examples."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from umbel.client.work.evaluation import Evaluation, evaluated
 
 @dataclass(frozen=True)
 class MixtureEvaluation(Work):
-    """As `Evaluation`, of the mixture of `models` (K, P) with the client's `weights` (K,)."""
+    """`Evaluation` of the mixture of `models` (K, P) with the client's `weights` (K,)."""
 
     split: Literal["validation", "test"] = "test"
     metrics: tuple[str, ...] = ()

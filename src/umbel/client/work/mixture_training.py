@@ -1,4 +1,4 @@
-"""Train every model of a mixture on its share of the examples: the client's side of FedEM."""
+"""Train every model of a mixture by its shares of the examples: the client's side of FedEM."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from umbel.client.work.mixture_weights import MixtureWeights, mean_shares, share
 class MixtureTraining(Work):
     """Train each of `models` (K, P) as `local` says, on losses that are weighted by q_i(k).
 
-    q_i(k), the probability that example i belongs to model k, follows from the received models and
-    the client's weights (K,), its memory; their mean over the examples are the next weights.
+    q_i(k) is the probability that example i belongs to model k, computed from the received models
+    and the client's weights (K,), its memory; the means of q_i(k) over the examples are the next
+    weights.
     """
 
     local: LocalTraining
@@ -34,8 +35,8 @@ class MixtureTraining(Work):
         models = list(received)
         inside = [self.local.descent.start(theta[:cut]) for theta in models]
         for batch in shard.batches():
-            # The q of an example stays the same all round; to find it again for each batch spares
-            # a table of all examples.
+            # The q of an example is constant in a round; recomputing it for each batch avoids a
+            # table of all examples.
             q = shares(net, received, weights, batch)
             for k, theta in enumerate(models):
                 gradient, rest = net.gradient(theta, batch, q[k])

@@ -17,10 +17,10 @@ from umbel.client.work.loss_bounds import clipped
 
 @dataclass(frozen=True)
 class MixtureWeights(Work):
-    """One step of expectation maximisation for the weights of `models` (K, P) alone.
+    """One step of expectation maximisation for only the weights of `models` (K, P).
 
-    The client's weights (K,) are its memory: sent, and returned as the mean over its training
-    examples of the probability that the example belongs to each model.
+    The client's weights (K,) are its memory. It gets the last weights, and returns the next: for
+    each model, the mean over training examples of the probability that the example belongs to it.
     """
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -37,14 +37,14 @@ class MixtureWeights(Work):
 
 
 def shares(net: Net, models: Tensor, weights: Tensor, batch: Batch) -> Tensor:
-    """q_i(k), in proportion to weights[k] exp(-loss of model k on example i): (K, B)."""
-    # One model that does not fit at all leaves the shares of the others as they are.
+    """q_i(k), proportional to weights[k] exp(-loss of model k on example i): (K, B)."""
+    # A model that does not fit at all must not change the shares of the others.
     losses = clipped(net.each(lambda theta: net.losses(theta, batch), models))
     return (weights.log()[:, None] - losses).softmax(0)
 
 
 def mean_shares(net: Net, models: Tensor, weights: Tensor, batches: Iterator[Batch]) -> Tensor:
-    """The mean of q_i over the examples of the batches: (K,), the next weights."""
+    """The mean of q_i over the examples of the batches, which are the next weights (K,)."""
     total = torch.zeros(len(models), dtype=torch.float64, device=models.device)
     count = torch.zeros((), dtype=torch.float64, device=models.device)
     for batch in batches:

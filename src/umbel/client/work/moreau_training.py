@@ -1,4 +1,4 @@
-"""Train a model by way of a personal one that stays near it: the client's side of pFedMe."""
+"""Train a model through a personal model near it: the client's side of pFedMe."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from umbel.client.work.local_training import LocalTraining
 
 @dataclass(frozen=True)
 class MoreauTraining(Work):
-    """Work of pFedMe: train a model and a personal one near it (Dinh et al. 2020).
+    """Work of pFedMe: train a model and a personal model near it (Dinh et al. 2020).
 
     It descends the Moreau envelope of the loss, min_theta f(theta) + pull/2 |theta - w|^2. For each
-    mini-batch of `local`, theta takes `personal_steps` gradient steps towards the minimum, then w a
-    step down the envelope's gradient, pull (w - theta), at the learning rate of `local`. theta
-    starts at the received model and goes on from one mini-batch to the next; the last one is the
-    client's memory (P,).
+    mini-batch of `local`, theta takes `personal_steps` gradient steps towards the minimum. Then w
+    takes a step against the envelope's gradient, pull (w - theta), at the learning rate of `local`.
+    theta starts at the received model and continues from one mini-batch to the next; the last theta
+    is the client's memory (P,).
     """
 
     local: LocalTraining  #: mini-batches and learning rate of w
-    pull: float  #: lambda
-    personal_steps: int  #: K, steps of theta on each mini-batch
+    pull: float  #: lambda, the weight of the penalty
+    personal_steps: int  #: K, number of steps of theta on each mini-batch
     personal_lr: float  #: learning rate of those steps
 
     def at_round(self, number: int) -> MoreauTraining:

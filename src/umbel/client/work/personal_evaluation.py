@@ -1,4 +1,4 @@
-"""How good the versions of a client's own model are, and what lies between them."""
+"""Evaluation of the versions of a client's own model, and of interpolated models."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from umbel.client.work.evaluation import Evaluation, evaluated
 
 @dataclass(frozen=True)
 class PersonalEvaluation(Work):
-    """As `Evaluation`, of models between the received one and the versions that a client keeps.
+    """`Evaluation` of interpolations between the received model and a client's own versions.
 
-    Row c of `shares` (C, E) says how far model c lies from `theta` (P,) towards each version of the
-    memory (E, P): theta + sum_e shares[c, e] (version_e - theta). Replies have C values each.
+    Row c of `shares` (C, E) defines model c from `theta` (P,) and the versions in the memory (E,
+    P): theta + sum_e shares[c, e] (version_e - theta). Columns of replies have C values.
     """
 
     split: Literal["validation", "test"] = "validation"

@@ -1,4 +1,4 @@
-"""Fine-tune the model that a client is served, and keep every version: a model of its own."""
+"""Fine-tune the model that a client is served, and keep every version as its own model."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from umbel.client.work.local_training import LocalTraining
 
 @dataclass(frozen=True)
 class PersonalTraining(Work):
-    """Train a client's latest version of its model further, and keep the result beside it.
+    """Continue to train a client's latest version of its model, and keep both versions.
 
-    The client's memory (E, P) holds the versions so far, and the latest goes on; without a memory
-    it is the received model, `theta` (P,), that is trained. The reply is the memory (E + 1, P) with
-    the new version last. Where that is not finite, it is the version that it came from.
+    The client's memory (E, P) holds the versions so far, and the latest one is trained; without a
+    memory, the received model `theta` (P,) is trained. The reply is the memory (E + 1, P) with the
+    new version last. If the result of training is not finite, the new version is a copy of the
+    version before.
     """
 
     local: LocalTraining  #: mini-batches, learning rate and optimizer
@@ -46,7 +47,7 @@ class PersonalTraining(Work):
         for batch in shard.batches():
             gradient, rest = net.gradient(theta, batch)
             moved, inside = descent.step(theta, gradient, rest, inside, batch)
-            theta = torch.where(tuned, moved, start)  # nor does weight decay move the others
+            theta = torch.where(tuned, moved, start)  # so weight decay does not change the others
         return theta
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:

@@ -1,4 +1,4 @@
-"""The directions in which a client's inputs are largest: its side of PACFL."""
+"""The principal directions of a client's inputs: the client's side of PACFL."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from umbel.client.net import Net
 from umbel.client.work.base import Footprint, Promise, Work
 
 NOISE = 1e-10
-"""A second moment this small beside the largest is rounding: it has no direction."""
+"""A second moment below this share of the largest is rounding, and has no direction."""
 
 
 @dataclass(frozen=True)
 class PrincipalVectors(Work):
     """The leading left singular vectors of the data matrix, whose columns are the examples.
 
-    Reply: `vectors` (D, num_vectors), or (D, num_classes * num_vectors) where classes are taken
-    one by one. They are eigenvectors of the second-moment matrix (D, D), which is summed slice by
-    slice. Where the rank is lower, the columns left over are zero. A singular vector has no sign
-    of its own: the entry of largest magnitude is made positive.
+    The reply is `vectors` (D, num_vectors), or (D, num_classes * num_vectors) for separate classes.
+    They are eigenvectors of the second-moment matrix (D, D), which is summed slice by slice. If the
+    rank is lower, the remaining columns are zero. The sign of a singular vector is arbitrary: the
+    entry of largest magnitude is made positive.
     """
 
     num_vectors: int  # p
-    num_inputs: int  # D, values of one example
-    num_classes: int | None = None  # if given, p vectors of each class
+    num_inputs: int  # D, number of values of one example
+    num_classes: int | None = None  # if given, p vectors for each class
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:  # noqa: ARG002
         size = prod(shard.x.shape[1:])
@@ -40,7 +40,7 @@ class PrincipalVectors(Work):
         for batch in shard.everything():
             x = batch.x.reshape(len(batch.x), -1).double()
             moment = moment + torch.einsum("bc,bi,bj->cij", self._members(batch), x, x)
-        values, vectors = torch.linalg.eigh(moment)  # the smallest first
+        values, vectors = torch.linalg.eigh(moment)  # in ascending order
         values, vectors = values.flip(-1), vectors.flip(-1)[..., : self.num_vectors]
         real = values[:, : self.num_vectors] > NOISE * values[:, :1]
         vectors = _with_sign(vectors) * real[:, None]
@@ -48,16 +48,16 @@ class PrincipalVectors(Work):
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:  # noqa: ARG002
         columns = min(self.num_vectors, self.num_inputs) * (self.num_classes or 1)
-        # Entries of vectors of length 1, to rounding.
+        # Entries of vectors of length 1, up to rounding.
         within = Promise((self.num_inputs, columns), torch.float64, low=-1.001, high=1.001)
         return {"vectors": within}
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:  # noqa: ARG002
-        # The moments are double, and so are the eigenvectors: more than the examples themselves.
+        # Moments and eigenvectors are double: they need more memory than the examples.
         return Footprint(values=4 * self.num_inputs * (self.num_classes or 1))
 
     def _members(self, batch: Batch) -> Tensor:
-        """(B, C) 1 where an example is of this class, 0 for padding."""
+        """(B, C) 1 if an example is of the class, else 0, also for padding."""
         member = torch.ones(len(batch.x), 1, dtype=torch.bool, device=batch.x.device)
         if self.num_classes is not None:
             labels = batch.y.dim() == 1 and not batch.y.is_floating_point()
@@ -67,6 +67,6 @@ class PrincipalVectors(Work):
 
 
 def _with_sign(vectors: Tensor) -> Tensor:
-    """Columns (..., D, p) with the entry of largest magnitude positive."""
+    """Columns (..., D, p), with a positive entry of largest magnitude."""
     largest = vectors.abs().argmax(-2, keepdim=True)
     return vectors * vectors.gather(-2, largest).sign()

@@ -1,4 +1,4 @@
-"""Replies with fewer decimals."""
+"""Replies with fewer decimal places."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from umbel.client.net import Net
 from umbel.client.work.base import Promise, Work
 
 MOST = 30
-"""Decimals that single precision can tell from none."""
+"""Number of decimal places that still matter in single precision."""
 
 
 @dataclass(frozen=True)
 class Quantised(Work):
-    """The reply of `of`, its gradient or update cut off after some decimals.
+    """The reply of the work `of`, with its gradient or update cut to some decimal places.
 
-    Kim et al. 2024, E.1 "Decimal point quantization": the digits behind are zeroed, not rounded.
+    Kim et al. 2024, E.1 "Decimal point quantization": further digits are set to 0, not rounded.
     """
 
     of: Work
@@ -45,7 +45,7 @@ class Quantised(Work):
 
 
 def _cut(values: Tensor, scale: float) -> Tensor:
-    """What is left without the digits behind; large numbers have none there."""
+    """The values without further digits; large numbers have no further digits."""
     wide = values.to(torch.promote_types(values.dtype, torch.float32))
     scaled = wide * scale
     few = scaled.abs() < 1 / torch.finfo(wide.dtype).eps

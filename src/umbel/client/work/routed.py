@@ -16,15 +16,15 @@ from umbel.client.routing import Routing
 from umbel.client.work.base import Footprint, Promise, Work
 
 MOST = 1000
-"""No more experts than this are mixed."""
+"""Largest number of experts in a mixture."""
 
 
 @dataclass(frozen=True)
 class Routed(Work):
     """Do the work `of` with `theta`, a model of `num_experts` experts whose layout is `Routing`'s.
 
-    What is the client's own may come as `theta`, and the other experts, which the client does not
-    train, as `others` (O,): then an update is that of the own part.
+    Instead, `theta` may be only the client's own part, with the other experts, which the client
+    does not train, in `others` (O,). Then the update is the update of the own part.
     """
 
     of: Work
@@ -42,7 +42,7 @@ class Routed(Work):
         theta, cut = sent["theta"], len(sent["theta"])
         if "others" in sent:
             theta = torch.cat([theta, sent["others"]])
-        # Before anything of the size that a request says is made.
+        # This check comes before any allocation of a size that a request claims.
         size = self.widths(net.layout)[1]
         check(len(theta) == size, "theta", len(theta), f"of the {size:,} values of such a model")
         reply = self.of(net.routed(self.num_experts), shard, {**sent, "theta": theta})
@@ -52,7 +52,7 @@ class Routed(Work):
         return self.of.promises(sent)
 
     def widths(self, layout: Layout) -> tuple[int, ...]:
-        """Return the number of values of the own part, and of all."""
+        """Return the numbers of values of the own part, and of the whole model."""
         routing = Routing(layout, self.num_experts)
         return routing.own.num_values, routing.layout.num_values
 

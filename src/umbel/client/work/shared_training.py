@@ -1,4 +1,4 @@
-"""Local training of which the server sees a part: the rest of the model stays with the client."""
+"""Local training of a model of which only a part is shared; the rest stays with the client."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from umbel.client.work.local_training import LocalTraining
 
 @dataclass(frozen=True)
 class SharedTraining(Work):
-    """Train a model put together from `theta` (S,), what is shared, and the client's memory (Q,).
+    """Train a model that consists of the shared part `theta` (S,) and the client's memory (Q,).
 
-    The reply is the update (S,) of what is shared, and the memory after training.
+    The reply is the update (S,) of the shared part, and the memory after training.
     """
 
     local: LocalTraining  #: mini-batches, learning rate and optimizer
@@ -48,7 +48,7 @@ class SharedTraining(Work):
         }
 
     def widths(self, layout: Layout) -> tuple[int, ...]:
-        """Return the number of values that are shared, and of all."""
+        """Return the numbers of values of the shared part, and of the whole model."""
         return len(parted(layout, self.kept)[0]), layout.num_values
 
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
@@ -56,12 +56,12 @@ class SharedTraining(Work):
 
 
 def parted(layout: Layout, kept: tuple[str, ...]) -> tuple[Tensor, Tensor]:
-    """The places in theta of what is shared (S,), and of what stays with each client (Q,)."""
+    """Positions in theta of the shared values (S,), and of those that stay with clients (Q,)."""
     own = layout.mask(kept, "kept")
     return (~own).nonzero().flatten(), own.nonzero().flatten()
 
 
 def joined(shared: Tensor, own: Tensor, places: Tensor, own_places: Tensor) -> Tensor:
-    """theta (..., P) of its parts (..., S) and (..., Q), by their places."""
+    """theta (..., P) from its parts (..., S) and (..., Q), by their positions."""
     order = torch.cat([places, own_places]).argsort()
     return torch.cat([shared, own], dim=-1).index_select(-1, order)

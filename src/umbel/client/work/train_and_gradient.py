@@ -1,4 +1,4 @@
-"""Local training together with the gradient at the start of it, in one message."""
+"""Local training, together with the gradient before it, in one reply."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from umbel.client.work.local_training import LocalTraining
 
 @dataclass(frozen=True)
 class TrainAndGradient(Work):
-    """The reply of `local`, and `gradient` (P,): of all training data at the received model."""
+    """The reply of `local`, and `gradient` (P,) on all training data at the received model."""
 
     local: LocalTraining
 

@@ -1,4 +1,4 @@
-"""Recipes for federations, by the names that experiments call them."""
+"""Recipes for federations, by the names that experiments use."""
 
 from umbel.data.scenarios.base import Scenario
 from umbel.data.scenarios.bearing_faults import BearingFaults
@@ -35,7 +35,7 @@ from umbel.data.scenarios.words import Words
 from umbel.data.shifts import SwapLabels
 
 ROTATED_DIGITS = Shifted()
-"""scikit-learn's 1,797 handwritten digits: 20 clients, turned by 0, 90, 180 or 270 degrees."""
+"""scikit-learn's 1,797 handwritten digits: 20 clients, rotated by 0, 90, 180 or 270 degrees."""
 
 LABEL_SWAPPED_DIGITS = Shifted(shift=SwapLabels(groups=4))
 """20 clients of digits in four groups; in each group two labels are swapped."""
@@ -77,7 +77,7 @@ SCENARIOS: dict[str, Scenario | type[Scenario]] = {
     "words": Words,
     "packages": PACKAGES,
 }
-"""A value stands for itself with some fields changed, a type for its defaults."""
+"""Values are recipes in which fields can be changed; a type stands for its defaults."""
 
 __all__ = [
     "CHANNEL_STATE_5",

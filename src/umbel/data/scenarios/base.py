@@ -1,4 +1,4 @@
-"""What a scenario is."""
+"""The base class of scenarios, and checks of their settings."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from umbel.settings import Settings
 
 @dataclass(frozen=True)
 class Scenario(Settings, ABC):
-    """A seeded recipe for a federation; a scenario of your own extends it by `build`.
+    """A seeded recipe for a federation; to write your own scenario, extend it with `build`.
 
     It is a frozen dataclass whose fields are the keys under `[scenario]` in an experiment.
     """
 
     @abstractmethod
     def build(self, seed: int, sources: Sources) -> Federation:
-        """Build the federation of this seed. Raises `UsageError` where it can't be built."""
+        """Build the federation of this seed. Raises `UsageError` if that is not possible."""
 
 
 def check_splits(split: str, test_split: str | None) -> None:
-    """Raise `UsageError` where some split is to be for training and for testing."""
+    """Raise `UsageError` if a split is used both for training and for testing."""
     both = set(split.split("+")) & set((test_split or "").split("+"))
     check(not both, "test_split", test_split, f"of other splits than split: {split!r}")
 
@@ -36,13 +36,13 @@ def check_validation(fraction: float | None) -> None:
 
 
 def check_normalise(normalise: tuple[float, ...]) -> None:
-    """Raise `UsageError` unless these are nothing, or a mean and a standard deviation."""
+    """Raise `UsageError` unless this is empty, or a mean and a standard deviation."""
     check(len(normalise) in (0, 2), "normalise", normalise, "() or (mean, std)")
     check(all(std > 0 for std in normalise[1:]), "normalise", normalise, "with a std more than 0")
 
 
 def check_examples(examples: tuple[int, ...]) -> None:
-    """Raise `UsageError` unless these say how many examples a client has."""
+    """Raise `UsageError` unless this is a valid number or range of examples per client."""
     check(len(examples) <= 2, "examples", examples, "(), (n,) or (low, high)")
     check(sorted(examples) == list(examples), "examples", examples, "low to high")
     check(all(n >= 1 for n in examples), "examples", examples, "numbers of 1 or more")

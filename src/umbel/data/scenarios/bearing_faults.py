@@ -1,4 +1,4 @@
-"""Clients that see two kinds of faults of a bearing each."""
+"""Clients with vibration data of two bearing faults each."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ PAIRS = ((0, 1), (2, 3), (4, 8), (5, 6), (7, 11), (9, 10))
 
 @dataclass(frozen=True)
 class BearingFaults(Scenario):
-    """Windows of vibration signals; each of six groups of clients has seen two of 12 faults.
+    """Windows of vibration signals; each of six groups of clients has data of two of 12 faults.
 
-    Mehta & Shao 2023, VI, on public recordings in place of the authors' own: of Case Western
-    Reserve University, four faults of the ball, four of the inner race and four of the outer race
-    (labels 0 to 3, 4 to 7 and 8 to 11, each in order of size), so that groups share a faulty part
-    or a size as the authors' share a rotor's or a bearing's condition. Windows do not overlap: no
-    sample is both for training and for the test. There is less to cut than the authors have (1,920
-    signals a fault, 200 to 600 a client), about 950 windows of 256 samples, so clients have half
-    as many. Inputs (1, window) have mean 0 and standard deviation 1 over all windows.
+    Mehta & Shao 2023, VI, with public recordings of Case Western Reserve University instead of the
+    authors' own. There are four faults of the ball, four of the inner race and four of the outer
+    race (labels 0 to 3, 4 to 7 and 8 to 11, each in order of size). Groups share a faulty part or a
+    size, as the authors' groups share a condition of a rotor or a bearing. Windows do not overlap:
+    no sample is both for training and for the test. There are fewer data than the authors have
+    (1,920 signals per fault, 200 to 600 per client), about 950 windows of 256 samples per fault, so
+    clients have half as many. Inputs (1, window) have mean 0 and standard deviation 1 over all
+    windows.
     """
 
     clients: int = 48  # M, divided equally among the six groups
-    window: int = 256  # samples, of 12,000 a second
+    window: int = 256  # number of samples, at 12,000 per second
     examples: tuple[int, ...] = (100, 300)  # a client's: (n,), or uniform in (low, high)
     test_fraction: float = 0.15  # of each client's examples
     validation_fraction: float | None = None  # of what is left for training, for validation

@@ -1,4 +1,4 @@
-"""Clients in different radio environments, whose models compress what their channels do."""
+"""Clients in different radio environments; models compress channel state matrices."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
 
 BYTES = 2 * 4 * 2 * SIDE**2
-"""Bytes of a matrix, which is held here and again where those of all clients are joined."""
+"""Bytes per matrix: it is in memory twice when the matrices of all clients are joined."""
 
 BYTES_ON_THE_WAY = 64 * SIDE**2
-"""Further bytes of a matrix while the matrices of its client are generated, path by path."""
+"""Additional bytes per matrix while a client's matrices are generated, path by path."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class ChannelState(Scenario):
 
     Kim et al. 2024, F.6: half of the clients are indoors, half outdoors. Each matrix has a mean
     square of 1, so that the mean squared error, which records call loss, is the paper's normalised
-    error. Theirs are COST2100's 200,000 (`source = "cost2100"`, where the user has them): 12,500 a
-    client. By default channels are generated here, from random paths.
+    error. The paper uses the 200,000 matrices of COST2100 (`source = "cost2100"`, if the user has
+    them): 12,500 per client. By default channels are generated from random paths.
     """
 
-    environments: tuple[str, ...] = ("indoor", "outdoor")  # of each group
+    environments: tuple[str, ...] = ("indoor", "outdoor")  # environment of each group
     source: Literal["generated", "cost2100"] = "generated"
     clients: int = 16  # M, divided equally among the environments
     examples: int = 1000  # a client's
@@ -70,7 +70,7 @@ class ChannelState(Scenario):
         )
 
     def _of(self, name: str, clients: Sequence[int], seed: int, sources: Sources) -> list[Channels]:
-        """What these clients hold, all of one environment."""
+        """The matrices of these clients, which are all in one environment."""
         rngs = [generator(seed, Stream.DATA, client, 1) for client in clients]
         if self.source == "generated":
             return [generated(ENVIRONMENTS[name], self.examples, rng) for rng in rngs]

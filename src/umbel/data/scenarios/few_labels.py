@@ -17,7 +17,7 @@ from umbel.seeds import Stream, generator
 
 @dataclass(frozen=True)
 class FewLabels(Scenario):
-    """Each client holds some labels, drawn at random; clients that hold a label share its images.
+    """Each client holds some random labels; clients that hold the same label share its images.
 
     There are no planted groups.
     """
@@ -60,7 +60,7 @@ class FewLabels(Scenario):
 
 
 def _shared(y: Labels, allowed: NDArray[np.bool_], rng: np.random.Generator) -> list[Labels]:
-    """Rows of each client: those of a label divided equally among the clients that hold it."""
+    """Rows of each client; the rows of a label are divided equally among clients that hold it."""
     rows: list[list[Labels]] = [[] for _ in allowed]
     for label, holds in enumerate(allowed.T):
         holders = np.flatnonzero(holds)

@@ -1,4 +1,4 @@
-"""Clients of your own: a folder with one file of arrays a client."""
+"""Your own clients: a folder with one file of arrays per client."""
 
 from __future__ import annotations
 
@@ -25,42 +25,43 @@ from umbel.seeds import Stream
 from umbel.summary import counted, few
 
 LARGEST = 2**24
-"""Bytes of a file of groups."""
+"""Largest size of a file of groups, in bytes."""
 
 FILE_NAME = 'a name for a file: no / \\ , " or line break, no dot in front, no space at an end'
 
 GROUPS = "groups.csv"
 
 HEADER = [OWNER, "group"]
-"""What the first line of a file of groups may be."""
+"""Possible headers of a file of groups."""
 
 ARRAYS = tuple(f"{name}{split}" for split in ("", "_test", "_validation") for name in "xy")
-"""What the file of a client may hold: x and y of each split."""
+"""Names of arrays that the file of a client may contain: x and y of each split."""
 
 CLASSES = "num_classes"
-"""What it says besides where no example of any client has the last label: a whole number."""
+"""Name of the number of classes, an integer, saved if no example has the last label."""
 
 SCALE = ("channel_mean", "channel_deviation")
-"""What recordings were scaled by, (C,) each, where the federation that was saved was of such."""
+"""Names of the scale of recordings, (C,) each, if the saved federation has one."""
 
 KNOWN = (*ARRAYS, CLASSES, *SCALE)
 
 
 @dataclass(frozen=True)
 class Folder(Scenario):
-    """One `.npz` file a client, named after it, with arrays `x` and `y`.
+    """One `.npz` file per client, named after it, with arrays `x` and `y`.
 
-    Every file, or none, may also have `x_test` and `y_test`, the test examples; without them a
-    random `test_fraction` is set apart. Likewise `x_validation` and `y_validation` are validation
-    examples; without them a random `validation_fraction` is set apart, if one is given. A file
-    `groups.csv` with lines `client,group` gives the planted groups, if they are known, and
-    `attributes.csv` with a header `client,NAME,...` what else is known of clients. A number
-    `num_classes` in files says how many labels there are where the last one occurs nowhere.
+    Every file, or none, may also have the test examples `x_test` and `y_test`; without them a
+    random `test_fraction` is set apart. In the same way files may have the validation examples
+    `x_validation` and `y_validation`; without them a random `validation_fraction` is set apart, if
+    one is given. A file `groups.csv` with lines `client,group` has the planted groups, if they are
+    known, and `attributes.csv` with a header `client,NAME,...` other known facts about clients. A
+    number `num_classes` in files is the number of labels, for data in which the last label does not
+    occur.
     """
 
     path: str = "clients"
     test_fraction: float = 0.15
-    num_classes: int | None = None  # default: what files say, or the largest label plus one
+    num_classes: int | None = None  # default: the number in files, or the largest label plus one
     validation_fraction: float | None = None  # of what is left for training, for validation
 
     def __post_init__(self) -> None:
@@ -87,16 +88,16 @@ def read_clients(
     seed: int = 0,
     drawn_by_name: bool = False,
 ) -> Federation:
-    """The clients of a folder of `.npz` files, or of one such file. See `Folder`.
+    """The clients of a folder of `.npz` files, or of a single file. See `Folder`.
 
-    Test examples that are `drawn_by_name` do not depend on which other clients there are.
+    Test examples that are `drawn_by_name` do not depend on the other clients.
     """
     files = _files(path)
     loaded = [_load(file) for file in files]
     names = [file.stem for file in files]
     train = [(arrays["x"], arrays["y"]) for arrays in loaded]
     test = _pairs(path, names, loaded, "test")
-    # What are no examples is told, as always, where the federation is made.
+    # Invalid examples are reported, as always, when the federation is made.
     if drawn_by_name and test is None and all(x.shape[:1] == y.shape[:1] != () for x, y in train):
         rngs = by_name(seed, Stream.DATA, names)
         train, test = set_apart(train, names, test_fraction, "test_fraction", rngs)
@@ -116,7 +117,7 @@ def read_clients(
 
 
 def read_inputs(path: Path, num_classes: int | None) -> Federation:
-    """Clients without labels, or whose labels are not looked at; in their place there are zeros."""
+    """Clients without labels, or with labels that are ignored; all labels are zeros."""
     kind = np.float32 if num_classes is None else np.int64
     files = _files(path)
     loaded = [_load(file, needed=("x",)) for file in files]
@@ -129,7 +130,7 @@ def read_inputs(path: Path, num_classes: int | None) -> Federation:
 def write_clients(federation: Federation, path: Path) -> None:
     """Write the folder that `read_clients` reads. Raises `UsageError` as `Federation.save`.
 
-    A folder that holds all this already is left as it is.
+    A folder that contains exactly these files already is not changed.
     """
     for name in federation.names:
         on_a_line = name == name.strip() and not set(name) & set('/\\\0,"\r\n')
@@ -151,13 +152,13 @@ def write_clients(federation: Federation, path: Path) -> None:
 
 
 def _arrays(federation: Federation, client: int) -> dict[str, Any]:
-    """What the file of a client holds."""
+    """The arrays in the file of a client."""
     values = [each for split in federation.splits for each in split.of(client)]
     return {name: _array(each) for name, each in zip(ARRAYS, values, strict=False)}
 
 
 def _beside(federation: Federation) -> dict[str, Any]:
-    """What each file holds besides: classes that labels don't tell, and the scale of channels."""
+    """Further content of each file: classes beyond the labels, and the scale of channels."""
     classes, scale = federation.num_classes, federation.encoding
     seen = max((int(split.y.max()) + 1 for split in federation.splits if len(split.y)), default=0)
     beside = {} if classes in (None, seen) else {CLASSES: np.array(classes)}
@@ -168,7 +169,7 @@ def _beside(federation: Federation) -> dict[str, Any]:
 
 
 def _texts(federation: Federation) -> dict[str, str]:
-    """What the other files say, by their names; empty for one that is not written."""
+    """The texts of the other files by name; empty for a file that is not written."""
     groups = [] if federation.groups is None else federation.groups.tolist()
     lines = [f"{name},{group}\n" for name, group in zip(federation.names, groups, strict=False)]
     known = attributes_text(federation.names, federation.attributes)
@@ -176,7 +177,7 @@ def _texts(federation: Federation) -> dict[str, str]:
 
 
 def _is_written(federation: Federation, path: Path) -> bool:
-    """Whether a folder holds just what would be written to it."""
+    """Whether a folder contains exactly the files that would be written."""
     if not path.is_dir() or {file.stem for file in files_in(path, ".npz")} != set(federation.names):
         return False
     try:
@@ -191,7 +192,7 @@ def _is_written(federation: Federation, path: Path) -> bool:
             )
             for client, name in enumerate(federation.names)
         )
-    except UsageError:  # a file that can't be read is none of these
+    except UsageError:  # an unreadable file is not one of these
         return False
 
 
@@ -203,7 +204,7 @@ def _are_equal(some: Mapping[str, NDArray[Any]], others: Mapping[str, NDArray[An
 
 
 def _array(values: Tensor) -> NDArray[Any]:
-    """The values for a file; NumPy has no bfloat16, and float32 holds all numbers of it."""
+    """The values for a file; bfloat16, which NumPy lacks, becomes float32 without loss."""
     wider = values.float() if values.dtype == torch.bfloat16 else values
     array: NDArray[Any] = wider.numpy()
     return array
@@ -226,7 +227,7 @@ def _load(file: Path, needed: Sequence[str] = ("x", "y")) -> dict[str, NDArray[A
 
 
 def _classes(files: Sequence[Path], loaded: Sequence[Mapping[str, NDArray[Any]]]) -> int | None:
-    """How many labels the files say that there are, None if they don't."""
+    """The number of labels that the files state, or None."""
     said: dict[int, Path] = {}
     for file, arrays in zip(files, loaded, strict=True):
         if CLASSES in arrays:
@@ -243,7 +244,7 @@ def _classes(files: Sequence[Path], loaded: Sequence[Mapping[str, NDArray[Any]]]
 def _scale(
     files: Sequence[Path], loaded: Sequence[Mapping[str, NDArray[Any]]]
 ) -> ChannelScale | None:
-    """What the files say that channels were scaled by, None if they don't."""
+    """The scale of channels that the files state, or None."""
     found: dict[ChannelScale | None, Path] = {}
     for file, arrays in zip(files, loaded, strict=True):
         said = [arrays[name].tolist() for name in SCALE if name in arrays]
@@ -264,7 +265,7 @@ def _scale(
 def _pairs(
     path: Path, names: Sequence[str], loaded: Sequence[Mapping[str, NDArray[Any]]], split: str
 ) -> list[tuple[NDArray[Any], NDArray[Any]]] | None:
-    """The examples of a split, or None where no file has such. Raises `UsageError` if only some."""
+    """The examples of a split, None if no file has any. Raises `UsageError` if some files do."""
     x, y = f"x_{split}", f"y_{split}"
     if not any(x in arrays or y in arrays for arrays in loaded):
         return None
@@ -277,11 +278,11 @@ def _pairs(
 
 
 def _groups(file: Path, names: list[str]) -> list[int] | None:
-    """Numbers of the groups that the file names, or None without a file."""
+    """The groups in the file as numbers, or None without a file."""
     if not file.exists():
         return None
     group_of: dict[str, str] = {}
-    known = dict.fromkeys(names)  # in their order, and quick to look up
+    known = dict.fromkeys(names)  # ordered, with fast look-up
     for number, line in enumerate(read_text(file, LARGEST).splitlines(), start=1):
         where, parts = f"{file}: line {number}", [part.strip() for part in line.split(",")]
         is_header = number == 1 and parts == HEADER and OWNER not in names

@@ -9,8 +9,8 @@ from umbel.data.shifts import Rotate
 ROTATED_MNIST_LCFL = Shifted(
     source="mnist", test_split="test", clients=1200, per_group=True, examples=(200,), shift=Rotate()
 )
-"""Table II: 300 clients an angle share the 60,000 images, and the 10,000 of the published test
-split. With 2,400 clients (Table III) they have 100 training examples each."""
+"""Table II: the 300 clients of each angle share the 60,000 images, and the 10,000 images of the
+published test split. With 2,400 clients (Table III) each has 100 training examples."""
 
 ROTATED_CIFAR10 = Shifted(
     source="cifar10",

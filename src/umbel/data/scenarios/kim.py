@@ -1,7 +1,7 @@
 """The federations of Kim et al. 2024 (CFL-GP): 5.2 and F.5 to F.8.
 
-Where the paper names a data set and no split of it, all its images are used, and 30% of each
-client's are for the test, as F.5 says.
+If the paper names a data set without a split, all its images are used, and 30% of each client's
+images are for the test, as in F.5.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ EIGHT_ANGLES = Rotate(
     angles=(0.0, 15.0, 90.0, 105.0, 180.0, 195.0, 270.0, 285.0),
     group_of=(0, 0, 1, 1, 2, 2, 3, 3),
 )
-"""The paper prints three lists of angles; this is F.1's, in which all neighbours are 15 degrees
-apart (5.2 has 275 for 285, F.5 and G have 185 for 195). The truth is the four pairs of
-neighbours."""
+"""The paper prints three lists of angles; this is the list of F.1, in which all neighbours are 15
+degrees apart (5.2 has 275 instead of 285, F.5 and G have 185 instead of 195). The true groups are
+the four pairs of neighbours."""
 
 ROTATED_MNIST_8 = Shifted(
     source="mnist", split="train+test", clients=32, test_fraction=0.3, shift=EIGHT_ANGLES
 )
-"""5.2 and F.5: all of MNIST over 32 clients, 30% of each client's for the test."""
+"""5.2 and F.5: all of MNIST over 32 clients, 30% of each client's images for the test."""
 
 ROTATED_MNIST_4 = Shifted(
     source="mnist", split="train+test", clients=40, test_fraction=0.3, shift=Rotate()
@@ -32,7 +32,7 @@ ROTATED_MNIST_4 = Shifted(
 MIXTURE_MNIST = Shifted(
     source="mnist", split="train+test", clients=12, test_fraction=0.3, shift=MixedTurns()
 )
-"""F.5.2: four clients at 0 degrees, four at 180, and four that have some images of either."""
+"""F.5.2: four clients at 0 degrees, four at 180, and four with images at both angles."""
 
 MNIST_AND_FASHION = Together(
     clients=32,
@@ -48,16 +48,16 @@ MNIST_AND_FASHION = Together(
 )
 """F.5.3: MNIST at eight angles on half of 32 clients, upright Fashion-MNIST on the other half.
 
-The paper does not say how the clients are divided, nor what the truth is for the ARI: here, four
-pairs of neighbouring angles as in `ROTATED_MNIST_8`, and Fashion-MNIST as the fifth group."""
+The paper states neither the division of the clients nor the true groups for the ARI. Here these are
+four pairs of neighbouring angles as in `ROTATED_MNIST_8`, and Fashion-MNIST as the fifth group."""
 
 CHANNEL_STATE_5 = ChannelState(
     environments=("indoor", "hall", "street", "outdoor", "rural"), clients=20
 )
 """F.6, CD2: five distributions of channels over 20 clients.
 
-The paper generates them by a model of the 3GPP, with settings that it does not print, 100,000 in
-all: 5,000 a client."""
+The paper generates them by a model of the 3GPP, with settings that it does not print: 100,000
+channels, 5,000 per client."""
 
 PERMUTED_CIFAR10 = Shifted(
     source="cifar10",
@@ -66,7 +66,7 @@ PERMUTED_CIFAR10 = Shifted(
     test_fraction=0.3,
     shift=PermuteLabels(offsets=(0, 5)),
 )
-"""F.7: all of CIFAR-10 over 20 clients; half of them call label y (y + 5) mod 10."""
+"""F.7: all of CIFAR-10 over 20 clients; for half of them label y becomes (y + 5) mod 10."""
 
 EMNIST_DIRICHLET = Shifted(
     source="emnist",
@@ -76,6 +76,6 @@ EMNIST_DIRICHLET = Shifted(
     label_alpha=1.0,
     shift=Rotate(angles=(0.0, 180.0)),
 )
-"""F.8: 80 clients whose labels differ, by a Dirichlet distribution; half are turned by 180.
+"""F.8: 80 clients with labels by a Dirichlet distribution; half are rotated by 180 degrees.
 
-The paper draws 200,000 examples, 2,500 a client; here they share all that the source has."""
+The paper draws 200,000 examples, 2,500 per client; here clients share the whole source."""

@@ -1,4 +1,4 @@
-"""The federations of Lin et al. 2024, III-A.1 and Fig. 2: groups with some classes each."""
+"""The federations of Lin et al. 2024, III-A.1 and Fig. 2: groups that hold some classes each."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ LIN_MNIST = OverlappingLabels(
 )
 """Fig. 2: 80 devices share 6,000 images of each digit.
 
-MNIST's training images are fewer for some digits (5,421 fives), so both splits are put together;
-the test images are what is left, 313 of each digit as there are 6,313 fives."""
+The training split has too few images of some digits (5,421 fives), so both splits are combined; the
+test images are the remaining ones, 313 of each digit, since there are 6,313 fives."""
 
 LIN_FASHION_MNIST = OverlappingLabels(
     source="fashion_mnist",
@@ -52,7 +52,7 @@ LIN_EMNIST = OverlappingLabels(
 )
 """III-A.1: 200 devices in eight groups, which hold 40 of 47 classes each.
 
-The paper does not print which: group k lacks the seven classes k, k + 8, ..., k + 48, modulo 47,
-so that every group lacks about two digits, any two have 33 to 35 classes in common, and six or
-seven hold each class. It does not say how many images there are either: 85% of each class's are
-for training."""
+The paper does not print which classes: here group k lacks the seven classes k, k + 8, ..., k + 48,
+modulo 47, so that every group lacks about two digits, any two groups have 33 to 35 classes in
+common, and each class is held by six or seven groups. The paper does not state the number of images
+either: here 85% of the images of each class are for training."""

@@ -1,4 +1,4 @@
-"""Clients that hold noisy points on a line, another line in each group."""
+"""Clients that hold noisy points on a line, with a different line in each group."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from umbel.data.sources import Sources
 from umbel.seeds import Stream, generator
 
 BYTES = 32
-"""An example is an x and a y, here and where all clients' are joined."""
+"""Bytes per example: x and y, here and again when the examples of all clients are joined."""
 
 
 @dataclass(frozen=True)
 class LinearRegressions(Scenario):
-    """Linear regressions over noise: y = x tan(phi_k) + n with a slope of each group's own.
+    """Linear regressions with noise: y = x tan(phi_k) + n, with a different slope in each group.
 
-    Kim et al. 2024, 5.1 and F.4: x ~ U(0, cos(phi_k)) and n ~ N(0, noise^2), so that the best
-    mean squared error is noise^2. The paper draws fresh examples in every round; here a client
-    holds as many as the paper's 200 rounds of mini-batches of 10 take.
+    Kim et al. 2024, 5.1 and F.4: x ~ U(0, cos(phi_k)) and n ~ N(0, noise^2), so that the best mean
+    squared error is noise^2. The paper draws new examples in every round; here a client holds as
+    many examples as 200 rounds with mini-batches of 10 use in the paper.
     """
 
     angles: tuple[float, ...] = (-20.0, 0.0, 20.0)  # phi_k of each group, in degrees
-    noise: float = 0.2  # standard deviation
+    noise: float = 0.2  # standard deviation of n
     clients: int = 12  # M, divided equally among the groups
     examples: int = 2000  # a client's, for training
     test_examples: int = 500  # a client's
@@ -66,7 +66,7 @@ class LinearRegressions(Scenario):
     def _points(
         self, phi: float, rng: np.random.Generator
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """x and y (n, 1), examples for training and for the test together."""
+        """x and y (n, 1) of training and test examples together."""
         shape = (self.examples + self.test_examples, 1)
         x = rng.uniform(0, np.cos(phi), shape)
         y = x * np.tan(phi) + rng.normal(0, abs(self.noise), shape)  # -0.0, too

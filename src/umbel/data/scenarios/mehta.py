@@ -12,15 +12,15 @@ ROTATED_MNIST = Shifted(
     examples=(200, 800),
     shift=Rotate(),
 )
-"""10, 20, 30 and 40 clients at 0, 90, 180 and 270 degrees, 200 to 800 examples each, 15% of them
-for the test."""
+"""10, 20, 30 and 40 clients at 0, 90, 180 and 270 degrees, with 200 to 800 examples each, 15% of
+them for the test."""
 
 GROUPED_CIFAR10 = Shifted(
     source="cifar10", clients=100, examples=(300, 600), shift=LabelGroups(groups=5)
 )
-"""20 clients hold two of the labels only, another 20 the next two, with 300 to 600 examples each.
+"""20 clients hold only two labels, the next 20 the next two, with 300 to 600 examples each.
 
-The 20 share 10,000 images, so sizes are drawn until they fit: they nearly always do."""
+Each 20 clients share 10,000 images. Sizes are drawn until they fit, as they nearly always do."""
 
 LABEL_SWAPPED_CIFAR10 = Shifted(
     source="cifar10", clients=100, examples=(300, 600), shift=SwapLabels(groups=5)
@@ -35,7 +35,7 @@ GROUPED_ROTATED_EMNIST = Shifted(
     examples=(200, 800),
     shift=LabelsAndTurns(labels=(tuple(range(36, 62)), tuple(range(10, 36))), angles=(0.0, 90.0)),
 )
-"""50 clients hold lower case letters, 50 upper case, and 15 of either 50 have turned them by 90
-degrees; 200 to 800 examples each.
+"""50 clients hold lower case letters, 50 upper case letters, and for 15 clients of each 50 they are
+rotated by 90 degrees; 200 to 800 examples each.
 
-Models have all 62 outputs, as the paper's. The sizes take about 25,000 letters of each case."""
+Models have all 62 outputs, as in the paper. About 25,000 letters of each case are used."""

@@ -1,4 +1,4 @@
-"""Clients as the data has them: whoever the examples are of."""
+"""Clients that are the owners of examples in the data."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from umbel.seeds import Stream, generator
 
 @dataclass(frozen=True)
 class Natural(Scenario):
-    """A client owns examples of the source, as a writer does; no groups are planted.
+    """A client is an owner of examples in the source, such as a writer; no groups are planted.
 
-    The defaults are the FEMNIST of Mehta & Shao 2023, V-A: 195 random writers of those with 40 to
-    525 characters. Clients are named after their owners in the source.
+    The defaults are the FEMNIST of Mehta & Shao 2023, V-A: 195 random writers among those with 40
+    to 525 characters. Clients are named after their owners in the source.
     """
 
     source: str = "femnist"
     split: str = "train"  # of the source, or several together: "train+test"
     clients: int = 195  # M, drawn at random
-    examples: tuple[int, ...] = (40, 525)  # least and most that a client has; (): any number
+    examples: tuple[int, ...] = (40, 525)  # fewest and most of a client; (): any number
     test_fraction: float = 0.15  # of each client's examples
     validation_fraction: float | None = None  # of what is left for training, for validation
 

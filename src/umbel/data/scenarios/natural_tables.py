@@ -14,7 +14,7 @@ FLIGHTS = Table(
     time=("month", "day", "hour_of_departure"),
     test_fraction=0.25,
 )
-"""Flights of 2013 from New York: is one more than 15 minutes late, by time and weather?
+"""Flights of 2013 from New York: predict delays over 15 minutes from time and weather.
 
 A client is a carrier at an airport. With `split = "time"` the last months are for the test.
 """
@@ -27,4 +27,4 @@ PACKAGES = Table(
     texts=("text",),
     test_fraction=0.25,
 )
-"""One-line descriptions of Debian packages: which section is one in? A client is a team."""
+"""One-line descriptions of Debian packages: predict the section. A client is a team."""

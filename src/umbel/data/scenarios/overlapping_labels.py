@@ -1,4 +1,4 @@
-"""Groups that hold some of the classes each, so that any two have classes in common."""
+"""Groups that hold some of the classes each, so that two groups may have classes in common."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ FIG_2_MNIST = (
 
 @dataclass(frozen=True)
 class OverlappingLabels(Scenario):
-    """Each group holds its own list of labels; images of a label are shared by its groups.
+    """Each group holds its own list of labels; groups with a label share its images.
 
-    Lin et al. 2024, III-A.1 and Fig. 2: the images of a label are divided equally among the
-    groups that hold it, and what a group has is dealt to its clients equally and at random.
-    Every client's test examples have the label mix of its training examples, and are as many as
-    the scarcest label allows. The paper's networks have one output for each of a group's labels,
-    hence `local_labels`: a label is then called by its place in its group's list.
+    Lin et al. 2024, III-A.1 and Fig. 2: the images of a label are divided equally among the groups
+    that hold it, and the images of a group are divided equally and at random among its clients.
+    Every client's test examples have the label proportions of its training examples, and their
+    number is as large as the scarcest label allows. The paper's networks have one output for each
+    label of a group. This is `local_labels`: a label is then its position in its group's list.
     """
 
     source: str = "digits"
     split: str = "train"  # of the source, or several together: "train+test"
     test_split: str | None = None  # None: test images are those that training leaves of `split`
     clients: int = 20  # M, divided equally among the groups
-    labels: tuple[tuple[int, ...], ...] = FIG_2_MNIST  # of each group
+    labels: tuple[tuple[int, ...], ...] = FIG_2_MNIST  # labels of each group
     images_per_label: int | Literal["all"] = 144  # for training, in all groups together
     test_fraction: float = 0.15  # of each label; where there are "all" images and no test_split
     local_labels: bool = True  # False: labels have one meaning in all groups
@@ -92,7 +92,7 @@ class OverlappingLabels(Scenario):
     def _divided(
         self, pools: Sequence[Labels], held: Sequence[int]
     ) -> tuple[list[Labels], list[Labels]]:
-        """Rows of each label for training, and what they leave."""
+        """Rows of each label for training, and the remaining rows."""
         cuts = []
         must_stay = 1 if self.test_split is None else 0
         for label, pool in zip(held, pools, strict=True):
@@ -107,7 +107,7 @@ class OverlappingLabels(Scenario):
         return used, [pool[cut:] for pool, cut in zip(pools, cuts, strict=True)]
 
     def _piles(self, pools: Sequence[Labels], held: Sequence[int]) -> list[Labels]:
-        """Rows of each group: those of a label divided equally among the groups that hold it."""
+        """Rows of each group; the rows of a label are divided equally among groups that hold it."""
         piles: list[list[Labels]] = [[] for _ in self.labels]
         for pool, label in zip(pools, held, strict=True):
             groups = [group for group, mine in enumerate(self.labels) if label in mine]
@@ -119,7 +119,7 @@ class OverlappingLabels(Scenario):
     def _shards(
         self, arrays: Arrays, rows: Sequence[Labels], groups: Sequence[int]
     ) -> list[tuple[Images, Labels]]:
-        """The examples in these rows, their labels as each client's group calls them."""
+        """The examples in these rows, with labels as numbered in each client's group."""
         names = np.tile(np.arange(arrays.num_classes), (len(self.labels), 1))
         if self.local_labels:
             for table, mine in zip(names, self.labels, strict=True):

@@ -1,4 +1,4 @@
-"""Clients that draw from one data set, and differ from group to group by a shift."""
+"""Clients that draw from one data set; a shift makes groups differ."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from umbel.seeds import Stream, generator
 
 @dataclass(frozen=True)
 class Shifted(Scenario):
-    """Examples of `source`, without replacement, dealt to clients and shifted by group.
+    """Examples of `source`, divided among clients without replacement, and shifted by group.
 
-    The test examples of a client are a part of its own; or with `test_split` all examples of that
-    split are dealt too, in proportion to the clients' training examples. With `per_group` each
-    group is dealt the whole source, so that an image occurs once in every group.
+    The test examples of a client are a part of its examples. With `test_split`, they come from that
+    split, which is divided in proportion to the clients' training examples. With `per_group` the
+    whole source is divided in each group, so that an image occurs once in every group.
     """
 
     source: str = "digits"
@@ -100,7 +100,7 @@ class Shifted(Scenario):
         )
 
     def _counts(self, num_groups: int) -> Labels:
-        """How many clients each group has."""
+        """The number of clients of each group."""
         shares = self.shares or (1.0,) * num_groups
         check(len(shares) == num_groups, "shares", self.shares, f"one for {num_groups} groups")
         expected = f"at least one for each of {num_groups} groups"
@@ -108,7 +108,7 @@ class Shifted(Scenario):
         return apportioned(self.clients, shares)
 
     def _deals(self, counts: Labels) -> list[slice]:
-        """Which clients share the source: all, or the `counts` clients of each group."""
+        """The clients that share the source: all, or the `counts` clients of each group."""
         if not self.per_group:
             return [slice(self.clients)]
         ends = np.cumsum(counts)
@@ -116,7 +116,7 @@ class Shifted(Scenario):
 
 
 def _holds(group: Group, num_classes: int) -> NDArray[np.bool_]:
-    """(C,) which labels the clients of a group may hold."""
+    """(C,) whether the clients of a group may hold each label."""
     labels = range(num_classes) if group.labels is None else group.labels
     return np.isin(np.arange(num_classes), list(labels))
 
@@ -124,7 +124,7 @@ def _holds(group: Group, num_classes: int) -> NDArray[np.bool_]:
 def _dealt_evenly(
     arrays: Arrays, sizes: Sequence[Labels], rng: np.random.Generator
 ) -> list[Labels]:
-    """Rows of each client: in every deal all rows, in proportion to the clients' sizes."""
+    """Rows of each client: every deal divides all rows in proportion to the clients' sizes."""
     rows: list[Labels] = []
     for deal in sizes:
         ends = np.cumsum(apportioned(len(arrays.y), deal))
@@ -135,10 +135,10 @@ def _dealt_evenly(
 def _shards(
     arrays: Arrays, rows: Sequence[Labels], groups: Sequence[Group], seeds: tuple[int, int]
 ) -> list[tuple[Images, Labels]]:
-    """The examples in these rows, as the group of each client has them.
+    """The examples in these rows, shifted by the group of each client.
 
-    What a group does at random depends on the client alone; `seeds` are the scenario's, and one
-    that differs between training and test examples.
+    Random draws of a group depend only on the client; `seeds` are the scenario's seed, and one that
+    differs between training and test examples.
     """
     seed, part = seeds
     return [

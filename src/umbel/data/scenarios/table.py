@@ -1,4 +1,4 @@
-"""Clients in a table: a CSV or Parquet file of all clients, or a folder with one file a client."""
+"""Clients in tables: a CSV or Parquet file of all clients, or a folder with one file each."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from umbel.data.tables.targets import Targets, Task, targets_of
 from umbel.data.tables.tokens import Tokens, tokens_of
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "None")
-"""What stands for nothing in CSV files."""
+"""Texts that mean a missing value in CSV files."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table(Scenario):
-    """The rows of a table, each of which belongs to a client; no groups are planted.
+    """The rows of a table; each row belongs to a client, and no groups are planted.
 
     Numbers are standardised by mean and deviation over all training rows; missing ones become the
     mean, with an additional indicator feature. Dates become numbers of days. Each category, and a
@@ -49,38 +49,40 @@ class Table(Scenario):
     `UsageError` for settings that do not fit together.
     """
 
-    path: str = "table.csv"  # a .csv or .parquet file, or a folder with one a client
-    source: str | None = None  # in place of path: a file or folder in the data directory
+    path: str = "table.csv"  # a .csv or .parquet file, or a folder with one per client
+    source: str | None = None  # instead of path: a file or folder in the data directory
     client: str | None = None  # column with the client of each row; folders: the file's name
-    target: str = "target"  # the column that is to be predicted
+    target: str = "target"  # the column to predict
     task: Task = "auto"  # auto: words, bools and whole numbers are classes
     columns: tuple[str, ...] = ()  # columns to predict from; (): all without another use
     leave_out: tuple[str, ...] = ()  # columns that are not used
-    numbers: tuple[str, ...] = ()  # columns that are read as this kind
-    categories: tuple[str, ...] = ()  # likewise
-    dates: tuple[str, ...] = ()  # likewise
+    numbers: tuple[str, ...] = ()  # columns that are read as numbers
+    categories: tuple[str, ...] = ()  # columns that are read as categories
+    dates: tuple[str, ...] = ()  # columns that are read as dates
     texts: tuple[str, ...] = ()  # columns whose words are counted
-    attributes: tuple[str, ...] = ()  # columns with one value a client, to compare clusters with
+    attributes: tuple[str, ...] = ()  # columns with one value per client, to compare clusters with
     split: Literal["random", "time", "column"] = "random"
-    time: tuple[str, ...] = ()  # columns whose order is that of time, the coarsest first
-    split_column: str | None = None  # the column that says train, validation or test
+    time: tuple[str, ...] = ()  # columns that define the order in time, the coarsest first
+    split_column: str | None = None  # column with the values train, validation or test
     test_fraction: float = 0.15  # of each client's rows; in time, the last
     validation_fraction: float | None = None  # of what is not for the test; in time, its last
-    train_rows: int = 0  # most that a client keeps, at random; 0: all
-    validation_rows: int = 0  # likewise
-    test_rows: int = 0  # likewise
+    train_rows: int = 0  # most training rows of a client, at random; 0: all
+    validation_rows: int = 0  # most validation rows of a client, at random; 0: all
+    test_rows: int = 0  # most test rows of a client, at random; 0: all
     least_rows: int = 0  # clients with fewer training rows are left out; 0: they are an error
-    drop_unlabelled: bool = False  # leave rows out that have no target
-    statistics: Source = "pooled"  # federated: from clients' counts, sums and lists alone
-    least_clients: int = 1  # how many must know a category for it to have a feature of its own
+    drop_unlabelled: bool = False  # whether rows without a target are left out
+    statistics: Source = "pooled"  # federated: only from clients' counts, sums and lists
+    least_clients: int = 1  # fewest clients with a category that has its own feature
     scale: bool = True  # whether numbers are scaled
-    scale_target: bool = False  # whether the targets of a regression are, too
-    most_categories: int = 100  # a column with more is refused: it is a text or a name
-    text_features: int = 256  # buckets that the words of a text column are counted in
-    tokenizer: str | None = None  # of an encoder: turns the one column of texts into token ids
-    text_tokens: int | None = None  # ids of a text, cut or padded; None: as the longest
-    separator: str = ","  # of a CSV file
-    missing: tuple[str, ...] = MISSING  # what stands for nothing in a CSV file
+    scale_target: bool = False  # whether the targets of a regression are scaled, too
+    most_categories: int = 100  # columns with more are an error: they are texts or names
+    text_features: int = 256  # number of buckets for the words of a text column
+    # encoder whose tokenizer turns the only text column into token ids
+    tokenizer: str | None = None
+    # token ids per text, cut or padded; None: as many as the longest has
+    text_tokens: int | None = None
+    separator: str = ","  # separator of columns in CSV files
+    missing: tuple[str, ...] = MISSING  # texts that mean a missing value in CSV files
 
     def __post_init__(self) -> None:
         check_fractions(self.validation_fraction, self.test_fraction)
@@ -139,7 +141,7 @@ class Table(Scenario):
         return replace(federation, encoding=self._encoding(rows, encode, targets, scale))
 
     def _wanted(self, file: Path, header: Sequence[str]) -> Sequence[str]:
-        """The columns that are read."""
+        """The columns to read."""
         for name in (*self._kinds, *self.leave_out):
             if name not in header:
                 raise UsageError(f"{file}: lacks the column {name!r}; {nearest(name, header)}")
@@ -148,7 +150,7 @@ class Table(Scenario):
         return (*self._used(), *features)
 
     def _used(self) -> tuple[str, ...]:
-        """Columns with a use of their own in this split."""
+        """Columns with another use in this split."""
         by = {"random": (), "time": self.time, "column": (str(self.split_column),)}
         client = () if self.client is None else (self.client,)
         return (*client, self.target, *by[self.split], *self.attributes)
@@ -165,7 +167,7 @@ class Table(Scenario):
         return ~targets.missing
 
     def _parts(self, rows: TableRows, clients: Clients, seed: int) -> list[Parts]:
-        """Which rows of each client are for what."""
+        """The rows of each client for training, validation and test."""
         fractions = self.validation_fraction or 0.0, self.test_fraction
         draws = [client_generator(seed, client) for client in range(len(clients.names))]
         if self.split == "column":
@@ -194,7 +196,7 @@ class Table(Scenario):
 
     @property
     def _kinds(self) -> dict[str, Kind]:
-        """The kinds of columns that are said."""
+        """The kinds of columns that are set."""
         said: tuple[tuple[Kind, tuple[str, ...]], ...] = (
             ("number", self.numbers),
             ("category", self.categories),
@@ -207,7 +209,7 @@ class Table(Scenario):
         return self._kinds.get(name) or kind_of(rows, name)
 
     def _reader(self, rows: TableRows, train: Sequence[Places]) -> Encoder | Tokens:
-        """What makes inputs of rows."""
+        """The function from rows to inputs."""
         if self.tokenizer is None:
             return self._encoder(rows, train)
         names = self._features(tuple(rows.columns))
@@ -215,7 +217,7 @@ class Table(Scenario):
         return tokens_of(texts_of(rows, names[0]), self.tokenizer, self.text_tokens)
 
     def _encoder(self, rows: TableRows, train: Sequence[Places]) -> Encoder:
-        """What makes features of rows, learnt from the training rows."""
+        """The function from rows to features, learnt from the training rows."""
         names = self._features(tuple(rows.columns))
         kinds = {name: self._kind(rows, name) for name in names}
         columns = [column_of(rows, name, kind) for name, kind in kinds.items()]
@@ -232,7 +234,7 @@ class Table(Scenario):
         return Encoder(numbers, categories, texts, about, self.scale, self.text_features)
 
     def _target_scale(self, targets: Targets, train: Sequence[Places]) -> Scale | None:
-        """How targets are scaled, by those of training rows, if they are."""
+        """The scale of targets, from training rows, if they are scaled."""
         if targets.classes is not None or not self.scale_target:
             return None
         columns = [targets.values[rows, None] for rows in train]
@@ -245,7 +247,7 @@ class Table(Scenario):
     def _encoding(
         self, rows: TableRows, encode: Encoder | Tokens, targets: Targets, scale: Scale | None
     ) -> Encoding:
-        """What newcomers' rows become examples by."""
+        """The encoding of newcomers' rows as examples."""
         target = Target(
             name=self.target,
             kind=targets.kind,
@@ -275,7 +277,7 @@ class Table(Scenario):
 
 
 def _scaled(targets: Targets, scale: Scale | None) -> NDArray[Any]:
-    """Labels as they are, or numbers in single precision, once they are scaled if they are."""
+    """Unchanged labels, or numbers in single precision, scaled if there is a scale."""
     if targets.classes is not None:
         return targets.values
     numbers = targets.values if scale is None else scale(targets.values[:, None])[:, 0]

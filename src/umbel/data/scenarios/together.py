@@ -1,4 +1,4 @@
-"""Federations of several scenarios side by side."""
+"""Several scenarios combined to one federation."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from umbel.seeds import Stream, seed_of
 
 @dataclass(frozen=True)
 class Together(Scenario):
-    """The clients of several `shifted` scenarios in one federation, with groups of their own.
+    """The clients of several `shifted` scenarios in one federation, with separate groups.
 
-    Inputs must have one shape, and there must be as many classes in all: a label means one thing
-    in one part and another in the next. Parts draw from their sources independently.
+    All parts must have the same input shape and number of classes, but a label may have a different
+    meaning in each part. Parts draw from their sources independently.
     """
 
     parts: tuple[Shifted, ...] = (Shifted(),)
-    clients: int = 20  # M, divided equally among the parts, in place of what they say
-    examples: tuple[int, ...] = ()  # a client's, in place of what the parts say; (): as they say
+    clients: int = 20  # M, divided equally among the parts, instead of their `clients`
+    # a client's, instead of the parts' `examples`; (): the parts' own
+    examples: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         check(bool(self.parts), "parts", self.parts, "a list with at least one scenario")
@@ -57,7 +58,7 @@ class Together(Scenario):
 
 
 def _validation(parts: Sequence[Federation]) -> list[Pair] | None:
-    """The validation examples of all clients; some may have none. None where nobody has any."""
+    """The validation examples of all clients, for some possibly empty; None if none has any."""
     if all(part.validation is None for part in parts):
         return None
     pairs = []

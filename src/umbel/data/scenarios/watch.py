@@ -1,4 +1,4 @@
-"""People and wrists as clients: exercises that a watch felt."""
+"""Exercises recorded by watches; a client is one wrist of a person."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ EXERCISES = 7
 
 @dataclass(frozen=True, kw_only=True)
 class Watch(Scenario):
-    """Windows of two seconds of an accelerometer and a gyroscope; a client is a wrist of a person.
+    """Two-second windows of an accelerometer and a gyroscope; a client is one wrist of a person.
 
     The first half of each recording is for training, the second for the test; validation takes the
     last windows of the first half. The attributes `person` and `wrist` are known of each client.
     No groups are planted. Every input has mean 0 and deviation 1 over all training windows.
     """
 
-    source: str = "natural/watch"  # in the data directory
-    features: Literal["summary", "raw"] = "summary"  # 33 numbers of a window, or all (6, 100)
-    windows_per_class: int = 0  # for training, of each client, at random; 0: all
+    source: str = "natural/watch"  # folder in the data directory
+    # inputs: 33 numbers per window, or all (6, 100)
+    features: Literal["summary", "raw"] = "summary"
+    windows_per_class: int = 0  # for training, per client, at random; 0: all
     validation_fraction: float | None = None  # of what is not for the test
-    validation_per_class: int = 0  # most for validation, of each client, at random; 0: all
+    validation_per_class: int = 0  # most for validation, per client, at random; 0: all
 
     def __post_init__(self) -> None:
         check_fractions(self.validation_fraction, 0.0)
@@ -86,10 +87,10 @@ class Watch(Scenario):
 
 
 def summary(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """What windows (n, steps, C) are like: (n, 3 C + C (C - 1) / 2) numbers.
+    """Summary features (n, 3 C + C (C - 1) / 2) of windows (n, steps, C).
 
-    Each channel's mean, deviation and mean absolute step, then the correlations of the channels in
-    pairs; that of a channel which stands still is 0.
+    They are each channel's mean, deviation and mean absolute step, then the correlations of all
+    pairs of channels. Correlations with a constant channel are 0.
     """
     centred = x - x.mean(axis=1, keepdims=True)
     deviation = centred.std(axis=1)

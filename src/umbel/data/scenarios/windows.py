@@ -1,4 +1,4 @@
-"""Windows of long recordings: a folder with one file of steps a client."""
+"""Windows of long recordings: a folder with one file of steps per client."""
 
 from __future__ import annotations
 
@@ -26,18 +26,20 @@ from umbel.summary import counted
 
 @dataclass(frozen=True, kw_only=True)
 class RecordedWindows(Scenario):
-    """Windows of recordings in one `.npz` file a client: x (T, channels), and y (T,) or one label.
+    """Windows of recordings, one `.npz` file per client: x (T, channels), y (T,) or one label.
 
-    If a client has several recordings, an array `recording` (T,) has the recording of each step.
-    Each recording is split in time first: its last steps are for the test, and no window contains
-    steps of two parts. Inputs are (channels, length), as `cnn-1d` takes them.
+    If a client has several recordings, an array `recording` (T,) has the number of the recording of
+    each step. Each recording is split in time first: its last steps are for the test, and no window
+    contains steps of two parts. Inputs are (channels, length), as `cnn-1d` takes them.
     """
 
     path: str = "recordings"
-    source: str | None = None  # in place of path: a folder in the data directory
-    length: int = 128  # steps of a window
-    stride: int = 128  # steps from one window to the next; less than length: they overlap
-    label: Labelling = "most"  # of a window: the most common (of numbers the mean), or the last
+    source: str | None = None  # instead of path: a folder in the data directory
+    length: int = 128  # number of steps of a window
+    # steps from one window to the next; windows overlap if it is less than length
+    stride: int = 128
+    # target of a window: the most common label (or the mean), or the last
+    label: Labelling = "most"
     test_fraction: float = 0.25  # of each recording, the last
     validation_fraction: float | None = None  # of what is not for the test, the last
     scale: bool = True  # each channel to mean 0 and deviation 1 over all training windows
@@ -104,7 +106,7 @@ def _check_channels(files: Sequence[Path], channels: Sequence[int]) -> None:
 
 
 def _columns(x: NDArray[Any]) -> NDArray[np.float64]:
-    """A column for each channel, or feature."""
+    """The values with one column for each channel, or feature."""
     return np.moveaxis(x, 1, -1).reshape(-1, x.shape[1]).astype(np.float64)
 
 

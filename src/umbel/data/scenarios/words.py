@@ -1,4 +1,4 @@
-"""Words of several languages: models of the next character."""
+"""Words of several languages, for prediction of the next character."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from umbel.data.tables.parts import PARTS, check_fractions, client_generator, di
 from umbel.data.tables.reading import CsvFormat, read_rows
 
 EDGE, OTHER, FIRST = 0, 1, 2
-"""Symbols: before and after a word, a character of few clients, and the first of the rest."""
+"""Symbols: word boundary, character of too few clients, and the first of all others."""
 
 Examples: TypeAlias = tuple[NDArray[np.generic], NDArray[np.int64]]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Words(Scenario):
-    """Clients with words of a language each, whose models say which character comes next.
+    """Clients that hold words of one language each; models predict the next character.
 
-    Symbol 0 stands before and after a word, 1 for characters that too few clients have in their
-    training words, and the others for characters. The attribute `language` is known of each
-    client; no groups are planted.
+    Symbol 0 marks the start and the end of a word, 1 stands for characters that too few clients
+    have in their training words, and all other symbols stand for one character each. The attribute
+    `language` is known of each client; no groups are planted.
     """
 
     source: str = "natural/words.parquet"  # in the data directory: columns client, language, word
-    words: int = 200  # of each client, drawn at random; 0: all
+    words: int = 200  # number of words per client, drawn at random; 0: all
     form: Literal["context", "sequence"] = "context"  # an example: a character, or a word
-    context: int = 3  # characters that the next is told from
-    longest: int = 24  # characters of a word; longer ones are cut
-    least_clients: int = 2  # how many must have a character for it to have a symbol
+    context: int = 3  # number of characters from which the next is predicted
+    longest: int = 24  # most characters of a word; longer words are cut
+    least_clients: int = 2  # fewest clients with a character that has its own symbol
     validation_fraction: float | None = None  # of what is not for the test
     test_fraction: float = 0.15  # of each client's words
 
@@ -92,14 +92,14 @@ class Words(Scenario):
 
 
 def symbols_of(clients: Sequence[Sequence[str]], least: int) -> dict[str, int]:
-    """A number for each character that `least` clients or more have, in their order."""
+    """A number for each character of at least `least` clients, in sorted order."""
     holders = Counter(character for texts in clients for character in set("".join(texts)))
     known = sorted(character for character, count in holders.items() if count >= least)
     return {character: place for place, character in enumerate(known, start=FIRST)}
 
 
 def _contexts(words: Sequence[Sequence[int]], context: int, classes: int) -> Examples:
-    """A row for each character and each end: the ones before it (context, classes), one-hot."""
+    """A row for each character and word end: the characters before, one-hot (context, classes)."""
     padded = [[EDGE] * context + [*word, EDGE] for word in words]
     before = [word[p : p + context] for word in padded for p in range(len(word) - context)]
     after = [symbol for word in padded for symbol in word[context:]]
@@ -108,7 +108,7 @@ def _contexts(words: Sequence[Sequence[int]], context: int, classes: int) -> Exa
 
 
 def _sequences(words: Sequence[Sequence[int]], length: int) -> Examples:
-    """A row for each word: its symbols (length,), and at each the next; padding is ignored."""
+    """A row for each word: its symbols (length,), and the next ones; padding is ignored."""
     x = np.full((len(words), length), EDGE, dtype=np.int64)
     y = np.full((len(words), length), IGNORED, dtype=np.int64)
     for row, word in enumerate(words):

@@ -1,1 +1,1 @@
-"""Tables in files as clients' examples: reading, kinds of columns, splits, statistics, features."""
+"""Tables as clients' examples: reading, kinds of columns, splits, statistics, features."""

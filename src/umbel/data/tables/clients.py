@@ -1,4 +1,4 @@
-"""Whose the rows of a table are, and what is known of each client."""
+"""The clients of a table, their rows and their attributes."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from umbel.data.tables.reading import TableRows
 
 @dataclass(frozen=True)
 class Clients:
-    """The clients of a table in the order of their names, and the rows of each."""
+    """The clients of a table in the order of their names, with the rows of each client."""
 
     names: tuple[str, ...]
     rows: tuple[Places, ...]
 
     def pick(self, places: Sequence[int]) -> Clients:
-        """Some of these clients."""
+        """The clients at these positions."""
         return Clients(
             tuple(self.names[place] for place in places), tuple(self.rows[p] for p in places)
         )
 
 
 def clients_of(rows: TableRows, column: str | None, usable: NDArray[np.bool_]) -> Clients:
-    """The clients that a column names, or else the files, with those of their rows that are usable.
+    """The clients named by a column, or by the files, with their usable rows.
 
-    Raises `UsageError` where a row names no client.
+    Raises `UsageError` if a row names no client.
     """
     if column is None:
         codes, names = rows.owners, tuple(file.stem for file in rows.files)
@@ -51,7 +51,7 @@ def clients_of(rows: TableRows, column: str | None, usable: NDArray[np.bool_]) -
 def known_of(rows: TableRows, clients: Clients, columns: Sequence[str]) -> dict[str, list[str]]:
     """The one value that each client has in each of these columns.
 
-    Raises `UsageError` with the row where a client has another.
+    Raises `UsageError`, with the row, if a client has more than one value.
     """
     found: dict[str, list[str]] = {}
     for name in columns:
@@ -67,7 +67,7 @@ def known_of(rows: TableRows, clients: Clients, columns: Sequence[str]) -> dict[
 
 
 def texts_of(rows: TableRows, name: str) -> Words:
-    """A column as texts, whatever it holds."""
+    """A column as texts, whatever its type."""
     column = column_of(rows, name, "category")
     assert isinstance(column, Words)
     return column

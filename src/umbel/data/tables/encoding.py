@@ -1,4 +1,4 @@
-"""The encoding of a table's rows as examples, learnt from training rows and kept for newcomers."""
+"""The encoding of table rows as examples, learnt from training rows, saved for newcomers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from umbel.settings import argument
 from umbel.summary import in_short
 
 CLOSE = 1e-6
-"""Means and deviations of the same rows differ by less than this on two machines.
+"""Largest difference of means and deviations of the same rows between machines.
 
 Differences are relative to the value, or to the deviation if that is larger.
 """
@@ -31,15 +31,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A column that is predicted from."""
+    """A column that inputs are made from."""
 
     name: str
     kind: Kind
-    mean: float = 0.0  # of numbers and dates, as are the next two
+    mean: float = 0.0  # mean of numbers and dates; so are the next two fields for them
     deviation: float = 1.0
     gaps: bool = False  # whether a feature marks missing values
-    known: tuple[Category, ...] = ()  # the categories that have a feature; None: missing
-    others: bool = False  # whether all other categories share one
+    # the categories with a feature; None stands for missing values
+    known: tuple[Category, ...] = ()
+    others: bool = False  # whether all other categories share a feature
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,24 +49,24 @@ class Target:
 
     name: str
     kind: Kind
-    classes: tuple[str, ...] | None = None  # what labels stand for; None: regression
-    mean: float = 0.0  # of a regression: subtracted from its targets
-    deviation: float = 1.0  # likewise: they are then divided by it
-    may_be_missing: bool = False  # whether rows without it are left out
+    classes: tuple[str, ...] | None = None  # names of the labels; None: regression
+    mean: float = 0.0  # for regression: subtracted from targets
+    deviation: float = 1.0  # for regression: then targets are divided by it
+    may_be_missing: bool = False  # whether rows without a target are left out
 
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding:
-    """Everything that is needed to turn rows of a table into examples of a run."""
+    """All settings and statistics that turn rows of a table into examples of a run."""
 
-    client: str | None  # the column that says whose a row is; None: each file is a client's
+    client: str | None  # the column with the client of a row; None: one file per client
     target: Target
     columns: tuple[Column, ...]  # numbers and dates first, then categories, then texts
     scaled: bool = True  # whether numbers are scaled
-    buckets: int = 0  # features of a text
-    tokenizer: str | None = None  # turns the one column of texts into token ids
-    tokens: int = 0  # ids of a text
-    form: CsvFormat  # of CSV files
+    buckets: int = 0  # number of features of a text
+    tokenizer: str | None = None  # turns the only column of texts into token ids
+    tokens: int = 0  # number of token ids of a text
+    form: CsvFormat  # format of CSV files
 
     __repr__ = in_short
 
@@ -86,9 +87,9 @@ class Encoding:
 
     @property
     def meaning(self) -> str:
-        """A name shared by encodings in which each number of an example, and each label, is alike.
+        """A digest that is equal for encodings with the same features and labels.
 
-        Whether numbers are scaled is part of it, but not by how much.
+        It depends on whether numbers are scaled, but not on the scale.
         """
         target = self.target.name, self.target.kind, self.target.classes
         kinds = [(column.name, column.kind) for column in self.columns]
@@ -96,7 +97,7 @@ class Encoding:
         return hashlib.sha256(said.encode()).hexdigest()
 
     def encoder(self, rows: TableRows) -> Encoder:
-        """What makes features of the rows of another table."""
+        """The function from rows of another table to features."""
         read = [column_of(rows, column.name, column.kind) for column in self.columns]
         numbers = [each for each in read if isinstance(each, Numbers)]
         words = {each.name: each for each in read if isinstance(each, Words)}
@@ -117,7 +118,7 @@ class Encoding:
         )
 
     def is_like(self, other: Encoding) -> bool:
-        """Whether both make the same examples of the same rows, to rounding."""
+        """Whether both make the same examples from the same rows, up to rounding."""
         if self._unscaled() != other._unscaled():
             return False
         here, there = self._scales(), other._scales()
@@ -125,7 +126,7 @@ class Encoding:
         return not bool(off.any())
 
     def plain(self) -> dict[str, Any]:
-        """As JSON has it, with the features in words."""
+        """The encoding in a form for JSON, with descriptions of the features."""
         return {**asdict(self), "features": self.features}
 
     @classmethod
@@ -166,14 +167,14 @@ def meaning_of(encoding: object) -> str:
 
 
 def _texts(values: Sequence[Any], kind: Any = str) -> tuple[Any, ...]:
-    """A list of texts, however long."""
+    """A list of texts of any length."""
     if not isinstance(values, list):
         raise TypeError("not a list of texts")
     return tuple(argument("text", value, kind) for value in values)
 
 
 def _checked(kind: type[T], table: Mapping[str, Any]) -> T:
-    """A dataclass of these values; those of single fields are what its types say."""
+    """A dataclass with these values, whose simple fields have the annotated types."""
     hints = get_type_hints(kind)
     single = (str, int, float, bool, list, dict, NoneType)
     return kind(
@@ -185,7 +186,7 @@ def _checked(kind: type[T], table: Mapping[str, Any]) -> T:
 
 
 def columns_of(encoder: Encoder) -> tuple[Column, ...]:
-    """The columns that an encoder makes features of, and what it has learnt of them."""
+    """The columns from which an encoder makes features, with the learnt statistics."""
     about = encoder.statistics
     numbers = [
         Column(

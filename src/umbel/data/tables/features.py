@@ -15,10 +15,10 @@ from umbel.data.tables.statistics import Statistics, matrix
 
 @dataclass(frozen=True)
 class Encoder:
-    """Features of rows: all numbers, then where numbers were missing, categories, and texts.
+    """Features of rows: numbers, then indicators of missing numbers, categories, and texts.
 
-    A category that no training row has is of no known feature: it counts among the others, or has
-    0 in every one.
+    A category that no training row has gets no own feature: it counts as one of the others, or is 0
+    in all features.
     """
 
     numbers: Sequence[Numbers]
@@ -26,11 +26,11 @@ class Encoder:
     texts: Sequence[Words]
     statistics: Statistics
     scaled: bool
-    buckets: int  # features of a text
+    buckets: int  # number of features of a text
 
     @property
     def width(self) -> int:
-        """How many features there are."""
+        """The number of features."""
         of_words = sum(len(c.known) + c.others for c in self.statistics.categories.values())
         gaps = int(self.statistics.gaps.sum())
         return len(self.numbers) + gaps + of_words + self.buckets * len(self.texts)
@@ -48,14 +48,14 @@ class Encoder:
         about = self.statistics.categories[column.name]
         width = len(about.known) + about.others
         places = {category: place for place, category in enumerate(about.known)}
-        other = len(about.known) if about.others else width  # the latter is cut off
+        other = len(about.known) if about.others else width  # column `width` is cut off later
         words = as_known(column.words, [word for word in about.known if word is not None])
         place = np.array([places.get(word, other) for word in (*words, None)])
         return np.eye(width + 1, dtype=np.float32)[place[column.codes[rows]], :width]
 
 
 def _hashed(column: Words, rows: Places, buckets: int) -> NDArray[np.float32]:
-    """Words of a text counted in buckets by their hashes, which need nobody's list of words."""
+    """Counts of a text's words in buckets by their hashes, without a list of words."""
     from sklearn.feature_extraction.text import HashingVectorizer  # slow to import
 
     texts = [column.word(row) or "" for row in rows]

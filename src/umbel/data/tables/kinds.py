@@ -1,4 +1,4 @@
-"""Kinds of columns: numbers, dates, categories and texts, found by what is in them."""
+"""Kinds of columns, recognised by their values: numbers, dates, categories and texts."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from umbel.summary import in_short
 Kind = Literal["number", "date", "category", "text"]
 
 MOST = 0.5
-"""Share of the values above which a column is of their kind."""
+"""Share of values of one kind from which a column is probably of that kind."""
 
 DAY = 86_400.0
-"""Seconds: dates become numbers of days."""
+"""Seconds of a day: dates become numbers of days."""
 
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
-"""How a date begins that is written as it should be."""
+"""The start of a correctly written date."""
 
 ELSEWHERE = (
     (re.compile(r"[+-]?\d+,\d+"), "numbers such as 0,5", "as 0.5"),
     (re.compile(r"\d{1,2}[./]\d{1,2}[./]\d{2,4}"), "dates such as 31.1.2013", "as 2013-01-31"),
 )
-"""Numbers and dates as other countries write them, which here would be a category each."""
+"""Numbers and dates in formats of other countries, which would become categories."""
 
 EXACT = 2**53
-"""Floats of 64 bits tell all whole numbers up to this from each other."""
+"""64-bit floats represent all integers up to this one exactly."""
 
 
 @dataclass(frozen=True)
@@ -40,19 +40,19 @@ class Numbers:
     """A column of numbers; dates are days since 1970, with fractions."""
 
     name: str
-    values: NDArray[np.float64]  # (n,) NaN where missing
-    whole: bool  # whether they were written as whole numbers
-    dates: bool = False  # whether they are days
+    values: NDArray[np.float64]  # (n,) NaN if missing
+    whole: bool  # whether all were written as integers
+    dates: bool = False  # whether the values are days
 
     __repr__ = in_short
 
 
 @dataclass(frozen=True)
 class Words:
-    """A column of texts, each of which is kept once."""
+    """A column of texts, which stores each different text once."""
 
     name: str
-    codes: NDArray[np.int64]  # (n,) which of the words; -1 where missing
+    codes: NDArray[np.int64]  # (n,) index into the words; -1 if missing
     words: tuple[str, ...]
 
     __repr__ = in_short
@@ -63,9 +63,9 @@ class Words:
 
 
 def column_of(rows: TableRows, name: str, kind: Kind | None = None) -> Numbers | Words:
-    """A column as what it is said to be, or else as what most of its values are.
+    """A column as the given kind, or as the kind of its values.
 
-    Raises `UsageError` with the row where a value is of another kind, and for infinite numbers.
+    Raises `UsageError`, with the row, for a value of another kind, and for infinite numbers.
     """
     series = rows.columns[name]
     if kind in ("category", "text"):
@@ -77,9 +77,10 @@ def column_of(rows: TableRows, name: str, kind: Kind | None = None) -> Numbers |
 
 
 def whole_numbers(rows: TableRows, name: str) -> NDArray[Any]:
-    """The whole numbers that are there in a column of such, row after row, none of them rounded.
+    """The integers in a column of integers, row by row without missing ones, all exact.
 
-    Raises `UsageError` with the row where one was read as a float that may stand for others, too.
+    Raises `UsageError`, with the row, if one was read as a float that may stand for other integers,
+    too.
     """
     from pandas.api import types
 
@@ -94,7 +95,7 @@ def whole_numbers(rows: TableRows, name: str) -> NDArray[Any]:
 
 
 def kind_of(rows: TableRows, name: str) -> Kind:
-    """The kind of a column by its type, or by what all its values are. Raises as `column_of`."""
+    """The kind of a column by its type, or by all its values. Raises as `column_of` does."""
     from pandas.api import types
 
     series = rows.columns[name]
@@ -122,7 +123,7 @@ def kind_of(rows: TableRows, name: str) -> Kind:
 
 
 def _kind_of_objects(rows: TableRows, name: str, first: Any) -> Kind:
-    """What Parquet holds that pandas has no type of numbers for."""
+    """The kind of a column of Python objects, for Parquet types without a numeric pandas type."""
     import datetime
 
     if isinstance(first, str):
@@ -137,7 +138,7 @@ def _kind_of_objects(rows: TableRows, name: str, first: Any) -> Kind:
 
 
 def _most(rows: TableRows, name: str, kind: str, fits: Any) -> bool:
-    """Whether all are of a kind. Raises `UsageError` where that is so of most only."""
+    """Whether all values are of a kind. Raises `UsageError` if only most of them are."""
     if bool(fits.all()):
         return True
     if fits.mean() <= MOST:
@@ -174,7 +175,7 @@ def _dates(rows: TableRows, name: str) -> Numbers:
 
 
 def _spread(there: Any, values: Any) -> NDArray[np.float64]:
-    """Values in the rows that have one, and NaN in the others."""
+    """Values in the rows that have a value, and NaN in the others."""
     found = np.full(len(there), np.nan)
     found[there.to_numpy()] = values
     return found
@@ -184,15 +185,15 @@ def _words(series: Any, name: str) -> Words:
     codes, values = series.astype("object").factorize()
     words = [_written(value) for value in values]
     there = set(words)
-    like = {_bare(word): word for word in reversed(words)}  # of those alike the first
+    like = {_bare(word): word for word in reversed(words)}  # among equal ones, the first
     spelled = [bare if (bare := _bare(word)) in there else like[bare] for word in words]
     place = {word: number for number, word in enumerate(dict.fromkeys(spelled))}
-    numbers = np.array([*(place[word] for word in spelled), -1])  # what is missing has the code -1
+    numbers = np.array([*(place[word] for word in spelled), -1])  # missing values have the code -1
     return Words(name, numbers[np.asarray(codes, dtype=np.int64)], tuple(place))
 
 
 def as_known(words: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Each word as the known ones have it, if one of them is the same but otherwise written."""
+    """Each word in the spelling of the known words, if it differs only in how it is written."""
     spelling = {_bare(word): word for word in known} | {word: word for word in known}
     return [spelling.get(word) or spelling.get(_bare(word), word) for word in words]
 
@@ -203,7 +204,7 @@ def _written(value: object) -> str:
 
 
 def _bare(word: str) -> str:
-    """A code as it is written where no gap has made floats of whole numbers, and bools likewise."""
+    """A code without the float or bool spelling that integers get in columns with gaps."""
     whole, _, rest = word.partition(".")
     if whole.lstrip("-").isdigit() and not rest.strip("0"):
         return whole
@@ -211,7 +212,7 @@ def _bare(word: str) -> str:
 
 
 def _as_numbers(values: Any) -> Any:
-    """The values as numbers, NaN for what is none; in a column of bools as text 0 and 1."""
+    """The values as numbers, NaN if they are not; a text column of bools becomes 0 and 1."""
     import pandas as pd
     from pandas.api import types
 

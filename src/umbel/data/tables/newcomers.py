@@ -1,4 +1,4 @@
-"""Newcomers in a table, whose rows become examples as those of a finished run did."""
+"""Newcomers in a table, with the encoding of a finished run."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ logger = logging.getLogger(__name__)
 
 
 def read_newcomers(path: Path, encoding: Encoding, labelled: bool) -> Federation:
-    """The clients of a table, all of whose rows are for training; unlabelled ones have zeros.
+    """The clients of a table, with all rows for training; labels are zeros if there are none.
 
-    Raises `UsageError` for a table that lacks a column of the run's, and with the row for a class
-    that the run does not know.
+    Raises `UsageError` if the table lacks a column of the run's table, and, with the row, for a
+    class that the run does not know.
     """
     target = encoding.target
 
@@ -70,7 +70,7 @@ def _reader(rows: TableRows, encoding: Encoding) -> Encoder | Tokens:
 
 
 def _warn_of_unknown(rows: TableRows, encoder: Encoder) -> None:
-    """Say which columns hold no category that the run knows: they may be written otherwise."""
+    """Warn of columns without any category that the run knows: spelling may differ."""
     for column in encoder.categories:
         known = [word for word in encoder.statistics.categories[column.name].known if word]
         if column.words and not set(as_known(column.words, known)) & set(known):
@@ -90,7 +90,7 @@ def _none(count: int, encoding: Encoding) -> NDArray[Any]:
 
 
 def _targets(rows: TableRows, encoding: Encoding) -> NDArray[Any]:
-    """Labels by the run's classes, -1 where missing; or numbers by its scale, NaN where missing."""
+    """Labels by the run's classes, or numbers by its scale; -1 or NaN for missing ones."""
     target = encoding.target
     if target.classes is None:
         numbers = targets_of(rows, target.name, "regression", target.kind).values
@@ -100,7 +100,7 @@ def _targets(rows: TableRows, encoding: Encoding) -> NDArray[Any]:
     place = {name: label for label, name in enumerate(target.classes)}
     names = as_known(found.classes, target.classes)
     label_of = np.array([place.get(name, len(place)) for name in names] + [-1])
-    labels = label_of[found.values]  # what is missing has the label -1, the last
+    labels = label_of[found.values]  # missing values have the label -1, the last one
     if (labels == len(place)).any():
         where = rows.at(int((labels == len(place)).argmax()), target.name)
         raise UsageError(f"{where}: is none of the {len(place)} classes of the run")

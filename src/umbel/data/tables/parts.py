@@ -1,4 +1,4 @@
-"""Which rows of a table are for training, validation and test, client by client."""
+"""The division of a table's rows into training, validation and test, by client."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PARTS = ("train", "validation", "test")
 
 @dataclass(frozen=True)
 class Parts:
-    """One client's rows."""
+    """One client's rows for training, validation and test."""
 
     train: Places
     validation: Places
@@ -36,9 +36,10 @@ class Parts:
 def divided(
     rows: Places, fractions: tuple[float, float], rng: np.random.Generator | None = None
 ) -> Parts:
-    """The last of the rows for the test, those before for validation; at random with `rng`.
+    """The last rows are for the test, those before for validation; with `rng`, random rows.
 
-    `fractions` are that of what is not for the test for validation, and that of all for the test.
+    `fractions` are (validation, as a share of the rows that are not for the test; test, as a share
+    of all rows).
     """
     order = rows if rng is None else rng.permutation(rows)
     rest = len(order) - round(fractions[1] * len(order))
@@ -47,14 +48,14 @@ def divided(
 
 
 def check_fractions(validation: float | None, test: float) -> None:
-    """Raise `UsageError` unless these shares of the examples leave some for training."""
+    """Raise `UsageError` unless these fractions leave some examples for training."""
     check(0 <= test < 1, "test_fraction", test, "in [0, 1)")
     fine = validation is None or 0 <= validation < 1
     check(fine, "validation_fraction", validation, "in [0, 1)")
 
 
 def in_time(rows: TableRows, clients: Sequence[Places], columns: Sequence[Numbers]) -> list[Places]:
-    """Each client's rows in the order of these columns, the first of which counts most."""
+    """Each client's rows, sorted by these columns, by the first one first."""
     for column in columns:
         gaps = np.isnan(column.values)
         if gaps.any():
@@ -64,9 +65,9 @@ def in_time(rows: TableRows, clients: Sequence[Places], columns: Sequence[Number
 
 
 def by_column(rows: TableRows, mine: Places, column: Words) -> Parts:
-    """A client's rows as a column says: train, validation or test."""
+    """A client's rows, divided by a column with the values train, validation and test."""
     said = np.array([PARTS.index(w) if w in PARTS else -1 for w in (*column.words, "")])
-    found = said[column.codes[mine]]  # what is missing is the last of them
+    found = said[column.codes[mine]]  # missing values get the last one
     if (found < 0).any():
         where = rows.at(int(mine[int((found < 0).argmax())]), column.name)
         raise UsageError(f"{where}: is not train, validation or test")
@@ -74,7 +75,7 @@ def by_column(rows: TableRows, mine: Places, column: Words) -> Parts:
 
 
 def client_generator(seed: int, client: int) -> np.random.Generator:
-    """What draws one client's rows."""
+    """The random generator for one client's rows."""
     return generator(seed, Stream.DATA, client)
 
 

@@ -1,4 +1,4 @@
-"""Tables in CSV and Parquet files: one file of all clients, or a folder with one file a client."""
+"""Reading of CSV and Parquet tables: one file of all clients, or a folder with one file each."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from umbel.data.files import check_file, files_in
 ENDINGS = (".csv", ".parquet")
 
 INDEX = "__index_level_"
-"""How pandas begins the name of an index without one, in Parquet files."""
+"""Prefix of pandas for the name of an unnamed index, in Parquet files."""
 
 GROWTH = 6
-"""Texts take at most this many times the bytes of their CSV file in memory."""
+"""Largest memory of texts, as a multiple of the size of their CSV file."""
 
 NOT_UTF_8 = "not text in UTF-8; save it again in that encoding, as 'CSV UTF-8' in a spreadsheet"
 
 
 @dataclass(frozen=True)
 class CsvFormat:
-    """How CSV files are written, and what stands for nothing in them."""
+    """The separator of CSV files, and the texts that mean missing values."""
 
     separator: str
     missing: tuple[str, ...]
@@ -36,18 +36,18 @@ class CsvFormat:
 
 @dataclass(frozen=True)
 class TableRows:
-    """The rows of one or several files, one after another."""
+    """The rows of one or several files, in sequence."""
 
-    columns: dict[str, Any]  # a pandas Series (n,) each: texts of CSV files, types of Parquet
+    columns: dict[str, Any]  # pandas Series (n,): texts from CSV files, or types of Parquet
     files: tuple[Path, ...]
     offsets: NDArray[np.int64]  # (files + 1,) file f has the rows offsets[f] to offsets[f + 1]
-    typed: bool  # whether the files say which type a column has
+    typed: bool  # whether the files define the types of columns
 
     def __len__(self) -> int:
         return int(self.offsets[-1])
 
     def at(self, row: int, column: str | None = None) -> str:
-        """Where a row is, in words; the first below the header is row 1."""
+        """The position of a row for messages; the first row below the header is row 1."""
         file = int(np.searchsorted(self.offsets, row, side="right")) - 1
         of = "" if column is None else f", column {column!r}"
         return f"{self.files[file]}: row {row - int(self.offsets[file]) + 1}{of}"
@@ -63,8 +63,8 @@ def read_rows(
 ) -> TableRows:
     """The wanted columns of a file, or of all files of a folder.
 
-    `wanted` is shown a file and the names of its columns, and gives those to read. Raises
-    `UsageError` for what is no such table, with file, row and column.
+    `wanted` is called with a file and the names of its columns, and returns those to read. Raises
+    `UsageError`, with file, row and column, for an invalid table.
     """
     files = _files(path)
     load = _parquet if files[0].suffix.lower() == ".parquet" else _csv
@@ -119,7 +119,7 @@ def _csv(file: Path, form: CsvFormat, wanted: Callable[..., Sequence[str]]) -> A
 
     faults: list[str] = []
     places: list[int] = []
-    read = csv.ReadOptions(use_threads=False)  # which alone counts the rows
+    read = csv.ReadOptions(use_threads=False)  # only this mode counts the rows
     parse = csv.ParseOptions(
         delimiter=form.separator, newlines_in_values=True, invalid_row_handler=refuse
     )
@@ -132,7 +132,7 @@ def _csv(file: Path, form: CsvFormat, wanted: Callable[..., Sequence[str]]) -> A
             null_values=list(form.missing),
         )
         table = csv.read_csv(file, read, parse, convert)
-    except UnicodeDecodeError:  # near the header; of values Arrow says so itself
+    except UnicodeDecodeError:  # near the header; for values, Arrow raises its own error
         raise UsageError(f"{file}: {NOT_UTF_8}") from None
     except csv_.Error as error:
         raise UsageError(f"{file}: not a CSV file: {error}") from None
@@ -148,7 +148,7 @@ def _csv(file: Path, form: CsvFormat, wanted: Callable[..., Sequence[str]]) -> A
 def _header(file: Path, separator: str) -> list[str]:
     """The names in the first line that is not empty.
 
-    Not by Arrow, which goes on reading in a thread: that can crash the process when it ends.
+    It does not use Arrow, which continues to read in a thread: that can crash the process at exit.
     """
     with file.open(encoding="utf-8-sig", newline="") as opened:
         lines = csv_.reader(opened, delimiter=separator)
@@ -156,7 +156,7 @@ def _header(file: Path, separator: str) -> list[str]:
 
 
 def _parquet(file: Path, form: CsvFormat, wanted: Callable[..., Sequence[str]]) -> Any:  # noqa: ARG001
-    """An Arrow table of the types that the file says."""
+    """An Arrow table with the types that the file defines."""
     pyarrow = _pyarrow()
     from pyarrow import parquet
 
@@ -178,7 +178,7 @@ def _parquet(file: Path, form: CsvFormat, wanted: Callable[..., Sequence[str]]) 
 def _chosen(
     file: Path, header: Sequence[str], wanted: Callable[..., Sequence[str]]
 ) -> tuple[str, ...]:
-    """The wanted columns. An index that pandas wrote, without a name or with its own, is none."""
+    """The wanted columns. An index that pandas wrote, named or not, is not a column."""
     named = tuple(name for name in header if name and not name.startswith(INDEX))
     twice = [name for name, times in Counter(named).items() if times > 1]
     if twice:
@@ -204,7 +204,7 @@ def _joined(columns: Sequence[Any], files: Sequence[Path], name: str) -> Any:
 
 
 def _series(column: Any) -> Any:
-    """As pandas has it; whole numbers and bools with gaps stay such."""
+    """The column as a pandas Series; integers and bools with gaps keep their type."""
     import pandas as pd
     from pyarrow import float64, types
 
@@ -244,5 +244,5 @@ def _pyarrow() -> Any:
 
 
 def _without_values(error: Exception) -> str:
-    """The first words of a reader's message: what follows a colon may be values of a row."""
+    """A reader's message up to the first colon: after it there may be values of a row."""
     return " ".join(str(error).split(":")[0].split())[:160]

@@ -1,7 +1,7 @@
 """Statistics for the encoding of numbers and categories, from training rows, pooled or federated.
 
-Pooled statistics use all clients' training rows in one place. Federated ones use only what clients
-would send: counts, sums and lists of categories. Both agree up to rounding.
+Pooled statistics use all clients' training rows together. Federated statistics use only data that
+clients would send: counts, sums and lists of categories. Both agree up to rounding.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from umbel.summary import in_short
 Source = Literal["pooled", "federated"]
 
 Category: TypeAlias = "str | None"
-"""A category; None: the value is missing, which is a category of its own."""
+"""A category; None is the category of missing values."""
 
 
 @dataclass(frozen=True)
 class Categories:
-    """The categories of one column that have a feature each, in their order."""
+    """The categories of one column that have their own features, in order."""
 
     known: tuple[Category, ...]
-    others: bool  # whether training rows have categories besides, which share a feature
+    others: bool  # whether training rows have further categories, which share a feature
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """What is learnt from the training rows of all clients."""
+    """The statistics that are learnt from the training rows of all clients."""
 
-    scale: Scale  # of the columns of numbers, in their order
-    gaps: NDArray[np.bool_]  # (F,) whether anything was missing in a column of numbers
+    scale: Scale  # scale of the columns of numbers, in order
+    gaps: NDArray[np.bool_]  # (F,) whether a column of numbers has missing values
     categories: Mapping[str, Categories]  # by column
 
     __repr__ = in_short
@@ -49,11 +49,11 @@ class Statistics:
 def statistics_of(
     numbers: Sequence[Numbers],
     words: Sequence[Words],
-    clients: Sequence[Places],  # the training rows of each
+    clients: Sequence[Places],  # the training rows of each client
     source: Source,
     least_clients: int,
 ) -> Statistics:
-    """Statistics of these columns. A category counts if `least_clients` clients or more know it."""
+    """Statistics of these columns. Categories count if at least `least_clients` have them."""
     shards = [matrix(numbers, rows) for rows in clients]
     if source == "federated":
         scale = scaling.federated(shards)
@@ -87,7 +87,7 @@ def _pooled(column: Words, clients: Sequence[Places], least: int) -> Categories:
 
 
 def _federated(column: Words, clients: Sequence[Places], least: int) -> Categories:
-    """Clients send which categories they hold, then whether the agreed list leaves any out."""
+    """Clients send their categories, then whether the agreed list omits any of them."""
     held = [{column.word(r) for r in rows[_firsts(column.codes[rows])]} for rows in clients]
     holders = Counter(category for mine in held for category in mine)
     known = _ordered([category for category, count in holders.items() if count >= least])
@@ -100,5 +100,5 @@ def _firsts(codes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _ordered(categories: Sequence[Category]) -> tuple[Category, ...]:
-    """By name; what is missing comes last."""
+    """The categories sorted by name; missing values come last."""
     return tuple(sorted(categories, key=lambda category: (category is None, category or "")))

@@ -1,4 +1,4 @@
-"""The column that is to be predicted: classes or numbers."""
+"""The column to predict: classes or numbers."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ MOST_CLASSES = 100
 
 @dataclass(frozen=True)
 class Targets:
-    """What each row is to be predicted as."""
+    """The target of each row."""
 
-    values: NDArray[Any]  # (n,) labels, or numbers as doubles; -1 or NaN where missing
-    classes: tuple[str, ...] | None  # what labels stand for; None: regression
-    kind: Kind = "number"  # of the column
+    values: NDArray[Any]  # (n,) labels, or numbers as doubles; -1 or NaN if missing
+    classes: tuple[str, ...] | None  # names of the labels; None: regression
+    kind: Kind = "number"  # kind of the column
 
     __repr__ = in_short
 
     @property
     def missing(self) -> NDArray[np.bool_]:
-        """(n,) whether a row has none."""
+        """(n,) whether a row has no target."""
         return np.isnan(self.values) if self.classes is None else self.values < 0
 
 
 def targets_of(rows: TableRows, name: str, task: Task, kind: Kind | None = None) -> Targets:
-    """The targets of a table: words, bools and whole numbers are classes unless the task is said.
+    """The targets of a table; by default, words, bools and integers are classes.
 
-    Classes are numbered in the order of their names, or of their numbers. Raises `UsageError` where
+    Classes are numbered in the order of their names, or of their numbers. Raises `UsageError` if
     the column does not fit the task.
     """
     kind = kind or kind_of(rows, name)
@@ -71,5 +71,5 @@ def targets_of(rows: TableRows, name: str, task: Task, kind: Kind | None = None)
 
 def _labels(codes: NDArray[np.int64], words: NDArray[np.str_]) -> Targets:
     order = np.argsort(words)
-    rank = np.append(np.argsort(order), -1)  # what is missing has the code -1
+    rank = np.append(np.argsort(order), -1)  # missing values have the code -1
     return Targets(rank[codes], tuple(words[order].tolist()), "category")

@@ -1,4 +1,4 @@
-"""A column of texts as token ids, by the tokenizer that stands beside an encoder."""
+"""A column of texts as token ids, by the tokenizer in an encoder's folder."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from umbel.networks.packages import optional
 from umbel.summary import in_short
 
 NEGATIVE = -1
-"""What pads texts where a tokenizer has no id for it: networks take negative ids for padding."""
+"""Padding id if a tokenizer has none: networks treat negative ids as padding."""
 
 
 @dataclass(frozen=True)
 class Tokens:
     """The ids of each text, padded to the right."""
 
-    codes: NDArray[np.int64]  # (n,) which of the texts a row has
+    codes: NDArray[np.int64]  # (n,) index of each row's text
     ids: NDArray[np.int64]  # (texts, width)
 
     __repr__ = in_short
 
     @property
     def width(self) -> int:
-        """Places of an example."""
+        """Number of token ids of an example."""
         return int(self.ids.shape[1])
 
     def __call__(self, rows: Places) -> NDArray[np.int64]:
@@ -43,10 +43,10 @@ class Tokens:
 
 
 def tokens_of(column: Words, encoder: str, longest: int | None) -> Tokens:
-    """The texts of a column, as the tokenizer of an encoder reads them; a missing one is empty.
+    """The token ids of a column's texts, by an encoder's tokenizer; missing texts are empty.
 
-    All are as long as the longest, or of `longest` ids, to which longer ones are cut. Raises
-    `UsageError` where there is no such tokenizer.
+    All are padded to the longest, or padded or cut to `longest` ids. Raises `UsageError` if there
+    is no tokenizer.
     """
     folder = encoder_folder(encoder, "scenario.tokenizer")
     tokenizer = _tokenizer(folder / "tokenizer.json")
@@ -55,7 +55,7 @@ def tokens_of(column: Words, encoder: str, longest: int | None) -> Tokens:
     tokenizer.no_truncation()
     if longest is not None:
         tokenizer.enable_truncation(longest)
-    # One by one: batches start threads, of which forked workers would warn.
+    # One at a time: batches start threads, and forked workers would warn about these.
     read = [tokenizer.encode(text).ids for text in (*column.words, "")]
     width = max(1, max(map(len, read))) if longest is None else longest
     check_memory(16 * width * len(read), "table: the tokens of all texts")
@@ -76,13 +76,13 @@ def _tokenizer(file: Path) -> Any:
     check_file(file)
     try:
         return tokenizers.Tokenizer.from_file(str(file))
-    except Exception as error:  # the library raises nothing more special
+    except Exception as error:  # the library raises no more specific type
         said = first_line(error)
         raise UsageError(f"{file}: is no tokenizer: {said}") from None
 
 
 def _pad(tokenizer: Any, folder: Path) -> int:
-    """The id of padding: the tokenizer's, or else the network's."""
+    """The id of padding, from the tokenizer or from the network's configuration."""
     if tokenizer.padding is not None:
         return int(tokenizer.padding["pad_id"])
     try:

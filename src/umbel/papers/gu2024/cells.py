@@ -1,4 +1,4 @@
-"""LCFL beside other methods, and by three metrics: Tables II and III, Figs. 2 to 5."""
+"""LCFL compared with other methods, and with three metrics: Tables II and III, Figs. 2 to 5."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _cells(size: Size, methods: Methods, experiment: Experiment, column: str) ->
 
 
 def _table2(size: Size) -> list[Cell]:
-    """At full size there is a column of a tenth of the clients, too."""
+    """The columns; at full size there is one with a tenth of the clients, too."""
     parts = pick(size, smoke=(1,), reduced=(1,), full=(10, 1))
     return [cell for part in parts for cell in _rotated_mnist(size, part=part)]
 
@@ -65,7 +65,7 @@ def _rotated_mnist(
     scenario: Any = full.scenario
     usual: Any = full.algorithm
     methods = _methods(kind, usual.local, usual.num_clusters)
-    if kind == "methods" and name == FULL and size != "reduced":  # it has too few for k = 10
+    if kind == "methods" and name == FULL and size != "reduced":  # too few clients for k = 10
         methods = _beside(methods, usual.local, 10)
     few = replace(scenario, clients=12, examples=(20,), test_split=None)
     fewer = replace(scenario, clients=scenario.clients // 60)

@@ -1,4 +1,4 @@
-"""Turned images, F.5: Tables 3, 7, 9, 10 and 11, Figs. 3, 4 and 19."""
+"""Rotated images, F.5: Tables 3, 7, 9, 10 and 11, Figs. 3, 4 and 19."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _table_3(size: Size) -> Iterator[Cell]:
 
 
 def _fig_19(size: Size) -> Iterator[Cell]:
-    """Singular values of what CFL-GP clusters by, after more and more rounds."""
+    """Singular values of CFL-GP's feature vectors, after increasing numbers of rounds."""
     for rounds in pick(size, smoke=(4,), reduced=(10, 40), full=(10, 20, 40)):
         method = by_gradients(4, 64, patience=rounds)["CFL-GP"]
         for c in pick(size, smoke=(16,), reduced=(16, 32, 64, 128), full=(16, 32, 64, 128)):
@@ -82,7 +82,7 @@ def _fig_19(size: Size) -> Iterator[Cell]:
             yield Cell(f"t = {rounds}", f"C = {c}", experiment)
 
 
-BATCH = 100  # of the experiments with four angles
+BATCH = 100  # batch size of the experiments with four angles
 
 
 def _four(size: Size, clients: int, smoke: int = 3, full: int = 200) -> Experiment:

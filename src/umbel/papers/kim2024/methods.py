@@ -1,4 +1,4 @@
-"""What the experiments of F.4 and F.5 have in common: a round is one step on one mini-batch."""
+"""Common settings of the experiments of F.4 and F.5: a round is one step on one mini-batch."""
 
 from __future__ import annotations
 

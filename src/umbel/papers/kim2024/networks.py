@@ -22,7 +22,7 @@ from umbel.server.aggregation import Averaging
 def _column(
     prefix: str, clients: int, scenario: Scenario, model: Model, rounds: int, cfl_gp: CFLGP
 ) -> list[Cell]:
-    """The methods where clients train for an epoch a round (Algorithm 4), as CFL-GP's do."""
+    """The methods with clients that train for an epoch per round, like CFL-GP's (Algorithm 4)."""
     local, shared = cfl_gp.local, cfl_gp.averaging.shared
     methods: dict[str, Algorithm[Any]] = {
         "CFL-GP": cfl_gp,

@@ -25,7 +25,7 @@ INITS = {"(i)": 0.8, "(ii)": 1.6}
 
 
 def _fig_1(size: Size) -> Iterator[Cell]:
-    """One of C, b and phi is changed, the others stay at 12, 10 and 20 degrees."""
+    """One of C, b and phi is varied; the others stay at 12, 10 and 20 degrees."""
     counts = pick(size, smoke=(12,), reduced=(6, 12, 48), full=(6, 12, 24, 48))
     batches = pick(size, smoke=(10,), reduced=(5, 10, 50), full=(5, 10, 20, 50))
     angles = pick(size, smoke=(20,), reduced=(5, 20, 40), full=(5, 10, 20, 40))

@@ -1,4 +1,4 @@
-"""The joint method beside its baseline, which sees the loss alone: Figs. 4 and 5."""
+"""The joint method compared with its baseline, which uses only the loss: Figs. 4 and 5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The four federations of V-A, and what is trained there."""
+"""The four federations of V-A, and the training on them."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from umbel.runs.experiment import Experiment
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A federation, and the settings of methods on it."""
+    """A federation, with the settings of methods for it."""
 
     name: str
     scenario: Shifted
     _: KW_ONLY
-    reduced: tuple[int, int]  # examples of a client at reduced size
+    reduced: tuple[int, int]  # range of a client's examples at reduced size
     lr: float
     ifca: tuple[int, int, int]  # k: too low, right, too high
-    flhc: tuple[float, float, float]  # d, likewise
+    flhc: tuple[float, float, float]  # d: too low, right, too high
     pfedme: tuple[float, float]  # lambda, beta
-    alpha: float  # of Per-FedAvg
-    whole_batches: bool = False  # whether the rest of an epoch is left out
+    alpha: float  # alpha of Per-FedAvg
+    whole_batches: bool = False  # whether a smaller last batch of an epoch is left out
 
     @property
     def local(self) -> LocalTraining:

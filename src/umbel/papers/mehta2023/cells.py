@@ -1,4 +1,4 @@
-"""FLACC beside seven methods, and what its settings do: Tables I and IV to VI, Figs. 4 and 8."""
+"""FLACC compared with seven methods, effects of settings: Tables I, IV to VI, Figs. 4, 8."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from umbel.papers.findings import findings
 from umbel.papers.mehta2023.benchmarks import AT_FULL_SIZE, BENCHMARKS, Benchmark
 
 FOREVER = 1000
-"""More rounds than any run has: nothing is forgotten."""
+"""More rounds than any run has, so that nothing is forgotten."""
 
 ALPHA_0 = {f"α₀ = {a:+g}" if a else "α₀ = 0": FLACC(alpha_0=a) for a in (0.1, 0.0, -0.1)}
 MEMORY = {
@@ -37,7 +37,7 @@ def pfedme(pull: float, beta: float) -> PFedMe:
 
 
 def _methods(benchmark: Benchmark, size: Size) -> Iterator[tuple[str, Algorithm[Any]]]:
-    """The rows of Table I; at reduced size only with the k and d that are right."""
+    """The rows of Table I; at reduced size only with the right k and d."""
     local = benchmark.local
     yield "NoFed", LocalOnly(local)
     yield "FedAvg", FedAvg(local)
@@ -56,7 +56,7 @@ def _methods(benchmark: Benchmark, size: Size) -> Iterator[tuple[str, Algorithm[
 
 
 def _compared(size: Size, rows: tuple[str, ...] = ()) -> Iterator[Cell]:
-    """Table I without its last column, whose clients are writers; or only some of its rows."""
+    """Table I without its last column, in which clients are writers; or only some of its rows."""
     for benchmark in (*BENCHMARKS, *pick(size, smoke=(), reduced=(), full=AT_FULL_SIZE)):
         methods = {row: m for row, m in _methods(benchmark, size) if not rows or row in rows}
         prefix = slug("flacc", benchmark.name)
@@ -69,7 +69,7 @@ def _variants(variants: Mapping[str, FLACC], size: Size) -> Iterator[Cell]:
         usual = FLACC(benchmark.local)
         for row, method in variants.items():
             whole = replace(method, local=benchmark.local)
-            # The setting that all tables share is one experiment, done once.
+            # The common setting of all tables is a single experiment, run once.
             name = slug("flacc", benchmark.name, "flacc", "" if whole == usual else row)
             made = replace(benchmark.experiment(size), algorithm=whole, name=name)
             yield Cell(row, benchmark.name, made)

@@ -1,4 +1,4 @@
-"""Faults of machines, and clients without planted groups: Table III and Fig. 5."""
+"""Machine faults, and clients without planted groups: Table III and Fig. 5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What algorithms can ask of clients: each verb is a typed flow of one request."""
+"""The requests that algorithms can make to clients: each verb is a typed flow of one request."""
 
 from umbel.server.ask.choosing import (
     BestGradients,

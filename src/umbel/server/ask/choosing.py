@@ -24,9 +24,9 @@ from umbel.summary import in_short
 
 @dataclass(frozen=True)
 class TrainedBest(Trained):
-    """Results of training the model that each client picked, one row a client."""
+    """Results of training the model that each client chose, one row per client."""
 
-    chosen: Tensor  #: (N,) the model that the client picked and trained
+    chosen: Tensor  #: (N,) the model that the client chose and trained
     losses: Tensor  #: (N, K) training loss of every model before training
 
     __repr__ = in_short
@@ -34,9 +34,9 @@ class TrainedBest(Trained):
 
 @dataclass(frozen=True)
 class SummedBest(Summed):
-    """Results of training the model that each client picked, as sums over clusters."""
+    """Results of training the model that each client chose, as sums over clusters."""
 
-    chosen: Tensor  #: (N,) the model that the client picked and trained
+    chosen: Tensor  #: (N,) the model that the client chose and trained
     losses: Tensor  #: (N, K) training loss of every model before training
 
     __repr__ = in_short
@@ -44,30 +44,30 @@ class SummedBest(Summed):
 
 @dataclass(frozen=True)
 class BestGradients(Gradients):
-    """Gradients of the model that each client picked, one row a client."""
+    """Gradients of the model that each client chose, one row per client."""
 
-    chosen: Tensor  #: (N,) the model that the gradient belongs to
-    losses: Tensor  #: (N, K) a column for each model
+    chosen: Tensor  #: (N,) the model of the client's gradient
+    losses: Tensor  #: (N, K) training losses, one column per model
 
     __repr__ = in_short
 
 
 @dataclass(frozen=True)
 class TrainedJointly(Trained):
-    """Results of training the model that each client picked by gradient and loss."""
+    """Results of training the model that each client chose by gradient and loss."""
 
-    chosen: Tensor  #: (N,) the model that the client picked
-    scores: Tensor  #: (N, K) of every model, the highest is best
+    chosen: Tensor  #: (N,) the model that the client chose
+    scores: Tensor  #: (N, K) score of every model, the highest is best
 
     __repr__ = in_short
 
 
 @dataclass(frozen=True)
 class Scores:
-    """How well every model fits each client, one row a client."""
+    """Scores of all models at each client, one row per client."""
 
-    clients: Tensor  #: (N,) who answered
-    scores: Tensor  #: (N, K) the highest is best
+    clients: Tensor  #: (N,) the clients that answered
+    scores: Tensor  #: (N, K) one column per model, the highest score is best
 
     __repr__ = in_short
 
@@ -91,7 +91,7 @@ def train_best_summed(
     reduction: Reduction,
     judge: Judge = "all",
 ) -> Flow[SummedBest]:
-    """Train as `train_best` does, and return sums over the clients that chose alike.
+    """Train as `train_best` does, and return sums over the clients that chose the same model.
 
     `reduction` is `Averaging.reduction(K)`. Gives `sums`, `chosen` (N,) and `losses` (N, K).
     """
@@ -117,9 +117,9 @@ def train_jointly(
 ) -> Flow[TrainedJointly]:
     """Have each client train the one of `models` (K, P) with the best score, or the one given (N,).
 
-    Gives `update` (N, P), `num_examples` (N,), `chosen` (N,) and `scores` (N, K). It is the round
-    of `Joint`: `moves` (K, P) are the models' last changes, and -1 in `given` leaves the choice
-    free.
+    Gives `update` (N, P), `num_examples` (N,), `chosen` (N,) and `scores` (N, K). This is the round
+    of `Joint`: `moves` (K, P) are the models' last changes, and with -1 in `given` the client
+    chooses.
     """
     shared = {"models": models, "moves": moves}
     replies = yield ctx.request(ChooseJointly(score), shared, given=given)

@@ -1,4 +1,4 @@
-"""Ask clients for what tells them apart: losses, gradients, features, principal vectors."""
+"""Ask clients for data to compare them by: losses, gradients, features, principal vectors."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ from umbel.summary import in_short
 
 @dataclass(frozen=True)
 class Losses:
-    """Mean losses of models, one row a client."""
+    """Mean losses of models, one row per client."""
 
-    clients: Tensor  #: (N,) who answered
-    losses: Tensor  #: (N, K) a column for each model
+    clients: Tensor  #: (N,) the clients that answered
+    losses: Tensor  #: (N, K) one column per model
 
     __repr__ = in_short
 
 
 @dataclass(frozen=True)
 class Gradients:
-    """Gradients at a model, one row a client."""
+    """Gradients at a model, one row per client."""
 
-    clients: Tensor  #: (N,) who answered
-    gradient: Tensor  #: (N, P) of the mean loss
-    num_examples: Tensor  #: (N,) training examples of each
+    clients: Tensor  #: (N,) the clients that answered
+    gradient: Tensor  #: (N, P) gradients of the mean loss
+    num_examples: Tensor  #: (N,) number of training examples
 
     __repr__ = in_short
 
 
 @dataclass(frozen=True)
 class Features:
-    """Some coordinates of gradients or updates, one row a client."""
+    """Some coordinates of gradients or updates, one row per client."""
 
-    clients: Tensor  #: (N,) who answered
-    feature: Tensor  #: (N, J) in the order of the coordinates
+    clients: Tensor  #: (N,) the clients that answered
+    feature: Tensor  #: (N, J) values, in the order of the coordinates
 
     __repr__ = in_short
 
 
 @dataclass(frozen=True)
 class Principal:
-    """Principal vectors of clients' inputs, one row a client."""
+    """Principal vectors of clients' inputs, one row per client."""
 
-    clients: Tensor  #: (N,) who answered
-    vectors: Tensor  #: (N, D, Q) double; a column is of length 1, or zero where there is none
+    clients: Tensor  #: (N,) the clients that answered
+    vectors: Tensor  #: (N, D, Q) double; columns have length 1, missing ones are zero
 
     __repr__ = in_short
 
@@ -85,11 +85,11 @@ def features(
 ) -> Flow[Features]:
     """Get some coordinates (J,) of each client's gradient or update at one theta (P,).
 
-    `of` is the work that makes it, such as `Gradient`. Gives `feature` (N, J).
+    `of` is the work that computes it, such as `Gradient`. Gives `feature` (N, J).
     """
     shared = {"theta": theta}
     if not torch.equal(coordinates, torch.arange(len(theta))):
-        # Picking all of many values takes as long as a step, and their places are traffic.
+        # Selecting all of many values takes as long as a step, and their positions would be sent.
         narrow = len(theta) <= torch.iinfo(torch.int32).max
         shared["coordinates"] = coordinates.int() if narrow else coordinates
     replies = yield ctx.request(Feature(cut(of, digits)), shared)
@@ -99,8 +99,8 @@ def features(
 def principal_vectors(ctx: Context, num_vectors: int, per_class: bool = False) -> Flow[Principal]:
     """Get the leading left singular vectors of each client's training inputs, or of each class.
 
-    Gives `vectors` (N, D, Q) in double precision, for D values in an input; a column is of length
-    1, or zero where there is none. Q is `num_vectors`, with `per_class` times the classes.
+    Gives `vectors` (N, D, Q) in double precision, for inputs of D values; columns have length 1,
+    missing ones are zero. Q is `num_vectors`, with `per_class` times the number of classes.
     """
     work = PrincipalVectors(
         num_vectors, prod(ctx.input_shape), ctx.num_outputs if per_class else None

@@ -25,7 +25,7 @@ class Stopwatch:
 
     seconds: float = 0.0
     _since: float = field(default=0.0, init=False, repr=False)
-    _depth: int = field(default=0, init=False, repr=False)  # a block within another counts once
+    _depth: int = field(default=0, init=False, repr=False)  # nested blocks count once
 
     def __enter__(self) -> None:
         self._since = perf_counter() if self._depth == 0 else self._since
@@ -42,7 +42,7 @@ Sample: TypeAlias = Callable[[int], Tensor]
 
 
 def all_places(count: int) -> Tensor:
-    """(count,) the places of all clients."""
+    """(count,) the positions of all clients."""
     return torch.arange(count)
 
 
@@ -61,20 +61,20 @@ class Context:
     round: int  #: counted from 0
     num_rounds: int  #: total number of rounds of the run
     cohort: Tensor  #: (N,) the clients asked to take part, in increasing order
-    num_clients: int  #: M
-    seed: int  #: of the run
+    num_clients: int  #: M, the clients of the federation
+    seed: int  #: seed of the run
     layout: Layout  #: the names and shapes of a model's values
-    input_shape: tuple[int, ...] = ()  #: of one example's input
-    num_outputs: int = 0  #: outputs of a model: the number of classes
-    optional: bool = False  #: whether the round can do without any reply of the cohort
-    sample: Sample = all_places  #: which clients evidence is about; by default all
+    input_shape: tuple[int, ...] = ()  #: shape of the input of one example
+    num_outputs: int = 0  #: number of outputs of a model: for classification, the number of classes
+    optional: bool = False  #: whether the round can continue if no client of the cohort replies
+    sample: Sample = all_places  #: selects the clients that evidence covers; by default all
     #: largest share of the weight of one client in an average; engines enforce it in replies, but a
     #: method must enforce it in clusters that it finds from the replies
     max_share: float = field(default=1.0, repr=False)
     #: longest step of a client, as a multiple of the median; None: no bound; enforced as
     #: `max_share`
     max_norm_ratio: float | None = field(default=None, repr=False)
-    #: counts the seconds of the `with ctx.clustering:` in which a round finds clusters
+    #: measures the seconds of a `with ctx.clustering:` block, in which a round finds clusters
     clustering: Stopwatch = field(default_factory=Stopwatch, repr=False, compare=False)
 
     __repr__ = in_short
@@ -87,7 +87,7 @@ class Context:
     def asking(self, clients: Tensor, optional: bool = False) -> Context:
         """The same round with these clients asked.
 
-        Raises `UsageError` for what are no clients, or names one twice.
+        Raises `UsageError` for numbers that are no clients, and for a client named twice.
         """
         check_numbers(clients, "clients", self.num_clients, "clients")
         cohort = clients.sort().values

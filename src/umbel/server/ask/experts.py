@@ -1,4 +1,4 @@
-"""Ask clients that use mixtures of experts: adapters, and routers that weigh them."""
+"""Ask clients that use mixtures of experts: adapters, weighted by routers."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from umbel.summary import in_short
 
 @dataclass(frozen=True)
 class Experts:
-    """Models whose adapters are the experts that all clients mix, and the routers that weigh them.
+    """Models whose adapters are the experts that all clients mix, with routers for the weights.
 
-    As FedLEASE has them: client n mixes the adapters of all models, beginning with those of its own
-    expert, whose router and head it uses.
+    As in FedLEASE, a client mixes the adapters of all models, the ones of its own expert first. It
+    uses the router and the head of its own expert.
     """
 
-    models: Tensor  #: (K, P) a model for each expert
-    routers: Tensor  #: (K, R) the routers of each: one beside every adapter
+    models: Tensor  #: (K, P) the model of each expert
+    routers: Tensor  #: (K, R) the routers of each expert: one for every adapter
 
     __repr__ = in_short
 
     @classmethod
     def new(cls, models: Tensor, layout: Layout, seed: int) -> Experts:
-        """Give these models new routers, which are alike for all of them."""
+        """Combine these models with new routers, which are the same for all models."""
         count = len(models)
         return cls(models, Routing(layout, count).new_routers(models, seed).repeat(count, 1))
 
     def whole(self, layout: Layout) -> Tensor:
-        """Return for each expert the model that its clients use, all experts in it: (K, P').
+        """Return the models (K, P') that each expert's clients use, which contain all experts.
 
-        They are what `Served.models` are rows of, with K for `Served.experts`.
+        For `Served`, its `models` are rows of this table, and its `experts` is K.
         """
         routing = Routing(layout, len(self.models))
         own = routing.joined(self.models, self.routers)
@@ -49,11 +49,11 @@ class Experts:
 def train_experts(
     experts: Experts, labels: Tensor, ctx: Context, local: LocalTraining, averaging: Averaging
 ) -> Flow[Experts]:
-    """Have each client train its expert and its router beside all others, and average the results.
+    """Have each client train its expert and its router, with all others fixed, and average them.
 
-    `labels` (M,) say whose expert is which. What a client trains is averaged over the clients of
-    the same expert; routers are so even where `averaging.shared` is for all, as their slots are
-    others in each cluster.
+    `labels` (M,) are the clients' experts. Trained values are averaged over the clients of the same
+    expert. For routers this holds even if `averaging.shared` matches everything, since their slots
+    have different meanings in each cluster.
     """
     count = len(experts.models)
     routing = Routing(ctx.layout, count)

@@ -15,10 +15,10 @@ from umbel.summary import in_short
 
 @dataclass(frozen=True)
 class Memories:
-    """What clients keep, one row a client."""
+    """The values that clients remember, one row per client."""
 
-    clients: Tensor  #: (N,) who answered
-    memory: Tensor  #: (N, ...) what each client keeps
+    clients: Tensor  #: (N,) the clients that answered
+    memory: Tensor  #: (N, ...) the values that each client remembers
 
     __repr__ = in_short
 
@@ -26,7 +26,7 @@ class Memories:
 def train_mixture(
     models: Tensor, memory: Rows, ctx: Context, local: LocalTraining
 ) -> Flow[TrainedWithMemory]:
-    """Have each client train all `models` (K, P), each on its share of the client's examples.
+    """Have each client train all `models` (K, P), each by its shares of the client's examples.
 
     Gives `update` (N, K, P), `num_examples` (N,) and `memory` (N, K): the weight of each model in
     the client's mixture, as in `FedEM`.
@@ -37,6 +37,6 @@ def train_mixture(
 
 
 def mixture_weights(models: Tensor, memory: Rows, ctx: Context) -> Flow[Memories]:
-    """Bring each client's mixture of `models` (K, P) up to date: `memory` (N, K), their weights."""
+    """Update the weights of each client's mixture of `models` (K, P): `memory` (N, K)."""
     replies = yield ctx.request(MixtureWeights(), {"models": models}, memory=memory)
     return Memories(replies.clients, **replies.columns)

@@ -23,29 +23,29 @@ from umbel.summary import in_short
 
 @dataclass(frozen=True)
 class Trained:
-    """Results of local training, one row a client."""
+    """Results of local training, one row per client."""
 
-    clients: Tensor  #: (N,) who answered
-    update: Tensor  #: (N, P) trained minus received
-    num_examples: Tensor  #: (N,) training examples of each
+    clients: Tensor  #: (N,) the clients that answered
+    update: Tensor  #: (N, P) trained minus received model
+    num_examples: Tensor  #: (N,) number of training examples
 
     __repr__ = in_short
 
 
 @dataclass(frozen=True)
 class TrainedWithGradient(Trained):
-    """Results of local training, and the gradient before it, one row a client."""
+    """Results of local training, and the gradient before it, one row per client."""
 
-    gradient: Tensor  #: (N, P) of all training data, at the received model
+    gradient: Tensor  #: (N, P) gradient on all training data at the received model
 
     __repr__ = in_short
 
 
 @dataclass(frozen=True)
 class TrainedWithMemory(Trained):
-    """Results of local training, and what clients keep of it, one row a client."""
+    """Results of local training, and the values that clients remember, one row per client."""
 
-    memory: Tensor  #: (N, ...) what each client keeps
+    memory: Tensor  #: (N, ...) the values that each client remembers
 
     __repr__ = in_short
 
@@ -54,8 +54,8 @@ class TrainedWithMemory(Trained):
 class Summed:
     """Results of local training as sums over clusters."""
 
-    clients: Tensor  #: (N,) who answered
-    sums: Sums  #: of the updates, in each cluster
+    clients: Tensor  #: (N,) the clients that answered
+    sums: Sums  #: sums of the updates in each cluster
 
     __repr__ = in_short
 
@@ -66,7 +66,7 @@ def train(
     """Have each client of the cohort train its row of theta (N, P).
 
     Gives `update` (N, P), trained minus received, and `num_examples` (N,). With `digits`, clients
-    send that many decimals.
+    send values with that many decimal places.
     """
     replies = yield ctx.request(cut(local.at_round(ctx.round), digits), theta=theta)
     return Trained(replies.clients, **replies.columns)
@@ -99,12 +99,12 @@ def train_personal(theta: Rows, ctx: Context, work: MoreauTraining) -> Flow[Trai
 
 
 def summed(reduction: Reduction, replies: Replies) -> tuple[Sums, Mapping[str, Tensor]]:
-    """The sums, whether or not somebody made them on the way, and the other columns."""
+    """The sums, computed here unless they are in the replies already, and the other columns."""
     if replies.sums is not None:
         return replies.sums, replies.columns
     return reduction.of(replies.clients, replies.columns)
 
 
 def cut(work: Work, digits: int | None) -> Work:
-    """The work, with replies of this many decimals if a number is given."""
+    """The work, with replies cut to this many decimal places if a number is given."""
     return work if digits is None else Quantised(work, digits)
