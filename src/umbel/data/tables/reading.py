@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check, check_memory, nearest
 from umbel.data.files import check_file, files_in
+from umbel.summary import in_short
 
 ENDINGS = (".csv", ".parquet")
 
@@ -42,6 +43,8 @@ class TableRows:
     files: tuple[Path, ...]
     offsets: NDArray[np.int64]  # (files + 1,) file f has the rows offsets[f] to offsets[f + 1]
     typed: bool  # whether the files define the types of columns
+
+    __repr__ = in_short
 
     def __len__(self) -> int:
         return int(self.offsets[-1])
