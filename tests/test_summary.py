@@ -43,7 +43,7 @@ def state_classes() -> list[type[Any]]:
             if isinstance(kind, type) and dataclasses.is_dataclass(kind):
                 types = [str(field.type) for field in dataclasses.fields(kind)]
                 if kind.__module__ == module.name and re.search("Tensor|NDArray", str(types)):
-                    found[kind.__name__] = kind
+                    found[f"{module.name}.{kind.__name__}"] = kind
     return list(found.values())
 
 
