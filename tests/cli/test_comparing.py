@@ -62,6 +62,11 @@ def test_the_hint_for_a_key_knows_what_no_experiment_says(umbel: Shell) -> None:
         assert message.endswith(f"no experiment of both has it; did you mean {meant}?")
 
 
+def test_a_key_that_needs_another_beside_it_is_no_hint_for_itself(umbel: Shell) -> None:
+    message = umbel.refused("compare", "both", "--set", "algorithm.keep=lowest-loss")
+    assert message.endswith("algorithm.keep: unknown key: no experiment of both has it")
+
+
 def test_methods_are_compared_by_a_metric_that_all_of_them_measure(umbel: Shell) -> None:
     measured = ("compare", "both", "--seeds", "1", "--set", "rounds=2")
     message = umbel.refused(*measured, "--judge", "perplexity")

@@ -88,7 +88,7 @@ def _meant(path: str, experiment: Experiment) -> list[str | None]:
     except TableError as error:
         return [each.closest for each in error.problems if each.unknown == path]
     except UsageError:
-        return []
+        pass
     return []
 
 

@@ -12,8 +12,8 @@ from cattrs.errors import (
     IterableValidationNote,
 )
 
-from umbel.checks import UsageError, closest
-from umbel.runs.wrapped import hint, known_keys
+from umbel.checks import UsageError, closest, nearest
+from umbel.runs.wrapped import goes_with, known_keys
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,7 @@ def problems(error: BaseValidationError, path: str = "") -> Iterator[Problem]:
             yield from problems(inner, where)
         elif isinstance(inner, ForbiddenExtraKeysError):
             for key in sorted(inner.extra_fields):
-                name, near = _joined(where, key), closest(key, known_keys(inner.cl))
-                yield Problem(f"{name}: unknown key; {hint(key, inner.cl)}", name, near)
+                yield _unknown(key, _joined(where, key), inner.cl)
         elif isinstance(inner, KeyError):
             yield Problem(f"{where}: missing")
         elif isinstance(inner, UsageError):  # its message starts with the name of a field
@@ -51,6 +50,14 @@ def problems(error: BaseValidationError, path: str = "") -> Iterator[Problem]:
             yield Problem(f"{where}: not of the right form: {inner}")
         else:
             yield Problem(f"{where}: {inner}")
+
+
+def _unknown(key: str, path: str, kind: type) -> Problem:
+    """The problem of a key that the table of a dataclass does not have."""
+    if beside := goes_with(key, kind):
+        return Problem(f"{path}: unknown key; {beside}", path)
+    known = known_keys(kind)
+    return Problem(f"{path}: unknown key; {nearest(key, known)}", path, closest(key, known))
 
 
 def _place(error: Exception) -> str:

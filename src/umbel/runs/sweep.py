@@ -131,7 +131,7 @@ def _has(file: Path, settings: Sequence[str], setting: str) -> bool:
         above = {".".join(keys[: n + 1]) for n in range(len(keys))}
         return not any(problem.unknown in above for problem in error.problems)
     except UsageError:
-        return True
+        pass
     return True
 
 

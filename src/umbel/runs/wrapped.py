@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 from umbel.algorithms import Restarts, Sharing
 from umbel.algorithms.base import Algorithm
-from umbel.checks import nearest
 
 Wrapper: TypeAlias = Restarts | Sharing
 
@@ -69,13 +68,13 @@ def said_idly(table: Mapping[str, Any]) -> Iterator[str]:
         yield from keys_of(Sharing)
 
 
-def hint(key: str, kind: type) -> str:
-    """What was meant by a key that the table of this dataclass does not have."""
+def goes_with(key: str, kind: type) -> str:
+    """The key that this one needs beside it in the table of this dataclass; "" if it needs none."""
     for wrapper in _others(kind):
         if key in keys_of(wrapper):
             name = wrapper.asked_by[0]
             return f"it goes with {name}, such as {name} = {getattr(wrapper, name)!r}"
-    return nearest(key, known_keys(kind))
+    return ""
 
 
 def known_keys(kind: type) -> list[str]:
