@@ -44,7 +44,7 @@ def number_text(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:.{digits}f}"
 
 
-def listed(names: Sequence[str]) -> str:
+def joined_by_and(names: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     *some, last = names
     return f"{', '.join(some)} and {last}" if some else last

@@ -175,7 +175,10 @@ def test_files_of_different_scales_are_refused(tmp_path: Path) -> None:
     windows_of(tmp_path / "some", True).save(tmp_path / "saved")
     b = tmp_path / "saved" / "b.npz"
     held = dict(np.load(b))
-    for wrong, said in (([1.0, 2.0], "differs between a.npz and b.npz"), (["x"], "mean and a deviation")):
+    for wrong, said in (
+        ([1.0, 2.0], "differs between a.npz and b.npz"),
+        (["x"], "mean and a deviation"),
+    ):
         np.savez(b, **{**held, "channel_mean": np.array(wrong)})
         with pytest.raises(umbel.UsageError, match=f"channel_mean.*{said}"):
             umbel.scenario("folder", path=str(tmp_path / "saved"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from umbel.advice.gains import FEWEST, Gain
-from umbel.summary import counted, few, listed
+from umbel.summary import counted, few, joined_by_and
 
 if TYPE_CHECKING:
     from umbel.advice.adviser import Advice
@@ -62,7 +62,7 @@ def _why(advice: Advice) -> Iterator[str]:
     structure, verdict = advice.structure, advice.verdict
     kinds = [each.kind for each in structure.differences if each.found]
     if kinds:
-        yield f"Clients differ in their {listed(kinds)}, more than chance would have it."
+        yield f"Clients differ in their {joined_by_and(kinds)}, more than chance would have it."
     elif structure.differences and verdict.answer in ("clusters", "train alone"):
         yield "Clients' losses show that clients differ; their examples alone do not show it."
     elif structure.differences:

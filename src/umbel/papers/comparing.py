@@ -11,7 +11,7 @@ from umbel.papers.base import Reproduction
 from umbel.papers.measures import named
 from umbel.papers.published import Published
 from umbel.papers.saved_results import CellResult, SavedResults
-from umbel.summary import listed
+from umbel.summary import joined_by_and
 
 SAVED = "saved_"
 """Prefix of measures of the percentage of rounds that a row saves against the baseline."""
@@ -147,7 +147,9 @@ def order(wanted: Reproduction, results: SavedResults, measure: str, around: str
         return "wherever the paper's rows are clearly apart, ours are not reversed."
     columns = []
     for column, pairs in worse.items():
-        said = ", ".join(f"{better} is before {listed(rows)}" for better, rows in pairs.items())
+        said = ", ".join(
+            f"{better} is before {joined_by_and(rows)}" for better, rows in pairs.items()
+        )
         columns.append(f"{around}{column}{around}, {said}")
     return f"in the paper, but not here: {'; '.join(columns)}."
 

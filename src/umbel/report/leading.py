@@ -11,7 +11,7 @@ from umbel.runs.statistics.contenders import gains
 from umbel.runs.statistics.measures import Measure
 from umbel.runs.statistics.paired import FEWEST, Interval
 from umbel.runs.statistics.pairs import Pair, Standing
-from umbel.summary import listed
+from umbel.summary import joined_by_and
 
 MOST_NAMED = 4
 """Largest number of methods that a sentence names; the figure shows all."""
@@ -143,4 +143,4 @@ def _listed(names: Sequence[str]) -> str:
     """The first names of many."""
     if len(names) > MOST_NAMED:
         return f"{', '.join(names[:MOST_NAMED])} and {len(names) - MOST_NAMED} more"
-    return listed(names)
+    return joined_by_and(names)
