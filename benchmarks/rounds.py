@@ -99,14 +99,14 @@ def method(name: str, local: LocalTraining) -> Algorithm[Any]:
     return kind(local=local, **changes.get(name, {}))  # type: ignore[no-any-return]
 
 
-def measured(size: Size, name: str, rounds: int) -> list[dict[str, float]]:
-    """CPU seconds of each round by part, all on disk, as by `Run.rounds(..., folder=...)`."""
+def measured(size: Size, name: str, rounds: int, in_memory: bool = False) -> list[dict[str, float]]:
+    """CPU seconds of each round by part, on disk as by `Run.rounds(..., folder=...)`, or not."""
     net, _ = classifier(size.model, size.shape)
     run, watch = Run(method(name, size.local), size.federation(), net), Stopwatch()
     taken: list[dict[str, float]] = []
     with tempfile.TemporaryDirectory() as place, watching(watch):
         began = process_time()
-        for _ in run.rounds(rounds, folder=Path(place) / "run"):
+        for _ in run.rounds(rounds, folder=None if in_memory else Path(place) / "run"):
             now = process_time()
             parts = watch.take()
             taken.append({**parts, "whole": now - began})
@@ -114,9 +114,9 @@ def measured(size: Size, name: str, rounds: int) -> list[dict[str, float]]:
     return taken
 
 
-def row_of(workload: str, size: Size, name: str, rounds: int, peak: float) -> Row:
+def row_of(workload: str, size: Size, name: str, rounds: int, peak: float, in_memory: bool) -> Row:
     """The median of all rounds but the first, and separately the first and the slowest."""
-    first, *others = measured(size, name, rounds)
+    first, *others = measured(size, name, rounds, in_memory)
     others.sort(key=lambda taken: taken["whole"])
     typical = {part: statistics.median(t[part] for t in others) for part in (*PARTS, "whole")}
     operations = trained(size) * 3 * forward_flops(*_net_and_shape(size))
@@ -166,6 +166,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="such as W1 W3")
     parser.add_argument("--methods", nargs="*", default=ON_ANY_NETWORK, help="such as fedavg")
     parser.add_argument("--rounds", type=int, help="default: 12 of W1, else 4")
+    parser.add_argument("--in-memory", action="store_true", help="write no records or checkpoints")
     parser.add_argument("--json", type=Path, help="write the results here")
     given = parser.parse_args()
     logging.getLogger("umbel").setLevel(logging.ERROR)  # of modules that no file describes
@@ -176,7 +177,9 @@ def main() -> None:
             continue
         warm_up(size, given.methods)
         rounds = given.rounds or (12 if workload == "W1" and not given.short else 4)
-        found = [row_of(workload, size, name, rounds, peak) for name in given.methods]
+        found = [
+            row_of(workload, size, name, rounds, peak, given.in_memory) for name in given.methods
+        ]
         console.print(table(found))
         rows += found
     if given.json:
