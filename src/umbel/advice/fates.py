@@ -76,23 +76,28 @@ def tested(
 ) -> dict[str, tuple[float, float | None]]:
     """Mean test loss and accuracy over clients: of one model, training alone, and the answer."""
     shown = {each.contender.name: each for each in (verdict.one, verdict.alone, verdict.chosen)}
-    return {
-        name: on_test(net, federation, each)
-        for name, each in shown.items()
-        if each.served is not None and len(federation.test.x)
-    }
+    served = {name: each for name, each in shown.items() if each.served is not None}
+    found = {name: on_test(net, federation, each) for name, each in served.items()}
+    return {name: result for name, result in found.items() if result is not None}
 
 
-def on_test(net: Net, federation: Federation, standing: Standing) -> tuple[float, float | None]:
-    """Mean over clients of test loss and accuracy; for regressions the accuracy is None."""
+def on_test(
+    net: Net, federation: Federation, standing: Standing
+) -> tuple[float, float | None] | None:
+    """Mean over clients of test loss and accuracy; None without test examples that have labels.
+
+    For regressions the accuracy is None.
+    """
     losses, right = [], []
     for client, theta in _models(standing):
         x, y = federation.test.typed(client, net.dtype)
-        if len(x):
+        batch = Batch(x, y)
+        if batch.size():
             outputs = net.outputs(theta, x)
-            batch = Batch(x, y)
             losses.append(float(batch.mean(net.objective.losses(outputs, y).double())))
             right.append(float(batch.mean(net.objective.correct(outputs, y).double())))
+    if not losses:
+        return None
     accuracy = float(np.mean(right))
     return float(np.mean(losses)), None if np.isnan(accuracy) else accuracy
 

@@ -1,15 +1,19 @@
-"""The losses of single examples, with the models that a way serves."""
+"""The losses of single examples, with the models that a way serves.
+
+Where examples have many labels, their mean is the client's loss, in which labels count alike.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
+import torch
 
 from umbel.advice.examples import Floats
 from umbel.advice.gains import FEWEST
 from umbel.advice.trial import Standing
+from umbel.client.batches import Batch
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
@@ -18,15 +22,15 @@ Losses = list[Floats]
 
 
 def example_losses(net: Net, split: Split, standing: Standing) -> Losses:
-    """The loss of each client's examples, in order; NaN where the way has no models."""
+    """The losses of each client's examples with labels; NaN where the way has no models."""
     served, found = standing.served, []
     for client in range(len(split.sizes)):
         x, y = split.typed(client, net.dtype)
-        values = np.full(len(x), np.nan)
+        values, batch = torch.full((len(x),), torch.nan, dtype=torch.double), Batch(x, y)
         if served is not None and len(x):
             theta = served.table[served.index[client]]
-            values = net.objective.losses(net.outputs(theta, x), y).double().numpy()
-        found.append(values)
+            values = net.losses(theta, batch).double()
+        found.append(batch.unweighted(values).numpy())
     return found
 
 

@@ -116,8 +116,8 @@ def _row(standing: Standing, advice: Advice) -> ContenderRow:
         high=number_or_none(over_one.high) if whole else None,
         megabytes=standing.megabytes,
         stopped=standing.stopped,
-        test_loss=test_loss,
-        test_accuracy=test_accuracy,
+        test_loss=number_or_none(test_loss),
+        test_accuracy=number_or_none(test_accuracy),
         course_rounds=tuple(done for done, _ in course),
         course_losses=tuple(loss for _, loss in course),
     )

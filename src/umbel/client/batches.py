@@ -60,6 +60,17 @@ class Batch:
         counts = self.counts
         return values.mean() if counts is None else self.total(values) / counts.sum().clamp(min=1)
 
+    def unweighted(self, values: Tensor) -> Tensor:
+        """Values (B',) of the rows that count, from values (B,) of all rows.
+
+        Their plain mean is `mean`, and the usual standard error of it is that of `mean`.
+        """
+        counts = self.counts
+        if counts is None:
+            return values
+        mean, weights = self.mean(values), counts[counts > 0].to(values.dtype)
+        return mean + weights / weights.mean() * (values[counts > 0] - mean)
+
     def shares(self, dtype: torch.dtype) -> Tensor:
         """The weight (B,) of each row in a mean; 0 for padding."""
         if self.counts is None:

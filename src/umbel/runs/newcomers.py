@@ -239,11 +239,11 @@ def _check_alike(result: Result, newcomers: Federation) -> None:
 
 
 def _losses(result: Result, newcomers: Federation, clients: Sequence[int]) -> Losses:
-    """The loss of each cluster's model on each example of these newcomers."""
+    """The loss of each cluster's model on each of these newcomers' examples with labels."""
     net, kept = result.net, result.folder.models
     models = [kept.theta(cluster, net) for cluster in range(result.num_clusters)]
     batches = [Batch(*newcomers.train.typed(client, net.dtype)) for client in clients]
     return [
-        torch.stack([net.losses(theta, batch) for theta in models], 1).double().numpy()
-        for batch in batches
+        torch.stack([b.unweighted(net.losses(theta, b).double()) for theta in models], 1).numpy()
+        for b in batches
     ]
