@@ -89,6 +89,18 @@ def test_a_member_that_missed_the_split_is_placed_by_its_next_answer() -> None:
     torch.testing.assert_close(moved, torch.tensor([[0.1, 0.0], [-0.1, 0.0]]))
 
 
+def test_who_is_late_does_not_lift_the_bound_on_anothers_weight() -> None:
+    method = replace(EAGER, averaging=Averaging("examples"), eps_2=100.0)
+    after = play(EAGER, start(6), [0, 1, 2, 3], OPPOSED)
+    ctx = replace(context(range(6), 6, 2, 1), max_share=0.9)
+    flow = method.round(after, ctx)
+    requested(flow)
+    update = [[1.0, 0.0], [0.0, 0.0], [5.0, 0.0]]
+    later = answered(flow, [0, 1, 4], update=update, num_examples=[1000, 10, 2000])
+    # Client 4 is not averaged, so that client 0 would have 99% of the weight.
+    torch.testing.assert_close(later.models[0] - after.models[0], torch.tensor([0.9, 0.0]))
+
+
 # Three kinds of clients; the mean of their directions is short while they are balanced.
 WEST, NORTH, SOUTH = [-1.0, 0.0], [0.5, 0.8], [0.5, -0.8]
 THREE_KINDS = replace(EAGER, eps_1=0.9, eps_2=0.1)

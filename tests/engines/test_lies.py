@@ -22,6 +22,11 @@ LIAR = 1
 
 NORMALISED = Net(lambda: nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.Linear(8, 3)))
 
+HALF = Net(lambda: nn.Linear(6, 3).half())
+
+CHOOSING = ["ifca", "joint"]
+"""Methods whose clients say which of the models they have chosen."""
+
 WHOLE = replace(LOCAL, drop_last=True)
 
 
@@ -70,6 +75,22 @@ def test_what_would_be_below_zero_is_said() -> None:
     run = lied_to(Run(FedAvg(WHOLE), alike(), NORMALISED), below_zero)
     ((_, record),) = run.rounds(1)
     assert record.refused[LIAR].startswith("update: a running variance of -99")
+
+
+@pytest.mark.parametrize("network", [NORMALISED, HALF])
+@pytest.mark.parametrize("choice", [10**9, -5])
+@pytest.mark.parametrize("name", CHOOSING)
+def test_a_model_that_does_not_exist_is_refused_and_the_round_goes_on(
+    name: str, choice: int, network: Net
+) -> None:
+    def spoil(_: Request, row: Mapping[str, Tensor]) -> None:
+        if "chosen" in row:
+            row["chosen"].fill_(choice)
+
+    run = lied_to(Run(cases(WHOLE)[name], alike(), network), spoil)
+    ((_, record),) = run.rounds(1)
+    assert record.refused[LIAR].startswith("chosen: ")
+    assert record.loss is not None
 
 
 def test_nor_one_of_a_part_that_is_shared() -> None:

@@ -59,6 +59,15 @@ def test_the_medoid_is_nearest_to_the_other_members() -> None:
     assert medoids(DISTANCE, labels).tolist() == [4, 1, 7]
 
 
+def test_the_first_of_a_pair_is_its_medoid_however_distances_were_rounded() -> None:
+    pairs = torch.tensor([0, 1, 1, 0])
+    for seed in range(20):
+        points = torch.randn(4, 50, generator=torch.manual_seed(seed))
+        distance = distances(points, points, "cosine")
+        rounded = distance + 1e-16 * torch.randn(4, 4, generator=torch.manual_seed(seed))
+        assert medoids(rounded.fill_diagonal_(0), pairs).tolist() == [0, 1]
+
+
 @given(st.integers(1, 9), st.integers(0, 5))
 def test_labels_are_numbered_without_gaps(size: int, seed: int) -> None:
     points = torch.randn(size, 2, generator=torch.manual_seed(seed))

@@ -20,6 +20,7 @@ from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Gradients, Sample, Trained, gradients, train
 from umbel.server.clustering import agglomerate, cosine_similarity
+from umbel.server.shares import within_shares
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,8 @@ class Sattler(Algorithm[SattlerState]):
         if late.any():
             state = _place(state, clients[late], rows[late, : ctx.layout.num_weights])
             clients, counts, rows = clients[~late], counts[~late], rows[~late]
+            # The engine has bounded each client's share among all who answered.
+            counts = within_shares(counts, state.labels[clients], ctx.max_share)
         labels = state.labels[clients]
         step = self.averaging.step(rows, labels, counts, len(state.models), ctx.layout)
         # Convergence is tested by the cluster's own mean, also for parameters shared with others.

@@ -116,12 +116,13 @@ class Guarded:
     def _usable(self, block: Request, absent: Absent, ask: Callable[[Request], Replies]) -> Replies:
         """The usable replies; unusable and missing ones are noted in `Absent`."""
         replies = ask(block)
-        bad = {**replies.refused, **overflows(block, replies)}
-        bad |= negative_variances(block, replies, self.layout)
-        bad |= false_losses(replies) if self.never_negative else {}
         values = bad_values(block, replies, self.limits)
         absent.diverged |= {client for client, why in values.items() if why.endswith(DIVERGED)}
-        bad |= values
+        # The other checks rely on the types and ranges that the first one has looked at.
+        plausible = _without(replies, values)
+        bad = {**replies.refused, **values, **overflows(block, plausible)}
+        bad |= negative_variances(block, plausible, self.layout)
+        bad |= false_losses(plausible) if self.never_negative else {}
         absent.missing |= set(block.clients.tolist()) - {*replies.clients.tolist(), *bad}
         absent.refused |= bad
         return _without(replies, bad)

@@ -158,7 +158,11 @@ def settled(labels: Tensor, distance: Tensor, noise: Noise) -> Tensor:
 
 
 def medoids(distance: Tensor, labels: Tensor) -> Tensor:
-    """Positions (K,) of the clusters' members with the smallest sum of distances to the others."""
+    """Positions (K,) of the clusters' members with the smallest sum of distances to the others.
+
+    The first of several such members: the two members of a pair, for example, have equal sums.
+    """
+    distance = (distance + distance.T) / 2  # a matrix product may round the two halves differently
     within = distance.where(labels[:, None] == labels[None, :], 0).sum(1).numpy()
     order = np.lexsort((np.arange(len(labels)), within, labels.numpy()))
     _, first = np.unique(labels.numpy()[order], return_index=True)

@@ -35,15 +35,17 @@ class PersonalEvaluation(Work):
         theta, shares = sent["theta"], sent["shares"]
         models = theta + shares.to(theta.dtype) @ (sent[MEMORY] - theta)
 
-        names = ("loss", "right", *self.metrics)
+        # Labels of which none counts are no examples, for any of the models.
+        names = ("loss", "right", *self.metrics, "num_examples")
 
         def judged(theta: Tensor) -> Tensor:
             outputs_of = partial(net.outputs, theta)
             found = evaluated(net.objective, shard, outputs_of, self.metrics)
             return torch.stack([found[name] for name in names])
 
-        values = net.each(judged, models).unbind(1)
-        return {**dict(zip(names, values, strict=True)), "num_examples": shard.num_examples}
+        *values, counts = net.each(judged, models).unbind(1)
+        found = dict(zip(names, values, strict=False))
+        return {**found, "num_examples": counts[0].to(shard.num_examples.dtype)}
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:
         one, several = Evaluation(self.split, self.metrics).promises(sent), (sent["shares"][0],)
