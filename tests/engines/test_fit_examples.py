@@ -18,7 +18,7 @@ from tests.engines.modules import chain, normed
 from umbel.client.batches import SLICE
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, make_engine
-from umbel.engines.fit import check_batches
+from umbel.engines.fit_batches import check_batches
 
 
 class Looking(nn.Module):

@@ -147,13 +147,13 @@ def _check_logits(outputs: Tensor, y: Tensor) -> None:
 
 def _essential(values: Tensor) -> tuple[int, ...]:
     """The shape of a batch (B, ...) without dimensions of size 1 after the first."""
-    return (len(values), *(size for size in values.shape[1:] if size != 1))
+    return (*values.shape[:1], *(size for size in values.shape[1:] if size != 1))
 
 
 def _shape(values: Tensor) -> str:
     """The shape of a batch, for messages."""
-    sizes = ["B", *map(str, values.shape[1:])]
-    return f"({', '.join(sizes)})" if len(sizes) > 1 else "(B,)"
+    sizes = ["B", *map(str, values.shape[1:])][: values.dim()]
+    return f"({', '.join(sizes)})" if len(sizes) != 1 else "(B,)"
 
 
 def _column(weights: Tensor, outputs: Tensor) -> Tensor:

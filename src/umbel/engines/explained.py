@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
@@ -22,15 +22,6 @@ ELSEWHERE = ("same device", "CUDA enabled", "initialize CUDA")
 
 OF_CODE = (KeyError, AttributeError, AssertionError)
 """What Python raises, which says nothing of the shape of inputs."""
-
-
-def fails_alone(tried: Callable[[], object]) -> bool:
-    """Whether what is tried with a single example fails, as batch normalisation does."""
-    try:
-        tried()
-    except ValueError as error:
-        return ALONE in str(error)
-    return False
 
 
 @contextmanager

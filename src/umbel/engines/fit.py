@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
-from typing import Any
+from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,18 +12,16 @@ from umbel.checks import UsageError, check
 from umbel.client.batches import Batch
 from umbel.client.net import Net
 from umbel.client.objectives import BINARY, CLASSIFICATION, OBJECTIVES, REGRESSION, Objective
-from umbel.client.work import Gradient, Work
 from umbel.data.federation import Federation
 from umbel.data.labels import are_indicators
 from umbel.data.splits import typed
 from umbel.data.tables.encoding import Encoding
 from umbel.engines.devices import repeatable
-from umbel.engines.explained import explained, fails_alone
+from umbel.engines.explained import explained
 from umbel.engines.fit_examples import check_examples
 from umbel.engines.fit_gradient import check_gradient
 from umbel.engines.fit_objective import check_accuracy, check_objective
 from umbel.engines.fit_repeats import check_repeats
-from umbel.engines.fit_slices import check_slices
 
 log = logging.getLogger(__name__)
 
@@ -106,43 +101,6 @@ def check_gradients_are_on() -> None:
             "gradients are turned off here, by torch.no_grad() or torch.inference_mode(), and "
             "training needs them: leave that block before the run begins"
         )
-
-
-def check_batches(net: Net, federation: Federation, settings: Any) -> None:
-    """Raise `UsageError` if the network would get a mini-batch of one example and can't process it.
-
-    That may be in training, or in an evaluation. `settings` are those of the method: the
-    mini-batches are those of the works in them.
-    """
-    check_slices(net, federation, settings, sample(net, federation, 1).x)
-    if not fails_alone(lambda: check_gradient(net, sample(net, federation, 1))):
-        return
-    sizes = federation.train.sizes
-    for work in works_in(settings):
-        for size in np.unique(sizes[sizes > 0]):
-            plan = work.batching.plan(int(size), 0)
-            alone = size == 1 and isinstance(work, Gradient)  # of all examples, without a plan
-            if alone or ((plan >= 0).sum(1) == 1).any():
-                name = federation.names[int(np.flatnonzero(sizes == size)[0])]
-                if size == 1:
-                    raise UsageError(
-                        f"client {name}: it has one example, and batch normalisation needs two in "
-                        "a mini-batch: leave the client out, or use group normalisation"
-                    )
-                raise UsageError(
-                    f"client {name}: its {size} examples leave a mini-batch of one, and batch "
-                    "normalisation needs two: set drop_last = true or another batch_size in the "
-                    "method's local training, or use group normalisation"
-                )
-
-
-def works_in(settings: Any) -> Iterator[Work]:
-    """The works among the fields of a method, at any depth."""
-    for field in fields(settings) if is_dataclass(settings) else ():
-        value = getattr(settings, field.name)
-        if isinstance(value, Work):
-            yield value
-        yield from works_in(value)
 
 
 def advice(federation: Federation) -> str:

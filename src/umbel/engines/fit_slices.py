@@ -1,4 +1,4 @@
-"""Whether an evaluation leaves the network with a single example, where it needs several."""
+"""Whether an evaluation would leave a network that needs several examples with a single one."""
 
 from __future__ import annotations
 
@@ -6,36 +6,25 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from umbel.checks import UsageError
 from umbel.client.batches import SLICE
-from umbel.client.drawing import drawing_from
-from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
-from umbel.engines.explained import fails_alone
+from umbel.engines.fit_alone import Trouble
 
 
-def check_slices(net: Net, federation: Federation, settings: Any, x: Tensor) -> None:
-    """Raise `UsageError` where a slice of one example would be evaluated, and the network can't.
+def check_slices(trouble: Trouble, federation: Federation, settings: Any) -> None:
+    """Raise `UsageError` if a slice of one example would be evaluated.
 
-    `x` (1, ...) is an input that it is tried on; `settings` are those of the method.
+    `trouble` is what the network has with it; `settings` are those of the method.
     """
-    if not fails_alone(lambda: _evaluate(net, x)):
-        return
     splits = {"test": federation.test, "validation": federation.validation}
     if _asks_for_more(settings):
         splits["training"] = federation.train
     for name, split in splits.items():
         if split is not None:
-            _check_sizes(federation, name, split)
-
-
-def _evaluate(net: Net, x: Tensor) -> None:
-    with torch.no_grad(), drawing_from(seed=0):
-        net.outputs(net.new(seed=0), x)
+            _check_sizes(trouble, federation, name, split)
 
 
 def _asks_for_more(settings: Any) -> bool:
@@ -47,7 +36,7 @@ def _asks_for_more(settings: Any) -> bool:
     return any(_asks_for_more(getattr(settings, field.name)) for field in within)
 
 
-def _check_sizes(federation: Federation, name: str, split: Split) -> None:
+def _check_sizes(trouble: Trouble, federation: Federation, name: str, split: Split) -> None:
     """Slices are filled one after another, so that the last may be of a single example."""
     alone = np.flatnonzero(split.sizes % SLICE == 1)
     if not len(alone):
@@ -59,7 +48,6 @@ def _check_sizes(federation: Federation, name: str, split: Split) -> None:
         else f"its {size} {name} examples are evaluated in slices of {SLICE}, the last of one"
     )
     raise UsageError(
-        f"client {federation.names[int(alone[0])]}: {left}, and batch normalisation without "
-        "running statistics needs two: leave the example out, set track_running_stats=True, or "
-        "use group normalisation"
+        f"client {federation.names[int(alone[0])]}: {left}, and {trouble.why}: leave the example "
+        f"out, or {trouble.otherwise}"
     )

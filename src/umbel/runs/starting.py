@@ -18,7 +18,8 @@ from umbel.client.drawing import drawing_from
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.engines.choice import EngineSettings, make_engine
-from umbel.engines.fit import check_batches, check_fit, check_gradients_are_on
+from umbel.engines.fit import check_fit, check_gradients_are_on
+from umbel.engines.fit_batches import check_batches
 from umbel.engines.fit_metrics import check_own_metrics
 from umbel.engines.privacy import Privacy
 from umbel.engines.private import Private
