@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from umbel.checks import UsageError, check
+from umbel.client.metrics import METRICS
 from umbel.runs.budget import first_round, goal_in
-from umbel.runs.metrics import judged
+from umbel.runs.experiment import Experiment
+from umbel.runs.metrics import judged, names_of
 from umbel.runs.rows import Table, Value
 from umbel.runs.run_tables import OF_A_RUN, Results
 from umbel.runs.scored import VALIDATION
@@ -20,25 +24,33 @@ def rounds_of(at: str, most: int) -> list[int]:
     return [int(number) for number in numbers]
 
 
-def goal_of(reach: str) -> tuple[str, float]:
-    """The measure and the value that a text such as purity=0.9 names."""
-    return goal_in(reach, "--reach", "purity=0.9")
+def goal_of(reach: str, experiments: Iterable[Experiment]) -> tuple[str, float]:
+    """The measure and the value that a text such as purity=0.9 names.
+
+    Raises `UsageError` for a metric of the user's own, of which it is not known whether more or
+    less is better.
+    """
+    measure, goal = goal_in(reach, "--reach", "purity=0.9")
+    own = {name for each in experiments for name in names_of(each)} - set(METRICS)
+    expected = "a measure of which more or less is known to be better: it is your own metric"
+    check(measure.removeprefix(VALIDATION) not in own, "--reach", measure, expected)
+    return measure, goal
 
 
-def course_rows(results: Results, at: str | None, reach: str | None) -> Table:
+def course_rows(results: Results, at: str | None, goal: tuple[str, float] | None) -> Table:
     """Table of the requested rounds; or of the first round of each run that reached a goal.
 
     If some runs were judged on validation examples, a column says which examples were used.
     """
     rows = list(results.rounds)
-    if at is not None and reach is not None:
+    if at is not None and goal is not None:
         raise UsageError("--at, --reach: give one of them where rows are printed")
     if at is not None:
         wanted = rounds_of(at, max((row["round"] for row in rows), default=0))
         rows = [row for row in rows if row["round"] in wanted]
-    if reach is None:
+    if goal is None:
         return Table.of(rows, results.rounds.columns)
-    measure, goal = goal_of(reach)
+    measure, value = goal
     known = [name for name in results.rounds.columns if name not in OF_A_RUN]
     check(measure in known, "--reach", measure, f"any of {', '.join(known)}")
     values: dict[str, list[tuple[int, Value]]] = {run["folder"]: [] for run in results.runs}
@@ -51,8 +63,8 @@ def course_rows(results: Results, at: str | None, reach: str | None) -> Table:
         folder: {"examples": "validation" if folder in validated else "test"} for folder in values
     }
     return Table.of(
-        {**{name: run[name] for name in OF_A_RUN}, "measure": measure, "goal": goal}
+        {**{name: run[name] for name in OF_A_RUN}, "measure": measure, "goal": value}
         | (examples[run["folder"]] if validated else {})
-        | {"round": first_round(values[run["folder"]], measure, goal)}
+        | {"round": first_round(values[run["folder"]], measure, value)}
         for run in results.runs
     )

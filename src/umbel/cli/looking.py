@@ -63,13 +63,16 @@ def show(
     if config:
         say_lines(_settings(run))
     elif form is not None:
-        results = results_of(run_folders(run))
+        folders = run_folders(run)
+        results = results_of(folders)
         differ = kind == "differences"
         table: Table = results.differences(judge) if differ else getattr(results, kind)
         if at is not None or reach is not None:
-            from umbel.cli.courses import course_rows
+            from umbel.cli.courses import course_rows, goal_of
 
-            table = course_rows(results, at, reach)
+            experiments = [folder.experiment for folder in folders]
+            goal = None if reach is None else goal_of(reach, experiments)
+            table = course_rows(results, at, goal)
         print_rows(table, form)
     else:
         _print_results(run, at, reach, judge)
@@ -126,11 +129,12 @@ def _print_results(run: Path, at: str | None, reach: str | None, judge: str | No
         most = max(len(each.records) for each in runs)
         wanted.append(course_tables.course(runs, rounds_of(at, most)))
     if reach is not None:
-        wanted.append(course_tables.reached(runs, *goal_of(reach)))
+        goal = goal_of(reach, [each.experiment for each in runs])
+        wanted.append(course_tables.reached(runs, *goal))
     print_tables(*wanted, sep="\n" if at is None and reach is None else "")
     left = [folder.path.name for folder in folders if not folder.finished]
     if left:
-        say(f"not finished: {few(left)}; `{command('report', run)}` shows them, too")
+        say(f"not finished: {few(left)}; `{command('show', run)} --csv` has rows for them, too")
 
 
 def _print_advice(folder: Path) -> None:

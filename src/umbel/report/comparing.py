@@ -34,6 +34,7 @@ from umbel.runs.metrics import judged, names_of
 from umbel.runs.outcomes import Methods, mean_text, spread_text, uneven
 from umbel.runs.records import Record, RoundValue
 from umbel.runs.result import Result
+from umbel.runs.rows import no_formula
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Sheet:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         parted = [
-            place for place in range(len(self.heads)) if any("±" in r[place] for r in self.rows)
+            place for place in range(1, len(self.heads)) if any("±" in r[place] for r in self.rows)
         ]
         heads: list[str] = []
         for place, head in enumerate(self.heads):
@@ -66,6 +67,7 @@ class Sheet:
             for place, cell in enumerate(row):
                 mean, _, deviation = cell.partition("±")
                 cells += [_known(mean), deviation] if place in parted else [_known(cell)]
+            cells[0] = no_formula(cells[0])  # the name of the method
             writer.writerow(cells)
         return text.getvalue()
 

@@ -125,6 +125,8 @@ def _pair(pair: Pair) -> list[str]:
 
 def _again(name: str, runs: Sequence[Result]) -> Iterator[Part]:
     seeds = sorted({run.experiment.seed for run in runs})
+    if seeds != list(range(seeds[0], seeds[0] + len(seeds))):
+        return  # `umbel compare` takes a first seed, and those that follow it
     first = ("--first-seed", seeds[0]) if seeds[0] else ()
     again = command("compare", name, "--seeds", len(seeds), *first)
     yield element("p", "If umbel compare made these runs, this makes them again, with its --set:")

@@ -23,6 +23,8 @@ UNLIKE = "rows on validation examples, before fine-tuning, are no match for othe
 def course(runs: Sequence[Result], rounds: Sequence[int]) -> Table:
     """Accuracy after some numbers of rounds, one row per method: mean and deviation over seeds.
 
+    There is a dash where not all seeds of a method did so many rounds.
+
     For regression, which has none, it is the loss. Where clients of a method have validation
     examples, it is that on these, and a column tells.
     """
@@ -36,8 +38,8 @@ def course(runs: Sequence[Result], rounds: Sequence[int]) -> Table:
     for name, seeded in by_method(runs):
         cells = []
         for number in rounds:
-            there = [run.records[number - 1 : number] for run in seeded]
-            measured = [after[0].judged(measure) for after in there if after]
+            whole = all(len(run.records) >= number for run in seeded)
+            measured = [run.records[number - 1].judged(measure) for run in seeded if whole]
             cells.append(spread_text(measured, 4))
         many = [str(len(seeded))] if counts else []
         row(table, name, *split.get(name, ()), *many, *cells)
@@ -49,11 +51,13 @@ def reached(runs: Sequence[Result], measure: str, goal: float) -> Table:
 
     Where it was measured on validation examples for some methods, a column tells.
     """
+    known = _names(runs)
+    check(measure in known, "--reach", measure, f"any of {', '.join(known)}")
     table, split = _table(runs, measure, "the seeds that reached it")
     table.add_column(Text(printable(f"rounds to {measure} {goal:g}")), justify="right")
     table.add_column("seeds that reached it", justify="right")
     for name, seeded in by_method(runs):
-        values = [[(r.round + 1, _known(r, measure)) for r in run.records] for run in seeded]
+        values = [[(r.round + 1, _value(r, measure)) for r in run.records] for run in seeded]
         first = [first_round(each, measure, goal) for each in values]
         count = f"{len(first) - first.count(None)} of {len(first)}"
         row(table, name, *split.get(name, ()), spread_text(first, 1), count)
@@ -88,11 +92,17 @@ def _validated(record: Record, measure: str) -> bool:
     return of_record is not None or record.measures.get(f"{VALIDATION}{measure}") is not None
 
 
-def _known(record: Record, measure: str) -> float | None:
-    values = {**vars(record), **record.measures}
-    values |= {name.removeprefix(VALIDATION): value for name, value in record.measures.items()}
-    known = [name for name, value in values.items() if value is None or isinstance(value, Real)]
-    check(measure in known, "--reach", measure, f"any of {', '.join(known)}")
+def _names(runs: Sequence[Result]) -> list[str]:
+    """The names of all numbers that some round of these runs has."""
+    measured: dict[str, bool] = {}
+    for record in (record for run in runs for record in run.records):
+        for name, value in {**vars(record), **record.measures}.items():
+            for each in (name, name.removeprefix(VALIDATION)):
+                measured[each] = measured.get(each, False) or isinstance(value, Real)
+    return [name for name, known in measured.items() if known]
+
+
+def _value(record: Record, measure: str) -> float | None:
     if measure in vars(record):
         return record.judged(measure)
     return judged(record.measures, measure)

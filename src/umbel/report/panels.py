@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import count
 
 from umbel.report.charts import Chart, Figure, Heatmap, Line, Scatter, Strip, Strips
 
@@ -20,6 +22,19 @@ class Panel:
     def file_name(self) -> str:
         """The name of its files."""
         return re.sub(r"[^a-z0-9]+", "-", self.figure.title.lower()).strip("-")
+
+
+def numbered(names: Iterable[str]) -> list[str]:
+    """These names, each of which is there once: "a", "a-2" and so on.
+
+    >>> numbered(["a", "b", "a", "a-2"])
+    ['a', 'b', 'a-2', 'a-2-2']
+    """
+    free: list[str] = []
+    for name in names:
+        others = (f"{name}-{number}" for number in count(2))
+        free.append(name if name not in free else next(n for n in others if n not in free))
+    return free
 
 
 def described(figure: Figure) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from umbel.checks import command
 from umbel.report import clients, rounds
 from umbel.report.grounds import grounds
 from umbel.report.listing import listing
@@ -174,17 +175,23 @@ def _absent(run: Result) -> Markup:
 
 def _again(run: Result) -> Iterator[Part]:
     """The command to repeat the run, and its environment."""
-    file = "experiment.toml"
+    file, stop = "experiment.toml", run.folder.stop
+    goals = [f"{name}={goal:g}" for name, goal in run.folder.budget.until] if stop else []
     if isinstance(run.experiment.scenario, OwnData):
         what = "in Python the same umbel.Run, whose settings are below, this line"
-        command = f'run.save("{run.folder.path.resolve().name}", rounds={run.experiment.rounds})'
+        until = f", until={goals}" if goals else ""
+        again = f'"{run.folder.path.resolve().name}", rounds={run.experiment.rounds}{until}'
+        said = f"run.save({again})"
     else:
-        what, command = f"with the text below in a file {file}, this command", f"umbel run {file}"
+        what = f"with the text below in a file {file}, this command"
+        said = command("run", file, *(word for goal in goals for word in ("--until", goal)))
     yield lines(
         f"With the same versions, and {what} makes the same run. On other processors and "
         "versions the last digits may differ."
     )
-    yield element("pre", command, id="command")
+    if stop is not None and not goals:
+        yield element("p", f"It does all {run.experiment.rounds} rounds; this run was stopped.")
+    yield element("pre", said, id="command")
     yield element("button", "copy the command", type="button", class_="copy", data_copy="command")
     inside = element("pre", run.folder.toml, id="experiment")
     yield element("details", element("summary", f"{file}: all settings"), inside)

@@ -8,6 +8,7 @@ from pathlib import Path
 from umbel.checks import UsageError, check
 from umbel.data.files import check_no_link
 from umbel.report.comparison_page import comparison_page
+from umbel.report.panels import numbered
 from umbel.report.plots import draw_each
 from umbel.report.run_page import run_page
 from umbel.runs.durable import write_text
@@ -39,9 +40,10 @@ def write_files(path: Path, out: Path | None = None, figures: Path | None = None
     written = [page]
     if figures is not None:
         figures.mkdir(parents=True, exist_ok=True)
+        names = numbered([panel.file_name for panel in panels])
         files = [
-            (panel.figure, figures / f"{panel.file_name}{suffix}")
-            for panel in panels
+            (panel.figure, figures / f"{name}{suffix}")
+            for panel, name in zip(panels, names, strict=True)
             for suffix in (".png", ".svg")
         ]
         draw_each(files)

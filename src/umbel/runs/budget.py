@@ -24,6 +24,9 @@ AT_LEAST, AT_MOST = (*ACCURACIES, *AGREEMENTS), ("loss", "accuracy_std")
 LOWER = (*AT_MOST, "log-loss", "perplexity", "mae")
 """Measures for which lower values are better."""
 
+STAGES = ("tuned_", "untuned_", "validation_")
+"""Beginnings of the names of measures that are taken at another stage or on other examples."""
+
 VALIDATED = ("accuracy", "loss")
 """Measures that are taken on validation examples if clients have any."""
 
@@ -146,6 +149,8 @@ def _seconds_of_number(number: Any) -> float:
 
 def reaches(name: str, value: float, goal: float) -> bool:
     """Whether a measure is as good as a goal: at most it for losses and spreads, else at least."""
+    for beginning in STAGES:
+        name = name.removeprefix(beginning)
     return value <= goal if name in LOWER else value >= goal
 
 

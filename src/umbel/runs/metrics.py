@@ -19,7 +19,11 @@ TAKEN = (
     *("seconds", "client_seconds", "missing", "refused", "bounded", "measures", "seal"),
     *("tuned_epochs", "tuned_weight", "tuned_share", "untuned_loss", "untuned_accuracy"),
     *("tuned_validation_loss", "tuned_validation_accuracy"),
-    *("client", "group", "cluster", "examples", "folder", "name", "algorithm", "seed"),
+    *("client", "group", "cluster", "examples", "test_examples"),
+    *("folder", "name", "algorithm", "seed", "finished", "rounds", "rounds_planned"),
+    *("megabytes_down", "megabytes_up", "worst_tenth", "spread"),
+    *("worse_than_alone", "surely_worse_than_alone"),
+    *("worse_than_one_model", "surely_worse_than_one_model"),
 )
 """Names that records and tables already use."""
 

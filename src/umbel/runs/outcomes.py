@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from umbel.checks import UsageError
 from umbel.runs.result import Result
 from umbel.runs.sweep import CONTROL, parts_of
 from umbel.runs.variants import variants
@@ -24,8 +25,10 @@ def by_method(runs: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     """The runs of each method, without the ending that all names share; the best method last.
 
     The variants of a sweep are named by their values, as in "joint lam=0.1", and controls as in
-    "joint (random clusters)". Runs of one name whose settings differ are variants, too.
+    "joint (random clusters)". Runs of one name whose settings differ are variants, too. Raises
+    `UsageError` for two runs of one name and seed, which are no two seeds.
     """
+    _check_single(runs)
     ordered = sorted(runs, key=lambda run: (run.experiment.name, run.experiment.seed))
     named = [list(group) for _, group in groupby(ordered, key=lambda run: run.experiment.name)]
     # The sizes of a control's clusters are those that its method found under the same seed.
@@ -42,6 +45,18 @@ def by_method(runs: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     keys = _shortest({path for (_, settings), more in parts for path in (*settings, *more)})
     names = [_named(bases[base], {**more, **settings}, keys) for (base, settings), more in parts]
     return [(name, seeded) for name, (_, seeded) in zip(names, methods, strict=True)]
+
+
+def _check_single(runs: Sequence[Result]) -> None:
+    first: dict[tuple[str, int], Result] = {}
+    for run in runs:
+        name, seed = run.experiment.name, run.experiment.seed
+        other = first.setdefault((name, seed), run)
+        if other is not run:
+            raise UsageError(
+                f"{run.folder.path}: is {name} with seed {seed}, and so is {other.folder.path}; "
+                "compare the runs of one comparison at a time, or give runs other names"
+            )
 
 
 def _is_control(run: Result) -> bool:

@@ -20,15 +20,14 @@ from umbel.notebooks import cut
 from umbel.runs import checkpoint
 from umbel.runs.assignment import Assignment
 from umbel.runs.client_rows import Client, number_of
-from umbel.runs.deployed import names_on_the_roll
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.models_folder import MadeFor
 from umbel.runs.own import OwnModule
 from umbel.runs.putting_right import putting_right
 from umbel.runs.records import MEGABYTE, Record
-from umbel.runs.scores import in_order_of_appearance
 from umbel.runs.starting import first_state
+from umbel.runs.unfinished import clients_so_far
 from umbel.settings import argument
 from umbel.summary import counted, few
 
@@ -99,7 +98,7 @@ class Result:
     @cached_property
     def clients(self) -> list[Client]:
         """The results for each client; before the run is finished, only its cluster."""
-        return self.folder.clients() if self.finished else _clients_so_far(self.folder)
+        return self.folder.clients() if self.finished else clients_so_far(self.folder)
 
     @property
     def clusters(self) -> dict[str, int]:
@@ -130,17 +129,21 @@ class Result:
     @property
     def megabytes_down(self) -> float:
         """Traffic to each client, in megabytes, over all rounds."""
-        return sum(r.bytes_down for r in self.records) / self.folder.num_clients / MEGABYTE
+        return self._per_client(sum(r.bytes_down for r in self.records)) / MEGABYTE
 
     @property
     def megabytes_up(self) -> float:
         """Traffic from each client, in megabytes, over all rounds."""
-        return sum(r.bytes_up for r in self.records) / self.folder.num_clients / MEGABYTE
+        return self._per_client(sum(r.bytes_up for r in self.records)) / MEGABYTE
 
     def evaluations(self, of: Literal["gradient", "loss"]) -> float | None:
         """Mean number of gradients, or losses alone, of examples per client; None: not known."""
         counts = [getattr(record, f"{of}_evaluations") for record in self.records]
-        return None if None in counts else sum(counts) / self.folder.num_clients
+        return None if None in counts else self._per_client(sum(counts))
+
+    def _per_client(self, total: float) -> float:
+        """Raises `UsageError` where no round is done."""
+        return total / (len(self.clients) or self.folder.num_clients)
 
     @property
     def seconds(self) -> float:
@@ -284,16 +287,3 @@ class Result:
 
         new = federation_of(self, newcomers, labelled)
         return assign(self, new) if labelled else assign_unlabelled(self, new, clients, data_dir)
-
-
-def _clients_so_far(folder: RunFolder) -> list[Client]:
-    """The clusters after the last checkpoint; names are known then only for runs over Flower."""
-    try:
-        labels = checkpoint.labels(folder.file("checkpoint.safetensors")).numpy()
-    except UsageError:
-        return []
-    clusters = in_order_of_appearance(labels).tolist()
-    roll = names_on_the_roll(folder.path)
-    names = roll if len(roll) == len(clusters) else [*map(str, range(len(clusters)))]
-    pairs = zip(names, clusters, strict=True)
-    return [Client(name, number, cluster) for number, (name, cluster) in enumerate(pairs)]

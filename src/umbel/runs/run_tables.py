@@ -222,8 +222,11 @@ def _agreement(run: Result) -> dict[str, Value]:
 
 
 def _differing(described: Sequence[Mapping[str, Any]]) -> list[dict[str, Value]]:
-    """The settings in which these experiments differ, of each; name and seed are told anyway."""
-    told = {"name", "description", "seed"}
+    """The settings in which these experiments differ, of each, without those that are told anyway.
+
+    Those are name, seed, and rounds: `rounds_planned`, which may be more than are done.
+    """
+    told = {"name", "description", "seed", "rounds"}
     tables = [{k: v for k, v in flat(said) if k not in told} for said in described]
     names = dict.fromkeys(name for table in tables for name in table)
     differ = [n for n in names if any(t.get(n) != tables[0].get(n) for t in tables)]

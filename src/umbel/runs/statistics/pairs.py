@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
-from umbel.checks import UsageError
 from umbel.runs.outcomes import CONTROLS
 from umbel.runs.result import Result
 from umbel.runs.rows import Table
@@ -118,19 +117,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return corrected
 
 
-def _check_single(runs: Sequence[Result]) -> None:
-    """Raise `UsageError` for two runs of one name and seed, as of two comparisons."""
-    first: dict[tuple[str, int], Result] = {}
-    for run in runs:
-        name, seed = run.experiment.name, run.experiment.seed
-        other = first.setdefault((name, seed), run)
-        if other is not run:
-            raise UsageError(
-                f"{run.folder.path}: is {name} with seed {seed}, and so is {other.folder.path}; "
-                "compare the runs of one comparison at a time, or give runs other names"
-            )
-
-
 def differences(runs: Sequence[Result], judge: str | None = None) -> Table:
     """A row for each pair of methods of finished runs, with the interval of their difference.
 
@@ -138,7 +124,6 @@ def differences(runs: Sequence[Result], judge: str | None = None) -> Table:
     and for two runs of one name and seed, of which a pair can take only one.
     """
     finished = [run for run in runs if run.finished]
-    _check_single(finished)
     measure = measure_of(finished, judge)
     return Table.of(
         {

@@ -1,0 +1,23 @@
+"""What is known of the clients of a run that is not finished."""
+
+from __future__ import annotations
+
+from umbel.checks import UsageError
+from umbel.runs import checkpoint
+from umbel.runs.client_rows import Client
+from umbel.runs.deployed import names_on_the_roll
+from umbel.runs.folder import RunFolder
+from umbel.runs.scores import in_order_of_appearance
+
+
+def clients_so_far(folder: RunFolder) -> list[Client]:
+    """The clusters after the last checkpoint; names are known then only for runs over Flower."""
+    try:
+        labels = checkpoint.labels(folder.file("checkpoint.safetensors")).numpy()
+    except UsageError:
+        return []
+    clusters = in_order_of_appearance(labels).tolist()
+    roll = names_on_the_roll(folder.path)
+    names = roll if len(roll) == len(clusters) else [*map(str, range(len(clusters)))]
+    pairs = zip(names, clusters, strict=True)
+    return [Client(name, number, cluster) for number, (name, cluster) in enumerate(pairs)]
