@@ -18,6 +18,7 @@ import umbel
 from tests.federations import blobs, mlp
 from tests.shell import Shell
 from umbel.checks import UsageError
+from umbel.report import write_files
 from umbel.report.comparing import Sheet
 from umbel.report.panels import numbered
 from umbel.runs.folder import RunFolder
@@ -52,10 +53,9 @@ def test_a_loss_on_validation_examples_is_reached_from_above(
     umbel("run", "both/fedavg.toml", "--set", "scenario.validation_fraction=0.5")
     rounds = json.loads(umbel("show", "runs/fedavg-seed0", "--json", "--rows", "rounds")[0])
     losses = [row["validation_loss"] for row in rounds]
-    goal = f"validation_loss={(losses[0] + min(losses)) / 2:.6f}"
-    first = next(
-        n for n, loss in enumerate(losses, start=1) if loss <= (losses[0] + min(losses)) / 2
-    )
+    middle = (losses[0] + min(losses)) / 2
+    goal = f"validation_loss={middle}"
+    first = next(row["round"] for row, loss in zip(rounds, losses, strict=True) if loss <= middle)
     printed, _ = umbel("show", "runs/fedavg-seed0", "--reach", goal, *form)
     assert first > 1
     assert (json.loads(printed)[0]["round"] == first) if form else (f"{first:.1f}" in printed)
@@ -115,7 +115,7 @@ def test_a_page_says_how_a_run_that_was_stopped_is_made_again(tmp_path: Path) ->
     pytest.importorskip("plotly")
     run = umbel.Run(umbel.FedAvg(LOCAL), blobs((12, 16)), mlp())
     run.save(tmp_path / "goal", 5, until="loss=100")
-    page = umbel.report(tmp_path / "goal").read_text()
+    page = write_files(tmp_path / "goal")[0].read_text()
     assert "rounds=5, until=[" in page
     assert "loss=100" in page
 
@@ -152,7 +152,8 @@ def test_the_clients_of_a_run_are_read_once(
     plain = RunFolder.clients
     monkeypatch.setattr(RunFolder, "clients", lambda f: reads.append(f.path) or plain(f))
     result = umbel.load(tmp_path / "run", mlp())
-    assert result.megabytes_down == result.megabytes_up > 0
+    assert result.megabytes_down > 0
+    assert result.megabytes_up > 0
     assert result.evaluations("gradient") is not None
     assert len(result.clients) == 3
     assert len(reads) <= 1
