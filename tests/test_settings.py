@@ -192,7 +192,7 @@ def test_a_subclass_that_is_no_dataclass_loses_no_field_without_a_word() -> None
         scale: float = 1.0
         told: ClassVar[str] = "yes"
 
-    said = r"^MyAvg: scale: is no field: write @dataclass\(frozen=True\) above class MyAvg$"
+    said = r"^MyAvg: scale: is not a field: write @dataclass\(frozen=True\) above class MyAvg$"
     for _ in range(2):  # what is cached refuses again
         with pytest.raises(UsageError, match=said):
             MyAvg()
@@ -201,13 +201,13 @@ def test_a_subclass_that_is_no_dataclass_loses_no_field_without_a_word() -> None
     class Child(MyAvg):
         more: float = 1.0
 
-    with pytest.raises(UsageError, match=r"^MyAvg: scale: is no field"):
+    with pytest.raises(UsageError, match=r"^MyAvg: scale: is not a field"):
         Child(more=2.0)
 
     class Eager(FedAvg):
         local: LocalTraining = LocalTraining(epochs=5)
 
-    with pytest.raises(UsageError, match=r"^Eager: local: this default counts for nothing: write"):
+    with pytest.raises(UsageError, match=r"^Eager: local: this default is ignored: write"):
         Eager()
 
 

@@ -191,7 +191,7 @@ def check_decorated(kind: type, base: type) -> None:
         for name, annotation in inspect.get_annotations(each).items():
             narrowed = name in known and name not in vars(each)
             if _is_field(annotation) and not narrowed:
-                said = "this default counts for nothing" if name in known else "is no field"
+                said = "this default is ignored" if name in known else "is not a field"
                 hint = f"write @dataclass(frozen=True) above class {each.__name__}"
                 raise UsageError(f"{each.__name__}: {name}: {said}: {hint}")
 

@@ -60,5 +60,5 @@ def test_clusters_may_be_given_by_name_to_clients_in_any_order(tmp_path: Path) -
 
 @pytest.mark.parametrize("clients", [("a",), ("a", "a")])
 def test_names_are_as_many_as_clusters_and_all_different(clients: tuple[str, ...]) -> None:
-    with pytest.raises(umbel.UsageError, match=r"clients: .* is not 2 different ones"):
+    with pytest.raises(umbel.UsageError, match=r"clients: .* is not 2 different names"):
         umbel.FixedClusters(clusters=(0, 1), clients=clients)

@@ -316,9 +316,9 @@ def test_the_number_of_clusters_is_the_same_wherever_it_is_said() -> None:
 
 
 def test_a_number_of_clusters_that_can_not_be_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"clusterer\.num_clusters: 4 is not 6, as num_clusters"):
+    with pytest.raises(UsageError, match=r"clusterer\.num_clusters: 4 is not 6, the value of"):
         LCFL(num_clusters=6, clusterer=KMedoids(4))
-    with pytest.raises(UsageError, match="num_clusters: 3 is not for HDBSCAN"):
+    with pytest.raises(UsageError, match="num_clusters: 3 is not allowed with HDBSCAN"):
         LCFL(num_clusters=3, clusterer=HDBSCAN())
     with pytest.raises(UsageError, match="exactly one of the two"):
         LCFL(clusterer=Agglomerative())
@@ -326,7 +326,7 @@ def test_a_number_of_clusters_that_can_not_be_is_refused() -> None:
         LCFL(num_clusters=3, clusterer=Agglomerative(threshold=1.0))
     with pytest.raises(UsageError, match="num_clusters: 0 is not 1 or more"):
         LCFL(num_clusters=0)
-    with pytest.raises(UsageError, match=r"warm_up_training: .* is not for warm_up"):
+    with pytest.raises(UsageError, match=r"warm_up_training: .* is not allowed with warm_up"):
         LCFL(warm_up="federated", warm_up_training=LocalTraining())
 
 
@@ -344,7 +344,7 @@ def test_a_clustering_of_ones_own_keeps_its_number() -> None:
     method = LCFL(clusterer=Halves(3))
     assert method.clusterer == Halves(3)
     assert method.num_clusters is None
-    with pytest.raises(UsageError, match="num_clusters: 4 is not for Halves"):
+    with pytest.raises(UsageError, match="num_clusters: 4 is not allowed with Halves"):
         LCFL(num_clusters=4, clusterer=Halves())
     with pytest.raises(UsageError, match="num_clusters: 3 is not at most the number of clients, 2"):
         method.init(setup(2))

@@ -31,6 +31,6 @@ def test_each_group_has_a_model_that_its_own_clients_move() -> None:
 
 
 def test_it_is_refused_where_no_groups_are_planted() -> None:
-    expected = "scenario: 'no planted groups' is not one that plants them, as the oracle needs"
+    expected = "scenario: 'no planted groups' is not one with planted groups, as the oracle needs"
     with pytest.raises(UsageError, match=expected):
         Oracle().init(setup(4))

@@ -247,7 +247,7 @@ def test_buffers_and_shared_steps_have_no_say_in_a_split() -> None:
 
 def test_everyone_has_to_take_part() -> None:
     half = replace(setup(4), participation=0.5)
-    with pytest.raises(UsageError, match=r"participation: 0\.5 is not 1, and everyone takes part"):
+    with pytest.raises(UsageError, match=r"participation: 0\.5 is not 1: all clients take part"):
         Sattler().init(half)
     state = Sattler().init(setup(4))
     assert state.labels.tolist() == [0, 0, 0, 0]

@@ -60,7 +60,7 @@ def test_compare_names_what_differs_from_the_experiment_of_a_folder(umbel: Shell
 def test_compare_says_how_a_begun_run_goes_on_with_other_workers(umbel: Shell) -> None:
     umbel("compare", "both", "--seeds", "1")
     message = umbel.refused("compare", "both", "--seeds", "1", "--set", "engine.workers=2")
-    assert "`umbel resume runs/both/fedavg-seed0 --workers 2` goes on with it" in message
+    assert "`umbel resume runs/both/fedavg-seed0 --workers 2` continues with it" in message
 
 
 def test_show_prints_a_run_or_a_comparison(umbel: Shell) -> None:
@@ -203,8 +203,9 @@ def test_below_the_quorum_a_run_fails_and_says_how_to_go_on(umbel: Shell) -> Non
     _, errors = umbel("run", "both/flacc.toml", "--set", "faults.drop=1", status=1)
     (line,) = errors.strip().splitlines()
     assert "round 0: 0 of 4 clients gave a usable reply" in line
-    assert "limits and faults stay as they are" in line
-    assert line.endswith("for others choose another --runs-dir or name")  # they are the same again
+    assert "a run keeps its limits and faults" in line
+    # They are the same again.
+    assert line.endswith("to change them choose another --runs-dir or name")
 
 
 def test_wrong_words_on_the_command_line_are_refused(umbel: Shell) -> None:
@@ -248,7 +249,7 @@ def test_assign_names_newcomers_that_fit_no_cluster(umbel: Shell, newcomers: Pat
         x, y = rng.normal(size=(20, 1, 8, 8)) * scale, np.arange(20) % 10
         np.savez(newcomers / f"{name}.npz", x=x.astype(np.float32), y=y)
     printed, _ = umbel("assign", "runs/fedavg-seed0", "newcomers")
-    assert "less well than it does any client of the run: strange (" in " ".join(printed.split())
+    assert "worse than all clients of the run do: strange (" in " ".join(printed.split())
     rows = json.loads(umbel("assign", "runs/fedavg-seed0", "newcomers", "--json")[0])
     unlike = {row["client"]: row["unlike_the_run"] for row in rows}
     assert unlike["strange"]

@@ -34,7 +34,7 @@ def test_a_swept_setting_is_a_row_for_each_value(umbel: Shell) -> None:
 def test_what_no_experiment_has_can_not_be_swept(umbel: Shell) -> None:
     message = umbel.refused("compare", "both", "--set", "algorithm.lam=1,2")
     assert "--set algorithm.lam: unknown key: no experiment of both has it" in message
-    assert "several seeds are --seeds" in umbel.refused("compare", "both", "--set", "seed=1,2")
+    assert "several seeds by --seeds" in umbel.refused("compare", "both", "--set", "seed=1,2")
     message = umbel.refused("compare", "both", "--set", "participation=0.5,7")
     assert "participation: 7.0 is not in (0, 1]" in message
 
@@ -159,9 +159,9 @@ def test_two_files_of_one_name_are_refused_before_any_run(
     text = SMALL.format(name="fedavg").replace("participation = 0.5\n", other)
     (umbel.folder / "both" / "zeal.toml").write_text('name = "fedavg"\n' + text)
     message = umbel.refused("compare", "both", "--seeds", "2", *settings)
-    said = "is not the name of one experiment: fedavg.toml and zeal.toml have it"
+    said = "is not unique: fedavg.toml and zeal.toml have it"
     assert message.startswith("umbel: name: 'fedavg")
-    assert message.endswith(f"{said}; give each a name of its own")
+    assert message.endswith(f"{said}; give each experiment a name of its own")
     assert not (umbel.folder / "runs").exists()
 
 

@@ -156,7 +156,7 @@ def test_a_course_says_whose_numbers_are_of_validation_examples(
     (tested,) = (line.split() for line in lines if line.startswith("fedavg"))
     (validated,) = (line.split() for line in lines if line.startswith("flacc"))
     assert (tested[1], validated[1]) == ("test", "validation")
-    assert "no match for others" in " ".join(" ".join(lines).split())
+    assert "do not compare them with others" in " ".join(" ".join(lines).split())
 
 
 def test_rounds_to_a_goal_say_on_which_examples_it_was_reached(umbel: Shell) -> None:

@@ -190,14 +190,14 @@ def test_what_jobs_are_copied_from_may_be_killed_while_it_loads(kills: int, umbe
         _, errors = umbel(*words, status=int(kills > 1))
     finally:
         server._stop()
-    lines = [line for line in errors.splitlines() if "ended as it was loading" in line]
-    again = [line.endswith("; it is started again") for line in lines]
+    lines = [line for line in errors.splitlines() if "ended while it was loading" in line]
+    again = [line.endswith("; it is being started again") for line in lines]
     if kills == 1:
         assert again == [True]
         assert RunFolder(umbel.folder / "runs/both/flacc-seed0").finished
     else:
         assert again == [True, True, True, False]
-        assert "4 times by now; --jobs 1 does without it" in lines[3]
+        assert "4 times so far; --jobs 1 works without it" in lines[3]
         assert lines[3].endswith("go on with: the same command")
 
 
@@ -216,7 +216,9 @@ def test_what_a_killed_job_was_making_is_made_again(mine: Shell) -> None:
     first, line = errors.splitlines()
     assert first == "imports 'methods_of_jobs:Fatal'"
     assert line.startswith("fatal seed ")
-    assert line.endswith(": the process that made it was killed (SIGKILL); another goes on with it")
+    assert line.endswith(
+        ": the process that worked on it was killed (SIGKILL); another continues it"
+    )
     assert_same(mine.folder / "runs" / name, mine.folder / "whole" / name, ("fatal", "fedavg"))
 
 
@@ -227,14 +229,14 @@ def test_what_kills_every_job_ends_the_command(mine: Shell) -> None:
     Path("fuses").write_text("xxxxxx")
     _, errors = mine(*words, "--jobs", "2", status=1)
     lines = errors.splitlines()
-    assert [line.endswith("another goes on with it") for line in lines] == [
+    assert [line.endswith("another continues it") for line in lines] == [
         False,
         *[True] * 3,
         False,
     ]
     assert lines[-1] == (
-        "umbel: fatal seed 0: the process that made it was killed (SIGKILL), 4 times by now; with "
-        "fewer --jobs there is more memory for each; go on with: the same command"
+        "umbel: fatal seed 0: the process that worked on it was killed (SIGKILL); this has "
+        "happened 4 times; fewer --jobs leave more memory for each; go on with: the same command"
     )
     assert Path("fuses").read_text() == "xx"
     Path("fuses").unlink()

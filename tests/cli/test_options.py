@@ -22,9 +22,9 @@ def flacc(umbel: Shell) -> Path:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--at", "2", "--reach", "accuracy=0.1", "--json"), "--at, --reach: give one of them"),
-        (("--config", "--json"), "--config: prints the file as it is"),
-        (("--config", "--judge", "loss"), "--config: prints the file as it is"),
+        (("--at", "2", "--reach", "accuracy=0.1", "--json"), "--at, --reach: give only one"),
+        (("--config", "--json"), "--config: prints only the settings"),
+        (("--config", "--judge", "loss"), "--config: prints only the settings"),
         (("--rows", "clients"), "--rows clients: says what --json and"),
         (("--rows", "clients", "--at", "1", "--json"), "--rows clients: leave it out with"),
         (("--judge", "nonsense"), "--judge: compares methods, and"),
@@ -46,7 +46,7 @@ def test_goals_are_written_as_for_until(goal: str, umbel: Shell, flacc: Path) ->
 
 def test_compare_takes_seeds_by_their_own_options(umbel: Shell) -> None:
     said = umbel.refused("compare", "both", "--set", "seed=7")
-    assert "--set: 'seed=7' is not a setting: seeds are --seeds and --first-seed" in said
+    assert "--set: 'seed=7' is not allowed: choose seeds by --seeds and --first-seed" in said
 
 
 def test_without_a_command_the_help_is_printed_as_it_is(umbel: Shell) -> None:
@@ -72,7 +72,7 @@ def test_no_file_of_a_run_is_written_over(own: str, umbel: Shell, flacc: Path) -
     out = str(flacc / own)
     words = ("export", str(flacc), "--to", "safetensors", "--cluster", "0", "--out", out)
     for command in (words, ("report", str(flacc), "--out", out)):
-        assert "is the run's own; choose another place" in umbel.refused(*command)
+        assert "belongs to the run itself; choose another place" in umbel.refused(*command)
     assert (umbel.folder / flacc / own).read_bytes() == before
 
 
@@ -95,7 +95,7 @@ def test_no_noise_may_be_minus_zero() -> None:
 
 
 def test_adapters_need_hidden_layers() -> None:
-    with pytest.raises(package.UsageError, match="adapters: 2 is not for hidden layers"):
+    with pytest.raises(package.UsageError, match="adapters: 2 is not None: there are no"):
         package.read(
             package.find_experiment("flacc-digits"), ["model.hidden=[]", "model.adapters=2"]
         )

@@ -108,9 +108,7 @@ def test_no_more_than_so_many_examples_go_through_at_once() -> None:
 
 def test_statistics_of_whole_batches_refuse_parts() -> None:
     net = Net(normed(lambda: nn.BatchNorm1d(8)))
-    with pytest.raises(
-        UsageError, match=r"micro_batch_size: 2 is not left out: \['1\.running_mean"
-    ):
+    with pytest.raises(UsageError, match=r"micro_batch_size: 2 is not allowed: \['1\.running_mean"):
         net.in_parts(2)
     with pytest.raises(UsageError, match="micro_batch_size: 0 is not 1 or more"):
         EngineSettings(micro_batch_size=0)
@@ -126,7 +124,7 @@ def test_statistics_of_whole_batches_refuse_parts() -> None:
 )
 def test_what_mixes_the_examples_of_a_mini_batch_refuses_parts(build: Build) -> None:
     settings = EngineSettings(device="cpu", micro_batch_size=2)
-    with pytest.raises(UsageError, match="2 is not left out: the network mixes the examples"):
+    with pytest.raises(UsageError, match="2 is not allowed: the network mixes the examples"):
         make_engine(Net(build), blobs(), settings)
     engine = make_engine(Net(build), blobs(), EngineSettings(device="cpu", memory_mb=0.001))
     within = engine.engine if isinstance(engine, Workers) else engine

@@ -206,7 +206,7 @@ def test_a_model_of_another_size_is_refused_before_anything_is_made() -> None:
     net, federation = adapted_mlp(torch.float64), blobs()
     index = torch.zeros(1, dtype=torch.long)
     work = Routed(LocalTraining(), 1000)
-    with pytest.raises(UsageError, match=r"theta: 3 is not of the [\d,]+ values"):
+    with pytest.raises(UsageError, match=r"theta: 3 is not [\d,]+, the size"):
         Sequential(net, federation).send(
             Request(work, index, [0], each={"theta": Rows(torch.zeros(1, 3), index)})
         )

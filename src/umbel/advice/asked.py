@@ -40,7 +40,7 @@ def asked_about(
             table = merged(table, parse_setting(setting))
         found = structured(table, Experiment, looking)
     clip = found.privacy.clip
-    check(clip is None, "privacy.clip", clip, "left out: ways are compared without noise")
+    check(clip is None, "privacy.clip", clip, "allowed: ways are compared without noise")
     return found if seed is None else found.with_seed(seed)
 
 
@@ -59,7 +59,7 @@ def _scenario(data: str) -> Mapping[str, Any]:
         return {"name": data}
     if not path.exists():
         known = [*SCENARIOS, *shipped_experiments()]
-        near = nearest(data, known, "`umbel list scenarios` names those that there are")
+        near = nearest(data, known, "`umbel list scenarios` shows all scenarios")
         raise UsageError(f"data: {data}: no such file, folder or scenario; {near}")
     if holds_tables(path):
         return {"name": "table", "path": data}

@@ -21,7 +21,7 @@ def advice_page(name: str, told: Summary, toml: str) -> str:
         Section("Client by client", (_clients(told), figures([_fates(told)]))),
     ]
     if toml:
-        where = "In a file, by umbel run FILE, or umbel run experiment.toml in this folder:"
+        where = "Save this for umbel run FILE, or use umbel run experiment.toml in this folder:"
         again = (element("p", where), element("pre", toml, id="command"))
         sections.append(Section("What to run next", again))
     return page(f"{name}: should I cluster?", head, sections)

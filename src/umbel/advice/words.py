@@ -62,13 +62,13 @@ def _why(advice: Advice) -> Iterator[str]:
     structure, verdict = advice.structure, advice.verdict
     kinds = [each.kind for each in structure.differences if each.found]
     if kinds:
-        yield f"Clients differ in their {joined_by_and(kinds)}, more than chance would have it."
+        yield f"Clients differ in their {joined_by_and(kinds)} by more than chance explains."
     elif structure.differences and verdict.answer in ("clusters", "train alone"):
         yield "Clients' losses show that clients differ; their examples alone do not show it."
     elif structure.differences:
         yield (
             "Clients do not differ in their inputs, labels, or labels given inputs by more than "
-            "chance would have it."
+            "chance explains."
         )
     else:
         yield "Too few clients have enough examples to be compared before training."
@@ -94,7 +94,7 @@ def _gained(over: str, gain: Gain) -> Iterator[str]:
     elif isinf(gain.low):
         yield f"{said}; there are too few validation examples for an interval."
     else:
-        p = f"; sure by Wilcoxon's signed ranks, p = {gain.rank_p_value:.2g}"
+        p = f"; significant by Wilcoxon's signed-rank test, p = {gain.rank_p_value:.2g}"
         sure = p if gain.by_ranks else ""
         yield f"{said} (95% interval of the gain: {gain.low:.3g} to {gain.high:.3g}{sure})."
 
@@ -145,13 +145,13 @@ def _doubts(advice: Advice) -> Iterator[str]:
         yield f"Half of the clients have {facts.train[1]} training examples or fewer."
     if verdict.one.examples:
         yield (
-            f"Fewer than {FEWEST} clients can be compared by validation examples: what is sure is "
-            "so for these clients, and says nothing of others."
+            f"Fewer than {FEWEST} clients can be compared by validation examples: what is sure "
+            "holds for these clients, and need not hold for others."
         )
     if facts.drifts:
         yield (
-            f"Inputs of the test can be told from those of training (area under the curve "
-            f"{facts.drift:.2f}): what was best in training may not stay so."
+            f"Test inputs can be told from training inputs (area under the curve "
+            f"{facts.drift:.2f}): the way that was best in training may not stay the best."
         )
     if facts.unseen:
         yield f"{counted(facts.unseen, 'client')} will meet labels that were not in training."

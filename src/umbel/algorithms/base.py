@@ -85,8 +85,8 @@ class Setup:
         if count > 1 and all(torch.equal(first, model) for model in models[1:]):
             log.warning(
                 "all %s models begin with the same values, so that clients who choose among them "
-                "choose one: let the function given to Net build its module, or at least its last "
-                "layer, anew each time",
+                "all choose one: let the function given to Net build its module, or at least its "
+                "last layer, anew each time",
                 f"{count:,}",
             )
         return torch.where(self.layout.mask(shared), first, models) if shared else models
@@ -294,5 +294,5 @@ def check_only_trains(method: Algorithm[Any], field: str, value: object, expecte
     check(method.only_trains is not None, field, value, expected)
     for setting, fine in (method.only_trains or {}).items():
         name, given = type(method).__name__, getattr(method, setting)
-        needed = f"{' or '.join(map(repr, fine))}, with which clients of {name} only train"
+        needed = f"{' or '.join(map(repr, fine))}, so that clients of {name} do nothing but train"
         check(given in fine, setting, given, f"{needed}, as {field} needs")

@@ -100,9 +100,9 @@ class CFLGP(Algorithm[CFLGPState]):
         check_plain_steps(self.local, self.send)
         check(self.compression >= 1, "compression", self.compression, "1 or more")
         summed = self.reduction == "sum" and self.send == "update"
-        check(not summed, "reduction", self.reduction, '"mean": updates are averaged')
+        check(not summed, "reduction", self.reduction, '"mean", which send "update" needs')
         plain = self.reduction == "mean" or self.averaging == Averaging("equal")
-        check(plain, "averaging", self.averaging, '"equal" weights and nothing shared, with sums')
+        check(plain, "averaging", self.averaging, 'Averaging("equal"), which sums need')
         fine = all(0 <= number < self.num_clusters for number in self.clusters)
         check(fine, "clusters", self.clusters, f"numbers of 0 to {self.num_clusters - 1}")
         if self.digits is not None:

@@ -26,7 +26,7 @@ class FedProx(Algorithm[State]):
 
     def __post_init__(self) -> None:
         check(self.mu >= 0, "mu", self.mu, "0 or more")
-        expected = "0: it is `mu` that says it"
+        expected = "0: for FedProx, set `mu` instead"
         check(self.local.proximal == 0, "local.proximal", self.local.proximal, expected)
 
     def init(self, setup: Setup) -> State:

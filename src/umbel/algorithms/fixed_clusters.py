@@ -39,7 +39,7 @@ class FixedClusters(Algorithm[State]):
         check(fine, "clusters", self.clusters, "numbers of 0 or more")
         named = len(self.clients) in (0, len(self.clusters))
         named &= len(set(self.clients)) == len(self.clients)
-        expected = f"{len(self.clusters):,} different ones, a client for each of clusters"
+        expected = f"{len(self.clusters):,} different names, one for each number in clusters"
         check(named, "clients", f"{len(self.clients):,} names", expected)
 
     def check(self, known: Known) -> None:
@@ -63,6 +63,6 @@ class FixedClusters(Algorithm[State]):
         strangers = [name for name in names if name not in known]
         if strangers or not names:
             who = few(strangers) or "clients without names"
-            how = "find the clusters of all clients anew, or leave these out"
+            how = "find the clusters of all clients again, or leave these out"
             raise UsageError(f"algorithm.clients: no cluster was given for {who}; {how}")
         return tuple(known[name] for name in names)

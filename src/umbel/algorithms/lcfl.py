@@ -111,9 +111,9 @@ class LCFL(Algorithm[LCFLState]):
         common = self.start == "common" or self.warm_up == "local"
         check(common, "start", self.start, '"common": a federated warm-up has one model')
         alike = self.start == "common" or self.metric not in ("gradient", "update")
-        check(alike, "start", self.start, f'"common": metric {self.metric!r} compares directions')
+        check(alike, "start", self.start, f'"common", which metric {self.metric!r} needs')
         unused = self.warm_up == "federated" and self.warm_up_training is not None
-        expected = 'for warm_up "federated": it trains as `local` says'
+        expected = 'allowed with warm_up "federated", which trains by `local`'
         check(not unused, "warm_up_training", self.warm_up_training, expected)
         least = self.num_clusters or 1
         enough = self.compared is None or self.compared >= least

@@ -26,7 +26,9 @@ class Oracle(Algorithm[State]):
 
     def init(self, setup: Setup) -> State:
         planted = setup.groups is not None
-        check(planted, "scenario", "no planted groups", "one that plants them, as the oracle needs")
+        check(
+            planted, "scenario", "no planted groups", "one with planted groups, as the oracle needs"
+        )
         assert setup.groups is not None
         labels = torch.unique(setup.groups, return_inverse=True)[1]
         return State(setup.copies(int(labels.max()) + 1), labels)

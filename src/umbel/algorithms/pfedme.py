@@ -55,7 +55,7 @@ class PFedMe(Algorithm[PFedMeState]):
         steps = self.personal_steps
         check(1 <= steps <= 1_000_000, "personal_steps", steps, "in 1 to 1,000,000")
         check(self.personal_lr > 0, "personal_lr", self.personal_lr, "more than 0")
-        expected = f"below 2 / pull = {2 / self.pull:g}, from where on personal models run away"
+        expected = f"below 2 / pull = {2 / self.pull:g}: at larger steps personal models diverge"
         check(self.personal_lr * self.pull < 2, "personal_lr", self.personal_lr, expected)
         check(self.beta > 0, "beta", self.beta, "more than 0")
         check_no_pull(self.local)

@@ -54,7 +54,7 @@ class Restarts(Algorithm[State]):
         check(1 <= self.restarts <= MOST, "restarts", self.restarts, f"in 1 to {MOST:,}")
         check(self.trial_rounds >= 1, "trial_rounds", self.trial_rounds, "1 or more")
         twice = isinstance(self.of, Restarts)
-        check(not twice, "of", type(self.of).__name__, "another method: say how many starts once")
+        check(not twice, "of", type(self.of).__name__, "another method: give `restarts` only once")
         method = innermost(self.of)
         reports = type(method).fit is not Algorithm.fit
         expected = f'"most-balanced": {type(method).__name__} reports no loss to compare by'

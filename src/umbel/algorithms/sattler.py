@@ -204,7 +204,7 @@ class Sattler(Algorithm[SattlerState]):
 
 
 def _check_participation(participation: float) -> None:
-    expected = "1, and everyone takes part in every round of this method"
+    expected = "1: all clients take part in every round of this method"
     check(participation == 1, "participation", participation, expected)
 
 

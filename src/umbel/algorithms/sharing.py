@@ -67,10 +67,14 @@ class Sharing(Algorithm[SharingState]):
         name, expected = type(self.of).__name__, "a method whose clients use one model each"
         check(not (self.of.mixes or self.of.mixes_experts), "share", name, expected)
         if self.of.has_rivals:
-            raise UsageError(f"share: all starts would train one part; write {name}(Sharing(...))")
+            raise UsageError(
+                f"share: all starts would train the same part; write {name}(Sharing(...))"
+            )
         if isinstance(self.of, Sharing):
-            raise UsageError("share: Sharing in Sharing; say all that stays with a client at once")
-        only = f"a method that only has clients train, {SHARED}"
+            raise UsageError(
+                "share: Sharing inside Sharing; name all values that stay with clients in one"
+            )
+        only = f"a method whose clients do nothing but train, {SHARED}"
         check_only_trains(self.of, "share", name, only)
         _check_one_start(self.of)
 
@@ -89,13 +93,13 @@ class Sharing(Algorithm[SharingState]):
         if known.layout is not None:
             known.layout.mask(STAYS[self.share], f"share = {self.share!r}")
             mask = known.layout.mask(self.stays, "kept")
-            check(not bool(mask.all()), "kept", self.kept, "one that leaves something to share")
+            check(not bool(mask.all()), "kept", self.kept, "a choice that leaves values to share")
 
     def init(self, setup: Setup) -> SharingState:
         inner = self.of.init(setup)
         _, own = parted(setup.layout, self.stays)
         size = setup.num_clients * len(own) * inner.models.itemsize
-        check_memory(size, f"what stays with each of {setup.num_clients:,} clients")
+        check_memory(size, f"values that stay with each of {setup.num_clients:,} clients")
         start = inner.models[:1].index_select(1, own)
         return _around(inner, start.repeat(setup.num_clients, 1))
 
@@ -138,8 +142,8 @@ class Sharing(Algorithm[SharingState]):
         if not isinstance(request.work, LocalTraining) or request.each.keys() != {"theta"}:
             raise UsageError(
                 f"share: {type(self.of).__name__} asks clients for {type(request.work).__name__}, "
-                "for which it needs whole models; methods that only have clients train can share a "
-                f"part, {SHARED}"
+                "which needs whole models; a part of the model can be shared by methods whose "
+                f"clients do nothing but train, {SHARED}"
             )
         places, _ = parted(layout, self.stays)
         theta = request.each["theta"]
@@ -173,7 +177,7 @@ def _check_one_start(method: Algorithm[Any]) -> None:
     clients by values that no client trains.
     """
     for setting, fine in method.one_start.items():
-        value, why = getattr(method, setting), "what stays starts from the same values everywhere"
+        value, why = getattr(method, setting), "what stays with clients starts equal everywhere"
         check(value in fine, setting, value, f'"{" or ".join(fine)}": {why}')
 
 

@@ -46,7 +46,7 @@ COMMANDS = {
     cls=LazyGroup, places=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
 )
 @click.version_option(__version__, prog_name="umbel")
-@click.option("-v", "--verbose", is_flag=True, help="Say what is decided on the way.")
+@click.option("-v", "--verbose", is_flag=True, help="Explain decisions as they are made.")
 def app(verbose: bool) -> None:
     """Clustered federated learning: find which clients belong together, train a model per group."""
     from rich.console import Console

@@ -85,7 +85,7 @@ def resumable(command: str, folders: Sequence[RunFolder] = ()) -> Iterator[None]
         alone = to_paste("resume", folders[0].path, "--workers", 1) if one else command
         raise WorkersDiedError(f"{error}; go on with: {alone}") from None
     except QuorumError as error:
-        kept = "limits and faults stay as they are: for others choose another --runs-dir or name"
+        kept = "a run keeps its limits and faults; to change them choose another --runs-dir or name"
         # Simulated faults would be the same in a second attempt.
         again = any(folder.experiment.faults.any for folder in folders)
         on = "" if again else f"; go on with: {command}"

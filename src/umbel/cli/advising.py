@@ -27,7 +27,7 @@ LEAST = 16
     default="80",
     show_default=True,
     metavar="ROUNDS|TIME",
-    help="What a way to serve the clients may train for: rounds, or a time for all, such as 5m.",
+    help="Rounds that each way to serve the clients may train for, or a time for all, such as 5m.",
 )
 @click.option("--seed", type=click.IntRange(min=0), help="Of everything random; 0 unless set.")
 @click.option(
@@ -35,7 +35,7 @@ LEAST = 16
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("advice"),
     show_default=True,
-    help="A folder for what was found, the experiment to run next, and a page.",
+    help="Folder for the advice, the experiment to run next, and a page.",
 )
 @data_dir_option
 @set_option
@@ -131,7 +131,7 @@ def contenders_table(told: Summary) -> Table:
     caption = (
         "loss: mean over clients, on validation examples; gain: over one model, with its 95% "
         f"interval over {told.interval_over}, of fine-tuning: over one trained for as many epochs; "
-        "none where clusters were stopped for being surely behind; "
+        "no gain is shown for clusters that were stopped as they were surely behind; "
         "test: loss on test examples, opened once"
     )
     table = frameless("way", caption=caption)

@@ -18,10 +18,10 @@ until_option = click.option(
 max_time_option = click.option(
     "--max-time",
     metavar="TIME",
-    help="Stop after the round in which this is over: 90s, 10m, 2h; a number is seconds.",
+    help="Stop after the round in which this time is used up: 90s, 10m, 2h; a number is seconds.",
 )
 rounds_option = click.option(
-    "--rounds", metavar="N", help="Rounds altogether, such as 80; or further ones, as +20."
+    "--rounds", metavar="N", help="Total number of rounds, such as 80; or how many more, as +20."
 )
 
 

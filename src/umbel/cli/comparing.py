@@ -47,7 +47,7 @@ def sweeps_in(source: Path, settings: Sequence[str]) -> list[Experiment]:
     """
     for setting in settings:
         other = setting.partition("=")[0].strip() != "seed"
-        check(other, "--set", setting, "a setting: seeds are --seeds and --first-seed")
+        check(other, "--set", setting, "allowed: choose seeds by --seeds and --first-seed")
     files = experiments_in(source)
     sweeps = [sweep(file, settings) for file in files]
     nowhere = set.intersection(*(set(each.lacking) for each in sweeps))
@@ -70,7 +70,7 @@ def _check_names(files: Sequence[Path], sweeps: Sequence[Sweep]) -> None:
         for experiment in each.experiments:
             first = named.setdefault(experiment.name, file)
             both = f"{first.name} and {file.name} have it"
-            expected = f"the name of one experiment: {both}; give each a name of its own"
+            expected = f"unique: {both}; give each experiment a name of its own"
             check(first is file, "name", experiment.name, expected)
 
 

@@ -44,7 +44,7 @@ def course_rows(results: Results, at: str | None, goal: tuple[str, float] | None
     """
     rows = list(results.rounds)
     if at is not None and goal is not None:
-        raise UsageError("--at, --reach: give one of them where rows are printed")
+        raise UsageError("--at, --reach: give only one of them with --json or --csv")
     if at is not None:
         wanted = rounds_of(at, max((row["round"] for row in rows), default=0))
         rows = [row for row in rows if row["round"] in wanted]

@@ -33,7 +33,7 @@ def spent(experiment: Path, folder: Path) -> None:
     with _needing_flower():
         from umbel.flower.ledger import read_ledger, spent_elsewhere
     asked, kept = read(experiment, looking=True).privacy, read_ledger(folder)
-    expected = "a folder where a node has noted what it released"
+    expected = "a folder with the ledger of a node that released updates"
     check(bool(kept.entries), "folder", str(folder), expected)
     check(asked.clip is not None, "privacy.clip", asked.clip, "set, as in the node's experiment")
     privacy = replace(asked, noise_multiplier=kept.multiplier(asked.noise_multiplier))
@@ -49,14 +49,14 @@ def spent(experiment: Path, folder: Path) -> None:
     Console().print(table)
     if asked != privacy:
         say(
-            f"These updates had a noise_multiplier of {privacy.noise_multiplier:g}, which counts; "
-            f"{experiment} says {asked.noise_multiplier:g}."
+            f"The updates were released with noise_multiplier {privacy.noise_multiplier:g}, which "
+            f"is used here; {experiment} has {asked.noise_multiplier:g}."
         )
 
 
 @flower.command()
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--experiment", help="What it runs: an experiment by name, or a TOML file.")
+@click.option("--experiment", help="Experiment that the app runs: a name, or a TOML file.")
 def new(folder: Path, experiment: str | None) -> None:
     """Write a Flower app into a new FOLDER, ready for `flwr run FOLDER SUPERLINK`."""
     with _needing_flower():

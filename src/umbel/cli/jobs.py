@@ -180,10 +180,10 @@ class Desk(Generic[U]):
         self._end_line(job)
         kills, title = attempt.kills + 1, attempt.unit.title
         if kills > AGAIN:
-            why = f"the process that made it {job.end}, {kills} times by now"
-            how = "with fewer --jobs there is more memory for each; go on with: the same command"
+            why = f"the process that worked on it {job.end}; this has happened {kills} times"
+            how = "fewer --jobs leave more memory for each; go on with: the same command"
             raise click.ClickException(printable(f"{title}: {why}; {how}"))
-        say(f"{title}: the process that made it {job.end}; another goes on with it", err=True)
+        say(f"{title}: the process that worked on it {job.end}; another continues it", err=True)
         self.waiting.appendleft(replace(attempt, kills=kills))
         self.start(1)
 
@@ -216,13 +216,13 @@ def _start(process: ForkServerProcess | SpawnProcess) -> None:
 
 def _tell_of_no_start(attempt: int, error: Exception) -> None:
     """Print that the next attempt begins. Raises `ClickException` if no attempt is left."""
-    why = f"the process that jobs are copied from ended as it was loading ({type(error).__name__})"
+    why = f"the process that starts all jobs ended while it was loading ({type(error).__name__})"
     if attempt == AGAIN:
         raise click.ClickException(
-            f"{why}, {attempt + 1} times by now; --jobs 1 does without it, and with fewer --jobs "
-            "there is more memory for each; go on with: the same command"
+            f"{why}, {attempt + 1} times so far; --jobs 1 works without it, and fewer --jobs leave "
+            "more memory for each; go on with: the same command"
         ) from None
-    say(f"{why}; it is started again", err=True)
+    say(f"{why}; it is being started again", err=True)
     time.sleep(PAUSE)
 
 

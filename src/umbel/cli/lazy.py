@@ -71,5 +71,5 @@ def _verbose() -> click.Option:
         is_flag=True,
         expose_value=False,
         callback=say_more,
-        help="Say what is decided on the way.",
+        help="Explain decisions as they are made.",
     )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from umbel.runs.experiment import Experiment
     from umbel.runs.folder import RunFolder
 
-PLOT_HELP = "Draw it too, to a file that ends in .png, .svg, .pdf."
+PLOT_HELP = "Also draw a figure, to a file that ends in .png, .svg, .pdf."
 
 run_argument = click.argument("run", type=click.Path(path_type=Path), shell_complete=complete_runs)
 
@@ -83,11 +83,11 @@ def _check_together(
 ) -> None:
     """Raise `UsageError` for options of which one would not count beside another."""
     if config and (course, judge, form) != (None, None, None):
-        raise UsageError("--config: prints the file as it is; leave the other options out")
+        raise UsageError("--config: prints only the settings; leave the other options out")
     if form is None and kind != "runs":
         raise UsageError(f"--rows {kind}: says what --json and --csv print; give one of these")
     if form is not None and judge is not None and kind != "differences":
-        raise UsageError("--judge: needs --rows differences where rows are printed")
+        raise UsageError("--judge: needs --rows differences with --json or --csv")
     if course is not None and kind not in ("runs", "rounds"):
         raise UsageError(f"--rows {kind}: leave it out with --at and --reach, which print rounds")
 
@@ -150,7 +150,7 @@ def _print_advice(folder: Path) -> None:
 @click.option(
     "--unlabelled",
     is_flag=True,
-    help="Go by inputs alone; needs the run's own data once. Refused where they can't tell.",
+    help="Use inputs alone; needs the run's own data once. Refused if inputs tell too little.",
 )
 @data_dir_option
 @no_import_option
@@ -225,7 +225,7 @@ def estimate_clusters(
         print_tables(terminal.cluster_count(count))
         say(count.verdict)
         if unknown:
-            say(f"Without {counted(unknown, 'client')} whose answers are not complete.")
+            say(f"Left out: {counted(unknown, 'client')} whose answers are not complete.")
     else:
         print_rows(Table.of([{"folder": str(run), **count.summary()}]), form)
     if plot is not None:

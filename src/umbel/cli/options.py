@@ -85,17 +85,17 @@ workers_option = click.option(
     metavar="N|auto",
     callback=worker_count,
     shell_complete=offering(lambda: ["auto"]),
-    help="Processes that clients are spread over, for now: results do not depend on how many.",
+    help="Number of processes for clients, in this command only. Results do not depend on it.",
 )
 judge_option = click.option(
     "--judge",
     metavar="MEASURE",
-    help="What differences of methods are about: accuracy, loss, or a metric of all runs.",
+    help="Measure by which methods are compared: accuracy, loss, or a metric of all runs.",
 )
 no_import_option = click.option(
     "--no-import",
     is_flag=True,
-    help="Refuse an experiment that names code outside umbel, as module:Name, and so would run it.",
+    help="Refuse an experiment that would import code outside umbel, named as module:Name.",
 )
 
 

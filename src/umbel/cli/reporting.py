@@ -44,7 +44,7 @@ def report(runs: Path, out: Path | None, figures: Path | None) -> None:
     if figures is not None:
         check_folder(figures, "--figures")
     if holds_advice(runs):
-        check(figures is None, "--figures", str(figures), "left out: advice has a page alone")
+        check(figures is None, "--figures", str(figures), "allowed: advice has only a page")
         page = write_page(runs, out)
         say(f"{page}: {page.stat().st_size / 1e6:.1f} MB")
         return

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Precision in which clients compute.",
 )
-@click.option("--seeds", type=SEEDS, help="How many; default: as listed.")
+@click.option("--seeds", type=SEEDS, help="Number of seeds; default: as listed.")
 @click.option("--keep", type=click.Path(path_type=Path), help="Folder for the results and figure.")
 @jobs_option
 @runs_dir_option

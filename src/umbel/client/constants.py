@@ -72,7 +72,7 @@ def twin(module: nn.Module, layout: Layout) -> nn.Module:
         # Raised by tensors that can't be copied, and by some locks.
         of_tensors = KEPT if isinstance(error, RuntimeError) else ""
         raise UsageError(
-            f"Net: {type(module).__name__} can't be copied, and every client trains a copy: "
+            f"Net: {type(module).__name__} can't be copied, but every client trains a copy: "
             f"{of_tensors}keep files and locks out of it ({said})"
         ) from error
 

@@ -168,7 +168,7 @@ def _check_layers(module: nn.Module) -> None:
             )
         if tensor.is_meta:
             raise UsageError(
-                f'Net: {name} has a shape and no values, as device="meta" leaves it: build the '
+                f'Net: {name} has a shape but no values, as device="meta" leaves it: build the '
                 "module on the CPU; engine.device says where it is computed"
             )
     _check_apart(module)

@@ -186,7 +186,7 @@ class Net:
         Raises `UsageError` if training changes statistics of whole batches.
         """
         moved = [entry.name for entry in self.layout.rest]
-        expected = f"left out: {moved[:1]} is moved by whole mini-batches"
+        expected = f"allowed: {moved[:1]} is updated by whole mini-batches"
         check(not moved, "engine.micro_batch_size", size, expected)
         return self._like(self.modules, replace(self.way, micro_batch=size))
 

@@ -71,7 +71,7 @@ def _mixed_classes(outputs: Tensor, weights: Tensor) -> Tensor:
 def _squared_error(outputs: Tensor, y: Tensor) -> Tensor:
     if not y.is_floating_point():
         raise UsageError(
-            "y: whole numbers are class labels, and this network is trained for regression: "
+            "y: whole numbers are class labels, but this network is trained for regression: "
             "give y as floating-point numbers, or pass umbel.CLASSIFICATION to Net (in a file, "
             'objective = "classification")'
         )
@@ -119,7 +119,7 @@ def _check_logits(outputs: Tensor, y: Tensor) -> None:
     """Raise `UsageError` unless outputs (B, C, ...) are logits for labels (B, ...)."""
     if y.is_floating_point():
         raise UsageError(
-            "y: floating-point numbers are regression targets, and this network is trained for "
+            "y: floating-point numbers are regression targets, but this network is trained for "
             "classification: give labels as whole numbers, or pass umbel.REGRESSION (or "
             'umbel.BINARY) to Net (in a file, objective = "regression" or "binary")'
         )

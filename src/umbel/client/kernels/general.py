@@ -129,6 +129,6 @@ def one_tensor(outputs: object) -> Tensor:
     if isinstance(outputs, Tensor):
         return outputs
     raise UsageError(
-        f"the network returns a {type(outputs).__name__}, and one tensor is needed: let its "
+        f"the network returns a {type(outputs).__name__}, but one tensor is needed: let its "
         "forward return the outputs alone (nn.LSTM and the like return them first)"
     )

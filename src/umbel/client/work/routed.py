@@ -44,7 +44,7 @@ class Routed(Work):
             theta = torch.cat([theta, sent["others"]])
         # This check comes before any allocation of a size that a request claims.
         size = self.widths(net.layout)[1]
-        check(len(theta) == size, "theta", len(theta), f"of the {size:,} values of such a model")
+        check(len(theta) == size, "theta", len(theta), f"{size:,}, the size of such a model")
         reply = self.of(net.routed(self.num_experts), shard, {**sent, "theta": theta})
         return {name: v[:cut] if name == "update" else v for name, v in reply.items()}
 
