@@ -49,7 +49,7 @@ class Rows:
     def check(self, name: str, count: int) -> None:
         """Raise `UsageError` unless there is a valid row number for each of `count` clients."""
         shape = tuple(self.index.shape) if isinstance(self.index, Tensor) else (count,)
-        expected = f"({count},), for each client asked, as in labels[ctx.cohort]"
+        expected = f"({count},), a number for each client asked, as in labels[ctx.cohort]"
         check(shape == (count,), f"{name}.index: shape", shape, expected)
         check_numbers(self.index, f"{name}.index", len(self.table), "rows of its table")
 

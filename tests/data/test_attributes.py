@@ -86,10 +86,10 @@ def test_attributes_that_do_not_fit_are_refused(
         ("name,site\nAva,x\n", r"line 1: 'name,site' is not of the form client,NAME"),
         ("client,site,site\nAva,x,y\n", "line 1: .* with different names"),
         ("client,site\nAva\n", "line 2: '1 value' is not one for each of"),
-        ("client,site\nAva,x\nAva,y\n", "line 3: 'Ava' is not a client that is named once"),
+        ("client,site\nAva,x\nAva,y\n", "line 3: 'Ava' is not named only once"),
         (f"client,site\nAva,{200_000 * 'x'}\n", "not a table of values between commas: field lar"),
         ("client,site\nAva,x\nEve,y\n", "line 3: 'Eve' is not a client; known: Ava, Ben, Cleo"),
-        ("client,site\nAva,x\n\n", "'Ben' is not named: it needs a line for every client"),
+        ("client,site\nAva,x\n\n", "'Ben' is not in the file, which needs a line for each"),
     ],
 )
 def test_a_bad_file_of_attributes_is_refused_with_its_line(

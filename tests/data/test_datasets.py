@@ -75,12 +75,12 @@ def test_datasets_of_hugging_face_are_taken_with_their_images() -> None:
     [
         (Stream(), "client 0: 'Stream' is not a map-style dataset, with a length and examples by"),
         (DataLoader(TensorDataset(X, Y)), "client 0: 'DataLoader' is not a map-style dataset"),
-        ({"train": TensorDataset(X, Y)}, "client 0: 'dict' is not one dataset: give one of those"),
+        ({"train": TensorDataset(X, Y)}, "client 0: 'dict' is not one dataset: choose one of"),
         (Pairs(1.5), "client 0: an example of the dataset is a float, not a pair (x, y)"),
         (Pairs((X, Y, Y)), "client 0: an example of the dataset is a tuple of 3, not a pair (x, y"),
         (Pairs({"image": 1, "label": 2}), "client 0: columns: 'x' is not any of 'image', 'label'"),
         (Pairs(("1234", 1)), "client 0: x: '<U4' is not a type of numbers"),
-        (Pairs((X[0], 1), (X[0, :1], 0)), "client 0: x: examples of shapes (1,) and (2,), which"),
+        (Pairs((X[0], 1), (X[0, :1], 0)), "client 0: x: examples have shapes (1,) and (2,), but"),
         (Pairs(), "client 0: 0 is not a positive number of training examples"),
     ],
 )

@@ -167,7 +167,7 @@ def test_clients_are_compared_with_one_that_has_examples(none: object) -> None:
 @pytest.mark.parametrize(
     ("train", "settings", "message"),
     [
-        ([], {}, "train: 'list' is not filled: it needs at least one client"),
+        ([], {}, "train: 'list' is not filled with clients: give at least one"),
         ([(X, Y), (X[:0], Y[:0])], {}, "client 1: 0 is not a positive number of training examples"),
         ([(X, Y[:2])], {}, "client 0: '(6, 2) inputs and (2,) targets' is not as many inputs"),
         ([(X, Y)], {"num_classes": 2}, "client 0: label: 2 is not in 0 to 1"),
@@ -235,9 +235,9 @@ def test_clients_by_name_come_in_the_order_of_the_names_that_are_given() -> None
     numbered = Federation.from_arrays({1: train["Ava"], 2: train["Ben"]}, names=[2, 1])  # type: ignore[dict-item,list-item]
     assert numbered.names == ("2", "1")
     assert float(numbered.train.of(0)[0].min()) >= 100
-    with pytest.raises(UsageError, match="names: '1' is not the name of one client only"):
+    with pytest.raises(UsageError, match="names: '1' is not the name of only one client"):
         Federation.from_arrays({1: train["Ava"], "1": train["Ben"]})  # type: ignore[dict-item]
-    said = "names: 'Ben, Cleo' is not those of train, each once: it is a mapping by name"
+    said = "names: 'Ben, Cleo' is not the names that train has, each of them once"
     with pytest.raises(UsageError, match=said):
         Federation.from_arrays(train, names=["Ben", "Cleo"])
 
@@ -245,8 +245,8 @@ def test_clients_by_name_come_in_the_order_of_the_names_that_are_given() -> None
 @pytest.mark.parametrize(
     ("clients", "said"),
     [
-        ([], "clients: [] is not filled: it needs at least one client"),
-        ([1, 1], "clients: 1 is not named once only"),
+        ([], "clients: [] is not a list of at least one client"),
+        ([1, 1], "clients: 1 is not unique"),
         ([1, -1], "clients: -1 is not the number of a client, in 0 to 1"),
         ([2], "clients: 2 is not the number of a client, in 0 to 1"),
         (["0"], "clients: '0' is not the number of a client"),
@@ -270,7 +270,7 @@ def test_a_table_is_no_mapping_of_attributes() -> None:
 def test_labels_that_count_from_1_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
     shards = [(np.zeros((4, 2), np.float32), np.array([1, 2, 1, 2]))] * 2
     assert Federation.from_arrays(shards).num_classes == 3
-    assert "no example has the label 0" in caplog.text
+    assert "no example has label 0" in caplog.text
     caplog.clear()
     Federation.from_arrays(shards, num_classes=3)
     Federation.from_arrays([(x, y - 1) for x, y in shards])

@@ -76,5 +76,5 @@ def test_black_and_white_is_the_darkest_and_the_brightest() -> None:
 @pytest.mark.parametrize("mode", ["I;16", "I", "F"])
 @pytest.mark.parametrize("wanted", [None, "L"])
 def test_values_of_more_than_8_bits_are_refused(mode: str, wanted: str | None) -> None:
-    with pytest.raises(UsageError, match=rf"images of mode: '{mode}' is not of 8 bits a value"):
+    with pytest.raises(UsageError, match=rf"images of mode: '{mode}' is not a mode with 8 bits"):
         of_greys(mode, wanted)

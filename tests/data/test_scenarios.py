@@ -309,11 +309,11 @@ def test_groups_may_have_a_header_and_the_mark_of_spreadsheets(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("b,1\n", r"groups\.csv: 'a' is not named"),
+        ("b,1\n", r"groups\.csv: 'a' is not in the file"),
         ("\na\n", r"groups\.csv: line 2: '1 value' is not of the form"),
         ("a,1\nb,1\nzz,1\n", r"groups\.csv: line 3: 'zz' is not a client; known: a, b"),
         ("a,1\nclient,group\nb,1\n", r"groups\.csv: line 2: 'client' is not a client"),
-        ("a,1\nb,1\na,1\n", r"groups\.csv: line 3: 'a' is not a client that is named once"),
+        ("a,1\nb,1\na,1\n", r"groups\.csv: line 3: 'a' is not named only once"),
     ],
 )
 def test_bad_groups_are_refused_with_the_line(

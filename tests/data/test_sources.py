@@ -79,9 +79,9 @@ def test_splits_are_put_together_with_a_plus(tmp_path: Path) -> None:
     assert np.array_equal(both.x[:, 0], pictures)
     assert both.y.tolist() == [2, 0, 1, 1, 1]
     assert both.num_classes == 3
-    with pytest.raises(UsageError, match=r"split: 'test\+test' is not of splits named once each"):
+    with pytest.raises(UsageError, match=r"split: 'test\+test' is not made of different splits"):
         sources.load("mine", "test+test")
-    with pytest.raises(UsageError, match=r"'train\+small' is not of splits with equal shapes"):
+    with pytest.raises(UsageError, match=r"'train\+small' is not made of splits with equal"):
         sources.load("mine", "train+small")
     with pytest.raises(
         UsageError, match="split: 'test' is not \"train\", the only split of digits"

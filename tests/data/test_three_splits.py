@@ -92,7 +92,7 @@ def test_torch_datasets_bring_validation_examples_too() -> None:
     [
         ({"validation_fraction": 1.0}, r"validation_fraction: 1.0 is not in \[0, 1\)"),
         ({"validation_fraction": 0.99}, "validation_fraction: 0.99 is not low enough"),
-        ({"validation_fraction": 0.01}, "validation_fraction: 0.01 is not 0, or enough for one"),
+        ({"validation_fraction": 0.01}, "validation_fraction: 0.01 is not 0, or enough for an"),
         ({"validation": [(X[:0], Y[:0])]}, "validation: 'no example'"),
         ({"validation": [(X, Y)] * 2}, "validation: 2 is not as many clients as 1"),
         ({"validation": [(X, Y)], "validation_fraction": 0.1}, "validation_fraction: 0.1 is not 0"),

@@ -157,15 +157,18 @@ WORDS = ["Bern", "Rome", "Bern", "Rome"]
         ),
         (np.array([[1, "1234"]] * 4, dtype=object), "client Ava: x, column 1, row 0: 'str' is not"),
         (TABLE[[]], "client Ava: x: a table without columns"),
-        ([[1.0, SECRET], [1.0]] * 2, "client Ava: x: examples of shapes (1,) and (2,), which must"),
+        ([[1.0, SECRET], [1.0]] * 2, "client Ava: x: examples have shapes (1,) and (2,), but"),
         (
             [np.ones(2), np.ones(3), np.ones(4), np.ones(5)],
-            "client Ava: x: examples of shapes (2,)",
+            "client Ava: x: examples have shapes (2,)",
         ),
-        ([torch.ones(n) for n in (2, 3, 2, 2)], "client Ava: x: examples of shapes (2,) and (3,)"),
+        (
+            [torch.ones(n) for n in (2, 3, 2, 2)],
+            "client Ava: x: examples have shapes (2,) and (3,)",
+        ),
         (
             np.array([np.ones(2), np.ones(3)] * 2, dtype=object),
-            "client Ava: x: examples of shapes (2,) and (3,), which must all be the same; pad",
+            "client Ava: x: examples have shapes (2,) and (3,), but all must have the same; pad",
         ),
         (sparse.csr_array(X), "client Ava: x: 'csr_array' is not dense: write x.toarray()"),
         (torch.tensor(X).to_sparse(), "client Ava: x: 'torch.sparse_coo' is not dense: write"),
@@ -280,9 +283,9 @@ def test_targets_whose_index_has_nothing_of_that_of_x_are_taken_row_by_row() -> 
         (
             {"Ava": (X, Y)},
             {"test": {"Ben": (X, Y)}},
-            "test: lacks Ava and names Ben, not in train: it is by client, and needs each one",
+            "test: lacks Ava and names Ben, not in train: it needs one entry for each client",
         ),
-        ({"Ava": (X, Y)}, {"test": {}}, "test: lacks Ava: it is by client"),
+        ({"Ava": (X, Y)}, {"test": {}}, "test: lacks Ava: it needs one entry"),
         ({"Ava": (X, Y)}, {"test": {"Ava": (X, Y), "Eve": 1}}, "test: names Eve, not in train: it"),
         ({"Ava": (X, Y)}, {"test": TABLE}, "test: 'DataFrame' is not a list or a mapping by"),
         ({"Ava": (X, Y)}, {"groups": TABLE}, "groups: 'DataFrame' is not a list or a mapping by"),
@@ -300,7 +303,7 @@ def test_clients_that_are_no_pairs_are_refused(
 
 
 def test_labels_of_some_and_numbers_of_others_are_told_from_sequences() -> None:
-    with pytest.raises(UsageError, match=r"client 1: .* with labels .*; y of all clients must be"):
+    with pytest.raises(UsageError, match=r"client 1: .* with labels .*; y must be whole numbers"):
         Federation.from_arrays([(np.ones((4, 2)), np.ones(4)), (np.ones((4, 2)), Y)])
 
 
@@ -327,10 +330,10 @@ def test_a_series_that_names_clients_is_by_name_whatever_its_order() -> None:
     assert found.groups.tolist() == [1, 0, 0]
     assert found.attributes["kind"] == ("warm", "cold", "cold")
     for wrong, said in [
-        (kinds.iloc[:2], "groups: lacks west: it is by client"),
+        (kinds.iloc[:2], "groups: lacks west: it needs one entry"),
         (kinds.rename({"mid": "centre"}), "groups: lacks mid and names centre, not in train"),
-        (kinds.rename({"mid": "east"}), "groups: index: 'east' is not there once"),
-        (kinds.rename(str.upper), "groups: index: 'EAST, MID, WEST' is not by clients' names"),
+        (kinds.rename({"mid": "east"}), "groups: index: 'east' is not unique"),
+        (kinds.rename(str.upper), "groups: index: 'EAST, MID, WEST' is not clients' names"),
     ]:
         with pytest.raises(UsageError, match="^" + re.escape(said)):
             Federation.from_arrays(train, groups=wrong)
@@ -350,5 +353,5 @@ def test_a_mask_is_no_numbers_of_clients(mask: Any) -> None:
 
 
 def test_no_two_clients_have_one_name() -> None:
-    with pytest.raises(UsageError, match="names: 'Ava' is not the name of one client only"):
+    with pytest.raises(UsageError, match="names: 'Ava' is not the name of only one client"):
         Federation.from_arrays([(X, Y), (X, Y)], names=["Ava", "Ava"])

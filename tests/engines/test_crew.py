@@ -106,7 +106,7 @@ def test_what_a_worker_had_begun_is_done_again(caplog: pytest.LogCaptureFixture)
 
     Crew(do, 6, 2).run()
     assert done.all()
-    assert "died (signal 9): what it had begun is done again" in caplog.text
+    assert "died (signal 9): its unfinished work is done again" in caplog.text
 
 
 def test_what_is_printed_is_printed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def test_workers_that_die_before_they_begin_are_not_replaced_for_ever(
 
     Crew(do, 9, 3).run()
     assert done.tolist() == [1] * 9
-    assert "no more than 0 workers: others die before they begin" in caplog.text
+    assert "only 0 workers are used: others die before they begin" in caplog.text
     assert caplog.text.count("died (status 3)") <= crew.ATTEMPTS + 3
 
 
@@ -221,7 +221,7 @@ def test_there_are_as_many_workers_as_the_system_allows(
     monkeypatch.setattr(os, name, refuse)
     few.run()
     assert done.all()
-    assert "no more than 0 workers: too many" in caplog.text
+    assert "only 0 workers can start: too many" in caplog.text
 
 
 def test_a_task_that_ends_all_who_take_it_is_given_up() -> None:

@@ -183,7 +183,7 @@ def test_chains_of_linear_layers_stay_in_full_precision_on_a_gpu(
 @on_a_gpu
 def test_workers_are_refused_on_a_gpu_with_what_to_write() -> None:
     settings = EngineSettings(device="cuda", workers=2)
-    with pytest.raises(umbel.UsageError, match=r'1 on cuda.*on a CPU: engine\.device = "cpu"'):
+    with pytest.raises(umbel.UsageError, match=r'1 on cuda.*for more write engine\.device = "cpu"'):
         make_engine(Net(lambda: nn.Linear(6, 3)), blobs(), settings)
 
 
@@ -308,8 +308,8 @@ class Large(MeanLoss):
 
 
 SAID = {
-    "vectorised": r"engine.memory_mb: 512 MiB, as by default, is too much for the device; set less",
-    "sequential": r"engine.micro_batch_size: what goes through .* too much; set fewer",
+    "vectorised": r"engine.memory_mb: 512 MiB, the default, is too much for the device; set less",
+    "sequential": r"engine.micro_batch_size: too many examples go .*; set fewer",
 }
 
 

@@ -159,7 +159,7 @@ class Transposed(nn.Module):
             np.arange(60).reshape(12, 5) % 4,
             r"\(B, 5, 4\) and the labels y \(B, 5\): the classes must be dimension 1.*movedim",
         ),
-        (chain(6, 1), BINARY, numbers(12, 6), LABELS, "y: 2 is not 0 or 1, as"),
+        (chain(6, 1), BINARY, numbers(12, 6), LABELS, "y: 2 is not 0 or 1, the"),
         (
             lambda: nn.Linear(6, 3),
             CLASSIFICATION,
@@ -194,7 +194,7 @@ class Transposed(nn.Module):
             CLASSIFICATION,
             numbers(12, 5, 2),
             LABELS,
-            "the network returns a tuple, and one tensor is needed",
+            "the network returns a tuple, but one tensor is needed",
         ),
         (
             chain(6, 3),

@@ -342,10 +342,10 @@ def complex_layer() -> nn.Module:
         (lambda: nn.utils.weight_norm(nn.Linear(6, 3)), r"use nn\.utils\.parametrizations"),
         (Locked, r"keep files and locks out of it \(cannot pickle"),
         (hooked_parameter, "weight has a hook on its gradient"),
-        (lambda: nn.Linear(6, 3, device="meta"), r"Net: weight has a shape and no values.*CPU"),
+        (lambda: nn.Linear(6, 3, device="meta"), r"Net: weight has a shape but no values.*CPU"),
         (
             lambda: nn.Sequential(nn.Linear(6, 3), nn.BatchNorm1d(3, device="meta")),
-            r"Net: 1\.weight has a shape and no values",
+            r"Net: 1\.weight has a shape but no values",
         ),
         (lambda: torch.jit.script(nn.Linear(6, 3)), r"without torch\.jit\.script"),
     ],

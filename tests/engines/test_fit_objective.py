@@ -29,7 +29,7 @@ def test_classes_as_indicators_are_refused_where_a_class_is_learnt(
     objective: Objective, kind: type
 ) -> None:
     net = umbel.Net(lambda: nn.Linear(6, 3), objective)
-    said = r"y: 3 numbers an example, of which one is 1 .* y.argmax\(1\); or, .* umbel.BINARY"
+    said = r"y: an example has 3 numbers, one 1 and .* y.argmax\(1\); or, .* umbel.BINARY"
     with pytest.raises(umbel.UsageError, match=said):
         make_engine(net, clients(numbers(12, 6), ONE_HOT.astype(kind)))
 
@@ -131,12 +131,12 @@ def test_an_objective_of_ones_own_is_tried_on_few_examples_that_repeat_and_in_ha
 def test_only_shapes_that_are_compared_each_with_each_are_called_so() -> None:
     column, row = (numbers(12), numbers(12, 1))
     error = Objective(lambda o, y: ((o - y) ** 2).flatten(1).mean(1), lambda o, y: o[:, 0] > y)
-    said = r"outputs of shape \(2, 1\) and y of shape \(2,\) are compared each with each; give"
+    said = r"outputs of shape \(2, 1\) and y of shape \(2,\), every output with every y; give"
     with pytest.raises(umbel.UsageError, match=said):
         make_engine(umbel.Net(lambda: nn.Linear(4, 1), error), clients(numbers(12, 4), column))
     flat = Objective(lambda o, y: ((o[:, None] - y[:, 0]) ** 2).mean(1), lambda o, y: o > y[:, 0])
     net = umbel.Net(lambda: nn.Sequential(nn.Linear(4, 1), nn.Flatten(0)), flat)
-    with pytest.raises(umbel.UsageError, match=r"\(2,\) and y of shape \(2, 1\) are compared each"):
+    with pytest.raises(umbel.UsageError, match=r"\(2,\) and y of shape \(2, 1\), every output"):
         make_engine(net, clients(numbers(12, 4), row))
 
 

@@ -111,5 +111,5 @@ def test_slices_and_parts_do_not_change_such_a_gradient() -> None:
         engine = make_engine(net, federation, settings)
         found = engine.send(Request(Gradient(), torch.tensor([0]), [0], each=rows))
         torch.testing.assert_close(found.columns["gradient"][0], expected)
-    with pytest.raises(UsageError, match="2 is not left out: the network mixes the examples"):
+    with pytest.raises(UsageError, match="2 is not allowed: the network mixes the examples"):
         make_engine(net, federation, EngineSettings(device="cpu", micro_batch_size=2))

@@ -167,5 +167,5 @@ def test_a_client_none_of_whose_test_labels_counts_has_no_score(engine: Any) -> 
     scores = run.scores(state, run.context(0, 1))
     assert np.isnan(scores.loss).tolist() == np.isnan(scores.accuracy).tolist() == [False, True]
     assert record.worst == record.accuracy
-    with pytest.raises(UsageError, match="client 1: training labels: 'all -100' is not some that"):
+    with pytest.raises(UsageError, match="client 1: training labels: 'all -100' is not a label"):
         Federation.from_arrays([(x, y), (x, nothing)], num_classes=5)

@@ -123,7 +123,7 @@ def test_another_address_than_that_of_the_cluster_joined_is_refused(
     engines: dict[str, RayCluster],
 ) -> None:
     remote = engines["vectorised"]
-    said = "engine.address: '192.0.2.99:6379': this process is part of .*: a process joins one"
+    said = "engine.address: '192.0.2.99:6379': this process is part of .*: a process can join"
     with pytest.raises(umbel.UsageError, match=said.replace(".*:", ".*;")):
         RayCluster.join(remote.engine, blobs(), "192.0.2.99:6379", 1)
 

@@ -189,7 +189,7 @@ def test_positions_that_padding_takes_are_no_places_of_an_example() -> None:
     [
         (torch.zeros(2, 3), "x: the network reads token ids: give x as whole numbers"),
         (torch.zeros(2, dtype=torch.long), r"x: \(2,\) is not of the shape \(B, L\)"),
-        (torch.zeros((2, 0), dtype=torch.long), r"x: \(2, 0\) is not of one place or more"),
+        (torch.zeros((2, 0), dtype=torch.long), r"x: \(2, 0\) is not of at least one token"),
     ],
 )
 def test_what_is_no_batch_of_ids_is_refused(x: Tensor, said: str) -> None:

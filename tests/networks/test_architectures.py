@@ -170,5 +170,5 @@ def test_settings_out_of_range_are_refused(settings: dict[str, object]) -> None:
         CSIAutoencoder(code=0)
     with pytest.raises(UsageError, match="norm: 'layer' is not \"batch\" or"):
         CSIAutoencoder(norm="layer")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match=r"model: \(2, 4, 4\) is not as many values as the 10 to"):
+    with pytest.raises(UsageError, match=r"model: \(2, 4, 4\) is not a shape of 10 values, the"):
         CSIAutoencoder().build((2, 4, 4), 10)

@@ -35,7 +35,7 @@ def attributes_of(given: Given | None, names: tuple[str, ...]) -> dict[str, tupl
     Raises `UsageError` unless there is a value for each client.
     """
     found = {}
-    expected = 'a mapping of names to values; of a table write table.to_dict("list")'
+    expected = 'a mapping of names to values; for a table write table.to_dict("list")'
     fine = given is None or isinstance(given, Mapping)
     check(fine, "attributes", type(given).__name__, expected)
     for name, values in ({} if given is None else given).items():
@@ -86,7 +86,7 @@ def read_attributes(folder: Path, names: tuple[str, ...]) -> dict[str, tuple[str
         check_owner(row[0], rows, known, f"{file}: line {number}")
         rows[row[0]] = row[1:]
     for name in names:
-        check(name in rows, str(file), name, "named: it needs a line for every client")
+        check(name in rows, str(file), name, "in the file, which needs a line for each client")
     columns = {name: [rows[c][place] for c in names] for place, name in enumerate(head[1:])}
     return attributes_of(columns, names)
 
@@ -95,4 +95,4 @@ def check_owner(name: str, before: Container[str], names: Collection[str], where
     """Raise `UsageError` unless a line names one of these clients for the first time."""
     if name not in names:
         raise UsageError(f"{where}: {shown(name)} is not a client; known: {few(list(names))}")
-    check(name not in before, where, name, "a client that is named once")
+    check(name not in before, where, name, "named only once")

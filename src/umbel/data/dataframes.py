@@ -56,8 +56,8 @@ def check_columns(tables: Sequence[object], clients: Sequence[str]) -> None:
         parts += [f"has a column {more[0]!r}"] if more else []
         fault = " and ".join(parts) or "has its columns in another order"
         raise UsageError(
-            f"client {client}: x {fault}, unlike x of client {whose}; with one list of names "
-            "for all clients, x[names] is alike"
+            f"client {client}: x {fault}, unlike x of client {whose}; give x[names], with "
+            "the same list of names for all clients"
         )
 
 
@@ -71,14 +71,13 @@ def check_rows(x: Any, y: Any, client: str) -> None:
     shared = int(y.index.isin(x.index).sum())
     if shared == len(y) and x.index.is_unique and y.index.is_unique:
         raise UsageError(
-            f"client {client}: y has the rows of x in another order; y.loc[x.index] has them in "
-            "the same"
+            f"client {client}: y has the rows of x in another order; write y.loc[x.index]"
         )
     if 0 < shared < len(y):
         raise UsageError(
             f"client {client}: {len(y) - shared} of {len(y)} rows of y are not rows of x, by their "
-            "index; give both the same rows, or, where they are row by row the same, "
-            "x.reset_index(drop=True) and y.reset_index(drop=True)"
+            "index; give x and y the same rows, or, if each row of y is that of the same row of x, "
+            "give x.reset_index(drop=True) and y.reset_index(drop=True)"
         )
 
 

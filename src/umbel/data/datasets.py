@@ -27,9 +27,9 @@ def arrays_of(
     kind = type(dataset).__name__
     fine = hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
     expected = "a map-style dataset, with a length and examples by number"
-    check(fine, f"client {client}", kind, f"{expected}; of a DataLoader give its .dataset")
+    check(fine, f"client {client}", kind, f"{expected}; for a DataLoader, give its .dataset")
     fine = not isinstance(dataset, Mapping)
-    check(fine, f"client {client}", kind, "one dataset: give one of those in it, by its name")
+    check(fine, f"client {client}", kind, "one dataset: choose one of those inside by its name")
     pairs = [_pair(_read(dataset, place, client), client, columns) for place in range(len(dataset))]
     return [x for x, _ in pairs], [y for _, y in pairs]
 

@@ -16,7 +16,7 @@ from umbel.data.splits import Pair, set_apart
 from umbel.data.values import inputs, targets
 from umbel.seeds import Stream, generator
 
-MIXED = "y of all clients must be whole numbers, as classes are, or of all floating-point numbers"
+MIXED = "y must be whole numbers (classes) for all clients, or floating-point numbers for all"
 
 
 def tensors_of(given: Mapping[str, Sequence[Any]], names: tuple[str, ...]) -> dict[str, list[Pair]]:
@@ -84,7 +84,10 @@ def check_alike(shards: Sequence[Pair], names: Sequence[str]) -> None:
             alike = shard[1].is_floating_point() == numbers
             hint = "if these are sequences, pad all clients' to one length" if alike else MIXED
             check(
-                kind(shard) == wanted, f"client {name}", kind(shard), f"{wanted}, as others; {hint}"
+                kind(shard) == wanted,
+                f"client {name}",
+                kind(shard),
+                f"{wanted}, as others have; {hint}",
             )
 
 

@@ -289,8 +289,8 @@ def _validation(
     if shards is None:
         return None
     some = any(len(x) for x, _ in shards)
-    expected = "0, or enough for one example of one client at least"
+    expected = "0, or enough for an example of at least one client"
     check(some or not fraction, "validation_fraction", fraction, expected)
-    expected = f"some for one of {counted(len(names), 'client')} at least; give more, or none"
+    expected = f"an example for any of {counted(len(names), 'client')}; give some, or leave it out"
     check(some, "validation", "no example", expected)
     return joined(shards)

@@ -51,7 +51,7 @@ def check_no_link(*places: Path) -> None:
     for place in places:
         if place.is_symlink():
             raise UsageError(
-                f"{place}: a link, so that what is written would go elsewhere; remove it"
+                f"{place}: a link, so that files would be written elsewhere; remove it"
             )
 
 
@@ -87,7 +87,7 @@ def read_text(file: Path, most: int) -> str:
 def check_length(path: Path, what: str) -> None:
     """Raise `UsageError` if a part of a path is longer than file systems allow."""
     longest = max((len(os.fsencode(part)) for part in path.parts), default=0)
-    expected = f"one of at most {LONGEST_NAME}, as files have"
+    expected = f"one of at most {LONGEST_NAME}, the limit for files"
     check(longest <= LONGEST_NAME, what, f"a name of {longest} bytes", expected)
 
 
@@ -98,7 +98,7 @@ def check_place(file: Path, what: str) -> None:
     own = file.name in OF_A_RUN and (place.parent / EXPERIMENT).is_file()
     own |= place.parent.name in FOLDERS_OF_A_RUN and (place.parents[1] / EXPERIMENT).is_file()
     if own:
-        raise UsageError(f"{what}: {file}: is the run's own; choose another place")
+        raise UsageError(f"{what}: {file}: belongs to the run itself; choose another place")
     fine = file.is_file() or not file.exists()
     check(fine, what, str(file), "a file that can be written")
     check_folder(file.parent, what)

@@ -20,7 +20,7 @@ def listed(
         keys = list(map(str, clients))
         _check_different(keys)
         names = tuple(keys if names is None else map(str, names))
-        expected = "those of train, each once: it is a mapping by name"
+        expected = "the names that train has, each of them once"
         check(sorted(names) == sorted(keys), "names", few(names), expected)
         by_name = dict(zip(keys, clients.values(), strict=True))
         clients = [by_name[name] for name in names]
@@ -28,7 +28,7 @@ def listed(
     fine = fine and not isinstance(clients, str)
     check(fine, "train", kind, "a list, with an entry for each client")
     entries = list(clients)
-    check(bool(entries), "train", kind, "filled: it needs at least one client")
+    check(bool(entries), "train", kind, "filled with clients: give at least one")
     names = tuple(map(str, range(len(entries)) if names is None else names))
     said = counted(len(names), "name")
     check(len(names) == len(entries), "names", said, f"a name for each of {len(entries)} clients")
@@ -41,7 +41,7 @@ def listed(
 
 def _check_different(names: Sequence[str]) -> None:
     for most, times in Counter(names).most_common(1):
-        check(times == 1, "names", most, "the name of one client only")
+        check(times == 1, "names", most, "the name of only one client")
 
 
 def by_split(
@@ -76,8 +76,8 @@ def in_order(
     if lacking or others:
         parts = [f"lacks {few(lacking)}"] if lacking else []
         parts += [f"names {few(others)}, not in train"] if others else []
-        how = "" if isinstance(given, Mapping) else "; in clients' order, give .tolist() of it"
-        raise UsageError(f"{what}: {' and '.join(parts)}: it is by client, and needs each one{how}")
+        how = "" if isinstance(given, Mapping) else "; in clients' order, give its .tolist()"
+        raise UsageError(f"{what}: {' and '.join(parts)}: it needs one entry for each client{how}")
     return [by_name[name] for name in names]
 
 
@@ -94,25 +94,25 @@ def _by_name(given: Any, what: str, names: tuple[str, ...]) -> dict[str, Any] | 
     index, known = [str(label) for label in given.index], set(names)
     if known.isdisjoint(index):
         numbered = all(hasattr(label, "__index__") for label in given.index)
-        expected = "by clients' names; where it is in their order, give .tolist() of it"
+        expected = "clients' names; if it is in the order of clients, give its .tolist()"
         check(numbered, f"{what}: index", few(index), expected)
         return None
     for most, times in Counter(index).most_common(1):
-        check(times == 1, f"{what}: index", most, "there once: it is by client")
+        check(times == 1, f"{what}: index", most, "unique: each client needs one entry")
     return dict(zip(index, given, strict=True))
 
 
 def check_picked(clients: Sequence[int], count: int) -> None:
     """Raise `UsageError` unless these are some of `count` clients, each only once."""
     whole = not any("bool" in str(getattr(client, "dtype", type(client))) for client in clients)
-    expected = "numbers of clients: of a mask, give the places where it is true"
+    expected = "numbers of clients: for a mask, give the positions where it is true"
     check(whole, "clients", "truth values", expected)
-    check(len(clients) > 0, "clients", list(clients), "filled: it needs at least one client")
+    check(len(clients) > 0, "clients", list(clients), "a list of at least one client")
     for client in clients:
         fine = hasattr(client, "__index__") and 0 <= client < count
         check(fine, "clients", client, f"the number of a client, in 0 to {count - 1}")
     most, times = Counter(int(client) for client in clients).most_common(1)[0]
-    check(times == 1, "clients", most, "named once only: a client's name is that of one client")
+    check(times == 1, "clients", most, "unique: give each client only once")
 
 
 def pair(entry: Any, name: str) -> tuple[Any, Any]:

@@ -19,7 +19,7 @@ def numbers_of(groups: Sequence[int | str], names: Sequence[str]) -> NDArray[np.
             single, f"groups: client {name}", type(group).__name__, "one group: a number or a word"
         )
         known = not is_missing(group) and str(group).strip() != ""
-        expected = "the group of a client; leave groups out where they are not all known"
+        expected = "the group of a client; leave groups out unless all are known"
         check(known, f"groups: client {name}", group, expected)
     numbers = np.asarray(groups)
     if numbers.dtype.kind not in "iu":

@@ -56,7 +56,7 @@ def check_trainable(shards: Sequence[tuple[Tensor, Tensor]], names: Sequence[str
     for (x, y), name in zip(shards, names, strict=True):
         check(len(x) > 0, f"client {name}", len(x), "a positive number of training examples")
         some = y.is_floating_point() or y.dim() < 2 or bool((y != IGNORED).any())
-        check(some, f"client {name}: training labels", f"all {IGNORED}", "some that count")
+        check(some, f"client {name}: training labels", f"all {IGNORED}", "a label that counts")
 
 
 def _advice(y: Tensor, everyones: Sequence[Tensor]) -> str:
@@ -73,8 +73,8 @@ def _warn_without_zero(labels: Sequence[Tensor]) -> None:
     largest = max(int(y.max()) for y in labels)
     if smallest == 1:
         log.warning(
-            "no example has the label 0, and labels are numbered from it: these, from 1 to %d, "
-            "are taken for %d classes; number them from 0, or say num_classes",
+            "no example has label 0, the first label: labels from 1 to %d are taken for %d "
+            "classes; number them from 0, or set num_classes",
             *(largest, largest + 1),
         )
 
@@ -82,5 +82,7 @@ def _warn_without_zero(labels: Sequence[Tensor]) -> None:
 def _check_not_numbers(labels: Sequence[Tensor]) -> None:
     """Raise `UsageError` for labels far above the number of examples, as outputs are per label."""
     largest, count = max(int(y.max()) for y in labels), sum(map(len, labels))
-    expected = f"that of a class among {count:,} examples: number the classes from 0 without gaps"
-    check(largest < max(MANY, count), "label", largest, f"{expected}, or say num_classes")
+    expected = (
+        f"the number of a class among {count:,} examples: number the classes from 0 without gaps"
+    )
+    check(largest < max(MANY, count), "label", largest, f"{expected}, or set num_classes")

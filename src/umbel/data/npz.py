@@ -26,7 +26,7 @@ def client_files(folder: Path) -> list[Path]:
     """The `.npz` files of a folder, one per client. Raises `UsageError` if there are none."""
     files = files_in(folder, ".npz")
     if not files:
-        raise UsageError(f"{folder}: holds no .npz files, of which there must be one a client")
+        raise UsageError(f"{folder}: holds no .npz files; it needs one for each client")
     return files
 
 

@@ -46,7 +46,7 @@ def check_even(shapes: Sequence[tuple[int, ...]], what: str) -> None:
     different = sorted(set(shapes))
     if len(different) > 1:
         few = " and ".join(map(str, different[:2])) + (" and others" if len(different) > 2 else "")
-        raise UsageError(f"{what}: examples of shapes {few}, which must all be the same; {PAD}")
+        raise UsageError(f"{what}: examples have shapes {few}, but all must have the same; {PAD}")
 
 
 def refuse(what: str, kind: str, advice: str) -> NoReturn:

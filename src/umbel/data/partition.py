@@ -57,8 +57,8 @@ def client_sizes(
         overflows = [count + (not fit) for count, fit in zip(overflows, fits, strict=True)]
     clients, number = pools[int(np.argmax(overflows))]
     raise UsageError(
-        f"examples: [{low}, {high}] for each of {clients.sum()} clients takes more than the "
-        f"{number} examples there are for them, nearly always; lower the upper end"
+        f"examples: [{low}, {high}] for each of {clients.sum()} clients nearly always takes more "
+        f"than the {number} available examples; lower the upper end"
     )
 
 
@@ -96,8 +96,8 @@ def draw(
         left = np.array([len(pool) for pool in pools]) * allowed[client]
         if left.sum() < size:
             raise UsageError(
-                f"examples: client {client} should get {size}, but of the labels it may hold "
-                f"only {left.sum()} are left; lower the sizes or the number of clients"
+                f"examples: client {client} should get {size}, but only {left.sum()} examples "
+                f"with labels that it may hold are left; lower the sizes or the number of clients"
             )
         if label_alpha is None:
             counts = rng.multivariate_hypergeometric(left, size)

@@ -42,7 +42,7 @@ def decoded(dataset: Any) -> Arrays:
         x.append(_stacked(list(map(_channels_first, _pictures(batch[image], mode)))))
         y.append(np.asarray(batch[label], dtype=np.float64))
         owners += [np.asarray(batch[column], dtype=np.str_) for column in owned]
-    check(bool(y), "source", columns, "of any rows")
+    check(bool(y), "source", columns, "a data set with rows")
     labels, classes = np.concatenate(y), dataset.features[label].num_classes
     other = labels[~((labels >= 0) & (labels < classes))]
     check(not len(other), "source", other[:1].tolist(), f"labels in 0 to {classes - 1}")
@@ -67,7 +67,7 @@ def _pictures(encoded: Sequence[Mapping[str, Any]], mode: str | None) -> Iterato
         likely = None if picture.format is None else [picture.format]
         ImageOps.exif_transpose(picture, in_place=True)
         few = picture.mode not in WIDE and not picture.mode.startswith("I;")
-        expected = "of 8 bits a value: write images so"
+        expected = "a mode with 8 bits per value: convert the images"
         # a conversion would clip values
         check(few, "source: images of mode", picture.mode, expected)
         as_said = mode or GREYS_AND_COLOURS.get(picture.mode, picture.mode)
@@ -85,7 +85,9 @@ def _stacked(
         return join(pictures)
     except ValueError:
         shapes = sorted({picture.shape[-3:] for picture in pictures})
-        raise UsageError(f"source: images of shapes {shapes[:3]}, which must be one") from None
+        raise UsageError(
+            f"source: images have shapes {shapes[:3]}, but all must have the same"
+        ) from None
 
 
 def _channels_first(picture: NDArray[Any]) -> NDArray[np.uint8]:

@@ -57,7 +57,7 @@ class Rotate(Shift):
         check(bool(self.angles), "angles", self.angles, "a list with at least one angle")
         numbers = sorted(set(self.group_of))
         fine = len(self.group_of) in (0, len(self.angles)) and numbers == list(range(len(numbers)))
-        expected = f"a number for each of {len(self.angles)} angles, from 0 on with none left out"
+        expected = f"a number for each of {len(self.angles)} angles, counted from 0 without gaps"
         check(fine, "group_of", self.group_of, expected)
 
     def make(self, num_classes: int, rng: np.random.Generator) -> Sequence[Group]:  # noqa: ARG002
@@ -153,7 +153,7 @@ class LabelsAndTurns(Shift):
     def __post_init__(self) -> None:
         held = [label for mine in self.labels for label in mine]
         fine = bool(held) and all(self.labels) and min(held) >= 0 and len(set(held)) == len(held)
-        check(fine, "labels", self.labels, "lists of labels that have none in common")
+        check(fine, "labels", self.labels, "lists of different labels, each label in one list")
         check(bool(self.angles), "angles", self.angles, "a list with at least one angle")
 
     def make(self, num_classes: int, rng: np.random.Generator) -> Sequence[Group]:  # noqa: ARG002

@@ -101,7 +101,7 @@ class Sources:
         if name in VIEWS:
             return self.load(VIEWS[name].source, split, setting).relabelled(VIEWS[name].names)
         names = split.split("+")
-        check(len(set(names)) == len(names), setting, split, "of splits named once each")
+        check(len(set(names)) == len(names), setting, split, "made of different splits")
         parts = [self._split(name, part, setting) for part in names]
         return parts[0] if len(parts) == 1 else _together(parts, split, setting)
 
@@ -137,7 +137,7 @@ class Sources:
         try:
             return _cached(folder)
         except Exception as error:  # NumPy raises any exception for damaged files
-            raise UsageError(f"{folder}: damaged: remove it, to decode it again: {error}") from None
+            raise UsageError(f"{folder}: damaged; remove it to decode it again: {error}") from None
 
 
 def _digest(files: Sequence[Path]) -> str:
@@ -161,7 +161,7 @@ def _cached(folder: Path) -> Arrays:
 
 def _together(parts: Sequence[Arrays], split: str, setting: str) -> Arrays:
     kinds = {(part.x.shape[1:], part.num_classes) for part in parts}
-    check(len(kinds) == 1, setting, split, f"of splits with equal shapes and classes: {kinds}")
+    check(len(kinds) == 1, setting, split, f"made of splits with equal shapes and classes: {kinds}")
     x, y = (np.concatenate(arrays) for arrays in zip(*((p.x, p.y) for p in parts), strict=True))
     owners = [part.owners for part in parts if part.owners is not None]
     whose = np.concatenate(owners) if len(owners) == len(parts) else None

@@ -80,7 +80,7 @@ class EngineSettings(Settings):
         count = self.workers
         check(count == "auto" or count >= 1, "workers", count, '1 or more, or "auto"')
         in_place = self.kernel == "in-place" and self.name == "vectorised"
-        check(not in_place, "kernel", self.kernel, "of the sequential engine, not the vectorised")
+        check(not in_place, "kernel", self.kernel, "for the vectorised engine: use the sequential")
         joined = not self.address or self.name == "ray"
         check(joined, "address", self.address, '"": only name = "ray" joins a cluster')
         try:
@@ -162,7 +162,7 @@ def _part(net: Net, federation: Federation, settings: EngineSettings, batched: b
     if size is None and (limit is None or batched or net.layout.rest):
         return None
     if mixes(net, federation):
-        expected = "left out: the network mixes the examples of a mini-batch"
+        expected = "allowed: the network mixes the examples of a mini-batch"
         check(size is None, "engine.micro_batch_size", size, expected)
         return None
     if size is not None:
@@ -182,10 +182,10 @@ def _spread(engine: Sequential | Vectorised, settings: EngineSettings) -> Engine
     wanted, cpu = settings.workers, engine.device.type == "cpu"
     if wanted != "auto":
         if cpu:
-            expected = 'on this system, which can\'t fork processes: "auto", or engine.name = "ray"'
+            expected = 'possible on a system without fork(): write "auto", or engine.name = "ray"'
         else:
-            where = 'on a CPU: engine.device = "cpu"'
-            expected = f"1 on {engine.device}, which all would share; {where}"
+            where = 'for more write engine.device = "cpu"'
+            expected = f"1 on {engine.device}, which all workers would share; {where}"
         check(wanted == 1 or (cpu and can_fork()), "engine.workers", wanted, expected)
         return Workers(engine, wanted) if cpu else engine
     threads = torch.get_num_threads()

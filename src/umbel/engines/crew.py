@@ -137,7 +137,7 @@ class Crew:
             try:
                 self._fork()
             except OSError as error:
-                log.warning("no more than %d workers: %s", len(self.workers), error)
+                log.warning("only %d workers can start: %s", len(self.workers), error)
                 self.processes = 1 + len(self.workers)
                 break
 
@@ -228,7 +228,7 @@ class Crew:
             if said != ENDED_WELL:
                 self.how = how
                 log.warning(
-                    "worker %d died (%s): what it had begun is done again", process, self.how
+                    "worker %d died (%s): its unfinished work is done again", process, self.how
                 )
                 self._replace(at_work=pipe in self.begun)
             self.begun.discard(pipe)
@@ -240,7 +240,7 @@ class Crew:
             self._fill(len(self.workers) + 1)
             return
         self.processes = 1 + len(self.workers)
-        log.warning("no more than %d workers: others die before they begin", len(self.workers))
+        log.warning("only %d workers are used: others die before they begin", len(self.workers))
 
     def _computed(self) -> float:
         """CPU seconds of all workers together; NaN if the system does not report them."""

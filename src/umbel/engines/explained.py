@@ -49,23 +49,23 @@ def _sentence(said: str, x: Tensor, of_code: bool) -> str:
     shape, whole = tuple(x.shape[1:]), not x.is_floating_point()
     if ALONE in said:
         return (
-            "a mini-batch of one example, and batch normalisation needs two: set drop_last = true "
+            "a mini-batch of one example, but batch normalisation needs two: set drop_last = true "
             "or another batch_size in the method's local training"
         )
     if "index out of range in self" in said:
         return (
-            "x: an input is not a row of the network's embedding; inputs, before forward computes "
-            f"with them, go from {int(x.min())} to {int(x.max())}: make num_embeddings larger, or "
-            "number what is embedded from 0"
+            "x: an input is not a row of the network's embedding; the network is given inputs from "
+            f"{int(x.min())} to {int(x.max())}: make num_embeddings larger, or number what is "
+            "embedded from 0"
         )
     if "indices" in said and "Long" in said and not whole:
         return (
-            "x: inputs are floating-point numbers, and the network's embedding takes whole "
+            "x: inputs are floating-point numbers, but the network's embedding takes whole "
             f"numbers: give x as integers ({said})"
         )
     if whole and any(word in said for word in ("dtype", "scalar type", "Input type")):
         return (
-            "x: inputs are whole numbers, and the network takes floating-point ones: give x as "
+            "x: inputs are whole numbers, but the network takes floating-point ones: give x as "
             f"floats, for example x.astype('float32') ({said})"
         )
     if any(words in said for words in ELSEWHERE):

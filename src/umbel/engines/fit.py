@@ -88,7 +88,7 @@ def _repeats(passed: Callable[[], None], device: torch.device) -> bool:
         if "deterministic" not in str(error):
             raise
         said = str(error).partition(",")[0]
-        log.warning("a run may come to other bits each time on %s: %s", device, said)
+        log.warning("on %s, repeated runs may differ in the last bits: %s", device, said)
         return False
     finally:
         torch.use_deterministic_algorithms(mode=True, warn_only=True)  # as in `repeatable`
@@ -177,9 +177,9 @@ def _check_no_indicators(objective: Objective, outputs: Tensor, federation: Fede
     # A few rows may happen to have one 1 each: it takes all to tell.
     if all(are_indicators(split.y) for split in federation.splits):
         raise UsageError(
-            f"y: {federation.train.y.shape[1]} numbers an example, of which one is 1 and the "
-            "others are 0, say its class; give the number of the class instead: y.argmax(1); or, "
-            'where several may be 1, pass umbel.BINARY to Net (in a file, objective = "binary")'
+            f"y: an example has {federation.train.y.shape[1]} numbers, one 1 and the others 0, for "
+            "its class; give the number of the class instead: y.argmax(1); or, "
+            'if several may be 1, pass umbel.BINARY to Net (in a file, objective = "binary")'
         )
 
 
@@ -187,7 +187,7 @@ def _check_answers(federation: Federation) -> None:
     for split in federation.splits:
         other = split.y[(split.y != 0) & (split.y != 1)]
         if len(other):
-            check(False, "y", other[0].item(), "0 or 1, as umbel.BINARY takes everywhere")
+            check(False, "y", other[0].item(), "0 or 1, the only labels of umbel.BINARY")
 
 
 def _check_constants(net: Net, moved: list[str], replaced: list[str]) -> None:

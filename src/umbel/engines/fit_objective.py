@@ -78,7 +78,7 @@ def _check_numbers(name: str, values: Tensor, outputs: Tensor, y: Tensor, scalin
 def _why(name: str, outputs: Tensor, y: Tensor) -> str:
     """The likely cause of a wrong value: broadcasting of shapes, or use of the whole batch."""
     if outputs.shape != y.shape and _without_ones(outputs) == _without_ones(y):
-        return f": {_shapes(outputs, y)} are compared each with each; give them one shape"
+        return f": {_shapes(outputs, y)}, every output with every y; give both one shape"
     return (
         f", or on chance: {KINDS[name]} that compares the examples of a batch, divides by their "
         "number or draws at random can't be used"

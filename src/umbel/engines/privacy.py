@@ -43,7 +43,7 @@ class Privacy(Settings):
         check(most is None or most > 0, "max_epsilon", most, "more than 0")
         for name in ("noise_multiplier", "delta", "max_epsilon"):
             value, without = getattr(self, name), getattr(type(self), name)
-            expected = "of any effect without clip: give clip, too, as noise is in units of it"
+            expected = "used without clip: set clip, too, because noise is in units of clip"
             check(clip is not None or value == without, name, value, expected)
 
     def drowned(self, num_values: int, clients: int, length: float | None = None) -> str | None:
@@ -59,7 +59,7 @@ class Privacy(Settings):
         noise = self.noise_multiplier * self.clip * math.sqrt(num_values / clients)
         if noise <= (self.clip if length is None else length):
             return None
-        long = f"{self.clip:g} at most" if length is None else f"{length:.3g} by median"
+        long = f"at most {self.clip:g}" if length is None else f"{length:.3g} (median)"
         return (
             f"privacy: the length of the noise in a mean of {clients} updates is {noise:.3g}, that "
             f"of a clipped update {long}: little can be learned. Ask more clients in a round, or "

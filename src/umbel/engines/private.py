@@ -68,8 +68,8 @@ class Private:
         unprotected = sorted(set(promises(request)) - PROTECTED)
         if unprotected:
             raise UsageError(
-                f"privacy.clip: {self.privacy.clip!r} is not for this method: its clients send "
-                f"{', '.join(unprotected)}, which noise on updates does not protect"
+                f"privacy.clip: {self.privacy.clip!r} is not allowed for this method: its clients "
+                f"send {', '.join(unprotected)}, which noise on updates does not protect"
             )
         granted = self.grant(request)
         replies = self._asked(request, granted)
@@ -98,7 +98,7 @@ class Private:
         if diverged and not self.warned_of_divergence:
             log.warning(
                 "privacy: training diverged for %d of %d clients: noise without an update is "
-                "released for them, which looks like any other; lower learning rates help",
+                "released for them, which looks like any update; lower learning rates help",
                 *(diverged, len(updates)),
             )
             self.warned_of_divergence = True

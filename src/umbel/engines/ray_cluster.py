@@ -102,7 +102,7 @@ class RayCluster:
         too many workers.
         """
         kind = str(engine.net.dtype).removeprefix("torch.")
-        expected = 'for Ray, which sends NumPy arrays: take workers, or engine.precision = "bf16"'
+        expected = 'for Ray, which sends NumPy arrays: use workers, or engine.precision = "bf16"'
         check(engine.net.dtype != torch.bfloat16, "the type of the models", kind, expected)
         expected = f"at most {MOST:,} with Ray"
         check(workers is None or workers <= MOST, "engine.workers", workers, expected)
@@ -157,8 +157,8 @@ class RayCluster:
                 _rest_of_others(self)
             if nobody and time.monotonic() - heard >= WARN_SECONDS:
                 log.warning(
-                    "waiting for a free core of the Ray cluster: another program, or a run that is "
-                    "at work, has them all"
+                    "waiting for a free core of the Ray cluster: another program, or another run, "
+                    "uses them all"
                 )
                 heard = time.monotonic()
             for reference in ready:
@@ -255,7 +255,7 @@ class RayCluster:
         member.again = time.monotonic() + AGAIN_SECONDS
         said = first_line(error)
         if member.machine is None:
-            log.info("an actor is not there yet (%s)", said)
+            log.info("an actor has not started yet (%s)", said)
             return
         log.warning("an actor is lost (%s): Ray starts it again", said)
         member.machine = None

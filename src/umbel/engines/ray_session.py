@@ -57,7 +57,7 @@ def _check_joined(address: str) -> None:
         return
     joined = str(ray.get_runtime_context().gcs_address)
     if _place(address) != _place(joined):
-        how = "a process joins one cluster: call ray.shutdown() first"
+        how = "a process can join only one cluster: call ray.shutdown() first"
         raise UsageError(f"engine.address: {address!r}: this process is part of {joined}; {how}")
 
 

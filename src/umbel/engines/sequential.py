@@ -22,7 +22,7 @@ from umbel.engines.storage import Storage, store
 from umbel.engines.trials import mixes
 from umbel.flow import Replies, Request
 
-TOO_LARGE = "engine.micro_batch_size: what goes through the network at once is too much; set fewer"
+TOO_LARGE = "engine.micro_batch_size: too many examples go through the network at once; set fewer"
 
 
 class Sequential:

@@ -42,7 +42,7 @@ class Storage:
 def chosen(work: Work, *, train: T, test: T, validation: T | None) -> T:
     """What there is of the split that this work is about. Raises `UsageError` for one not there."""
     if work.split == "validation":
-        expected = "asked of clients that have such: set a validation_fraction"
+        expected = "available: clients have no such examples; set a validation_fraction"
         check(validation is not None, "examples", work.split, expected)
         assert validation is not None
         return validation

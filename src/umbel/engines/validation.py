@@ -145,7 +145,7 @@ def false_losses(replies: Replies) -> dict[int, str]:
         return {}
     least = (loss.reshape(len(loss), -1) / counts.clamp(min=1)[:, None]).amin(1)
     wrong = torch.nonzero(least < -rounding(torch.float32))[:, 0].tolist()
-    said = "a mean that no loss of this objective has"
+    said = "lower than any mean loss of this objective"
     return {int(replies.clients[n]): f"loss: {float(least[n]):.3g}, {said}" for n in wrong}
 
 

@@ -90,7 +90,7 @@ class Vectorised:
 
     @property
     def _too_large(self) -> str:
-        given = "" if self.memory_mb else ", as by default,"
+        given = "" if self.memory_mb else ", the default,"
         bound = self.memory_mb or memory_of(self.device)
         return f"engine.memory_mb: {bound:,.0f} MiB{given} is too much for the device; set less"
 

@@ -103,7 +103,7 @@ class Workers:
         except DeathsError as error:
             clients = [int(request.clients[n]) for part in tasks[error.task] for n in part]
             short = error.how in OUT_OF_MEMORY
-            killed = ", as the system does where memory is short" if short else ""
+            killed = ", as the system does if memory is short" if short else ""
             hint = ", and a smaller engine.memory_mb takes less memory" if short else ""
             raise WorkersDiedError(
                 f"{counted(len(clients), 'client')} from number {clients[0]} on: each process that "

@@ -36,7 +36,7 @@ class TokenNetwork(nn.Module):
         if logits is None:
             raise UsageError(
                 "model: its outputs have no logits: give a model with a head, as "
-                "AutoModelForSequenceClassification and its like make"
+                "AutoModelForSequenceClassification and similar classes make"
             )
         if logits.dim() == 2:
             return logits
@@ -64,7 +64,7 @@ def adapted(
     made_by_transformers = isinstance(model, nn.Module) and hasattr(model, "config")
     check(made_by_transformers, "model", type(model).__name__, "a model of transformers")
     usable = isinstance(config, peft.PeftConfig) and not config.is_prompt_learning
-    check(usable, "config", config, "one of peft's for layers, such as peft.LoraConfig")
+    check(usable, "config", config, "a configuration of peft for layers, such as peft.LoraConfig")
     name, own, settings = type(model).__name__, lent(model), copy.deepcopy(config)
     own.config.use_cache = False  # the cache of earlier tokens only helps to generate text
     own.config.pad_token_id = pad = own.config.pad_token_id if pad is None else pad
@@ -99,7 +99,7 @@ def with_adapters(own: Any, settings: Any, peft: Any, field: str) -> Any:
         if not tensor.requires_grad and "base_layer." in name:
             kept = tensor.data_ptr() in places
             start = getattr(settings, "init_lora_weights", None)
-            expected = "one that leaves frozen weights as they are: all models share them"
+            expected = "a start that does not change frozen weights: all models share them"
             check(kept, f"{field}: init_lora_weights", start, expected)
     return network
 

@@ -39,7 +39,7 @@ class CSIAutoencoder(Model):
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
         shape = tuple(input_shape)
         check_image(shape)
-        expected = f"as many values as the {num_outputs} to be restored"
+        expected = f"a shape of {num_outputs} values, the number to restore"
         check(prod(shape) == num_outputs, "model", shape, expected)
         module = _Autoencoder(shape, self.code, self.norm)
         for part in module.modules():

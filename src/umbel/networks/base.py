@@ -68,7 +68,7 @@ def check_size(model: Model, input_shape: Sequence[int], num_outputs: int) -> No
     # a user's module may need values; it is then built without this check
     except Exception as error:
         if "overflow" in str(error).lower():
-            raise UsageError(f"model: {said}: of more values than can be counted") from None
+            raise UsageError(f"model: {said}: it has too many values to be counted") from None
         return
     values = sum(tensor.numel() for tensor in tensors)
     trained = [tensor for tensor in tensors if tensor.requires_grad]

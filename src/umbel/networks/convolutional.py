@@ -41,7 +41,7 @@ class CNN(Model):
         shape = tuple(input_shape)
         check_image(shape)
         smallest = 2 ** len(self.channels)
-        expected = f"at least {smallest} pixels high and wide, to be halved so often"
+        expected = f"at least {smallest} pixels high and wide, halved by each layer"
         check(min(shape[1:]) >= smallest, "model", shape, expected)
         layers: list[nn.Module] = []
         for channels_in, channels_out in pairwise((shape[0], *self.channels)):

@@ -53,7 +53,7 @@ class MLP(Model):
         rank = self.adapters
         check(rank is None or rank >= 1, "adapters", rank, "1 or more")
         inside = rank is None or bool(self.hidden)
-        check(inside, "adapters", rank, "for hidden layers: there is none")
+        check(inside, "adapters", rank, "None: there are no hidden layers")
 
     def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
         layers: list[nn.Module] = [nn.Flatten()]

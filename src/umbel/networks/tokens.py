@@ -57,7 +57,7 @@ def check_ids(ids: Tensor, most: int | None) -> None:
         raise UsageError("x: the network reads token ids: give x as whole numbers, int64")
     shape = tuple(ids.shape)
     check(ids.dim() == 2, "x", shape, "of the shape (B, L): one row of token ids for each example")
-    check(ids.shape[1] >= 1, "x", shape, "of one place or more for each example")
+    check(ids.shape[1] >= 1, "x", shape, "of at least one token for each example")
     if most is not None:
         how = "cut the texts shorter, as scenario.text_tokens does in a table"
         expected = f"at most {most}, the positions that the network knows: {how}"

@@ -113,13 +113,16 @@ def parted(clusterer: Clusterer, num_clusters: int | None) -> tuple[Clusterer, i
     """
     defaults = {member.name: member.default for member in fields(clusterer)}
     if defaults.get("num_clusters", MISSING) is not None:
-        expected = f"for {type(clusterer).__name__}, which takes no number of clusters from others"
+        expected = f"allowed with {type(clusterer).__name__}, which takes no number of clusters"
         check(num_clusters is None, "num_clusters", num_clusters, expected)
         return clusterer, None
     own: int | None = vars(clusterer)["num_clusters"]
     agreed = own is None or num_clusters in (None, own)
     check(
-        agreed, "clusterer.num_clusters", own, f"{num_clusters}, as num_clusters says: say it once"
+        agreed,
+        "clusterer.num_clusters",
+        own,
+        f"{num_clusters}, the value of num_clusters: give it once",
     )
     number = num_clusters if own is None else own
     if isinstance(clusterer, KMedoids):

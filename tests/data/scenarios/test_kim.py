@@ -152,5 +152,5 @@ def test_parts_are_drawn_independently_and_any_number_of_clients_is_divided(
 
 def test_parts_with_other_shapes_are_refused(real_data: Sources) -> None:
     parts = (Shifted(), Shifted(source="mnist", examples=(20,)))
-    with pytest.raises(UsageError, match=r"parts: .*\(1, 28, 28\), 10\).* is not of one input"):
+    with pytest.raises(UsageError, match=r"parts: .*\(1, 28, 28\), 10\).* is not one input"):
         Together(parts=parts).build(0, real_data)

@@ -115,7 +115,7 @@ def test_grouped_rotated_emnist_crosses_case_with_turns(real_data: Sources) -> N
 def test_the_papers_sizes_need_more_letters_than_a_part_of_emnist_has(real_data: Sources) -> None:
     if np.sum(real_data.load("emnist", "train+test").y >= 36) > 26_000:
         pytest.skip("this EMNIST has enough letters")
-    with pytest.raises(UsageError, match=r"examples: \[200, 800\] for each of 100 clients takes"):
+    with pytest.raises(UsageError, match=r"examples: \[200, 800\] for each of 100 clients nearly"):
         GROUPED_ROTATED_EMNIST.build(0, real_data)
 
 

@@ -122,7 +122,7 @@ def test_without_the_data_or_without_writers_the_error_says_so(
     expected = r"'femnist' is not in the .* no file .*train\.parquet, and no \.json files of LEAF"
     with pytest.raises(UsageError, match=expected):
         SMALL.build(0, Sources(tmp_path, tmp_path))
-    with pytest.raises(UsageError, match="source: 'digits' is not a data set that says whose"):
+    with pytest.raises(UsageError, match="source: 'digits' is not a data set with an owner"):
         replace(SMALL, source="digits").build(0, sources)
 
 

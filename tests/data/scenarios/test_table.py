@@ -284,7 +284,7 @@ def test_classes_of_large_numbers_are_told_apart(
 def test_classes_that_floats_do_not_tell_apart_are_refused(tmp_path: Path) -> None:
     table = frame().assign(code=[f"{2**60 + row % 4}.0" for row in range(ROWS)])
     scenario = fixed(tmp_path, table, target="code", columns=("age",))
-    with pytest.raises(UsageError, match="row 1, column 'code': is too large to be told"):
+    with pytest.raises(UsageError, match="row 1, column 'code': is too large to be exact"):
         build(replace(scenario, task="classification"))
 
 
@@ -319,7 +319,7 @@ def test_attributes_are_known_and_not_learnt_from(tmp_path: Path) -> None:
     assert federation.attributes == {"region": ("up", "down", "down")}
     assert federation.input_shape == build(fixed(tmp_path, frame())).input_shape
     table.loc[table.index[table["site"] == "west"][-1], "region"] = "up"
-    with pytest.raises(UsageError, match="column 'region': is another value than before of clien"):
+    with pytest.raises(UsageError, match="column 'region': differs from an earlier value of clie"):
         build(fixed(tmp_path, table, attributes=("region",)))
 
 
@@ -348,7 +348,7 @@ def test_clients_without_training_rows_or_without_a_name_are_refused(tmp_path: P
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"client": None}, "is one file: name its column that says whose a row is"),
+        ({"client": None}, "is one file: name the column that says which client"),
         ({"target": "outcom"}, "lacks the column 'outcom'; did you mean outcome"),
         ({"columns": ("weigth",)}, "lacks the column 'weigth'; did you mean weight"),
         ({"columns": ("empty",)}, "column 'empty': has no value in any training row"),
@@ -357,10 +357,10 @@ def test_clients_without_training_rows_or_without_a_name_are_refused(tmp_path: P
         ({"numbers": ("ward",)}, "column 'ward': is not a number"),
         ({"dates": ("ward",)}, "column 'ward': is not a date"),
         ({"most_categories": 2, "leave_out": ("empty",)}, "column 'ward': '4 categories' is not"),
-        ({"least_rows": 1000}, "least_rows: 1000 is not few enough"),
+        ({"least_rows": 1000}, "least_rows: 1000 is not low enough"),
         ({"split": "time", "time": ("ward",)}, "is not columns of numbers or dates"),
         ({"split": "time", "time": ("age",)}, "row 4, column 'age': the time is missing"),
-        ({"leave_out": (*frame().columns, "empty")}, "is not any to predict from"),
+        ({"leave_out": (*frame().columns, "empty")}, "is not enough to predict from"),
     ],
 )
 def test_what_does_not_fit_the_table_is_refused(
@@ -390,8 +390,8 @@ def test_features_that_memory_can_not_hold_are_refused_before_they_are_made(
         ({"split": "time"}, "time: .* is not filled"),
         ({"split": "column"}, "split_column: None is not a column"),
         ({"separator": ", "}, "separator: ', ' is not one character"),
-        ({"numbers": ("a",), "texts": ("a",)}, "is not of one kind each"),
-        ({"columns": ("a",), "leave_out": ("a",)}, "leave_out: .* is not left out"),
+        ({"numbers": ("a",), "texts": ("a",)}, "is not limited to one kind each"),
+        ({"columns": ("a",), "leave_out": ("a",)}, "leave_out: .* is not allowed"),
     ],
 )
 def test_settings_that_can_not_be_are_refused(settings: dict[str, Any], message: str) -> None:
@@ -443,9 +443,9 @@ def test_a_target_of_numbers_and_words_is_one_of_classes_where_that_is_said(tmp_
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ({"columns": ("age", "outcome")}, r"columns: \['outcome'\] is not to predict from"),
-        ({"columns": ("age", "site")}, r"columns: \['site'\] is not to predict from"),
-        ({"texts": ("outcome",)}, "texts: 'outcome' is not to predict from"),
+        ({"columns": ("age", "outcome")}, r"columns: \['outcome'\] is not allowed: the target"),
+        ({"columns": ("age", "site")}, r"columns: \['site'\] is not allowed: the target"),
+        ({"texts": ("outcome",)}, "texts: 'outcome' is not allowed: it"),
     ],
 )
 def test_what_is_predicted_is_no_input(setting: dict[str, Any], message: str) -> None:

@@ -101,7 +101,10 @@ def test_attributes_of_the_folder_are_known(tmp_path: Path) -> None:
         ({"x": np.zeros(20), "y": np.zeros(3)}, r"one.npz: y: \(3,\) is not one number, or one fo"),
         ({"x": np.full(20, np.nan), "y": 0}, r"one.npz: x: 'NaN or infinite' is not finite"),
         ({"x": np.array(["a"] * 20), "y": 0}, r"one.npz: x: '<U1' is not a type of numbers"),
-        ({"x": np.zeros(4), "y": 0}, r"one.npz: '0 training windows' is not any: are recordings"),
+        (
+            {"x": np.zeros(4), "y": 0},
+            r"one.npz: '0 training windows' is not enough: are recordings",
+        ),
         (
             {"x": np.zeros(20), "y": 0, "recording": np.zeros(3)},
             r"one.npz: recording: \(3,\) is not",

@@ -125,7 +125,7 @@ def test_a_folder_has_a_file_for_each_client(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", "t.csv: 'an empty file' is not a table"),
-        ("a,b\n", "t.csv: 'a table without rows' is not of any use"),
+        ("a,b\n", "t.csv: 'a table without rows' is not usable"),
         ("a,b,a\n1,2,3\n", "t.csv: two columns have the name 'a'"),
         ("a,b\n1,2\n3\n", "t.csv: row 2 has 1 values, unlike the header with 2"),
         ("a,b\n1,2\n3,4,secret\n", "t.csv: row 2 has 3 values, unlike the header with 2"),
@@ -145,7 +145,7 @@ def test_what_is_no_csv_file_is_refused(tmp_path: Path, text: str | bytes, messa
 @pytest.mark.parametrize(
     ("values", "kind", "message"),
     [
-        (["1", "2", "secret"], None, "row 3, column 'v': is a text, where most .* are numbers"),
+        (["1", "2", "secret"], None, "row 3, column 'v': is a text, but most .* are numbers"),
         (["1", "inf"], None, "row 2, column 'v': is infinite"),
         (["1", "-Infinity"], "number", "row 2, column 'v': is infinite"),
         (["2013-01-02", "2013-01-03", "secret"], None, "row 3, .* most of this column are dates"),
@@ -179,7 +179,7 @@ def test_files_of_a_folder_must_be_alike(tmp_path: Path) -> None:
         read_rows(tmp_path, FORM, everything)
     (tmp_path / "b.csv").unlink()
     parquet(tmp_path / "c.parquet", {"x": [1]})
-    with pytest.raises(UsageError, match="is not of files of one kind"):
+    with pytest.raises(UsageError, match="is not one ending"):
         read_rows(tmp_path, FORM, everything)
     (tmp_path / "a.csv").unlink()
     parquet(tmp_path / "d.parquet", {"x": ["one"]})

@@ -26,7 +26,7 @@ class Scenario(Settings, ABC):
 def check_splits(split: str, test_split: str | None) -> None:
     """Raise `UsageError` if a split is used both for training and for testing."""
     both = set(split.split("+")) & set((test_split or "").split("+"))
-    check(not both, "test_split", test_split, f"of other splits than split: {split!r}")
+    check(not both, "test_split", test_split, f"disjoint from split = {split!r}")
 
 
 def check_validation(fraction: float | None) -> None:
@@ -38,11 +38,11 @@ def check_validation(fraction: float | None) -> None:
 def check_normalise(normalise: tuple[float, ...]) -> None:
     """Raise `UsageError` unless this is empty, or a mean and a standard deviation."""
     check(len(normalise) in (0, 2), "normalise", normalise, "() or (mean, std)")
-    check(all(std > 0 for std in normalise[1:]), "normalise", normalise, "with a std more than 0")
+    check(all(std > 0 for std in normalise[1:]), "normalise", normalise, "a pair with std above 0")
 
 
 def check_examples(examples: tuple[int, ...]) -> None:
     """Raise `UsageError` unless this is a valid number or range of examples per client."""
     check(len(examples) <= 2, "examples", examples, "(), (n,) or (low, high)")
-    check(sorted(examples) == list(examples), "examples", examples, "low to high")
+    check(sorted(examples) == list(examples), "examples", examples, "in the order (low, high)")
     check(all(n >= 1 for n in examples), "examples", examples, "numbers of 1 or more")

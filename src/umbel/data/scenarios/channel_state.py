@@ -42,7 +42,7 @@ class ChannelState(Scenario):
 
     def __post_init__(self) -> None:
         names = self.environments
-        check(bool(names), "environments", names, "a list with at least one")
+        check(bool(names), "environments", names, "a list with at least one name")
         for name in names:
             known = f"known; {nearest(name, ENVIRONMENTS)}"
             check(name in ENVIRONMENTS, "environments", name, known)

@@ -237,7 +237,7 @@ def _classes(files: Sequence[Path], loaded: Sequence[Mapping[str, NDArray[Any]]]
             said[int(number)] = file
     if len(said) > 1:
         numbers = " and ".join(f"{number} in {file.name}" for number, file in said.items())
-        raise UsageError(f"{files[0].parent}: {CLASSES}: {numbers}; the same is needed everywhere")
+        raise UsageError(f"{files[0].parent}: {CLASSES}: {numbers}; all files need the same")
     return next(iter(said), None)
 
 
@@ -293,6 +293,6 @@ def _groups(file: Path, names: list[str]) -> list[int] | None:
             check_owner(parts[0], group_of, known, where)
             group_of[parts[0]] = parts[1]
     for name in names:
-        check(name in group_of, str(file), name, "named: it needs a line for every client")
+        check(name in group_of, str(file), name, "in the file, which needs a line for each client")
     order = sorted(set(group_of.values()))
     return [order.index(group_of[name]) for name in names]

@@ -37,7 +37,7 @@ class Natural(Scenario):
 
     def build(self, seed: int, sources: Sources) -> Federation:
         arrays = sources.load(self.source, self.split)
-        expected = "a data set that says whose each example is, such as femnist"
+        expected = "a data set with an owner of each example, such as femnist"
         check(arrays.owners is not None, "source", self.source, expected)
         owners, of, counts = np.unique(
             np.asarray(arrays.owners), return_inverse=True, return_counts=True

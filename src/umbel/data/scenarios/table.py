@@ -102,20 +102,20 @@ class Table(Scenario):
         kinds = (*self.numbers, *self.categories, *self.dates, *self.texts)
         check(self.target != self.client, "target", self.target, "another column than client")
         told = sorted({self.target, self.client or self.target} & {*self.columns})
-        check(not told, "columns", told, "to predict from: they are the target and the client")
+        check(not told, "columns", told, "allowed: the target and the client are not inputs")
         text = self.target not in self.texts
-        check(text, "texts", self.target, "to predict from: it is the target; see categories")
+        check(text, "texts", self.target, "allowed: it is the target; see categories")
         twice = sorted({name for name in kinds if kinds.count(name) > 1})
-        check(not twice, "columns", twice, "of one kind each")
+        check(not twice, "columns", twice, "limited to one kind each")
         both = sorted({*self.columns} & {*self.leave_out})
-        check(not both, "leave_out", both, "left out: columns names it, too")
+        check(not both, "leave_out", both, "allowed: columns names it, too")
 
     def build(self, seed: int, sources: Sources) -> Federation:
         path = Path(self.path) if self.source is None else sources.path(self.source)
         one_file = path.is_file() and self.client is None
         if one_file:
             raise UsageError(
-                f"client: {path} is one file: name its column that says whose a row is"
+                f"client: {path} is one file: name the column that says which client a row is of"
             )
         rows = read_rows(path, CsvFormat(self.separator, self.missing), self._wanted)
         targets = targets_of(rows, self.target, self.task, self._kinds.get(self.target))
@@ -146,7 +146,7 @@ class Table(Scenario):
             if name not in header:
                 raise UsageError(f"{file}: lacks the column {name!r}; {nearest(name, header)}")
         features = self._features(header)
-        check(bool(features), f"{file}: columns", list(header), "any to predict from")
+        check(bool(features), f"{file}: columns", list(header), "enough to predict from")
         return (*self._used(), *features)
 
     def _used(self) -> tuple[str, ...]:
@@ -187,7 +187,7 @@ class Table(Scenario):
     def _kept(self, clients: Clients, parts: list[Parts]) -> tuple[Clients, list[Parts]]:
         """The clients with enough training rows."""
         fine = [place for place, part in enumerate(parts) if len(part.train) >= self.least_rows]
-        check(bool(fine), "least_rows", self.least_rows, "few enough: no client has so many")
+        check(bool(fine), "least_rows", self.least_rows, "low enough: no client has so many rows")
         for place in fine:
             if not len(parts[place].train):
                 advice = "least_rows = 1 leaves such clients out"

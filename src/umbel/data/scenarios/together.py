@@ -43,7 +43,12 @@ class Together(Scenario):
             for number, (part, count) in enumerate(zip(self.parts, counts, strict=True))
         ]
         kinds = {(part.input_shape, part.num_classes) for part in built}
-        check(len(kinds) == 1, "parts", sorted(kinds, key=str), "of one input shape and classes")
+        check(
+            len(kinds) == 1,
+            "parts",
+            sorted(kinds, key=str),
+            "one input shape and one set of classes",
+        )
         groups: list[int] = []
         for part in built:
             assert part.groups is not None

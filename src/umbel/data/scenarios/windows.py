@@ -57,7 +57,7 @@ class RecordedWindows(Scenario):
         cut = Cut(self.length, self.stride, self.label, fractions)
         clients = [cut(*_recordings(file), str(file)) for file in files]
         for file, client in zip(files, clients, strict=True):
-            expected = f"any: are recordings long enough for windows of {self.length} steps?"
+            expected = f"enough: are recordings as long as windows of {self.length} steps?"
             windows = len(client["train"][0])
             check(windows > 0, str(file), f"{windows} training windows", expected)
         _check_channels(files, [client["train"][0].shape[1] for client in clients])

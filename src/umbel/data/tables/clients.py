@@ -60,7 +60,9 @@ def known_of(rows: TableRows, clients: Clients, columns: Sequence[str]) -> dict[
             codes = column.codes[mine]
             if (codes != codes[0]).any():
                 where = rows.at(int(mine[int((codes != codes[0]).argmax())]), name)
-                fault = f"is another value than before of client {client}; an attribute has one"
+                fault = (
+                    f"differs from an earlier value of client {client}; an attribute has one value"
+                )
                 raise UsageError(f"{where}: {fault}")
             found.setdefault(name, []).append(column.word(int(mine[0])) or "")
     return found

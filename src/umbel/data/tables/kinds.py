@@ -89,7 +89,7 @@ def whole_numbers(rows: TableRows, name: str) -> NDArray[Any]:
     if not types.is_float_dtype(numbers.dtype):
         kind = np.uint64 if types.is_unsigned_integer_dtype(numbers.dtype) else np.int64
         return np.asarray(numbers.to_numpy(dtype=kind))
-    fault = "is too large to be told from the next number; classes are words, or of 64 bits"
+    fault = "is too large to be exact; give classes as words, or as 64-bit integers"
     _refuse(rows, name, numbers.abs() > EXACT, fault)
     return np.asarray(numbers.to_numpy(dtype=np.float64)).astype(np.int64)
 
@@ -145,7 +145,7 @@ def _most(rows: TableRows, name: str, kind: str, fits: Any) -> bool:
         return False
     row = int(fits.index[int(np.argmin(fits.to_numpy()))])
     raise UsageError(
-        f"{rows.at(row, name)}: is a text, where most of this column are {kind}; correct it, or "
+        f"{rows.at(row, name)}: is a text, but most of this column are {kind}; correct it, or "
         "name the column in categories or leave_out"
     )
 

@@ -79,7 +79,7 @@ def read_rows(
             raise UsageError(f"{lacking}: lacks the column {name!r}, which {there} has")
     counts = [table.num_rows for table in tables]
     for file, count in zip(files, counts, strict=True):
-        check(count > 0, str(file), "a table without rows", "of any use: it needs a row")
+        check(count > 0, str(file), "a table without rows", "usable: it needs at least one row")
     offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     columns = {name: _joined([table[name] for table in tables], files, name) for name in names}
     return TableRows(columns, tuple(files), offsets, typed=load is _parquet)
@@ -99,9 +99,9 @@ def _files(path: Path) -> list[Path]:
         return [path]
     files = files_in(path, *ENDINGS)
     if not files:
-        raise UsageError(f"{path}: holds no .csv or .parquet files, of which it needs one a client")
+        raise UsageError(f"{path}: holds no .csv or .parquet files; it needs one for each client")
     endings = {file.suffix.lower() for file in files}
-    check(len(endings) == 1, str(path), sorted(endings), "of files of one kind")
+    check(len(endings) == 1, str(path), sorted(endings), "one ending: files must be of one kind")
     return files
 
 

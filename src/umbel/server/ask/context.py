@@ -92,7 +92,7 @@ class Context:
         check_numbers(clients, "clients", self.num_clients, "clients")
         cohort = clients.sort().values
         twice = cohort[1:][cohort.diff() == 0]
-        check(not len(twice), "clients", f"{twice[:1].tolist()} twice", "clients named once each")
+        check(not len(twice), "clients", f"{twice[:1].tolist()} twice", "unique: name each once")
         return replace(self, cohort=cohort, optional=optional)
 
     @property
