@@ -252,7 +252,7 @@ MISTAKES: list[tuple[Algorithm[Any], str]] = [
     (LabelsNegative(), "labels of the state that init returns: -1 is not in 0 to 0"),
     (ModelsTooNarrow(), "models of the state that round returns: shape: (1, 82) is not (K, 83)"),
     (ReturnsNothing(), "round: 'NoneType' is not a State"),
-    (Random(), "the same run twice gives other records of round 0"),
+    (Random(), "the same run twice gives other records of round 0, as if"),
     (ChangesInPlace(), "the state after round 0 was changed in place later: models differs"),
     (CountsByNumber(), "asked of the state that round returns: 'dict' is not what a checkpoint"),
     (
@@ -268,9 +268,9 @@ MISTAKES: list[tuple[Algorithm[Any], str]] = [
     (AssignsThree(), "scores that assign returns: shape: (3, 1) is not (8, K)"),
     (AssignsAtRandom(), "assign finds other scores of the same newcomers when it is called again"),
     (CountsOutsideItsState(), "a run resumed after its third round, with another run in between,"),
-    (FitsTwo(), "fit returns one ((2,)) instead of a tensor (8,)"),
+    (FitsTwo(), "fit returns shape (2,) instead of a tensor (8,)"),
     (MeasuresTheRound(), "measure: 'round' is not a free name"),
-    (ProfilesFlat(), "profile returns one ((8,)) instead of a tensor (8, D)"),
+    (ProfilesFlat(), "profile returns shape (8,) instead of a tensor (8, D)"),
     (ComparesOthers(), "what evidence returns: {'clients': 'torch.int64 (8,)', 'similarity'"),
     (PERSONAL, "clients [0, 1, 3, 4, 5, 7], who were never asked, are served models of zeros"),
 ]
@@ -389,12 +389,12 @@ class MeansNobody(umbel.FedAvg):
     [
         (
             ForgetsTheCohort(),
-            r"theta.index: shape: \(8,\) is not \(4,\), for each client asked, as in",
+            r"theta.index: shape: \(8,\) is not \(4,\), a number for each client",
         ),
         (CountsFromTheEnd(), "theta.index: -1 is not in 0 to 0, the numbers of rows of its table"),
         (YieldsAGenerator(), "what round yields: 'generator' is not a request: write `yield from`"),
         (AsksStrangers(), "clients: 10[0-9] is not in 0 to 7, the numbers of clients"),
-        (AsksOneTwice(), r"clients: '\[0\] twice' is not clients named once each"),
+        (AsksOneTwice(), r"clients: '\[0\] twice' is not unique: name each once"),
         (
             MeansNobody(),
             "models of the state that round returns: model 0: nan is not a finite number",

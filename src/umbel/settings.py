@@ -235,7 +235,7 @@ def items_of(value: Any, kind: Any) -> list[tuple[Any, Any]]:
         hint = f"; write [{shown(value)}]" if type(value) is members[0] else named
         raise UnfitError(f"{shown(value)} is not {in_words(kind)}{hint}")
     if len(value) > MOST_ITEMS:
-        raise UnfitError(f"a list of {len(value):,} is not one of {MOST_ITEMS:,} at most")
+        raise UnfitError(f"a list of {len(value):,} is not a list of at most {MOST_ITEMS:,}")
     if members[-1] is Ellipsis:
         return [(item, members[0]) for item in value]
     if len(value) != len(members):

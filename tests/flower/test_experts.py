@@ -60,6 +60,6 @@ def test_a_node_refuses_a_mixture_of_another_size(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match=r"theta: \(3,\) .* a model has 426 or 570 values"):
         asked_of_a_node(grid, Routed(LOCAL, 2), 3)
     # What is a model's own part is no whole one without the others.
-    with pytest.raises(RefusedError, match="theta: 426 is not of the 570 values of such a model"):
+    with pytest.raises(RefusedError, match="theta: 426 is not 570, the size of such a model"):
         asked_of_a_node(grid, Routed(LOCAL, 2), 426)
     assert len(asked_of_a_node(grid, Routed(LOCAL, 2), 570)) == 1

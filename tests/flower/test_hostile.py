@@ -520,4 +520,4 @@ def test_a_node_refuses_a_server_of_another_version(tmp_path: Path) -> None:
     old.metadata.__dict__["_message_id"] = "x"
     reply = app(old, Context(1, 1, {"memory-dir": str(tmp_path)}, RecordDict(), {}))
     said = str(reply.content.config_records["answer"]["refused"])
-    assert said.startswith("version 1 of the messages, and this umbel speaks 2: server and nodes")
+    assert said.startswith("messages of version 1, but this umbel uses 2: server and nodes")

@@ -151,7 +151,7 @@ def test_the_noise_of_one_ledger_is_never_scaled_anew(
 ) -> None:
     Ledger(tmp_path, ("a",), PRIVACY).grant(question())
     other = Ledger(tmp_path, ("a",), replace(PRIVACY, **change))
-    with pytest.raises(UsageError, match=r"as in what was released before: choose another name"):
+    with pytest.raises(UsageError, match=r"as in earlier releases: choose another name"):
         other.grant(question())
     raised = Ledger(tmp_path, ("a",), replace(PRIVACY, max_epsilon=50.0, delta=1e-6))
     assert raised.grant(question()).keys
@@ -229,7 +229,7 @@ def test_what_was_spent_is_computed_from_the_noise_that_was_released(
     printed, _ = umbel("flower", "spent", str(file), str(tmp_path / "one-node"))
     assert f"{released_with.epsilon(2):.4g}" in printed
     assert f"{released_with.epsilon(3):.4g}" in printed  # of all runs
-    assert "noise_multiplier of 1, which counts" in printed
+    assert "noise_multiplier 1, which is used here" in printed
     file.write_text(write(SMALL))
     assert "privacy.clip: None is not set" in umbel.refused(
         "flower", "spent", str(file), str(tmp_path / "one-node")
@@ -255,7 +255,7 @@ def test_over_flower_clients_spend_what_their_node_notes(tmp_path: Path, umbel: 
     printed, _ = umbel("flower", "spent", str(tmp_path / "experiment.toml"), str(folder))
     assert printed.count(f"{PRIVACY.epsilon(3):.4g}") == 4
     message = umbel.refused("flower", "spent", str(tmp_path / "experiment.toml"), str(tmp_path))
-    assert "a folder where a node has noted what it released" in message
+    assert "a folder with the ledger of a node that released updates" in message
 
 
 def test_the_server_says_where_noise_drowns_every_update(
@@ -266,7 +266,7 @@ def test_the_server_says_where_noise_drowns_every_update(
     serve(grid_of(experiment, tmp_path, nodes=2), experiment, settings)
     (line,) = [line for line in caplog.messages if line.startswith("privacy: ")]
     assert "in a mean of 8 updates" in line
-    assert "that of a clipped update 1 at most" in line
+    assert "that of a clipped update at most 1" in line
 
 
 def test_a_run_ends_where_the_budget_of_its_clients_does(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_private_nodes_need_a_folder_of_their_own(tmp_path: Path) -> None:
     owners = Owners()
     assert Meeting(grid, 5.0, owners=owners).gather(8, 0.3) == {}
     (why,) = set(owners.refused.values())
-    assert "memory-dir: None is not a folder of this node's own, where [privacy] keeps" in why
+    assert "memory-dir: None is not a folder of this node alone, in which [privacy] keeps" in why
 
 
 def test_a_private_node_says_how_many_examples_there_are_nowhere_but_in_evaluations(
@@ -376,4 +376,4 @@ def test_what_examples_say_stays_at_the_node_that_can_t_read_them(
     owners = Owners()
     assert Meeting(grid, 5.0, owners=owners).gather(8, 0.3) == {}
     (why,) = set(owners.refused.values())
-    assert "its examples can't be read: ValueError, of which this node's log says more" in why
+    assert "its examples can't be read: ValueError; this node's log says more" in why

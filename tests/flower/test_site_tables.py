@@ -92,7 +92,7 @@ def test_what_tables_are_like_is_settled_before_the_first_round_or_never(tmp_pat
 
 
 def test_of_two_kinds_of_tables_none_leads(tmp_path: Path) -> None:
-    with pytest.raises(umbel.UsageError, match="none of them those of most nodes"):
+    with pytest.raises(umbel.UsageError, match="no table is that of most nodes"):
         served(tmp_path, table(tmp_path, "north"), table(tmp_path, "west", wards="ABD"))
 
 

@@ -83,7 +83,7 @@ def test_a_site_of_another_form_is_left_out(
     meeting = Meeting(site(tmp_path, other, clients(["a"]), clients(["b"])), 5.0)
     assert set(meeting.gather(3, 0.6)) == {"a", "b"}
     assert meeting.left_out == {1}
-    assert "node 1 is left out: input_shape is (32,), and at the other sites (64,)" in caplog.text
+    assert "node 1 is left out: input_shape is (32,), but at the other sites (64,)" in caplog.text
 
 
 def test_a_node_that_comes_late_is_told_of_and_takes_no_part(
@@ -98,7 +98,7 @@ def test_a_node_that_comes_late_is_told_of_and_takes_no_part(
     grid.apps = {**grid.apps, **late}
     *_, (_, record) = rounds
     told = [line for line in caplog.messages if "connected after the run began" in line]
-    said = "clients 'b', 'c' are no part of it; a new run would take them in"
+    said = "clients 'b', 'c' are not part of it; a new run would include them"
     assert told == [f"node 2 connected after the run began: {said}"]
     assert engine.nodes == {"a": 1}
     assert record.missing == ()
@@ -118,7 +118,7 @@ def test_who_joins_between_two_sessions_of_a_run_is_told_of_too(
     grid.apps = both
     serve(grid, experiment, settings)
     assert [client.name for client in folder.clients()] == ["a"]
-    assert any("client 'b' is no part of it" in line for line in caplog.messages)
+    assert any("client 'b' is not part of it" in line for line in caplog.messages)
     assert any("1 client, of whom 1 are at 1 node now" in line for line in caplog.messages)
 
 
@@ -129,7 +129,7 @@ def test_a_node_whose_app_does_not_load_is_left_out(
     grid.fate[2] = "not loaded"
     meeting = Meeting(grid, 5.0)
     assert meeting.gather(2, 0.6) == {"a": 1}
-    said = f"node 2 is left out: error {ERRORS['not loaded']}: not loaded; it is asked again"
+    said = f"node 2 is left out: error {ERRORS['not loaded']}: not loaded; it will be asked again"
     assert caplog.messages == [said]
 
 

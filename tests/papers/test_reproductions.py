@@ -132,7 +132,7 @@ def test_a_part_of_a_table_is_made_and_kept_beside_what_was_made_before(umbel: S
         assert saved.every == len(cells)
         assert f"{len(saved.cells)} of {len(cells)} results; the other runs are not done" in printed
     assert saved.made.command == "umbel reproduce cflgp-fig1 --size smoke --seeds 1"
-    assert "only: 'fig' is no row or column of cflgp-fig1" in umbel.refused(*part, "fig")
+    assert "only: 'fig' is not a row or column of cflgp-fig1" in umbel.refused(*part, "fig")
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])

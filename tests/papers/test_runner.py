@@ -181,11 +181,13 @@ def test_a_part_of_a_table_is_named_by_rows_and_columns(
 
 
 def test_a_part_that_is_not_there_is_refused() -> None:
-    with pytest.raises(UsageError, match=r"only: 'leters' is no row or column of digits; did you"):
+    with pytest.raises(UsageError, match=r"only: 'leters' is not a row or column of digits; did"):
         GRID.only(["leters"], "smoke")
-    with pytest.raises(UsageError, match=r"only: 'fedavg' is no row .*; did you mean FedAvg\?"):
+    with pytest.raises(UsageError, match=r"only: 'fedavg' is not a row .*; did you mean FedAvg\?"):
         GRID.only(["fedavg"], "smoke")
-    with pytest.raises(UsageError, match=r"only: \['FLACC', 'letters'\] is not where digits has a"):
+    with pytest.raises(
+        UsageError, match=r"only: \['FLACC', 'letters'\] is not a choice with results"
+    ):
         GRID.only(["FLACC", "letters"], "smoke")
 
 

@@ -104,12 +104,12 @@ def test_a_table_of_one_run_has_rounds_and_one_of_several_has_runs() -> None:
 @pytest.mark.parametrize(
     ("runs", "message"),
     [
-        ([], "records: an empty list is not the records of a run, at least one"),
-        ({}, "runs: {} is not a mapping of names to the records of a run each"),
-        ({"flacc": []}, "flacc: an empty list is not the records"),
-        ({"flacc": [course(), []]}, "flacc: an empty list is not the records"),
+        ([], "records: an empty list is not a list of at least one record of a run"),
+        ({}, "runs: {} is not a mapping of names to records of runs"),
+        ({"flacc": []}, "flacc: an empty list is not a list of at"),
+        ({"flacc": [course(), []]}, "flacc: an empty list is not a list of at"),
         ({"flacc": [1.0]}, "flacc: 'float' is not a list of the records of a run"),
-        ([(torch.zeros(2), course()[0])], "records: 'tuple' is not the records of a run"),
+        ([(torch.zeros(2), course()[0])], "records: 'tuple' is not a list of at least one record"),
         (3, "records: 'int' is not a list of the records of a run"),
     ],
 )
@@ -128,7 +128,7 @@ def test_clients_stand_above_their_clusters_in_the_colours_of_their_groups() -> 
     places = [sorted(map(tuple, dots.get_offsets().tolist())) for dots in axes.collections]
     assert places == [[(0, 1), (0, 2), (0, 3)], [(1, 1), (1, 2), (1, 3)]]
     assert {text.get_text() for text in axes.texts} == set(federation.names)
-    with pytest.raises(umbel.UsageError, match="state: of 6 clients, where the federation has"):
+    with pytest.raises(umbel.UsageError, match="state: has 6 clients, but the federation has"):
         umbel.plot_clusters(state, blobs((5, 6)))
 
 

@@ -166,7 +166,7 @@ def test_a_run_that_is_not_finished_says_so(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path / "nothing")
     folder.path.mkdir()
     folder.write("experiment.toml", RunFolder(own()).file("experiment.toml").read_text())
-    with pytest.raises(UsageError, match="a run of which a round is done"):
+    with pytest.raises(UsageError, match="a run with at least one finished round"):
         write_files(folder.path)
 
 

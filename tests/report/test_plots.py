@@ -195,7 +195,7 @@ def test_letters_that_no_font_has_are_told_once(
     nobody_has = strips(2), replace(strips(1), title="\U000f0000 \U000f0001")
     draw_each([(figure, tmp_path / f"{n}.png") for n, figure in enumerate(nobody_has * 2)])
     assert [record.message for record in caplog.records] == [
-        "no font here has all letters of these names: boxes in figures stand for some"
+        "no font here has all letters of these names: figures show boxes for some"
     ]
     assert not recwarn.list
 

@@ -80,7 +80,7 @@ def test_a_tie_with_one_method_is_not_said_to_hold_of_others() -> None:
 def test_with_one_seed_the_page_says_that_only_clients_vary() -> None:
     text = said(contender("ifca", BASE, 1), contender("flacc", ABOVE, 1))
     assert "of the same clients under one seed" in text
-    assert "With one seed only clients vary here" in text
+    assert "With one seed, only clients vary here" in text
     assert "only clients vary" not in said(contender("ifca", BASE), contender("flacc", ABOVE))
 
 

@@ -215,7 +215,7 @@ def test_without_test_examples_nothing_is_said_of_how_well_clients_are_served(
     assert list(standing_tables.statistics(runs)) == []
     page = Page(write_files(tmp_path / "runs")[0].read_text())
     assert page.headings == ["Methods side by side", "Round by round", "Run it again"]
-    assert "No method is named as the best: of none the loss is known." in page.said
+    assert "No method is named as the best: the loss of none is known." in page.said
     assert "inf" not in page.said.split()
     assert "Every seed" not in page.titles
 

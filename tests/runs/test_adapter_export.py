@@ -125,7 +125,7 @@ def test_a_model_of_the_next_token_is_exported(tmp_path: Path) -> None:
 
 def test_what_has_no_adapters_is_refused(tmp_path: Path) -> None:
     result = make_run(federation=blobs()).save(tmp_path / "mine", 1)
-    with pytest.raises(umbel.UsageError, match="to: 'peft' is for one network with adapters"):
+    with pytest.raises(umbel.UsageError, match="to: 'peft' needs one network with adapters"):
         result.export("peft", client=0)
 
 

@@ -27,7 +27,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> umbel.Result:
 
 def test_a_net_with_other_constants_is_refused(tmp_path: Path) -> None:
     make_run(net=umbel.Net(lambda: Masked(0))).save(tmp_path / "mine", 1)
-    with pytest.raises(UsageError, match=r"net: Masked with 21 values: .*, built otherwise"):
+    with pytest.raises(UsageError, match=r"net: Masked with 21 values: .*, built differently"):
         umbel.load(tmp_path / "mine", umbel.Net(lambda: Masked(1)))
 
 
@@ -49,16 +49,16 @@ def scaled() -> nn.Module:
 OTHERS: dict[str, dict[str, Any]] = {
     "the training examples have other values": {"federation": changed("train")},
     "the test examples have other values": {"federation": changed("test")},
-    "the planted groups are others": {"federation": replace(blobs(), groups=None)},
+    "the planted groups are different": {"federation": replace(blobs(), groups=None)},
     "the clients have other names": {"federation": replace(blobs(), names=tuple("abcdef"))},
     "scenario.clients is 6 there and 2 here": {"federation": blobs((5, 17))},
     "model.kind is 'Sequential' there and 'Linear' here": {
         "net": umbel.Net(lambda: nn.Linear(6, 3))
     },
-    "the module is built otherwise": {
+    "the module is built differently": {
         "net": umbel.Net(lambda: nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)))
     },
-    "the module's initial values are others": {"net": umbel.Net(scaled)},
+    "the module's initial values are different": {"net": umbel.Net(scaled)},
     "model.objective is 'CLASSIFICATION' there and 'REGRESSION' here": {
         "net": umbel.Net(build, umbel.REGRESSION)
     },

@@ -108,7 +108,7 @@ def test_goals_that_a_run_never_measures_are_refused(tmp_path: Path) -> None:
     for run, until, message in [
         (make_run(federation=alone), "ari=0.9", "the planted groups are not known"),
         (make_run(federation=untested), "accuracy=0.9", "no client has test examples"),
-        (regression, "worst=0.9", "a regression has a loss alone"),
+        (regression, "worst=0.9", "a regression has only a loss"),
     ]:
         with pytest.raises(UsageError, match=f"until: '.*' is not measured here: {message}"):
             run.save(tmp_path / "mine", 3, until=until)
@@ -167,7 +167,7 @@ def test_the_time_ends_a_run_after_the_round_it_is_over_in(tmp_path: Path) -> No
     assert record.accuracy is not None  # the last round is always evaluated
     stop = result.folder.stop
     assert stop is not None
-    assert "s are spent, of 1e-09" in stop.why
+    assert "s of 1e-09 s are used up" in stop.why
 
 
 @pytest.mark.parametrize("left", ["stopped.json", "clusters.csv"])
@@ -220,7 +220,7 @@ def test_a_run_that_ends_early_is_measured_by_the_clusters_that_it_serves(
 
 def test_a_run_without_a_round_is_not_finished(tmp_path: Path) -> None:
     make_run().rounds(8, folder=tmp_path / "mine")
-    with pytest.raises(UsageError, match="is not a run of which a round is done"):
+    with pytest.raises(UsageError, match="is not a run with at least one finished round"):
         package.finish(tmp_path / "mine", make_run())
 
 
@@ -353,6 +353,6 @@ def test_the_command_line_refuses_in_one_line(
 def test_a_regression_has_no_accuracy_to_reach(umbel: Shell) -> None:
     name = "fedavg-linear"
     message = umbel.refused("run", name, "--until", "accuracy=0.9", "--set", "rounds=2")
-    assert "until: 'accuracy' is not measured here: a regression has a loss alone" in message
+    assert "until: 'accuracy' is not measured here: a regression has only a loss" in message
     printed, _ = umbel("run", name, "--until", "loss=1e9", "--set", "rounds=2")
     assert "stopped after 1 of 2 rounds: loss" in " ".join(printed.split())

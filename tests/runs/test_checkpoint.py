@@ -111,13 +111,15 @@ def test_a_damaged_checkpoint_is_refused(file: Path, damage: str) -> None:
 
             content = bytearray(save({"models": torch.zeros(2)}))
     file.write_bytes(content)
-    with pytest.raises(UsageError, match=r"checkpoint\.safetensors: (not a|damaged|a checkpoint)"):
+    with pytest.raises(
+        UsageError, match=r"checkpoint\.safetensors: (not a|damaged|is a checkpoint)"
+    ):
         checkpoint.load(file, EMPTY)
 
 
 def test_the_state_of_another_method_is_refused(file: Path) -> None:
     other = State(torch.zeros(1, 1), torch.zeros(1, dtype=torch.long))
-    with pytest.raises(UsageError, match="of FLACCState, and format 4 of State is needed"):
+    with pytest.raises(UsageError, match="of FLACCState, but format 4 of State is needed"):
         checkpoint.load(file, other)
 
 

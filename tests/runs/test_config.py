@@ -80,7 +80,7 @@ def test_what_toml_can_t_say_is_refused_when_it_is_written() -> None:
         most: int | None = 5
 
     assert plain(Limited()) == {"most": 5}
-    with pytest.raises(UsageError, match="most: None is not a value that TOML has"):
+    with pytest.raises(UsageError, match="most: None is not a value that TOML can hold"):
         plain(Limited(None))
 
 
@@ -198,8 +198,8 @@ def test_a_wrong_setting_is_named_with_its_path(setting: str, message: str, file
         (["restarts=3", "trial_round=2"], "trial_round: unknown key; did you mean trial_rounds?"),
         (["kep=[]", "share=both"], "algorithm.kep: unknown key; did you mean "),
         (["zzz=1"], ", restarts, trial_rounds, keep, share, kept"),
-        (["trial_rounds=2"], "algorithm.trial_rounds: unknown key; it goes with restarts, such as"),
-        (['keep="most-balanced"'], "algorithm.keep: unknown key; it goes with restarts, such as"),
+        (["trial_rounds=2"], "algorithm.trial_rounds: unknown key; it needs restarts beside it"),
+        (['keep="most-balanced"'], "algorithm.keep: unknown key; it needs restarts beside it"),
     ],
 )
 def test_keys_that_any_method_may_have_are_meant_by_those_like_them(
@@ -327,7 +327,7 @@ def test_former_names_are_read_as_the_present_ones(file: Path, tmp_path: Path) -
         copy = tmp_path / "copy.toml"
         copy.write_text(write(written))
         assert read(copy) == written
-    with pytest.raises(UsageError, match="num_components: 4 is not said once: it is num_clusters"):
+    with pytest.raises(UsageError, match="num_components: 4 is not allowed beside num_clusters"):
         structured({"name": "fedem", "num_components": 4, "num_clusters": 3}, Algorithm)
 
 

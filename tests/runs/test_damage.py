@@ -171,7 +171,7 @@ def interrupted(umbel: Shell, monkeypatch: pytest.MonkeyPatch) -> Path:
     [
         ("checkpoint-parts/*", "can't be read: No such file"),
         ("checkpoint.safetensors", "not a readable checkpoint"),
-        ("records.jsonl", "damaged: 0 whole records, and the checkpoint comes after 2"),
+        ("records.jsonl", "damaged: 0 whole records, but the checkpoint comes after 2"),
         ("environment.json", "damaged"),
     ],
 )
@@ -218,7 +218,9 @@ def test_evidence_of_another_shape_is_told(
     with safe_open(file, framework="pt") as opened:
         tensors = {**tensors_in(opened), name: values}
     write(file, tensors, {"apart": False})  # with a seal that is right
-    assert f"{file.name}: damaged: not what methods rest on; remove" in umbel.refused("report", RUN)
+    assert f"{file.name}: damaged: not evidence of a method; remove it" in umbel.refused(
+        "report", RUN
+    )
 
 
 @pytest.mark.parametrize(

@@ -114,7 +114,7 @@ def test_what_is_lost_or_damaged_says_how_it_is_made_again(
     made: tuple[Path, Path], tmp_path: Path
 ) -> None:
     run, new = made
-    with pytest.raises(UsageError, match=r"lacks encoding.json: not of a table, or of an older"):
+    with pytest.raises(UsageError, match=r"lacks encoding.json: the run is not of a table"):
         damaged(run, tmp_path / "older", None).assign(new)
     text = (run / encoding_file.FILE).read_text()
     for changed in (text.replace("home", "hole"), "{}", "[1]", text[:-9]):

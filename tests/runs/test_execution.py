@@ -241,7 +241,7 @@ def test_damage_is_told_before_anything_is_lost(tmp_path: Path) -> None:
     folder = interrupted(tmp_path / "run")
     kept = folder.file("records.jsonl").read_text()
     folder.file("records.jsonl").write_text("".join(kept.splitlines(keepends=True)[:3]))
-    with pytest.raises(UsageError, match=r"records\.jsonl: damaged: 3 whole records, and .* 5"):
+    with pytest.raises(UsageError, match=r"records\.jsonl: damaged: 3 whole records, but .* 5"):
         finish(folder)
     folder.file("records.jsonl").write_text(kept)
     folder.file("checkpoint.safetensors").write_bytes(b"nonsense")

@@ -32,13 +32,13 @@ def test_what_can_not_run_is_refused_when_it_is_built() -> None:
         Run(FedAvg(averaging=Averaging(shared=("trunk.*",))), blobs(), mlp())
     with pytest.raises(UsageError, match="parameters: 'head' is not a pattern for any of"):
         Run(CFLGP(parameters=("head",)), blobs(), mlp())
-    with pytest.raises(UsageError, match=r"participation: 0\.5 is not 1, and everyone takes part"):
+    with pytest.raises(UsageError, match=r"participation: 0\.5 is not 1: all clients take part"):
         Run(Sattler(), blobs(), mlp(), participation=0.5)
     with pytest.raises(UsageError, match=r"net: Linear.* is not a Net; write Net\(lambda: "):
         Run(FedAvg(), blobs(), nn.Linear(6, 3))  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="reduction: 'sum' is not \"mean\": updates are averaged"):
+    with pytest.raises(UsageError, match="reduction: 'sum' is not \"mean\", which send"):
         CFLGP(send="update", reduction="sum")
-    with pytest.raises(UsageError, match=r"local\.proximal: 0\.5 is not 0: it is `mu`"):
+    with pytest.raises(UsageError, match=r"local\.proximal: 0\.5 is not 0: for FedProx, set `mu`"):
         FedProx(local=LocalTraining(proximal=0.5))
 
 

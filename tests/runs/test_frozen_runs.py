@@ -107,9 +107,9 @@ def test_a_finished_run_builds_its_network_again(tmp_path: Path) -> None:
 
 def test_other_frozen_values_are_refused(tmp_path: Path) -> None:
     run_of(net_of()).save(tmp_path / "run", 2)
-    with pytest.raises(UsageError, match="the frozen values of the module are others"):
+    with pytest.raises(UsageError, match="the frozen values of the module are different"):
         umbel.resume(tmp_path / "run", run_of(net_of(seed=1)), rounds=4)
-    with pytest.raises(UsageError, match="the frozen values of the module are others"):
+    with pytest.raises(UsageError, match="the frozen values of the module are different"):
         umbel.load(tmp_path / "run", net_of(seed=1))
 
 

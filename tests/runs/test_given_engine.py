@@ -57,8 +57,8 @@ def with_other_answers() -> Federation:
 @pytest.mark.parametrize(
     ("federation", "said"),
     [
-        (blobs(SIZES[:4]), "it holds 4 clients, and the run's federation 6"),
-        (blobs((*SIZES, 8)), "it holds 7 clients, and the run's federation 6"),
+        (blobs(SIZES[:4]), "it holds 4 clients, but the run's federation 6"),
+        (blobs((*SIZES, 8)), "it holds 7 clients, but the run's federation 6"),
         (blobs(SIZES[::-1]), "it holds other training examples than the run's federation"),
         (with_other_values(), "it holds other training examples than the run's federation"),
         (with_other_answers(), "it holds other test examples than the run's federation"),
@@ -73,7 +73,7 @@ def test_an_engine_with_other_clients_than_the_run_is_refused(
     make: Make, federation: Federation, said: str
 ) -> None:
     run = Run(FedAvg(), blobs(), NET, engine=make(NET, federation))
-    with pytest.raises(UsageError, match=f"^engine: {said}; write .*net, federation. with those"):
+    with pytest.raises(UsageError, match=f"^engine: {said}; write .*net, federation. with the net"):
         next(run.rounds(1))
 
 
@@ -101,20 +101,20 @@ def chain(between: nn.Module) -> Net:
         (
             Net(lambda: nn.Linear(6, 4)),
             NET,
-            r"its network has weight \(4, 6\), and that of the run has weight \(3, 6\)",
+            r"its network has weight \(4, 6\), but that of the run has weight \(3, 6\)",
         ),
         (
             Net(lambda: nn.Linear(6, 3, bias=False)),
             NET,
-            r"its network has none, and that of the run has bias \(3,\)",
+            r"its network has none, but that of the run has bias \(3,\)",
         ),
         (Net(NET.build, umbel.REGRESSION), NET, "its network has another objective"),
-        (Net(lambda: nn.Linear(6, 3).double()), NET, "its network is of torch.float64, and that"),
-        (chain(nn.Tanh()), chain(nn.ReLU()), "its network is built otherwise than that of the run"),
+        (Net(lambda: nn.Linear(6, 3).double()), NET, "its network is of torch.float64, but that"),
+        (chain(nn.Tanh()), chain(nn.ReLU()), "its network is not built like that of the run"),
         (
             Net(lambda: Base(0.1)),
             Net(lambda: Base(0.2)),
-            "the frozen values of its network are oth",
+            "the frozen values of its network differ",
         ),
     ],
     ids=["shape", "bias", "objective", "type", "structure", "frozen"],

@@ -29,7 +29,7 @@ def fedavg() -> Run:
         ("1", "first: '1' is not a whole number"),
         (1.5, "first: 1.5 is not a whole number"),
         (None, "first: None is not a whole number"),
-        (1, "first: 1 is not 0 without a state: give the one after the round before"),
+        (1, "first: 1 is not 0 without a state: give the state after the round"),
     ],
 )
 def test_the_round_to_come_is_a_number(first: Any, said: str) -> None:
@@ -44,7 +44,7 @@ def with_models(models: torch.Tensor) -> State:
 @pytest.mark.parametrize(
     ("state", "said"),
     [
-        ("x", "state: 'str' is not the State of this run's method: give what its rounds yielded"),
+        ("x", "state: 'str' is not the State of this run's method: give a state that"),
         ({}, "state: 'dict' is not the State of this run's method"),
         (
             with_models(torch.zeros(1, 5)),
@@ -73,7 +73,7 @@ def test_a_state_that_does_not_fit_the_run_is_refused_before_a_round(state: Any,
 
 def test_a_state_of_another_method_is_refused_by_its_name() -> None:
     run = make_run(algorithm=IFCA(2, LOCAL))
-    said = "state: 'State' is not the IFCAState of this run's method: give what its rounds yielded"
+    said = "state: 'State' is not the IFCAState of this run's method: give a state"
     with pytest.raises(UsageError, match=said):
         run.rounds(2, fedavg().start(2), 1)
     several = replace(run, algorithm=Restarts(IFCA(2, LOCAL), restarts=2, trial_rounds=1))

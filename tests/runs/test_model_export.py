@@ -149,7 +149,7 @@ def test_what_can_not_be_exported_is_refused_in_one_line(
         personal.export("torch", client="site-33")
     with pytest.raises(UsageError, match="cluster: 7 is not a cluster of this run: 0 to 0"):
         personal.export("torch", cluster=7)
-    with pytest.raises(UsageError, match="cluster: 0 is not needed beside a client"):
+    with pytest.raises(UsageError, match="cluster: 0 is not allowed together with a client"):
         personal.export("torch", cluster=0, client="site-3")
     with pytest.raises(UsageError, match="to: 'onx' is not known; did you mean onnx"):
         personal.export("onx", cluster=0)  # type: ignore[arg-type]

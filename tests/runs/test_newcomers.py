@@ -75,7 +75,7 @@ def test_a_run_that_nobody_may_write_to_answers_for_newcomers_without_labels(
     known = newcomers(ROTATED_DIGITS, slice(0, 20))
     new = newcomers(ROTATED_DIGITS, slice(0, 2))
     assert len(result.assign(new, labelled=False, clients=known).clusters) == 2
-    assert "not kept for the next time: [Errno 30] Read-only file system" in caplog.text
+    assert "could not be saved: [Errno 30] Read-only file system" in caplog.text
 
 
 def test_the_runs_own_data_are_needed_once(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_the_runs_own_data_are_needed_once(tmp_path: Path) -> None:
 def test_others_than_the_runs_clients_are_refused(tmp_path: Path) -> None:
     result = finished(ROTATED_DIGITS, tmp_path / "run", slice(0, 10))
     new = newcomers(ROTATED_DIGITS, slice(0, 2))
-    with pytest.raises(umbel.UsageError, match="where the run's own are needed"):
+    with pytest.raises(umbel.UsageError, match="but the run's own are needed"):
         result.assign(new, labelled=False, clients=newcomers(ROTATED_DIGITS, slice(2, 12)))
 
 

@@ -16,7 +16,7 @@ from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.testing.sameness import its_settings_read_back_from_toml_the_same
 
-SAID = r"thing: 1j is not a value that TOML has"
+SAID = r"thing: 1j is not a value that TOML can hold"
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ def test_two_runs_of_one_name_and_seed_are_not_compared_as_if_they_were_one(two:
 
 
 def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(umbel.UsageError, match="is not the folder of a run, or one with such"):
+    with pytest.raises(umbel.UsageError, match="is not the folder of a run, or a folder of"):
         umbel.results(tmp_path)
     begun = umbel.read(umbel.find_experiment("fedavg-digits"))
     umbel.RunFolder.begin(tmp_path, begun)

@@ -180,9 +180,9 @@ def test_a_module_that_no_file_builds_is_said_at_once_and_given_again(
     run = make_run(net=umbel.Net(lambda: build()))
     rounds = run.rounds(2, folder=tmp_path / "mine")
     (said,) = caplog.messages
-    assert "no file says how to build its Sequential: give load and export the net again" in said
+    assert "no file says how to build its Sequential: pass the net to load and export" in said
     list(rounds)
-    with pytest.raises(UsageError, match=r'was built in Python: umbel\.load\(".*", net\) needs it'):
+    with pytest.raises(UsageError, match=r"was built in Python: give the net again, by umbel"):
         umbel.load(tmp_path / "mine").model(0)
     assert umbel.load(tmp_path / "mine", run.net).model(0)(torch.zeros(2, 6)).shape == (2, 3)
     other = umbel.Net(lambda: nn.Linear(6, 3))
@@ -198,13 +198,11 @@ def test_a_folder_of_an_experiment_and_one_of_a_run_are_not_mixed_up(
     import umbel as package
 
     umbel("run", "both/fedavg.toml", "--set", "rounds=1")
-    with pytest.raises(UsageError, match="it was made from an experiment, not of data and a"):
+    with pytest.raises(UsageError, match="it was made from an experiment, not from data and a"):
         package.resume("runs/fedavg-seed0", make_run())
     with pytest.raises(UsageError, match="net: 'MLP' is not needed: the run's experiment says how"):
         package.load("runs/fedavg-seed0", make_run().net)
-    with pytest.raises(
-        UsageError, match=r"made in Python, .*: give the same run there, umbel\.res"
-    ):
+    with pytest.raises(UsageError, match=r"made in Python, .*: continue it there by umbel\.res"):
         package.resume(whole.folder.path)
     (whole.folder.path / "clusters.csv").rename("kept.csv")
     message = umbel.refused("resume", str(whole.folder.path))
@@ -263,8 +261,8 @@ def test_an_objective_of_ones_own_is_said_at_once_and_its_net_given_again(
     run = make_run(net=umbel.Net(build, umbel.Objective(losses, hits)))
     run.save(tmp_path / "mine", 1)
     assert "its objective, tests.runs.test_saving:losses" in caplog.text
-    assert "is your own: give load and export the net again" in caplog.text
-    with pytest.raises(UsageError, match=r"is one of your own: umbel\.load\(.*net\) needs it"):
+    assert "is your own: pass the net to load and export" in caplog.text
+    with pytest.raises(UsageError, match=r"is one of your own: give the net again, by umbel\.load"):
         umbel.load(tmp_path / "mine").model(0)
     assert umbel.load(tmp_path / "mine", run.net).model(0)(torch.zeros(2, 6)).shape == (2, 3)
 

@@ -125,7 +125,7 @@ def test_lines_that_are_moved_removed_or_repeated_are_noticed(
     if order == (0, 1, 2):
         assert lines.read() == RECORDS[:3]
         return
-    with pytest.raises(UsageError, match=r"records\.jsonl: damaged: line \d is not the one"):
+    with pytest.raises(UsageError, match=r"records\.jsonl: damaged: line \d is not the line"):
         lines.read()
 
 
@@ -193,7 +193,7 @@ def test_what_was_changed_in_the_experiment_is_said(run: RunFolder, umbel: Shell
     for command in ("show", "resume"):
         message = umbel.refused(command, str(run.path))
         assert "toml: changed after it was written: scenario.clients was 8 and is 9; " in message
-        assert "model.hidden was [16] and is [17]; put it back" in message
+        assert "model.hidden was [16] and is [17]; undo that" in message
     printed, _ = umbel("show", str(run.path), "--config")
     assert "seal" not in printed
 
@@ -206,11 +206,12 @@ def test_rounds_that_were_changed_by_hand_are_not_taken_for_damage(
     file.write_text(file.read_text().replace("\nrounds = 4", f"\nrounds = {rounds}"))
     sealed = file.read_text()
     resume = f"umbel resume {run.path} --rounds N"
-    assert f"for other rounds, put it back and `{resume}`" in umbel.refused("resume", str(run.path))
+    told = f"to change only rounds, undo that and run `{resume}`"
+    assert told in umbel.refused("resume", str(run.path))
     file.write_text(run.toml)
-    told = f"{file}: rounds: {rounds}, and the run finished after 4; put 4 back; for more rounds"
+    told = f"{file}: rounds: {rounds}, but the run finished after 4; write 4 again; for more rounds"
     for command in (["show"], ["resume"], ["resume", "--rounds", "+1"]):
-        assert f"{told}, then `{resume}`" in umbel.refused(*command, str(run.path))
+        assert f"{told}, then run `{resume}`" in umbel.refused(*command, str(run.path))
     file.write_text(sealed.replace(f"\nrounds = {rounds}", "\nrounds = 4"))
     umbel("resume", str(run.path), "--rounds", "5")
     assert len(run.records()) == run.experiment.rounds == 5
@@ -232,7 +233,7 @@ def test_without_the_seal_a_checkpoint_still_knows_its_experiment(
     run.file("clusters.csv").unlink()
     file.write_text(text.replace("clients = 8", "clients = 9"))
     message = umbel.refused("resume", str(run.path))
-    assert "scenario.clients was 8 and is 9; put it back" in message
+    assert "scenario.clients was 8 and is 9; undo that" in message
     file.write_text(
         text.replace('kernel = "auto"', 'kernel = "general"').replace(
             "\nrounds = 4", "\nrounds = 5"
@@ -248,7 +249,7 @@ def test_other_clients_under_the_same_settings_are_told(run: RunFolder) -> None:
     renamed = replace(federation, names=tuple("abcdefgh"))
     run.file("clusters.csv").unlink()
     opened = replace(there.open(package.Sources.default()), federation=renamed)
-    with pytest.raises(UsageError, match="of another run: names of clients: changed; put it back"):
+    with pytest.raises(UsageError, match="of another run: names of clients: changed; undo that"):
         list(package.runs.execution.advance(run, opened))
 
 
@@ -260,7 +261,7 @@ def test_one_label_that_has_changed_is_told(run: RunFolder) -> None:
     other = replace(federation, train=replace(federation.train, y=y))
     run.file("clusters.csv").unlink()
     opened = replace(there.open(package.Sources.default()), federation=other)
-    with pytest.raises(UsageError, match="of another run: labels: changed; put it back"):
+    with pytest.raises(UsageError, match="of another run: labels: changed; undo that"):
         list(package.runs.execution.advance(run, opened))
 
 

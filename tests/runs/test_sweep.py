@@ -42,9 +42,9 @@ def test_commas_divide_values_but_not_lists_tables_and_quotes(
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
-        ("a=1,,2", "a value at each comma"),
-        ("a=1,", "a value at each comma"),
-        ("seed=1,2", "several seeds are --seeds and --first-seed"),
+        ("a=1,,2", "a list without empty values"),
+        ("a=1,", "a list without empty values"),
+        ("seed=1,2", "choose several seeds by --seeds and --first-seed"),
         ("name=a,b", "name takes one value"),
         ("description=a, b", "in quotes"),
     ],

@@ -114,7 +114,7 @@ class Node:
         except RefusedError:
             raise
         except Exception as error:
-            log.warning("this node did not do what it was asked: %s", reason(error))
+            log.warning("a request failed at this node: %s", reason(error))
             raise RefusedError(told(error, self.private)) from error
 
     def _done(self, asked: messages.Asked, limits: NodeLimits) -> RecordDict:
@@ -150,7 +150,7 @@ class Node:
         sizes, dtype = work.widths(self.net.layout), self.net.dtype
         if tensor.dim() == 0 or tensor.shape[-1] not in sizes or tensor.dtype != dtype:
             found, size = f"{tuple(tensor.shape)} of {tensor.dtype}", " or ".join(map(str, sizes))
-            raise RefusedError(f"{name}: {found}, and a model has {size} values of {dtype}")
+            raise RefusedError(f"{name}: {found}, but a model has {size} values of {dtype}")
 
     def _recalled(self, asked: messages.Asked) -> Tensor:
         rows, kept = [], recall(self.memory, asked.clients)
@@ -277,7 +277,7 @@ def _memory(context: Context, experiment: Experiment) -> Path:
     # A node's number changes with each start, and would begin a new ledger each time.
     known = given is not None or part is not None or experiment.privacy.clip is None
     if not known:
-        expected = "a folder of this node's own, where [privacy] keeps its ledger and its secret"
+        expected = "a folder of this node alone, in which [privacy] keeps its ledger and secret"
         raise RefusedError(f"memory-dir: None is not {expected}")
     default = platformdirs.user_state_path("umbel") / "flower"
     folder = Path(str(default if given is None else given))

@@ -174,13 +174,13 @@ class Meeting:
         late = [] if roll is None else [name for name in site.clients if name not in roll]
         if late:
             log.warning(
-                "%s connected after the run began: %s no part of it; a new run would take them in",
+                "%s connected after the run began: %s not part of it; a new run would include them",
                 self.named(node),
                 named_clients(late),
             )
 
     def _leave_out(self, node: int, online: Mapping[int, str], why: str) -> None:
-        again = "; it is asked again" if node in self.failing else ""
+        again = "; it will be asked again" if node in self.failing else ""
         if self.owners.refuse(_who(node, online), f"left out: {why}"):
             log.warning("%s is left out: %s%s", self.named(node), why, again)
             self.owners.write()
@@ -202,13 +202,13 @@ class Meeting:
         told = [name for name in unlike if name not in ("model", "frozen")] or unlike
         said = ", ".join(f"{name} is {found[name]}" for name in told)
         wanted = ", ".join(str(others[name]) for name in told)
-        raise RefusedError(f"{said}, and at the other sites {wanted}")
+        raise RefusedError(f"{said}, but at the other sites {wanted}")
 
     def _check_table(self, site: Site) -> None:
         if self.inputs and site.inputs and site.inputs != self.inputs:
             raise RefusedError(
                 "the columns of its table, their categories or the classes are not those of other "
-                "sites' tables: numbers at one place of an example would mean different things"
+                "sites' tables: the same position of an example would mean different things"
             )
 
     def _leading(self, online: Collection[int]) -> SiteForm | None:
@@ -226,8 +226,8 @@ class Meeting:
         winner = _winner(votes)
         if votes and winner is None:
             raise UsageError(
-                "sites whose tables have different columns, categories or classes, and none of "
-                "them those of most nodes: let all sites encode their rows alike, and give arrays"
+                "sites have tables with different columns, categories or classes, and no table is "
+                "that of most nodes: let all sites encode their rows alike, and give arrays"
             )
         return winner or ""
 

@@ -72,8 +72,8 @@ class Expectation:
             return
         said = f"{'no' if found is None else found} classes and {outputs} outputs"
         if found is None and name == "auto":
-            said += '; where targets are numbers, the experiment says objective = "regression"'
-        raise RefusedError(said if classes else f"{said}, and targets are to be numbers")
+            said += '; if targets are numbers, the experiment needs objective = "regression"'
+        raise RefusedError(said if classes else f"{said}, but targets must be numbers")
 
     def _frozen(self, form: SiteForm, net: Net) -> str:
         """The digest of the frozen values of the server's network for this form.

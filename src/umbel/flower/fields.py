@@ -31,7 +31,7 @@ def versioned(content: RecordDict, name: str) -> Mapping[str, Any]:
     found = config(content, name)
     version = found.get("version")
     if type(version) is not int or version != VERSION:
-        said = f"version {abbreviated(version)} of the messages, and this umbel speaks {VERSION}"
+        said = f"messages of version {abbreviated(version)}, but this umbel uses {VERSION}"
         raise RefusedError(f"{said}: server and nodes need the same release of umbel")
     return found
 
@@ -40,7 +40,7 @@ def text(config: Mapping[str, Any], name: str) -> str:
     """A string."""
     value = config.get(name)
     if not isinstance(value, str) or len(value) > MAX_TEXT:
-        raise RefusedError(f"{name}: {abbreviated(value)} is not a string, or too long a one")
+        raise RefusedError(f"{name}: {abbreviated(value)} is not a string, or is too long")
     return value
 
 
@@ -82,7 +82,7 @@ def check_names(field: str, names: Sequence[str], most: int) -> None:
 def _items(config: Mapping[str, Any], name: str, kind: type[Any]) -> list[Any]:
     value = config.get(name)
     if not isinstance(value, list) or len(value) > MAX_ITEMS:
-        raise RefusedError(f"{name}: {abbreviated(value)} is not a list, or too long a one")
+        raise RefusedError(f"{name}: {abbreviated(value)} is not a list, or is too long")
     if any(type(item) is not kind for item in value):
         raise RefusedError(f"{name}: {abbreviated(value)} is not a list of {kind.__name__}")
     return value

@@ -124,7 +124,7 @@ def site_in(content: RecordDict) -> Site:
     none = [0] * len(clients)
     lists = [train, test, groups or none, none if validation is None else validation]
     if len(set(clients)) != len(clients) or any(len(each) != len(clients) for each in lists):
-        raise RefusedError("clients that do not fit their examples")
+        raise RefusedError("clients do not match their examples")
     shape = numbers(config, "input_shape", 1, MAX_INPUT)
     if len(shape) > MAX_DIMENSIONS or math.prod(shape) > MAX_INPUT:
         raise RefusedError(f"input_shape: {shape[:MAX_DIMENSIONS]} is more than {MAX_INPUT} values")

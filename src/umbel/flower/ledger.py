@@ -167,7 +167,7 @@ class Ledger:
             before == self._noise,
             f"{self.folder / RELEASED}: privacy",
             self._noise,
-            f"{before}, as in what was released before: choose another name or seed",
+            f"{before}, as in earlier releases: choose another name or seed",
         )
 
     def _elsewhere(self) -> dict[str, Counter[float]]:

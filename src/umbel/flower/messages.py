@@ -96,7 +96,7 @@ def asked_in(content: RecordDict, max_bytes: int, own_works: Collection[str] = (
     clients, seeds = texts(config, "clients"), numbers(config, "seeds", *SEEDS)
     remembered = texts(config, "remembered")
     if len(seeds) != len(clients) or len(remembered) not in (0, len(clients)):
-        raise RefusedError(f"{len(clients)} clients, {len(seeds)} seeds")
+        raise RefusedError(f"{len(clients)} clients, but {len(seeds)} seeds")
     work = work_in(text(config, "work"), own_works)
     shared = tensors(content, "shared", None, max_bytes)
     tables = tensors(content, "tables", None, max_bytes - sum(t.nbytes for t in shared.values()))
@@ -109,10 +109,10 @@ def asked_in(content: RecordDict, max_bytes: int, own_works: Collection[str] = (
         or set(shared) & set(tables)
         or not all(table.dim() for table in tables.values())
     ):
-        raise RefusedError("rows that do not fit their tables")
+        raise RefusedError("rows do not match their tables")
     index = {name: numbers(rows, name, 0, len(table) - 1) for name, table in tables.items()}
     if any(len(each) != len(clients) for each in index.values()):
-        raise RefusedError("rows that do not fit the clients")
+        raise RefusedError("rows do not match the clients")
     frozen = text(config, "frozen") if "frozen" in config else ""
     return Asked(work, clients, seeds, shared, tables, index, remembered, frozen)
 
@@ -185,7 +185,7 @@ def refused_in(content: RecordDict) -> dict[str, str]:
         return {}
     clients, reasons = texts(config, "refusing"), texts(config, "reasons")
     if len(set(clients)) != len(clients) or len(reasons) != len(clients):
-        raise RefusedError(f"{len(clients)} clients that refuse, {len(reasons)} reasons")
+        raise RefusedError(f"{len(clients)} clients refuse, but with {len(reasons)} reasons")
     return dict(zip(clients, reasons, strict=True))
 
 

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 LONGEST_REASON = 500
 
-IN_THE_LOG = ", of which this node's log says more"
+IN_THE_LOG = "; this node's log says more"
 
 
 class RefusedError(ValueError):

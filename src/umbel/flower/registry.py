@@ -51,7 +51,7 @@ class Roll:
         if validated and not most:
             log.warning(
                 "%d of %d clients say that they have validation examples: rounds are judged on "
-                "test examples, as most have none",
+                "test examples, because most have none",
                 validated,
                 len(names),
             )

@@ -27,9 +27,9 @@ def write_app(folder: Path, experiment: str | None = None) -> list[Path]:
     """
     name = folder.resolve().name
     fine = re.fullmatch(r"[a-z][a-z0-9-]*", name) is not None
-    check(fine, "folder", name, "a name of small letters, digits and -, which the app will have")
+    check(fine, "folder", name, "a name for the app, of small letters, digits and -")
     if folder.exists() and any(folder.iterdir()):
-        raise UsageError(f"{folder}: is there already, and not empty")
+        raise UsageError(f"{folder}: already exists and is not empty")
     package = name.replace("-", "_")
     runs = (folder.resolve() / RUNS).as_posix()
     written: list[Path] = []

@@ -105,8 +105,8 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
     path = folder.path.resolve()
     if app := sent_with(Path(settings.runs_dir)):
         log.warning(
-            "%s: is in the folder of an app, which Flower sends to every node, with the names of "
-            "all clients: write %s into %s, or give another runs-dir",
+            "%s: is in the folder of an app, which Flower sends to every node, including the "
+            "names of all clients: write %s into %s, or give another runs-dir",
             *(path, f"/{path.relative_to(app).parts[0]}/", app / ".gitignore"),
         )
     to_describe = settings.describe and descriptions.load(folder.path) is None
@@ -191,7 +191,7 @@ def _gather(
     log.info("waiting for %s, %g s at most", whom, settings.patience)
     nodes = meeting.gather(wanted, settings.patience, None if known is None else known.names)
     needed = (settings.clients or 1) if known is None else 1
-    after = f"at least {needed} after {settings.patience:g} s, as needed to begin"
+    after = f"at least {needed} after {settings.patience:g} s, which the run needs to begin"
     silent = len(meeting.silent())
     if silent:
         after += f"; {counted(silent, 'connected node')} gave no answer yet"

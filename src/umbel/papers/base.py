@@ -110,10 +110,10 @@ class Reproduction:
         for name in names:
             if name not in every:
                 hint = nearest(name, every)
-                raise UsageError(f"only: {name!r} is no row or column of {self.name}; {hint}")
+                raise UsageError(f"only: {name!r} is not a row or column of {self.name}; {hint}")
         among_rows, among_columns = rows.keys() & names or rows, columns.keys() & names or columns
         left = [cell for cell in cells if cell.row in among_rows and cell.column in among_columns]
-        check(bool(left), "only", [*names], f"where {self.name} has a result at size {size}")
+        check(bool(left), "only", [*names], f"a choice with results of {self.name} at size {size}")
         return replace(self, make=lambda _: left)
 
 

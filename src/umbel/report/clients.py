@@ -109,7 +109,9 @@ def fortunes(run: Result) -> Panel | None:
     )
     note = f"The worst: {', '.join(client.name for client in ranked[:3])}."
     if step > 1:
-        note += f" Of {len(ranked)} clients the 100 worst are drawn, and one in {step} others."
+        note += (
+            f" Of {len(ranked)} clients the 100 worst are drawn, and one in {step} of the others."
+        )
     return Panel(figure, note, wide=True)
 
 

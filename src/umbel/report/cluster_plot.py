@@ -32,7 +32,7 @@ def plot_clusters(what: State | Result, federation: Federation | None = None) ->
         raise UsageError("federation: missing; write plot_clusters(state, federation)")
     here, size = len(state.labels), federation.num_clients
     if here != size:
-        raise UsageError(f"state: of {here} clients, where the federation has {size}")
+        raise UsageError(f"state: has {here} clients, but the federation has {size}")
     clusters = in_order_of_appearance(state.labels.numpy()).tolist()
     groups = [""] * size if federation.groups is None else map(str, federation.groups.tolist())
     sizes = federation.train.sizes.tolist()

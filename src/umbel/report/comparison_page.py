@@ -80,11 +80,11 @@ def _table(sheet: Sheet) -> Markup:
         areas.append(element("div", element("label", kind, for_=name), box))
     caption = (
         "Mean ± population standard deviation over seeds, after the last round. Rows are in the "
-        "order of their means, which may be that of chance: see what follows. Accuracy is the "
+        "order of their means, which may be due to chance: see below. Accuracy is the "
         "mean over clients of each one's test accuracy; worst tenth is the mean of the tenth of "
         "clients that fare worst. Worse than alone, and than one model: the share of clients that "
         "are worse off than with local-only training, and than with FedAvg; surely: by more than "
-        "its number of test examples lets chance explain, but for one client in 20. AMI: "
+        "chance explains for its number of test examples, except for 1 client in 20. AMI: "
         "agreement of clusters with what is known of clients, 1 if they are the same and 0 for "
         "chance. MB and seconds are of the whole run."
     )
@@ -108,9 +108,9 @@ def _pairs(order: Standing, measure: Measure) -> Iterator[Part]:
         f"Gain: {measure.gain()} of the method than of the other, on the same clients under the "
         "same seeds. "
         "The interval is the wider of a paired bootstrap over seeds and clients, and of a t "
-        "interval; it is of this pair by itself. The corrected p is that of all pairs together: "
-        "where it is below 0.05, the difference is more than chance even if one looks for the "
-        "largest of all."
+        "interval; it is for this pair alone. The corrected p is for all pairs together: if it is "
+        "below 0.05, the difference is more than chance even if it was chosen as the largest of "
+        "all."
     )
     yield element("p", caption, class_="quiet")
 
@@ -129,12 +129,16 @@ def _again(name: str, runs: Sequence[Result]) -> Iterator[Part]:
         return  # `umbel compare` takes a first seed, and those that follow it
     first = ("--first-seed", seeds[0]) if seeds[0] else ()
     again = command("compare", name, "--seeds", len(seeds), *first)
-    yield element("p", "If umbel compare made these runs, this makes them again, with its --set:")
+    yield element(
+        "p", "If umbel compare made these runs, this makes them again, with the same --set:"
+    )
     yield element("pre", again, id="command")
     yield element("button", "copy the command", type="button", class_="copy", data_copy="command")
     for session in runs[0].folder.sessions.read()[:1]:
         yield element("p", f"Begun: {made_with(session)}", class_="quiet")
-    yield element("p", "Each by itself, with this text in a file, by umbel run FILE --seed N:")
+    yield element(
+        "p", "For a single run, save this text as a file and use umbel run FILE --seed N:"
+    )
     named: dict[str, str] = {}
     for run in runs:
         named.setdefault(run.experiment.name, run.folder.toml)

@@ -17,7 +17,7 @@ from umbel.runs.records import Record
 from umbel.runs.result import Result
 from umbel.runs.scored import VALIDATION
 
-UNLIKE = "rows on validation examples, before fine-tuning, are no match for others"
+UNLIKE = "rows on validation examples are before fine-tuning: do not compare them with others"
 
 
 def course(runs: Sequence[Result], rounds: Sequence[int]) -> Table:

@@ -151,7 +151,7 @@ def _by_name(runs: Courses) -> dict[str, list[Course]]:
     else:
         named = {"": [_course(runs, "records")]}
     if not named:
-        raise UsageError("runs: {} is not a mapping of names to the records of a run each")
+        raise UsageError("runs: {} is not a mapping of names to records of runs")
     return named
 
 
@@ -166,7 +166,7 @@ def _course(course: object, name: str) -> Course:
     strange = [type(entry).__name__ for entry in records if not isinstance(entry, Record)]
     if not records or strange:
         what = f"{strange[0]!r}" if strange else "an empty list"
-        raise UsageError(f"{name}: {what} is not the records of a run, at least one")
+        raise UsageError(f"{name}: {what} is not a list of at least one record of a run")
     return records
 
 

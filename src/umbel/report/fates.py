@@ -52,7 +52,7 @@ class Fates:
         figure = Strips(title, f"{what} than {self.baseline.name}", tuple(strips), sides=SIDES)
         note = (
             f"Each dot is a client under a seed: how much better it fares than with "
-            f"{self.baseline.name}. Diamonds: means with 95% intervals, hollow where chance may do."
+            f"{self.baseline.name}. Diamonds: means with 95% intervals, hollow: may be chance."
         )
         least = max(len(gained) for _, gained in self.rows)
         note += f" Of {least} dots a row {most} are drawn." if least > most else ""

@@ -21,7 +21,7 @@ def verdict(order: Standing, measure: Measure) -> str:
     """Whether a method is best beyond chance, in words and with its interval."""
     name, quality = order.leader.name, order.leader.quality
     if not isfinite(quality):
-        return f"No method is named as the best: of none the {measure.name} is known."
+        return f"No method is named as the best: the {measure.name} of none is known."
     leader = f"{name} has the {measure.best} mean {measure.name}, {quality:.4g}"
     doubtful = order.doubtful
     near = (doubtful or order.others)[0]
@@ -47,7 +47,7 @@ def verdict(order: Standing, measure: Measure) -> str:
         text += f" It is ahead of {_listed(beaten)} by more than chance." if beaten else ""
     text += _corrected(order)
     if any(pair.lead is not None and pair.lead.seeds == 1 for pair in order.others):
-        text += " With one seed only clients vary here: how much another seed changes is not known."
+        text += " With one seed, only clients vary here: the effect of another seed is not known."
     return text
 
 

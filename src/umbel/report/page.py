@@ -26,7 +26,7 @@ LONG = 4000
 """Values with a longer text are packed."""
 
 UNDRAWN = (
-    "This browser cannot draw the figures: what each one shows is said in words. They are drawn "
+    "This browser cannot draw the figures, so each one is described in words. They are drawn "
     "by Chrome and Edge from version 86 on, Firefox from 113 and Safari from 16.4, with scripts "
     "turned on."
 )

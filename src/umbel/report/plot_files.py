@@ -46,7 +46,7 @@ def any_script() -> Iterator[None]:
         yield
     lacking = [warning for warning in told if LACKING in str(warning.message)]
     if lacking:
-        log.warning("no font here has all letters of these names: boxes in figures stand for some")
+        log.warning("no font here has all letters of these names: figures show boxes for some")
     for warning in told:
         if warning not in lacking:
             warnings.warn_explicit(

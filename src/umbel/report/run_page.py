@@ -52,8 +52,8 @@ def _head(run: Result) -> list[Part]:
     if not run.finished:
         text = (
             f"This run is not finished: {done} of {experiment.rounds} rounds are done. "
-            f"What follows is so far; umbel resume goes on with it. What clients get, one by one, "
-            "is known at the end."
+            f"What follows is so far; umbel resume continues it. Results of single clients "
+            "are known at the end."
         )
         parts.append(element("p", element("strong", text), class_="notice", role="note"))
     elif run.folder.stop is not None:

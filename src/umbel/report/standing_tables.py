@@ -22,7 +22,7 @@ MOST_ATTRIBUTES = 4
 
 WORSE = (
     "worse than alone, than one model: share of clients worse off than with local-only training, "
-    "than with FedAvg; in brackets by more than chance explains, but for one client in 20"
+    "than with FedAvg; in brackets: by more than chance explains, except for one client in 20"
 )
 
 
@@ -87,8 +87,8 @@ def differences(order: Standing, measure: Measure) -> Table:
     if count < len(order.pairs):
         pairs = "corrected for the pairs of methods with results enough to judge by"
     caption = (
-        f"ahead: {measure.gain()}, paired over clients and seeds; p: probability of as much by "
-        f"chance; Holm: the same, {pairs}"
+        f"ahead: {measure.gain()}, paired over clients and seeds; p: probability of such a lead "
+        f"by chance; Holm: the same, {pairs}"
     )
     rows = [(pair.other.name, pair) for pair in order.others]
     return _leads(f"{order.leader.name} over", rows, caption)

@@ -153,7 +153,7 @@ def unlike(assigned: Assignment) -> str:
     told = few([f"{name} ({loss:.3g})" for name, loss in assigned.unlike.items()])
     least, most = assigned.run_losses or (0.0, 0.0)
     return (
-        f"Their cluster's model fits these less well than it does any client of the run: {told}; "
+        f"These newcomers fit their cluster's model worse than all clients of the run do: {told}; "
         f"losses of the run's own clients are {least:.3g} to {most:.3g}. They may be of a kind "
         "that the run has not seen."
     )

@@ -55,5 +55,5 @@ def _begun(path: Path) -> Result:
     """The run of this folder. Raises `UsageError` if no round is finished."""
     run = Result(RunFolder.open(path))
     done = run.folder.begun and bool(run.records)
-    check(done, "run", str(path), "a run of which a round is done")
+    check(done, "run", str(path), "a run with at least one finished round")
     return run

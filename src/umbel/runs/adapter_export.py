@@ -28,7 +28,7 @@ def to_peft(module: nn.Module, x: Tensor, folder: Path) -> Callable[[Tensor], Te
     peft = optional("peft", 'to: "peft"')
     if any(isinstance(part, Down) for part in module.modules()):
         raise UsageError(
-            "to: 'peft' has no place for a mixture of experts, as this client uses; export the "
+            "to: 'peft' has no place for a mixture of experts, which this client uses; export the "
             "expert of its cluster, or the mixture to torch or safetensors"
         )
     network = _network(module, peft)
@@ -60,8 +60,8 @@ def _network(module: nn.Module, peft: Any) -> Any:
         return found[0]
     what = "several networks" if found else "no network"
     raise UsageError(
-        f"to: 'peft' is for one network with adapters of peft, and {type(module).__name__} holds "
-        f"{what} with such; export to safetensors"
+        f"to: 'peft' needs one network with adapters of peft, but {type(module).__name__} holds "
+        f"{what} with them; export to safetensors"
     )
 
 

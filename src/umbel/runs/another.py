@@ -35,8 +35,8 @@ def check_same(path: Path, there: Experiment, asked: Experiment) -> None:
     if others == [WORKERS]:
         with_it = command("resume", path, "--workers", asked.engine.workers)
         how = (
-            f"results do not depend on it: `{with_it}` goes on with it, and this command goes on "
-            "without it"
+            f"results do not depend on it: `{with_it}` continues with it, and this command "
+            "continues if it is left out"
         )
     raise UsageError(f"{path}: holds another experiment ({'; '.join(named)}); {how}")
 

@@ -90,7 +90,7 @@ class Budget:
         validated = run.divided.validation is not None
         for name, _ in self.until:
             regression = run.net.objective == REGRESSION and name in (*ACCURACIES, "accuracy_std")
-            check(not regression, "until", name, "measured here: a regression has a loss alone")
+            check(not regression, "until", name, "measured here: a regression has only a loss")
             alone = name in AGREEMENTS and not groups
             check(not alone, "until", name, "measured here: the planted groups are not known")
             blind = name not in AGREEMENTS and not tested and not validated
@@ -122,7 +122,7 @@ class Budget:
         """A sentence if the session's time, in seconds, is up; else None."""
         if self.max_seconds is None or elapsed < self.max_seconds:
             return None
-        return f"{elapsed:.4g} s are spent, of {self.max_seconds:g}"
+        return f"{elapsed:.4g} s of {self.max_seconds:g} s are used up"
 
 
 def seconds(time: float | str) -> float:

@@ -99,7 +99,7 @@ def load(file: Path, template: Any) -> tuple[Any, int]:
     if not known or (header.get("kind") not in kinds and not idle):
         there = f"format {header.get('format')} of {header.get('kind')}"
         wanted = f"format {FORMAT} of {' or '.join(kinds)}"
-        raise UsageError(f"{file}: a checkpoint in {there}, and {wanted} is needed")
+        raise UsageError(f"{file}: is a checkpoint in {there}, but {wanted} is needed")
     if header["format"] == BEFORE_SEALS and header.get("checksum") != _checksum(tensors):
         raise UsageError(f"{file}: damaged: its checksum does not match")
     beside, parts = checkpoint_parts.place(file), header.get("parts", {})

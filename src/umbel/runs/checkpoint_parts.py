@@ -109,7 +109,7 @@ def read(folder: Path, digests: Mapping[str, str], otherwise: str) -> dict[str, 
         with reading(file, otherwise) as (opened, _):
             tensors[name] = aligned(opened.get_tensor("values"))
         if digest_of({"values": tensors[name]}) != digest:
-            raise UsageError(f"{file}: {otherwise}: it does not hold what it is named for")
+            raise UsageError(f"{file}: {otherwise}: its contents do not match its name")
     return tensors
 
 

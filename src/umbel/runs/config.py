@@ -107,9 +107,7 @@ def _check_toml(value: Any, path: str = "") -> None:
         for member in value:
             _check_toml(member, path)
     else:
-        check(
-            isinstance(value, TOML), path, value, "a value that TOML has: a text or a number, say"
-        )
+        check(isinstance(value, TOML), path, value, "a value that TOML can hold, such as a number")
 
 
 def structured(table: Mapping[str, Any], kind: type[Any], looking: bool = False) -> Any:
@@ -144,7 +142,9 @@ def plain(value: Any, declared: Any = None) -> Any:
     members = {f.name: plain(getattr(value, f.name), hints[f.name]) for f in fields(value)}
     for f in fields(value):
         unsaid = members[f.name] is None and f.default is not None
-        check(not unsaid, f.name, None, "a value that TOML has: what is left out is the default")
+        check(
+            not unsaid, f.name, None, "a value that TOML can hold: if left out, it has its default"
+        )
     table = {name: member for name, member in members.items() if member is not None}
     open_types = [bare(kind) for kind in (declared, *get_args(declared))]
     if declared is None:
@@ -243,7 +243,7 @@ def _named(converter: Converter, table: Any, kind: type, looking: bool) -> Any:
     for former, present in entry.former.items():
         if former in settings and present in own:
             twice = present in settings
-            check(not twice, former, settings[former], f"said once: it is {present} now")
+            check(not twice, former, settings[former], f"allowed beside {present}, its new name")
             settings[present] = settings.pop(former)
     if kind is Algorithm:
         return wrapped.structured(settings, entry, converter.structure)

@@ -12,7 +12,7 @@ NODES = "nodes.json"
 ROLL = "clients.json"
 """File with the names of the clients, by number, and the server's knowledge of their examples."""
 
-OVER_FLOWER = "a run over Flower, with clients at their nodes: the same `flwr run` goes on with it"
+OVER_FLOWER = "is a run over Flower, with clients at their nodes: the same `flwr run` continues it"
 
 
 def over_flower(folder: Path) -> bool:

@@ -80,7 +80,7 @@ def load(folder: Path) -> Descriptions | None:
     file = folder / FILE
     if not file.is_file():
         return None
-    advice = "; remove it, and it is made again from the run's data"
+    advice = "; remove it, and it will be made again from the run's data"
     with tensor_files.reading(file, "not the descriptions that were written", advice) as (
         opened,
         _,
@@ -109,7 +109,7 @@ def placed(known: Floats, clusters: Ints, new: Floats, count: int, seed: int) ->
     if chance > ALPHA:
         raise UsageError(
             "inputs do not tell this run's clusters apart (a p-value of "
-            f"{chance:.2g}): clusters that differ in labels given inputs can't be told without "
+            f"{chance:.2g}): clusters that differ in labels given inputs can't be found without "
             "labels; give newcomers some labels, and leave out --unlabelled (labelled=False)"
         )
     means = np.stack([scores[clusters == cluster].mean(0) for cluster in present])

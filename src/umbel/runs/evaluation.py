@@ -37,7 +37,7 @@ def evaluated(
     for split in on:
         found[split] = yield from score(algorithm, state, ctx, split, metrics)
         one = personal is None or found[split].served.weights is None
-        expected = "for a method that serves each client one model: its clients use mixtures"
+        expected = "a method that serves each client one model: its clients use mixtures"
         check(one, "personal", type(algorithm).__name__, expected)
     if personal is not None and "test" in found:
         test, validation = found["test"], found["validation"]

@@ -39,11 +39,11 @@ SHAPES: Mapping[str, str] = {
 """A letter a dimension, by the names of `Algorithm.evidence`; N clients."""
 
 FORM = (
-    "not floating-point values of the shapes that Algorithm.evidence states, with `clients`, "
-    "int64, the numbers of those that they are about"
+    "not floating-point values of the shapes that Algorithm.evidence states, with the numbers "
+    "of their clients, int64, as `clients`"
 )
 
-ADVICE = "; remove it to do without"
+ADVICE = "; remove it: it is not needed"
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class EvidenceFolder:
         for number, file in self._files():
             tensors = _opened(file)[0]
             if not fits(tensors):
-                raise UsageError(f"{file}: damaged: not what methods rest on{ADVICE}")
+                raise UsageError(f"{file}: damaged: not evidence of a method{ADVICE}")
             found.append(Snapshot(number, tensors))
         return found
 

@@ -80,8 +80,8 @@ def opened(
         raise UsageError(f"{folder.path}: {OVER_FLOWER}")
     if isinstance(experiment.scenario, OwnData) and folder.begun:
         raise UsageError(
-            f"{folder.path}: made in Python, of data that no file holds: give the same run there, "
-            f'umbel.resume("{folder.path}", run)'
+            f"{folder.path}: was made in Python, from data that no file holds: continue it there "
+            f'by umbel.resume("{folder.path}", run)'
         )
     runnable = folder.runnable
     if workers is not None:

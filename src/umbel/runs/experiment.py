@@ -103,7 +103,7 @@ class Experiment(Settings):
         if self.personal is None or self.personal.validation_fraction is None:
             return federation
         fraction = self.personal.validation_fraction
-        expected = "left out, as the clients have validation examples"
+        expected = "allowed: the clients have validation examples"
         check(federation.validation is None, "personal.validation_fraction", fraction, expected)
         return self.personal.set_apart(federation, self.seed)
 

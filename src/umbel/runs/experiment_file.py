@@ -31,10 +31,10 @@ class ExperimentFile:
         """The experiment. Raises `UsageError` where it is not as it was written."""
         whole = intact(read_bytes(self.file)) if self.file.is_file() else None
         if not whole and (changes := self._changes()):
-            raise UsageError(f"{self.file}: changed after it was written: {changes}; put it back")
+            raise UsageError(f"{self.file}: changed after it was written: {changes}; undo that")
         if whole is False:
-            how = "put it back, or, where that is meant, remove its first line, the seal"
-            how += f"; for other rounds, put it back and `{self._with_rounds}`"
+            how = "undo that, or, if it is intended, remove the first line, the seal"
+            how += f"; to change only rounds, undo that and run `{self._with_rounds}`"
             raise UsageError(f"{self.file}: changed after it was written; {how}")
         return config.read(self.file, looking=looking)
 
@@ -42,9 +42,9 @@ class ExperimentFile:
         """Raise `UsageError` where a finished run did all of its rounds, and this says others."""
         file = self.file.with_name("checkpoint.safetensors")
         if said != done and file.is_file() and checkpoint.next_round(file) == done:
-            how = f"put {done} back; for more rounds, then `{self._with_rounds}`"
+            how = f"write {done} again; for more rounds, then run `{self._with_rounds}`"
             raise UsageError(
-                f"{self.file}: rounds: {said}, and the run finished after {done}; {how}"
+                f"{self.file}: rounds: {said}, but the run finished after {done}; {how}"
             )
 
     @property

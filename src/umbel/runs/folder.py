@@ -198,7 +198,7 @@ class RunFolder:
         if stop is None:
             self.settings.check_rounds(rounds, len(records))
         if len(records) != rounds:
-            there = f"{len(records)} whole records instead of {rounds}, as the run is finished"
+            there = f"{len(records)} whole records instead of {rounds}, but the run is finished"
             raise UsageError(f"{self.file('records.jsonl')}: damaged: {there}")
         return records
 
@@ -245,7 +245,7 @@ class RunFolder:
             check_sizes(file, state, template, made)
         there = len(self.records())
         if there < next_round:
-            said = f"{there} whole records, and the checkpoint comes after {next_round}; {AGAIN}"
+            said = f"{there} whole records, but the checkpoint comes after {next_round}; {AGAIN}"
             raise UsageError(f"{self.file('records.jsonl')}: damaged: {said}")
         return state, next_round
 

@@ -17,9 +17,9 @@ from umbel.runs.checkpoint import can_hold, within
 from umbel.server.ask import Context
 
 HELD = (
-    "what a checkpoint holds: a tensor, a tuple of tensors, a number or a text, a tuple of such, "
-    "or None; give other tensors fields of their own, make tensors or numbers of NumPy's values, "
-    "dense tensors of sparse ones, and complex64 of other complex numbers"
+    "what a checkpoint holds: a tensor, a tuple of tensors, a number or a text, a tuple of "
+    "numbers or texts, or None; give each tensor a field of its own, and turn NumPy's values into "
+    "tensors or numbers, sparse tensors into dense ones, other complex numbers into complex64"
 )
 """The allowed types of a field of a state, with advice for others."""
 
@@ -61,7 +61,7 @@ def as_given(state: Any, first: State) -> State:
     kinds = (first, *within(first)[1])
     like = next((kind for kind in kinds if isinstance(state, type(kind))), None)
     names = " or ".join(dict.fromkeys(type(kind).__name__ for kind in kinds))
-    expected = f"the {names} of this run's method: give what its rounds yielded"
+    expected = f"the {names} of this run's method: give a state that its rounds yielded"
     check(like is not None, "state", _kind(state), expected)
     assert like is not None
     values, labels = first.models, first.labels
@@ -147,7 +147,7 @@ def _check_finite(models: Tensor, name: str) -> None:
     for row in (edges.min, edges.max):
         if not row.isfinite():
             number = int((~models.isfinite()).any(1).nonzero()[0, 0])
-            expected = "a finite number, as a mean over no client is not"
+            expected = "a finite number; a mean over no client is not finite"
             check(False, f"{name}: model {number}", float(row), expected)
 
 

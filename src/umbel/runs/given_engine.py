@@ -30,7 +30,7 @@ def check_holds(engine: Sequential | Vectorised, net: Net, federation: Federatio
     there = engine.given if isinstance(engine, Sequential) else engine.net
     for said in (*_other_network(there, net), *_other_clients(engine.storage, federation)):
         name = type(engine).__name__
-        how = f"write {name}(net, federation) with those of the run"
+        how = f"write {name}(net, federation) with the net and federation of the run"
         raise UsageError(f"engine: {said}; {how}")
 
 
@@ -39,9 +39,9 @@ def _other_network(there: Net, here: Net) -> Iterator[str]:
     entries = zip_longest(*(each.layout.weights + each.layout.rest for each in (there, here)))
     for one, other in entries:
         if one != other:
-            yield f"its network has {_tensor(one)}, and that of the run has {_tensor(other)}"
+            yield f"its network has {_tensor(one)}, but that of the run has {_tensor(other)}"
     if there.dtype != here.dtype:
-        yield f"its network is of {there.dtype}, and that of the run of {here.dtype}"
+        yield f"its network is of {there.dtype}, but that of the run is of {here.dtype}"
     known = OBJECTIVES.values()
     # The user's own functions may be equal although they were created again for each network.
     named = there.objective in known or here.objective in known
@@ -49,16 +49,16 @@ def _other_network(there: Net, here: Net) -> Iterator[str]:
         yield "its network has another objective than that of the run"
     if there.build is not here.build:
         if structure(there.modules.training) != structure(here.modules.training):
-            yield "its network is built otherwise than that of the run"
+            yield "its network is not built like that of the run"
         if there.frozen_digest != here.frozen_digest:
-            yield "the frozen values of its network are others than those of the run"
+            yield "the frozen values of its network differ from those of the run"
 
 
 def _other_clients(there: Storage, here: Federation) -> Iterator[str]:
     """How the examples of an engine differ from those of the run's clients, as sentences."""
     clients = len(there.train.sizes)
     if clients != here.num_clients:
-        yield f"it holds {counted(clients, 'client')}, and the run's federation {here.num_clients}"
+        yield f"it holds {counted(clients, 'client')}, but the run's federation {here.num_clients}"
     for name in ("train", "test", "validation"):
         if not _are_same(getattr(there, name), getattr(here, name)):
             what = "training" if name == "train" else name

@@ -69,7 +69,7 @@ def export_model(
     kinds = get_args(Format)
     if to not in kinds:
         raise UsageError(f"to: {to!r} is not known; {nearest(str(to), kinds)}")
-    check(client is None or cluster is None, "cluster", cluster, "needed beside a client")
+    check(client is None or cluster is None, "cluster", cluster, "allowed together with a client")
     if client is None and cluster is None:
         last = result.num_clusters - 1
         if last:

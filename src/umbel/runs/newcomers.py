@@ -74,9 +74,10 @@ def federation_of(result: Result, newcomers: Federation | Path | str, labelled: 
         return _scaled(found, scale, result)
     if not isinstance(encoding, Encoding):
         again = command("resume", path)
-        how = f"give arrays in .npz files; or, if so, remove clusters.csv and `{again}`"
+        how = f"give arrays in .npz files, or else remove clusters.csv and run `{again}`"
         raise UsageError(
-            f"{path}: lacks {encoding_file.FILE}: not of a table, or of an older umbel; {how}"
+            f"{path}: lacks {encoding_file.FILE}: the run is not of a table, or is of an older "
+            f"umbel; {how}"
         )
     return read_newcomers(data, encoding, labelled)
 
@@ -201,12 +202,12 @@ def _of_the_run(
     names = list(result.clusters)
     if list(clients.names) != names:
         given, needed = few(clients.names), few(names)
-        raise UsageError(f"clients: {given}, where the run's own are needed: {needed}")
+        raise UsageError(f"clients: {given}, but the run's own are needed: {needed}")
     found = _described(result, _run_of(result, clients))
     try:
         descriptions.save(folder, found)
     except OSError as error:  # as of a run that nobody may change
-        log.warning("what its clients are like is not kept for the next time: %s", error)
+        log.warning("descriptions of the run's clients could not be saved: %s", error)
     return found
 
 

@@ -26,8 +26,8 @@ Origin = Mapping[str, Any]
 
 
 FROZEN_WITHIN = (
-    "it was begun when models held the frozen parameters of their network, which are constants of "
-    "the network now: make the run again under another name"
+    "it was begun by an older umbel, when models held frozen parameters, which are constants now: "
+    "make the run again under another name"
 )
 """Reason for refusing a run of an earlier version whose network has frozen parameters."""
 
@@ -56,7 +56,7 @@ def check_origin(file: Path, was: Origin, now: Origin) -> None:
     if was_frozen and was_frozen != is_frozen:
         changes.append("frozen values of the network: changed")
     if changes:
-        how = "put it back, or make another run under another name"
+        how = "undo that, or make another run under another name"
         raise UsageError(f"{file}: of another run: {'; '.join(changes[:3])}; {how}")
 
 

@@ -34,9 +34,9 @@ UNREADABLE = {
     "scenario.train": "the training examples have other values",
     "scenario.test": "the test examples have other values",
     "scenario.validation": "the validation examples have other values",
-    "scenario.groups": "the planted groups are others",
+    "scenario.groups": "the planted groups are different",
     "scenario.names": "the clients have other names",
-    "model.structure": "the module is built otherwise",
+    "model.structure": "the module is built differently",
 }
 """For each digest, the message if it differs."""
 
@@ -61,8 +61,8 @@ class OwnData(Scenario):
 
     def build(self, seed: int, sources: Sources) -> Federation:  # noqa: ARG002
         raise UsageError(
-            "scenario: these data were made in Python, and no file holds them; there, "
-            "`umbel.resume(folder, run)` goes on with a run of them"
+            "scenario: these data were made in Python, and no file holds them; continue "
+            "such a run there by `umbel.resume(folder, run)`"
         )
 
 
@@ -116,7 +116,7 @@ class OwnModule(Model):
             self.structure,
         )
         if not same or not near(other.constants, self.constants):
-            detail = "" if str(other) != str(self) else ", built otherwise"
+            detail = "" if str(other) != str(self) else ", built differently"
             raise UsageError(f"net: {what}{detail}")
         fits = other.objective == self.objective
         check(fits, "net: objective", other.objective, f"that of the run, {self.objective}")
@@ -217,13 +217,13 @@ def others_frozen(there: OwnModule, here: OwnModule, net: Net) -> str:
     if there.frozen is None and there.values == here.values + net.num_frozen > here.values:
         return FROZEN_WITHIN
     differ = there.values == here.values and there.frozen != here.frozen
-    return "the frozen values of the module are others" if differ else ""
+    return "the frozen values of the module are different" if differ else ""
 
 
 def differences(there: Experiment, here: Experiment, net: Net) -> Iterator[str]:
     """The differences between two runs, a phrase for each; `net` is that of the present run."""
     if not isinstance(there.scenario, OwnData) or not isinstance(there.model, OwnModule):
-        yield "it was made from an experiment, not of data and a module of Python's"
+        yield "it was made from an experiment, not from data and a module in Python"
         return
     assert isinstance(here.model, OwnModule)
     if said := others_frozen(there.model, here.model, net):
@@ -240,7 +240,7 @@ def differences(there: Experiment, here: Experiment, net: Net) -> Iterator[str]:
         yield UNREADABLE.get(name, values)
     for name in ("initial", "constants"):
         if not near(getattr(there.model, name), getattr(here.model, name)):
-            yield f"the module's {name} values are others"
+            yield f"the module's {name} values are different"
     yield from other_functions(there.model.gives, here.model.gives, net)
 
 
@@ -248,11 +248,11 @@ def what_only_python_has(experiment: Experiment) -> str:
     """What other programs need besides the folder, as a sentence; "" if nothing."""
     data, module = experiment.scenario, experiment.model
     if isinstance(data, OwnData) and data.engine:
-        return f"its engine, {data.engine}, is an object: to resume it, give the run such a one"
+        return f"its engine, {data.engine}, is an object: to resume, give the run such an engine"
     if isinstance(module, OwnModule) and module.objective not in KNOWN:
-        return f"its objective, {module.objective}, is your own: give load and export the net again"
+        return f"its objective, {module.objective}, is your own: pass the net to load and export"
     if isinstance(module, OwnModule) and not module.source:
-        return f"no file says how to build its {module.kind}: give load and export the net again"
+        return f"no file says how to build its {module.kind}: pass the net to load and export"
     return ""
 
 
@@ -273,7 +273,7 @@ def _check_storable(path: str, value: object) -> None:
             _check_storable(path, item)
     else:
         fine = value is None or isinstance(value, bool | int | float | str)
-        check(fine, path, value, "a number, text or dataclass, which alone a folder can hold")
+        check(fine, path, value, "a number, text or dataclass: a folder holds nothing else")
 
 
 def _source(build: Callable[[], nn.Module]) -> str:

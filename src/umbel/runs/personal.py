@@ -48,12 +48,12 @@ class Personal(Settings):
 
     def __post_init__(self) -> None:
         fine = all(number >= 0 for number in self.epochs) and any(self.epochs)
-        check(fine, "epochs", self.epochs, "a list of numbers of epochs, one of them 1 or more")
+        check(fine, "epochs", self.epochs, "numbers of epochs, at least one of them 1 or more")
         check(0 < self.lr < inf, "lr", self.lr, "more than 0, and finite")
         check_batch_size(self.batch_size)
         weights = self.interpolate
         fine = all(0 <= weight <= 1 for weight in weights) and any(weights)
-        expected = "a list of weights in [0, 1], one of them more than 0"
+        expected = "weights in [0, 1], at least one of them more than 0"
         check(fine, "interpolate", weights, expected)
         fraction = self.validation_fraction
         fine = fraction is None or 0 < fraction < 1
@@ -93,7 +93,7 @@ class Personal(Settings):
     def check_data(self, net: Net, federation: Federation) -> None:
         """Raise `UsageError` if there are no validation examples, or no parameters to fine-tune."""
         expected = (
-            "some: set validation_fraction in [personal] or in the scenario, or write "
+            "enough: set validation_fraction in [personal] or in the scenario, or write "
             "Personal(validation_fraction=0.2) or federation.with_validation(0.2)"
         )
         check(federation.validation is not None, "personal: validation examples", "none", expected)
@@ -108,7 +108,7 @@ class Personal(Settings):
     def check_for(self, algorithm: Algorithm[Any], privacy: Privacy) -> None:
         """Raise `UsageError` if clients' models can't be fine-tuned, or privacy forbids it."""
         method = method_of(algorithm)
-        expected = "for a method that serves each client one model: its clients use mixtures"
+        expected = "a method that serves each client one model: its clients use mixtures"
         check(not method.mixes, "personal", type(method).__name__, expected)
-        expected = "for a run with privacy.clip: tuned models are not protected"
+        expected = "allowed with privacy.clip: tuned models are not protected"
         check(privacy.clip is None, "personal", "fine-tuning", expected)

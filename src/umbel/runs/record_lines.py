@@ -45,7 +45,7 @@ class RecordLines:
         for line in lines + [last] * bool(last):
             record = _read(line, before if with_seals else None, len(records))
             if record is None and with_seals and line is not last:
-                what = f"damaged: line {len(records) + 1} is not the one that was written there"
+                what = f"damaged: line {len(records) + 1} is not the line that was written"
                 raise UsageError(f"{self.file}: {what}; {AGAIN}")
             if record is None:
                 break

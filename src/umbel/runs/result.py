@@ -175,7 +175,7 @@ class Result:
                 return recipe.net()
             except UsageError as error:
                 path = self.folder.path
-                how = f'umbel.load("{path}", net) needs it again, and umbel export its --net'
+                how = f'give the net again, by umbel.load("{path}", net), or --net of umbel export'
                 raise UsageError(f"{path}: {error}: {how}") from None
         return self.runnable.net_of(self.made_for[0])
 
@@ -202,9 +202,7 @@ class Result:
         algorithm: Any = self.runnable.algorithm
         profile: Tensor | None = algorithm.profile(self.state)
         kind = type(method_of(algorithm)).__name__
-        check(
-            profile is not None, "run", kind, "of a method that keeps such vectors, as CFL-GP does"
-        )
+        check(profile is not None, "run", kind, "a method that keeps such vectors, as CFL-GP does")
         assert profile is not None
         return profile
 
@@ -233,7 +231,9 @@ class Result:
         self.folder.models.check_frozen(net)
         if used is None:
             with putting_right(self.folder.path):
-                raise UsageError(f"{self.folder.path}: written before clients' models were kept")
+                raise UsageError(
+                    f"{self.folder.path}: was written by an older umbel, without clients' models"
+                )
         return self.folder.models.module(net, number, used)
 
     def export(

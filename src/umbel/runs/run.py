@@ -150,7 +150,7 @@ class Run(Settings):
         num_rounds, first = argument("rounds", num_rounds, int), argument("first", first, int)
         check(first >= 0, "first", first, "0 or more")
         if folder is None:
-            expected = "0 without a state: give the one after the round before"
+            expected = "0 without a state: give the state after the round before it"
             check(state is not None or first == 0, "first", first, expected)
             begun = self.start(num_rounds)
             state = begun if state is None else as_given(state, begun)

@@ -133,7 +133,7 @@ def run_folders(folder: Path) -> list[RunFolder]:
     files = [*folder.glob("*/experiment.toml"), *folder.glob("*/*/experiment.toml")]
     found = [RunFolder(file.parent) for file in files]
     runs = [each for each in found if each.begun or not holds_advice(each.path)]
-    check(bool(runs), "folder", str(folder), "the folder of a run, or one with such folders in it")
+    check(bool(runs), "folder", str(folder), "the folder of a run, or a folder of runs")
     return sorted(runs, key=lambda folder: folder.path)
 
 

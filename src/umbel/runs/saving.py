@@ -45,7 +45,7 @@ def rounds_in(
     if folder.begun:
         _check_same(folder, run)
         there = folder.experiment.rounds
-        how = f'umbel.resume("{path}", run, rounds={rounds}) goes on to another number'
+        how = f'umbel.resume("{path}", run, rounds={rounds}) changes the number'
         check(there == rounds, "rounds", rounds, f"{there}, as planned in {path}; {how}")
         _check_same_budget(folder, budget)
     else:
@@ -66,7 +66,7 @@ def _check_same_budget(folder: RunFolder, budget: Budget) -> None:
         ("until", budget.goals, kept.goals),
         ("max_time", budget.time, kept.time),
     ):
-        how = f'umbel.resume("{folder.path}", run, {name}="{new}") goes on so'
+        how = f'umbel.resume("{folder.path}", run, {name}="{new}") changes it'
         expected = f"{old or 'none'}, as planned in {folder.path}; {how}"
         check(new in ("", old), name, new, expected)
     if stopped is not None and budget == Budget() != kept:
@@ -122,7 +122,7 @@ def finish(
         with there.locked():
             there.budget.check_for(going)
             done = _done(there, going, there.experiment.rounds)
-            check(done > 0, "run", str(folder), "a run of which a round is done")
+            check(done > 0, "run", str(folder), "a run with at least one finished round")
             if done < there.experiment.rounds and there.stop is None:
                 there.stop_at(Stop(done, "it was finished by hand"))
         for _ in advance_states(there, going):

@@ -21,7 +21,7 @@ class SessionsFile:
 
     def read(self) -> list[dict[str, Any]]:
         """All of them; none while the first goes on. Raises `UsageError` for a damaged file."""
-        how = "it is not needed: remove it to do without"
+        how = "it is not needed: remove it"
         return json_value(self.path, _sessions, how) or []
 
     def note(self, began: datetime, seconds: float, precision: Precision) -> None:

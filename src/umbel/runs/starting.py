@@ -54,7 +54,7 @@ def check_private(algorithm: Algorithm[Any], privacy: Privacy, net: Net | None =
     check_only_trains(method, "privacy.clip", privacy.clip, expected)
     named = [entry.name for entry in moved][:1]
     # Noise may make a running variance negative.
-    expected = f"left out: noise can't be added to statistics, as {named}; take group norm"
+    expected = f"allowed: noise can't be added to statistics, as {named}; use group norm"
     check(not moved, "privacy.clip", privacy.clip, expected)
 
 
@@ -74,7 +74,7 @@ def engine_of(
     what they send. Raises `UsageError` where the network, or a metric of one's own, does not fit
     the federation, or an engine was made for others.
     """
-    expected = "an engine: it is a class, so make one of it"
+    expected = "an engine: it is a class, so create an object of it"
     check(not isinstance(chosen, type), "engine", getattr(chosen, "__name__", ""), expected)
     if isinstance(chosen, EngineSettings):
         engine = make_engine(net, federation, chosen)

@@ -19,9 +19,9 @@ from umbel.runs.config_errors import TableError
 from umbel.runs.experiment import Experiment
 
 NOT_SWEPT: Mapping[str, str] = {
-    "name": "each experiment has its own, and its values are added to it",
+    "name": "each experiment has its own name, to which other values are added",
     "description": "put a text with a comma in quotes",
-    "seed": "several seeds are --seeds and --first-seed",
+    "seed": "choose several seeds by --seeds and --first-seed",
 }
 
 CLOSING = {"[": "]", "{": "}"}
@@ -56,9 +56,7 @@ def values_of(setting: str) -> list[str]:
     parts = _divided(text)
     if not equals or len(parts) == 1:
         return [setting]
-    check(
-        all(part.strip() for part in parts), "--set", setting, "a list with a value at each comma"
-    )
+    check(all(part.strip() for part in parts), "--set", setting, "a list without empty values")
     name = path.strip()
     if name in NOT_SWEPT:
         raise UsageError(f"--set {setting}: {name} takes one value: {NOT_SWEPT[name]}")

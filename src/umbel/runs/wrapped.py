@@ -73,7 +73,7 @@ def goes_with(key: str, kind: type) -> str:
     for wrapper in _others(kind):
         if key in keys_of(wrapper):
             name = wrapper.asked_by[0]
-            return f"it goes with {name}, such as {name} = {getattr(wrapper, name)!r}"
+            return f"it needs {name} beside it, such as {name} = {getattr(wrapper, name)!r}"
     return ""
 
 

@@ -31,7 +31,7 @@ def faults_are_survived_and_named(algorithm: Algorithm[Any]) -> None:
             largest = float(state.models.abs().max())
             assert largest < 100, f"models reach {largest:.3g} after round {number}"
             absent += len(record.missing) + len(record.refused)
-    assert absent > 3, f"records name {absent} clients that failed, and many more did"
+    assert absent > 3, f"records name {absent} clients that failed, but many more did"
 
 
 @told
@@ -66,10 +66,10 @@ def clients_never_asked_are_served(algorithm: Algorithm[Any]) -> None:
     engine = Listening(run.clients)
     scores = replace(run, engine=engine).scores(state, run.context(0, 1))
     unserved = np.flatnonzero(~np.isfinite(scores.accuracy)).tolist()
-    assert not unserved, f"what clients {unserved} are served has no accuracy on their examples"
+    assert not unserved, f"models served to clients {unserved} have no accuracy on their examples"
     mean = float(scores.accuracy.mean())
     same = record.accuracy is not None and abs(record.accuracy - mean) < 1e-9
-    assert same, f"the record says accuracy {record.accuracy}, and clients are served {mean}"
+    assert same, f"the record says accuracy {record.accuracy}, but clients are served {mean}"
     _assert_something(scores.served)
     mixed = scores.served.weights is not None
     assert mixed == method_of(algorithm).mixes, "mixes must say whether serve gives weights"

@@ -53,7 +53,7 @@ def the_same_run_twice_gives_the_same_records(algorithm: Algorithm[Any]) -> None
             name: (first[name], second[name]) for name in first if first[name] != second[name]
         }
         assert not differ, (
-            f"the same run twice gives other records of round {one.round}, as where something is "
+            f"the same run twice gives other records of round {one.round}, as if something is "
             f"drawn from a global generator, or kept outside the state: {differ}"
         )
 
@@ -70,7 +70,7 @@ def a_resumed_run_ends_as_the_uninterrupted_one(algorithm: Algorithm[Any]) -> No
     # A resumed run is often in another process, where values outside of the state are lost.
     next(run_of(algorithm, seed=OTHER_SEED).rounds(ROUNDS))
     assert first == 3, f"the state of round 2 is read back as that before round {first}"
-    with saying("the state after the third round is another once it is read back from a file"):
+    with saying("the state after the third round changes when it is read back from a file"):
         assert_same_state(restored, third)
     resumed = last_state(run, state=restored, first=first)
     with saying(
@@ -106,8 +106,8 @@ def planted_groups_make_no_difference(algorithm: Algorithm[Any]) -> None:
         return
     except Exception as error:
         raise AssertionError(
-            f"init fails without planted groups, by {error!r}: only a method that can't do without "
-            "them may know them, and refuses by a UsageError"
+            f"init fails without planted groups, by {error!r}: only a method that needs them may "
+            "know them, and must raise a UsageError without them"
         ) from error
     with saying("without planted groups, which are for scores alone, the run ends differently"):
         assert_same_state(last_state(bare), uninterrupted(algorithm)[-1][0])

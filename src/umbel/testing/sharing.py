@@ -35,7 +35,7 @@ def what_clusters_share_is_one_for_all(algorithm: Algorithm[Any]) -> None:
             common = state.models[:, mask]
             apart = float((common - common[0]).abs().max())
             assert apart <= TOLERANCE, (
-                f"models differ at {when} in {', '.join(averaging.shared)}, by {apart:.2g}, and "
-                f"{name}.shared gives that to all clusters: start from "
+                f"models differ at {when} in {', '.join(averaging.shared)}, by {apart:.2g}, but "
+                f"{name}.shared gives all clusters the same values: start from "
                 f"setup.new_models(K, {name}.shared), and step by {name}.step"
             )

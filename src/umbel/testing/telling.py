@@ -36,7 +36,7 @@ def newcomers_are_assigned_or_refused(algorithm: Algorithm[Any]) -> None:
         return
     assigned, again = as_assigned(first, everyone), as_assigned(second, everyone)
     best = assigned.labels.max() if len(assigned.clients) else 0
-    assert best < state.labels_end, f"assign finds cluster {best}, and there is none"
+    assert best < state.labels_end, f"assign finds cluster {best}, which does not exist"
     assert not assigned.scores.isnan().any(), "scores that assign returns are NaN"
     same = torch.equal(assigned.clients, again.clients) and torch.equal(
         assigned.scores, again.scores
@@ -57,9 +57,9 @@ def what_it_tells_fits_the_clients(algorithm: Algorithm[Any]) -> None:
             value = getattr(algorithm, name)(state)
             whole = isinstance(value, Tensor) and value.dim() == dim and len(value) == size
             wanted = f"a tensor ({size},{' D' * (dim - 1)})"
-            found = f"one ({tuple(value.shape)})" if isinstance(value, Tensor) else f"{value!r}"
+            found = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"{value!r}"
             assert value is None or whole, f"{name} returns {found} instead of {wanted}"
         as_measures(algorithm.measure(state), ())
         clients = evidence_of(algorithm, state).get("clients")
         known = clients is None or bool((clients < size).all())
-        assert known, f"evidence is about clients {clients}, and there are {size}"
+        assert known, f"evidence is about clients {clients}, but there are {size}"

@@ -72,8 +72,8 @@ def warn_of_others(runs: Iterable[Result]) -> None:
                 others.append((run.folder.path.name, earlier.folder.path.name))
     if others:
         log.warning(
-            "%s: of other clients or examples than %s, as the data have changed in between: they "
-            "are not compared; make one of them again",
+            "%s: clients or examples differ from those of %s, because the data changed in between: "
+            "these runs are not compared; make one of them again",
             few([name for name, _ in others]),
             few(list(dict.fromkeys(name for _, name in others))),
         )
