@@ -355,3 +355,14 @@ def test_a_mask_is_no_numbers_of_clients(mask: Any) -> None:
 def test_no_two_clients_have_one_name() -> None:
     with pytest.raises(UsageError, match="names: 'Ava' is not the name of only one client"):
         Federation.from_arrays([(X, Y), (X, Y)], names=["Ava", "Ava"])
+
+
+@pytest.mark.parametrize(("half", "whole"), [(torch.float16, 70_000), (torch.bfloat16, 257)])
+def test_whole_numbers_beside_half_precision_keep_their_values(
+    half: torch.dtype, whole: int
+) -> None:
+    x = torch.zeros(8, 2)
+    x[0] = whole
+    clients = [(torch.ones(8, 2, dtype=half), [0, 1] * 4), (x.long(), [0, 1] * 4)]
+    federation = Federation.from_arrays(clients, test_fraction=0.5)
+    assert whole in torch.cat([federation.train.x, federation.test.x]).flatten().tolist()

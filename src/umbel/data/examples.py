@@ -59,6 +59,9 @@ def of_one_type(splits: Mapping[str, list[Pair]]) -> dict[str, list[Pair]]:
     pairs = [pair for each in splits.values() for pair in each]
     types = [x.dtype for x, _ in pairs if len(x)] or [x.dtype for x, _ in pairs]
     common = reduce(torch.promote_types, types)
+    if common.is_floating_point and not all(kind.is_floating_point for kind in types):
+        # Half precision, in which others have their inputs, does not hold whole numbers beyond 256.
+        common = torch.promote_types(common, torch.float32)
 
     def cast(x: Tensor) -> Tensor:
         return x if x.is_floating_point() == common.is_floating_point else x.to(common)

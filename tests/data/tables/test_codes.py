@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from umbel.checks import UsageError
 from umbel.data.scenarios.table import Table
 from umbel.data.sources import Sources
 from umbel.data.tables.encoding import Encoding
@@ -113,3 +114,37 @@ def test_a_column_of_numbers_may_have_no_value_at_one_client(tmp_path: Path) -> 
         rows = table(CODES).assign(amount=pd.Series(amounts, dtype=object))
         rows.to_parquet(tmp_path / f"{name}.parquet")
     assert learnt(tmp_path).features[:2] == ("amount", "amount is missing")
+
+
+BIG = 2**53
+
+
+def of_two_files(folder: Path, kinds: tuple[str, str]) -> Path:
+    folder.mkdir()
+    for name, kind in zip("ab", kinds, strict=True):
+        codes = pd.array([BIG, BIG + 1, BIG, BIG + 1], dtype=kind)
+        table(CODES[:4]).assign(code=codes, x=1.5).to_parquet(folder / f"{name}.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("kinds", [("uint64", "int64"), ("Int64", "UInt64"), ("int64", "int32")])
+def test_large_codes_stay_apart_whatever_integers_files_have(
+    tmp_path: Path, kinds: tuple[str, str]
+) -> None:
+    if "int32" in kinds:
+        folder = written(tmp_path / "few" / "a.parquet", CODES).parent
+        table([1, 2, 3, 1]).astype({"code": "int32"}).to_parquet(folder / "b.parquet")
+        assert learnt(folder).features == ("code is 1", "code is 2", "code is 3")
+        return
+    folder = of_two_files(tmp_path / "both", kinds)
+    assert learnt(folder).features == ("x", f"code is {BIG}", f"code is {BIG + 1}")
+    clients = Table(path=str(folder), target="answer", client="code").build(
+        0, Sources(None, Path("nowhere"))
+    )
+    assert clients.names == (str(BIG), str(BIG + 1))
+
+
+def test_large_codes_that_a_file_has_as_floats_are_refused(tmp_path: Path) -> None:
+    folder = of_two_files(tmp_path / "both", ("int64", "float64"))
+    with pytest.raises(UsageError, match=r"a\.parquet: row 1, column 'code': is too large to be"):
+        learnt(folder)

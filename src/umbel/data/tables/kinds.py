@@ -32,7 +32,7 @@ ELSEWHERE = (
 """Numbers and dates in formats of other countries, which would become categories."""
 
 EXACT = 2**53
-"""64-bit floats represent all integers up to this one exactly."""
+"""A smaller integer is the only one that a 64-bit float of its value can stand for."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,12 @@ def column_of(rows: TableRows, name: str, kind: Kind | None = None) -> Numbers |
 
     Raises `UsageError`, with the row, for a value of another kind, and for infinite numbers.
     """
-    series = rows.columns[name]
     if kind in ("category", "text"):
-        return _words(series, name)
+        return _words(rows, name)
     found = kind or kind_of(rows, name)
     if found == "number":
         return _numbers(rows, name)
-    return _dates(rows, name) if found == "date" else _words(series, name)
+    return _dates(rows, name) if found == "date" else _words(rows, name)
 
 
 def whole_numbers(rows: TableRows, name: str) -> NDArray[Any]:
@@ -90,7 +89,7 @@ def whole_numbers(rows: TableRows, name: str) -> NDArray[Any]:
         kind = np.uint64 if types.is_unsigned_integer_dtype(numbers.dtype) else np.int64
         return np.asarray(numbers.to_numpy(dtype=kind))
     fault = "is too large to be exact; give classes as words, or as 64-bit integers"
-    _refuse(rows, name, numbers.abs() > EXACT, fault)
+    _refuse(rows, name, numbers.abs() >= EXACT, fault)
     return np.asarray(numbers.to_numpy(dtype=np.float64)).astype(np.int64)
 
 
@@ -181,7 +180,14 @@ def _spread(there: Any, values: Any) -> NDArray[np.float64]:
     return found
 
 
-def _words(series: Any, name: str) -> Words:
+def _words(rows: TableRows, name: str) -> Words:
+    from pandas.api import types
+
+    series = rows.columns[name]
+    if types.is_float_dtype(series.dtype):
+        there = series[series.notna()]
+        unsure = (there.abs() >= EXACT) & (there % 1 == 0)
+        _refuse(rows, name, unsure, "is too large to be exact; give all files integers or texts")
     codes, values = series.astype("object").factorize()
     words = [_written(value) for value in values]
     there = set(words)

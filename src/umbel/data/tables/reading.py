@@ -21,6 +21,8 @@ ENDINGS = (".csv", ".parquet")
 INDEX = "__index_level_"
 """Prefix of pandas for the name of an unnamed index, in Parquet files."""
 
+LARGEST_SIGNED = 2**63 - 1
+
 GROWTH = 6
 """Largest memory of texts, as a multiple of the size of their CSV file."""
 
@@ -202,8 +204,20 @@ def _joined(columns: Sequence[Any], files: Sequence[Path], name: str) -> Any:
         if first != "nothing" and _type(column) not in (first, "nothing"):
             said = f"of {_type(column)}, unlike in {files[0]}, where it is of {first}"
             raise UsageError(f"{file}: column {name!r} is {said}")
-    series = [_series(column) for column in columns]
+    series = _signed_alike([_series(column) for column in columns])
     return series[0] if len(series) == 1 else pd.concat(series, ignore_index=True)
+
+
+def _signed_alike(series: list[Any]) -> list[Any]:
+    """Signed integers in place of unsigned ones, as far as pandas would join both as floats."""
+    from pandas.api.types import is_integer_dtype
+
+    kinds = {each.dtype.kind for each in series}
+    if not {"i", "u"} <= kinds or not all(is_integer_dtype(each.dtype) for each in series):
+        return series
+    if any(each.max() > LARGEST_SIGNED for each in series if each.notna().any()):
+        return series  # the reader of the column refuses what is not exact
+    return [each.astype("Int64" if each.hasnans else "int64") for each in series]
 
 
 def _series(column: Any) -> Any:
