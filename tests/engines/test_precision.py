@@ -85,6 +85,8 @@ def test_chains_of_linear_layers_have_the_dense_kernel(units: Callable[..., None
         (lstm, None),
         (lambda: LeNet().build((1, 28, 28), 10), "fewer than 50,000 trained values is slower"),
         (attention, "attention is slower"),
+        (lambda: CNN().build((1, 28, 28), 10).double(), "values of torch.float64 keep their own"),
+        (lambda: MLP().build((784,), 10).double(), "values of torch.float64 keep their own"),
     ],
 )
 def test_other_networks_gain_from_some_size_on_and_else_stay_in_full_precision(

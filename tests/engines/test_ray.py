@@ -43,6 +43,13 @@ pytestmark = pytest.mark.deployment
 ON_RAY = EngineSettings("ray", device="cpu", address="auto")
 
 
+class Thirds(nn.Module):
+    """Makes a tensor of the default type in forward."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.tensor(1 / 3)
+
+
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """Two machines with a core each, the first of which this process is on."""
@@ -139,7 +146,7 @@ def test_what_leaves_actors_given_as_an_engine_is_private(engines: dict[str, Ray
     ]
     torch.testing.assert_close(*states)
     others = umbel.Run(umbel.FedAvg(), blobs([9, 8]), net, engine=remote)
-    with pytest.raises(umbel.UsageError, match=r"engine: it holds 8 clients, and the run.s fed"):
+    with pytest.raises(umbel.UsageError, match=r"engine: it holds 8 clients, but the run.s fed"):
         next(others.rounds(1))
 
 
@@ -239,6 +246,33 @@ def test_a_run_on_ray_is_that_of_workers(engines: dict[str, RayCluster]) -> None
         make_run(CASES["ifca"], engine=EngineSettings(device="cpu", workers=1)), 3
     )
     assert_same_state(last_state(make_run(CASES["ifca"], engine=ON_RAY), 3), expected)
+
+
+def test_actors_compute_in_the_precision_that_this_process_has_set(cluster: Any) -> None:
+    assert cluster.address
+    federation = blobs()
+    torch.set_default_dtype(torch.float64)
+    try:
+        net = Net(lambda: nn.Sequential(nn.Linear(6, 3), Thirds()))
+        engine = Sequential(net, federation)
+        asked = request(LocalTraining(), net, [0, 1, 2])
+        found = RayCluster.join(engine, federation, "", 1).send(asked)
+        assert_identical(found, Workers(engine, 1).send(asked))
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_a_recipe_says_how_products_are_rounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    federation = blobs()
+    torch.set_float32_matmul_precision("high")
+    try:
+        recipe = Recipe.of(Sequential(mlp(), federation), federation)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", said.append)
+    recipe.make()
+    assert said == ["high"]
 
 
 @pytest.mark.thorough
@@ -349,6 +383,18 @@ def test_clients_of_what_is_lost_in_a_round_are_asked_again(
     again = engine.send(request(LocalTraining(), net, [0, 1, 2, 3, 5]))
     here = Workers(engine.engine, 1).send(request(LocalTraining(), net, [0, 1, 2, 3, 5]))
     assert_identical(again, here)
+
+
+def test_too_long_a_path_for_rays_sockets_says_what_to_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def init(**_: object) -> None:
+        raise OSError("validate_socket_filename failed: AF_UNIX path length cannot exceed 107")
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    with pytest.raises(umbel.UsageError, match=r"no Ray cluster: .*; set RAY_TMPDIR to a shorter"):
+        make_engine(mlp(), blobs(), EngineSettings("ray", device="cpu"))
 
 
 @pytest.mark.parametrize("found", [True, False])

@@ -90,6 +90,9 @@ def resumable(command: str, folders: Sequence[RunFolder] = ()) -> Iterator[None]
         again = any(folder.experiment.faults.any for folder in folders)
         on = "" if again else f"; go on with: {command}"
         raise QuorumError(f"{error}; {kept}{on}") from None
+    except MemoryError as error:
+        on = f"; go on with: {command}" if any(folder.begun for folder in folders) else ""
+        raise MemoryError(f"{error}{on}") from None
     except OSError as error:
         if error.errno not in FULL or not any(folder.begun for folder in folders):
             raise

@@ -6,6 +6,7 @@ import logging
 import multiprocessing
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections import deque
@@ -231,7 +232,14 @@ def _load() -> None:
     from multiprocessing import forkserver  # not on every system
 
     CONTEXT.set_forkserver_preload([*LOADED])
-    forkserver.ensure_running()
+    try:
+        forkserver.ensure_running()
+    except OSError as error:
+        if "AF_UNIX" not in str(error):
+            raise
+        place = tempfile.gettempdir()
+        how = "set TMPDIR to a shorter path, such as /tmp, or leave out --jobs"
+        raise click.ClickException(f"{place}: too long a path for --jobs; {how}") from None
 
 
 @contextmanager

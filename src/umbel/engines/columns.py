@@ -65,9 +65,14 @@ class Columns:
 def shared(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     """A tensor of zeros in memory that is shared with all processes forked from this one.
 
-    The memory has no name and no file, so nothing is left behind however the processes end.
+    The memory has no name and no file, so nothing is left behind however the processes end. Raises
+    `MemoryError` if there is too little.
     """
     if not prod(shape):
         return torch.empty(shape, dtype=dtype)
-    memory = mmap.mmap(-1, prod(shape) * dtype.itemsize)
+    size = prod(shape) * dtype.itemsize
+    try:
+        memory = mmap.mmap(-1, size)
+    except OSError as error:
+        raise MemoryError(f"replies of the clients take {size:,} bytes") from error
     return torch.frombuffer(memory, dtype=dtype).view(shape)

@@ -106,11 +106,27 @@ def repeatable(device: torch.device) -> Iterator[None]:
         yield
 
 
+NO_MEMORY = ("DefaultCPUAllocator: can't allocate memory", "could not execute a primitive")
+"""Words in the messages of PyTorch's allocator and of oneDNN, which needs memory of its own."""
+
+
 @contextmanager
 def enough_memory(said: str) -> Iterator[None]:
-    """Raise `UsageError` with this text first if a device runs out of memory inside."""
+    """Raise `UsageError` with this text first if a device runs out of memory inside.
+
+    If it is the machine's own memory, it is a `MemoryError`.
+    """
     try:
         yield
     except torch.OutOfMemoryError as error:
         why = str(error).partition(". ")[0]
         raise UsageError(f"{said} ({why})") from error
+    except RuntimeError as error:
+        if not lacks_memory(error):
+            raise
+        raise MemoryError(said) from error
+
+
+def lacks_memory(error: Exception) -> bool:
+    """Whether PyTorch says by this error that the machine has no memory left."""
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in NO_MEMORY)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from umbel.checks import UsageError, first_line
+from umbel.engines.devices import lacks_memory
 
 ALONE = "Expected more than 1 value per channel when training"
 """What batch normalisation says of a mini-batch of one example."""
@@ -34,6 +35,8 @@ def explained(x: Tensor, whose: str = "") -> Iterator[None]:
     except torch.OutOfMemoryError:  # which says nothing of the network
         raise
     except FAILURES as error:
+        if lacks_memory(error):
+            raise MemoryError("two examples are too many for the network") from error
         bare = isinstance(error, KeyError | AssertionError)
         said = in_a_line(error, named=bare)
         raise UsageError(f"{whose}{_sentence(said, x, isinstance(error, OF_CODE))}") from error

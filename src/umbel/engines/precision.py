@@ -38,7 +38,8 @@ def usable_precision(net: Net, device: torch.device, wanted: Precision) -> Preci
 
     On a processor, chains of linear layers decide for each product, and networks that have
     attention or are small stay in full precision. On a GPU, chains of linear layers stay in full
-    precision. Raises `UsageError` where the device has no products of bfloat16 numbers.
+    precision. Networks whose values are not in single precision stay as they are. Raises
+    `UsageError` where the device has no products of bfloat16 numbers.
     """
     if wanted == "full":
         return wanted
@@ -54,6 +55,8 @@ def usable_precision(net: Net, device: torch.device, wanted: Precision) -> Preci
 
 
 def _why_slower(net: Net, device: torch.device) -> str | None:
+    if net.dtype != torch.float32:
+        return f"values of {net.dtype} keep their own precision"
     if device.type != "cpu":
         return "chains of linear layers are slower on a GPU" if net.is_dense else None
     if net.is_dense:

@@ -53,6 +53,8 @@ class Recipe:
     moving: tuple[str, ...]
     way: Way
     frozen: Packed  # which all actors of a machine read in one place
+    default_dtype: torch.dtype  # of PyTorch in this process, as `matmul`
+    matmul: str
     kind: type[Sequential] | type[Vectorised]
     example: Federation  # of one client, for the engine to begin with
 
@@ -68,12 +70,16 @@ class Recipe:
             moving=net.moving,
             way=net.way,
             frozen=Packed.of(net.modules.frozen),
+            default_dtype=torch.get_default_dtype(),
+            matmul=torch.get_float32_matmul_precision(),
             kind=type(engine),
             example=example,
         )
 
     def make(self) -> Sequential | Vectorised:
-        """An engine with hardly any clients."""
+        """An engine with hardly any clients, in a process that is the actor's alone."""
+        torch.set_default_dtype(self.default_dtype)
+        torch.set_float32_matmul_precision(self.matmul)
         built = Net(self.build, self.objective, trained=self.trained, moving=self.moving)
         built.modules.adopt(self.frozen.tensors(tensor_of(self.frozen.data)))
         return self.kind(built.computing(self.way), self.example)

@@ -21,6 +21,10 @@ TOKEN = "if it asks for a token, set RAY_AUTH_MODE=token"
 """Ray shows its token by itself to a cluster that it has found, and not at an address."""
 
 
+SHORTER = "set RAY_TMPDIR to a shorter path, such as /tmp"
+"""Ray's sockets are files in its folder of temporary files, and paths of sockets are limited."""
+
+
 def connect(address: str) -> None:
     """Join the cluster at an address, or start one here; once a process.
 
@@ -35,9 +39,10 @@ def connect(address: str) -> None:
     try:
         with roaming():
             ray.init(address=address or "local", include_dashboard=False, **quiet)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         said = first_line(error)
         hint = "" if address in ("", "auto") else f"; {TOKEN}"
+        hint += f"; {SHORTER}" if "AF_UNIX" in said else ""
         message = f"engine.address: {address!r}: no Ray cluster: {said}{hint}"
         raise UsageError(message) from None
     if callable(before) and threading.current_thread() is threading.main_thread():

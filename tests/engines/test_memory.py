@@ -1,0 +1,66 @@
+"""Where memory runs out it is said, and not the network or the user's settings are blamed."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+from multiprocessing import forkserver
+
+import click
+import pytest
+import torch
+
+from tests.shell import Shell
+from umbel.cli.jobs import _load
+from umbel.engines import vectorised
+from umbel.engines.columns import shared
+from umbel.engines.devices import enough_memory
+from umbel.engines.explained import explained
+
+SAID = (
+    "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: "
+    "you tried to allocate 86482880 bytes."
+)
+
+
+def fail() -> None:
+    raise RuntimeError(SAID)
+
+
+def test_a_machine_without_memory_is_told_from_a_device_and_from_a_fault() -> None:
+    with pytest.raises(MemoryError, match="take fewer"), enough_memory("take fewer"):
+        fail()
+    with pytest.raises(RuntimeError, match="another"), enough_memory("take fewer"):
+        raise RuntimeError("another")
+
+
+def test_the_network_is_not_blamed() -> None:
+    with pytest.raises(MemoryError), explained(torch.zeros(2, 3)):
+        fail()
+
+
+def test_replies_that_do_not_fit_are_no_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(mmap, "mmap", full)
+    with pytest.raises(MemoryError, match="replies of the clients take 8,000 bytes"):
+        shared((1000,), torch.float64)
+
+
+def test_a_run_says_how_it_goes_on(umbel: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    umbel("run", "both/fedavg.toml", "--set", "rounds=1")
+    monkeypatch.setattr(vectorised, "answer_all", lambda *_: fail())
+    _, said = umbel("resume", "runs/fedavg-seed0", "--rounds", "+2", status=1)
+    assert "umbel: there is not enough memory: " in said
+    assert "go on with: umbel resume runs/fedavg-seed0" in said
+    assert "Traceback" not in said
+
+
+def test_too_long_a_path_for_jobs_names_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bind() -> None:
+        raise OSError("AF_UNIX path too long")
+
+    monkeypatch.setattr(forkserver, "ensure_running", bind)
+    with pytest.raises(click.ClickException, match="too long a path for --jobs; set TMPDIR"):
+        _load()
