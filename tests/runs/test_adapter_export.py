@@ -17,6 +17,7 @@ from tests.federations import blobs
 from tests.networks.tiny import IDS, encoder, lora, made, peft
 from tests.runs.saved import make_run
 from umbel.networks import TextClassifier, adapted
+from umbel.networks.adapters import TokenNetwork
 
 LOCAL = umbel.LocalTraining(lr=0.3, epochs=1, batch_size=5)
 OF_GPT2: dict[str, Any] = {"target_modules": ["c_attn"], "fan_in_fan_out": True}
@@ -136,3 +137,27 @@ def test_what_is_trained_beside_the_adapters_is_named(tmp_path: Path) -> None:
     result = umbel.load(tmp_path / "run", net)
     with pytest.raises(umbel.UsageError, match=r"no place for .*LayerNorm\.bias"):
         result.export("peft")
+
+
+@pytest.mark.parametrize("active", ["default", "mine"])
+def test_it_is_the_active_adapter_whatever_its_name(active: str, tmp_path: Path) -> None:
+    def build() -> torch.nn.Module:
+        base = classifier()
+        base.requires_grad_(False)
+        network = peft.get_peft_model(base, lora(), adapter_name="mine")
+        if active != "mine":
+            network.add_adapter(active, lora(r=3))
+            network.set_adapter(active)
+        return TokenNetwork(network, 0, None)
+
+    net = umbel.Net(build)
+    umbel.Run(umbel.FedAvg(LOCAL), federation(), net).save(tmp_path / "run", 1)
+    result = umbel.load(tmp_path / "run", net)
+
+    done = result.export("peft")
+
+    theirs = peft.PeftModel.from_pretrained(classifier(), done.file).eval()
+    x = unequal(5, 8, IDS)
+    with torch.no_grad():
+        logits = theirs(input_ids=x, attention_mask=(x != 0).long()).logits
+        torch.testing.assert_close(logits, result.model_for(1)(x))

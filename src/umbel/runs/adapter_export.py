@@ -50,7 +50,7 @@ def to_peft(module: nn.Module, x: Tensor, folder: Path) -> Callable[[Tensor], Te
     other = _network(again, peft)
     for tensor in _adapters(other, peft).values():
         tensor.detach().zero_()
-    peft.set_peft_model_state_dict(other, load_file(folder / WEIGHTS))
+    peft.set_peft_model_state_dict(other, load_file(folder / WEIGHTS), other.active_adapter)
     return again
 
 
@@ -66,8 +66,11 @@ def _network(module: nn.Module, peft: Any) -> Any:
 
 
 def _adapters(network: Any, peft: Any) -> dict[str, Tensor]:
-    """The tensors by peft's names; asked for embeddings, too, peft would look for the model."""
+    """The active adapter's tensors by peft's names.
+
+    Asked for embeddings, too, peft would look for the model.
+    """
     adapters: dict[str, Tensor] = peft.get_peft_model_state_dict(
-        network, save_embedding_layers=False
+        network, adapter_name=network.active_adapter, save_embedding_layers=False
     )
     return adapters
