@@ -16,10 +16,10 @@ from flwr.clientapp import ClientApp
 from flwr.proto.node_pb2 import NodeInfo
 
 from tests.algorithms.test_contract import LOCAL
-from tests.flower.attacks import FORGETFUL, GREETINGS, NO_CLASSES, REPLIES, Attack
+from tests.flower.attacks import FORGETFUL, GREETINGS, NO_CLASSES, REPLIES, Attack, with_array
 from tests.flower.grid import MemoryGrid
 from tests.flower.small import SMALL, clients, engine_of, fated, grid_of, site
-from umbel.algorithms import FedAvg, FedEM
+from umbel.algorithms import IFCA, FedAvg, FedEM
 from umbel.algorithms.base import State
 from umbel.checks import is_plain
 from umbel.client.work import (
@@ -231,6 +231,27 @@ class Keyed(MemoryGrid):
 
     def get_nodes(self) -> list[NodeInfo]:
         return [NodeInfo(node_id=n, public_key=self.keys(n)) for n in self.get_node_ids()]
+
+
+def test_the_log_names_the_node_whose_numbers_are_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lie(content: RecordDict) -> RecordDict:
+        if "chosen" not in content.array_records["columns"]:
+            return content
+        chosen = content.array_records["columns"]["chosen"]
+        data = np.full(chosen.shape, 10**9, np.int64).tobytes()
+        return with_array(content, "columns", "chosen", data=data)
+
+    method = IFCA(2, replace(LOCAL, batch_size="all"))
+    experiment = replace(SMALL, algorithm=method, participation=1.0, rounds=1)
+    grid = attacked(tmp_path, WORK, lie, experiment)
+    folder = serve(grid, experiment, Settings(8, runs_dir=str(tmp_path / "runs")))
+    (record,) = folder.records()
+    assert set(record.refused) == {1, 4, 7}
+    (line,) = [line for line in caplog.messages if line.endswith("refused")]
+    said = "chosen: 1e+09 is not within 0 to 1: clients '1', '4', '7' are refused"
+    assert line == f"node {list(grid.apps)[1]}: {said}"
 
 
 def test_a_name_stays_with_the_node_that_brought_it_first(

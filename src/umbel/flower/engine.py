@@ -102,6 +102,19 @@ class FlowerEngine:
                 refused |= self._told(node, dict.fromkeys(clients, reason(error)))
         return answers + (self._ask(request, forgetful, refused, False) if forgetful else [])
 
+    def tell(self, refused: Mapping[int, str]) -> None:
+        """Log why clients are refused whose replies could be read; the others are logged already.
+
+        `refused` are the reasons of a round, by the client's number.
+        """
+        found: dict[int, dict[int, str]] = {}
+        for client, why in refused.items():
+            node = self.nodes.get(self.clients[client])
+            if node is not None and not why.startswith(f"{self.meeting.named(node)}: "):
+                found.setdefault(node, {})[client] = why
+        for node, whys in found.items():
+            self._told(node, whys)
+
     def _told(self, node: int, whys: Mapping[int, str]) -> dict[int, str]:
         """Log why clients of a node are refused, each reason once, and return it with the node."""
         for why in dict.fromkeys(whys.values()):

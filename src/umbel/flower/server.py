@@ -127,6 +127,7 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
         log.warning(drowned)
     if not folder.finished:
         for record in advance(folder, run):
+            engine.tell(record.refused)
             log.info(terminal.one_line(record, experiment.rounds))
     if to_describe:
         _describe(folder, run)
