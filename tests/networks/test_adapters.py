@@ -163,6 +163,16 @@ def test_a_new_head_needs_one_that_is_trained() -> None:
         adapted(made("GPT2LMHeadModel"), config, pad=0, new_head=True)
 
 
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float16])
+def test_a_head_in_another_precision_than_its_adapters_is_refused(kind: torch.dtype) -> None:
+    half = made("BertForSequenceClassification").to(kind)
+    with pytest.raises(
+        umbel.UsageError, match=rf"{kind} and torch\.float32\): load the model with"
+    ):
+        adapted(half, lora())
+    adapted(made("GPT2LMHeadModel").to(kind), lora("CAUSAL_LM", **OF_GPT2))
+
+
 def test_a_start_that_changes_frozen_weights_is_refused() -> None:
     config = lora(init_lora_weights="pissa")
     with pytest.raises(umbel.UsageError, match="init_lora_weights: 'pissa'"):

@@ -83,7 +83,8 @@ def adapted(
 def with_adapters(own: Any, settings: Any, peft: Any, field: str) -> Any:
     """A model of peft whose frozen tensors are those of `own`.
 
-    Raises `UsageError` with the name of the field if peft finds no layers for adapters.
+    Raises `UsageError` with the name of the field if peft finds no layers for adapters, and for a
+    head that is trained in another precision than the adapters.
     """
     base = lent(own)
     with warnings.catch_warnings():
@@ -92,6 +93,13 @@ def with_adapters(own: Any, settings: Any, peft: Any, field: str) -> Any:
             network = peft.get_peft_model(base, copy.deepcopy(settings))
         except (ValueError, TypeError) as error:
             raise UsageError(f"{field}: {error}") from None
+    kinds = {str(each.dtype) for each in network.parameters() if each.requires_grad}
+    if len(kinds) > 1:
+        raise UsageError(
+            f"{field}: the head would be trained in another precision than the adapters "
+            f"({' and '.join(sorted(kinds))}): load the model with dtype=torch.float32, or choose "
+            "a task_type that trains no head"
+        )
     places = {tensor.data_ptr() for tensor in own.parameters()}
     for name, tensor in network.named_parameters():
         if tensor.requires_grad and tensor.data_ptr() in places:
