@@ -366,3 +366,15 @@ def test_whole_numbers_beside_half_precision_keep_their_values(
     clients = [(torch.ones(8, 2, dtype=half), [0, 1] * 4), (x.long(), [0, 1] * 4)]
     federation = Federation.from_arrays(clients, test_fraction=0.5)
     assert whole in torch.cat([federation.train.x, federation.test.x]).flatten().tolist()
+
+
+@pytest.mark.parametrize(
+    ("x", "said"),
+    [
+        (torch.empty(4, 2, device="meta"), "a tensor on the meta device"),
+        (torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)]), "a nested tensor"),
+    ],
+)
+def test_tensors_without_values_of_one_shape_are_refused(x: torch.Tensor, said: str) -> None:
+    with pytest.raises(UsageError, match=f"client 0: x: '{said}' is not"):
+        built(x)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from umbel.checks import LARGEST, check
 from umbel.data import dataframes
-from umbel.data.objects import check_even, numbers_of, refuse, refuse_row
+from umbel.data.objects import PAD, check_even, numbers_of, refuse, refuse_row
 
 CODE_INPUTS = "write words and dates as numbers, the same for every client, or leave them out"
 CODE_LABELS = (
@@ -71,6 +71,8 @@ def _check_finite(tensor: Tensor, what: str) -> None:
 def _tensor(values: object, what: str, advice: str) -> Tensor:
     if isinstance(values, Tensor):
         check(values.layout == torch.strided, what, str(values.layout), "dense: write x.to_dense()")
+        check(not values.is_nested, what, "a nested tensor", f"one block of numbers; {PAD}")
+        check(not values.is_meta, what, "a tensor on the meta device", "one that holds values")
         check(not values.is_complex(), what, str(values.dtype), "a type of real numbers")
         check(
             values.dtype in USUAL, what, str(values.dtype), "a type that layers take; call .float()"

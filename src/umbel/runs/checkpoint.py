@@ -108,7 +108,9 @@ def load(file: Path, template: Any) -> tuple[Any, int]:
         kind, tensors = as_now(header["kind"], tensors)
         values: Mapping[str, Any] = {**tensors, **header["numbers"]}
         values = without_idle(values, template) if idle else values
-        return _filled(kinds.get(kind, template), values), int(header["next_round"])
+        if (following := int(header["next_round"])) < 0:
+            raise ValueError(f"the next round is {following}")
+        return _filled(kinds.get(kind, template), values), following
     except (LookupError, TypeError, ValueError) as error:
         raise UsageError(f"{file}: {UNREADABLE}: {error}") from None
 

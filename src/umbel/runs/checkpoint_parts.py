@@ -6,6 +6,7 @@ other tensors are on disk already and are not written again.
 
 from __future__ import annotations
 
+import re
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -105,6 +106,8 @@ def read(folder: Path, digests: Mapping[str, str], otherwise: str) -> dict[str, 
     """The tensors of these digests, by name. Raises `UsageError` if a file does not match."""
     tensors = {}
     for name, digest in digests.items():
+        if not re.fullmatch("[0-9a-f]+", digest):
+            raise UsageError(f"{folder}: {otherwise}: {digest!r} is not the name of a part")
         file = _file(folder, digest)
         with reading(file, otherwise) as (opened, _):
             tensors[name] = aligned(opened.get_tensor("values"))

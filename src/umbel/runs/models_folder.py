@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, check
 from umbel.client.mixture import Mixture
 from umbel.client.net import Net
 from umbel.data.form import Form
@@ -98,6 +98,12 @@ class ModelsFolder:
         tensors = self.model(cluster)
         self.check_frozen(net)
         entries = net.layout.weights + net.layout.rest
+        for entry in entries:
+            there = tensors.get(entry.name)
+            if there is None or there.shape != entry.shape:
+                shape = "no such tensor" if there is None else tuple(there.shape)
+                expected = f"{tuple(entry.shape)}, as the network has it"
+                check(False, f"{self.file(cluster)}: {entry.name}", shape, expected)
         return torch.cat([tensors[entry.name].flatten() for entry in entries])
 
     def check_frozen(self, net: Net) -> None:
@@ -126,11 +132,19 @@ class ModelsFolder:
         """What the client of this number uses in place of its cluster's model, if it does so."""
         if used == "mixture":
             models, weights = self.mixture(client)
+            self._check_size(models.shape[1:], net)
             return Mixture(list(map(net.module, models)), weights, net.objective).eval()
         with _opened(self.path / CLIENTS) as (_, header):
             experts = 1 if used == "personal" else int(header["experts"])
         routed = net if used == "personal" else net.routed(experts)
-        return routed.module(self.personal(client))
+        theta = self.personal(client)
+        self._check_size(theta.shape, routed)
+        return routed.module(theta)
+
+    def _check_size(self, shape: torch.Size, net: Net) -> None:
+        expected = f"({net.layout.num_values},), the shape of the network's models"
+        fine = shape == (net.layout.num_values,)
+        check(fine, f"{self.path / CLIENTS}: a model", tuple(shape), expected)
 
     def mixture(self, client: int) -> tuple[Tensor, Tensor]:
         """The models (K, P) that all clients mix, and this client's weight (K,) of each."""
