@@ -21,6 +21,7 @@ from umbel.flow import Engine, Replies, Request
 from umbel.method import Context, Flow, losses, one_model
 from umbel.runs.config import plain, structured
 from umbel.runs.experiment import Experiment
+from umbel.server.clustering import distances
 from umbel.testing import blobs, check_method, mlp
 
 WHOLE = umbel.LocalTraining(lr=0.1, epochs=2, batch_size="all")
@@ -136,6 +137,26 @@ def test_clustered_methods_cluster_by_what_is_shared() -> None:
     assert record.ari == 1.0
     assert isinstance(state, SharingState)
     assert state.kept.shape == (8, int(A.sum()))
+
+
+@pytest.mark.parametrize("metric", ["cosine", "l2"])
+def test_a_newcomer_is_as_near_as_a_client_with_its_data(metric: Any) -> None:
+    local = umbel.LocalTraining(lr=0.5, steps=3, batch_size="all")
+    inner = umbel.FLHC(
+        threshold=0.5, cluster_round=0, metric=metric, linkage="average", local=local
+    )
+    run = umbel.Run(umbel.Sharing(inner, kept=("3.*",)), blobs(), mlp())
+    ((state, _),) = run.rounds(1)
+    alone = umbel.Run(umbel.LocalOnly(local), blobs(), mlp())
+    ((trained, _),) = alone.rounds(1)
+    update = trained.models - alone.start(1).models
+    update[:, mlp().layout.mask(["3.*"])] = 0
+    members = state.labels == state.labels[0]
+    expected = distances(update[:1], update[members].mean(0, keepdim=True), metric)
+
+    scores = run.assign(state, 1).scores[0]
+
+    assert float(scores.min()) == pytest.approx(float(expected), abs=1e-6)
 
 
 def test_the_contract_is_kept() -> None:

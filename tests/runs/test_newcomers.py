@@ -312,3 +312,25 @@ def test_clusters_of_few_clients_that_inputs_do_not_tell_apart_are_refused(
             continue
         taken += 1
     assert taken <= 5  # 0.01 of 100 are expected at most; six come by chance once in 2,000 times
+
+
+def test_one_or_two_inputs_are_not_enough_to_be_sure_of(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+
+    def client(number: int, size: int) -> tuple[Any, Any]:
+        x = rng.normal(size=(size, 6)) + 3 * (number % 2)
+        return x.astype(np.float32), np.arange(size) % 2
+
+    known = umbel.Federation.from_arrays([client(n, 40) for n in range(12)])
+    method = umbel.FixedClusters(clusters=(0, 1) * 6, local=LOCAL)
+    net = umbel.Net(lambda: torch.nn.Linear(6, 2))
+    result = umbel.Run(method, known, net).save(tmp_path / "run", 1)
+    sizes = (1, 2, 4, 5, 30)
+    new = umbel.Federation.from_arrays([client(0, size) for size in sizes], test_fraction=0)
+
+    assigned = result.assign(new, labelled=False, clients=known)
+
+    assert assigned.confidence is not None
+    assert assigned.confidence[:3].tolist() == [0.5] * 3
+    assert float(assigned.confidence[3:].min()) > 0.9
+    assert list(assigned.clusters.values())[3:] == [result.clusters["0"]] * 2

@@ -123,7 +123,19 @@ class Sharing(Algorithm[SharingState]):
         return replace(served, models=each, adapted_from=served.models)
 
     def assign(self, state: SharingState, ctx: Context) -> Flow[Assigned]:
-        return (yield from self.of.assign(state.inner[0], ctx))
+        """Newcomers are compared by what they would share, as the run's clients were."""
+        flow, replies = self.of.assign(state.inner[0], ctx), None
+        _, own = parted(ctx.layout, self.stays)
+        try:
+            while True:
+                answer = yield next(flow) if replies is None else flow.send(replies)
+                columns = dict(answer.columns)
+                if "update" in columns:
+                    columns["update"] = columns["update"].index_fill(1, own, 0)
+                replies = replace(answer, columns=columns)
+        except StopIteration as stop:
+            assigned: Assigned = stop.value
+            return assigned
 
     def fit(self, state: SharingState) -> Tensor | None:
         return self.of.fit(state.inner[0])

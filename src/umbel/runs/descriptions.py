@@ -41,6 +41,9 @@ ALPHA = 0.01
 FEWEST = 100
 """Ways to divide clients below which no permutation gives a p-value as small as `ALPHA`."""
 
+FEWEST_INPUTS = 5
+"""Fewest inputs of a newcomer whose description says something of their mean and deviation."""
+
 FILE = "descriptions.safetensors"
 
 Floats = NDArray[np.float64]

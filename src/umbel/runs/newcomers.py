@@ -167,7 +167,10 @@ def assign_unlabelled(
     clients: Federation | None,
     data_dir: Path | str | None,
 ) -> Assignment:
-    """Find the cluster of each newcomer by the description of its inputs."""
+    """Find the cluster of each newcomer by the description of its inputs.
+
+    With very few inputs a description is mostly chance, and the confidence is that of a guess.
+    """
     run = _run_of(result, newcomers)
     known = _of_the_run(result, clients, data_dir)
     new = _described(result, run)
@@ -182,7 +185,11 @@ def assign_unlabelled(
         )
     )
     names = tuple(newcomers.names[client] for client in new.clients.tolist())
-    return Assignment(names, 1 - likely, UNLABELLED, likely.max(1).values, BY_INPUTS)
+    sizes = torch.from_numpy(newcomers.train.sizes)[new.clients]
+    # The covariance is that of the run's clients, and says nothing of such a small sample.
+    unsure = torch.full_like(likely[:, 0], 1 / result.num_clusters)
+    sure = torch.where(sizes < descriptions.FEWEST_INPUTS, unsure, likely.max(1).values)
+    return Assignment(names, 1 - likely, UNLABELLED, sure, BY_INPUTS)
 
 
 def _of_the_run(
