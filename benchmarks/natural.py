@@ -51,9 +51,10 @@ def main() -> None:
         net = umbel.Net(lambda m=model, s=shape, o=outputs: m.build(s, o))  # type: ignore[misc]
         advice = umbel.advise(federation, net)
         for each in advice.standings:
-            loss, accuracy = on_test(net, federation, each)
+            tested = on_test(net, federation, each)
+            assert tested is not None  # all of these have test examples
             here = "←" if each is advice.verdict.chosen else ""
-            cells = (f"{each.mean:.4f}", f"{loss:.4f}", f"{accuracy:.3f}", here)
+            cells = (f"{each.mean:.4f}", f"{tested[0]:.4f}", f"{tested[1]:.3f}", here)
             row = f"| {asked.name} | {each.contender.name} | {' | '.join(cells)} |"
             console.print(row, soft_wrap=True, markup=False)
 

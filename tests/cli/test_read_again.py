@@ -150,7 +150,12 @@ def test_the_clients_of_a_run_are_read_once(
     saved(tmp_path / "run", 2)
     reads: list[Path] = []
     plain = RunFolder.clients
-    monkeypatch.setattr(RunFolder, "clients", lambda f: reads.append(f.path) or plain(f))
+
+    def noted(folder: RunFolder) -> Any:
+        reads.append(folder.path)
+        return plain(folder)
+
+    monkeypatch.setattr(RunFolder, "clients", noted)
     result = umbel.load(tmp_path / "run", mlp())
     assert result.megabytes_down > 0
     assert result.megabytes_up > 0

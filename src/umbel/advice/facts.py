@@ -82,8 +82,15 @@ def _labels(split: Split, classes: int | None) -> NDArray[np.bool_]:
     return found
 
 
-def _compared(federation: Federation) -> tuple[Split, Split]:
-    return federation.train, federation.test
+def _compared(federation: Federation) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(M,) how many training and test inputs of each client are compared.
+
+    Every client has the same part in both, so that clients which differ are not taken for drift.
+    """
+    train, test = federation.train.sizes, federation.test.sizes
+    both = (train > 0) & (test > 0)
+    times = max(1, int((train[both] // test[both]).min(initial=MOST)))
+    return np.minimum(train, times * test), np.minimum(train, test)
 
 
 def _drift(federation: Federation, seed: int) -> float:
@@ -92,11 +99,12 @@ def _drift(federation: Federation, seed: int) -> float:
     from sklearn.metrics import roc_auc_score
     from sklearn.model_selection import cross_val_predict
 
-    splits = _compared(federation)
-    if min(map(_num_sampled, splits)) < FEWEST:
+    counts = _compared(federation)
+    if min(map(_num_sampled, counts)) < FEWEST:
         return 0.5
     rng = generator(seed, Stream.ADVICE, 2)
-    parts = [_sampled(split, rng) for split in splits]
+    splits = (federation.train, federation.test)
+    parts = [_sampled(split, each, rng) for split, each in zip(splits, counts, strict=True)]
     truth = np.repeat([0, 1], [len(part) for part in parts])
     trees = ExtraTreesClassifier(50, min_samples_leaf=5, random_state=seed % 2**32)
     said = cross_val_predict(trees, np.concatenate(parts), truth, cv=2, method="predict_proba")
@@ -113,12 +121,19 @@ def _by_chance(first: int, second: int) -> float:
     return min(1.0, 0.5 + CHANCE * sqrt((first + second + 1) / (12 * first * second)))
 
 
-def _num_sampled(split: Split) -> int:
-    return min(MOST, len(split.x))
+def _num_sampled(counts: NDArray[np.int64]) -> int:
+    return min(MOST, int(counts.sum()))
 
 
-def _sampled(split: Split, rng: np.random.Generator) -> NDArray[np.float32]:
-    rows = rng.permutation(len(split.x))[:MOST]
+def _sampled(
+    split: Split, counts: NDArray[np.int64], rng: np.random.Generator
+) -> NDArray[np.float32]:
+    """Inputs drawn at random, so many of each client (M,), and at most `MOST` of them all."""
+    owners = np.repeat(np.arange(len(counts)), split.sizes)
+    order = rng.permutation(len(split.x))
+    mine = order[np.argsort(owners[order], kind="stable")]  # client by client, each in random order
+    place = np.arange(len(mine)) - np.repeat(split.offsets[:-1], split.sizes)
+    rows = rng.permutation(mine[place < np.repeat(counts, split.sizes)])[:MOST]
     flat = split.x[rows].reshape(len(rows), prod(split.x.shape[1:]))
     found: NDArray[np.float32] = flat.numpy().astype(np.float32)
     return found
