@@ -33,6 +33,9 @@ FEW_LINES = 5
 ACROSS, UP = 45, 34
 """Letters of a line of text that fit above or below a figure, and beside it."""
 
+CROWDED = 500
+"""Number of dots from which on they are drawn smaller, with thinner edges."""
+
 FEW_TICKS = 6
 """Stretches of an axis between numbers of many digits."""
 
@@ -109,3 +112,8 @@ def log_ticks(values: Sequence[float]) -> list[float]:
         if len(ticks) > 2:
             break
     return ticks or places[:1]
+
+
+def thinned(dots: int) -> float:
+    """The factor by which each of this many dots is smaller, and its edge thinner."""
+    return min(1.0, CROWDED / max(1, dots))

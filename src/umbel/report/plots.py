@@ -27,6 +27,7 @@ from umbel.report.plot_room import (
     named,
     short,
     size,
+    thinned,
     wrapped,
 )
 from umbel.report.words import in_figures
@@ -232,17 +233,17 @@ def _draw_heatmap(figure: Any, axes: Any, chart: Heatmap) -> None:
 
 
 def _draw_scatter(axes: Any, chart: Scatter) -> None:
-    largest = max((dot.size for dot in chart.dots), default=0) or 1
+    largest, thin = max((dot.size for dot in chart.dots), default=0) or 1, thinned(len(chart.dots))
     for look, group in enumerate(chart.groups):
         dots = [dot for dot in chart.dots if dot.group == group]
         axes.scatter(
             [dot.x for dot in dots],
             [dot.y for dot in dots],
-            [12 + 100 * dot.size / largest for dot in dots],
+            [thin * (12 + 100 * dot.size / largest) for dot in dots],
             color=turn(COLOURS, look),
             marker=turn(MARKERS, look),
             edgecolors="white",
-            linewidths=0.6,
+            linewidths=0.6 * thin,
             label=group,
             clip_on=not chart.is_map,
         )
@@ -255,7 +256,7 @@ def _draw_scatter(axes: Any, chart: Scatter) -> None:
         axes.set(xlabel=wrapped(chart.x_title), ylabel=wrapped(chart.y_title, UP))
         axes.grid(alpha=0.25, linewidth=0.6)
     if beside(chart):
-        more = {"title_fontsize": 7, "markerscale": 0.6, "alignment": "left"}
+        more = {"title_fontsize": 7, "markerscale": 0.6 / thin**0.5, "alignment": "left"}
         _legend_beside(axes, chart, title=chart.group_title, **more)
 
 
