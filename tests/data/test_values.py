@@ -368,13 +368,12 @@ def test_whole_numbers_beside_half_precision_keep_their_values(
     assert whole in torch.cat([federation.train.x, federation.test.x]).flatten().tolist()
 
 
-@pytest.mark.parametrize(
-    ("x", "said"),
-    [
-        (torch.empty(4, 2, device="meta"), "a tensor on the meta device"),
-        (torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)]), "a nested tensor"),
-    ],
-)
-def test_tensors_without_values_of_one_shape_are_refused(x: torch.Tensor, said: str) -> None:
-    with pytest.raises(UsageError, match=f"client 0: x: '{said}' is not"):
-        built(x)
+def test_a_tensor_without_values_is_refused() -> None:
+    with pytest.raises(UsageError, match="client 0: x: 'a tensor on the meta device' is not"):
+        built(torch.empty(4, 2, device="meta"))
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_tensor_of_tensors_of_several_shapes_is_refused() -> None:
+    with pytest.raises(UsageError, match="client 0: x: 'a nested tensor' is not one block"):
+        built(torch.nested.nested_tensor([torch.zeros(2), torch.zeros(3)]))
