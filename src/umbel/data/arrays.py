@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import check_memory
+from umbel.checks import UsageError, check, check_memory
 from umbel.summary import in_short
 
 
@@ -24,15 +24,33 @@ class Arrays:
     centre: float = 0.0  # mean that is subtracted from images
     spread: float = 1.0  # standard deviation by which images are divided afterwards
     owners: NDArray[np.str_] | None = None  # (n,) the owner of each example, if known
+    classes: tuple[str, ...] = ()  # the names of the classes, if they are known
 
     __repr__ = in_short
+
+    def check_classes(self, other: Arrays, setting: str, split: str) -> None:
+        """Raise `UsageError` unless the numbers of labels mean the same in both splits."""
+        there, here = other.num_classes, self.num_classes
+        expected = f"of {here} classes, as the first split: it has {there}"
+        check(there == here, setting, split, expected)
+        unlike = (
+            f"{n} is {one!r} in the first split, and {two!r} there"
+            for n, (one, two) in enumerate(zip(self.classes, other.classes, strict=False))
+            if one != two
+        )
+        if differing := next(unlike, None):
+            raise UsageError(f"{setting}: {split!r} has other classes: {differing}")
 
     def images(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
         """The images of these rows as floats: in 0 to 1, unless they are normalised."""
         picked = np.asarray(self.x[rows], dtype=np.float32) / np.float32(self._white)
+        return self.scaled(picked)
+
+    def scaled(self, x: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Images with values in 0 to 1, normalised."""
         if (self.centre, self.spread) == (0.0, 1.0):
-            return picked
-        return (picked - np.float32(self.centre)) / np.float32(self.spread)
+            return x
+        return (x - np.float32(self.centre)) / np.float32(self.spread)
 
     def check_room(self, times: int) -> None:
         """Raise `UsageError` if this many copies of all images as floats exceed memory."""

@@ -1,14 +1,56 @@
-"""Conversion of planted groups to numbers."""
+"""Planted groups in a file, and their conversion to numbers."""
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from umbel.checks import check
+from umbel.data.attributes import OWNER, check_owner
+from umbel.data.files import read_text
 from umbel.data.objects import is_missing
+from umbel.summary import counted
+
+HEADER = [OWNER, "group"]
+
+LARGEST = 2**24
+"""Largest size of the file, in bytes."""
+
+
+def read_groups(file: Path, names: list[str], alone: bool = False) -> Sequence[int | str] | None:
+    """The groups of these clients as they are in the file, or None without a file.
+
+    With `alone`, words become numbers that do not depend on the file's other words. Raises
+    `UsageError` for a file that does not give one group for each client.
+    """
+    if not file.exists():
+        return None
+    group_of: dict[str, str] = {}
+    known = dict.fromkeys(names)  # ordered, with fast look-up
+    for number, line in enumerate(read_text(file, LARGEST).splitlines(), start=1):
+        where, parts = f"{file}: line {number}", [part.strip() for part in line.split(",")]
+        is_header = number == 1 and parts == HEADER and OWNER not in names
+        if line.strip() and not is_header:
+            found = counted(len(parts), "value")
+            check(len(parts) == 2, where, found, "of the form client,group")
+            check(bool(parts[1]), where, line.strip(), "a client and its group")
+            check_owner(parts[0], group_of, known, where)
+            group_of[parts[0]] = parts[1]
+    for name in names:
+        check(name in group_of, str(file), name, "in the file, which needs a line for each client")
+    words = [group_of[name] for name in names]
+    if all(map(_is_number, words)):
+        return list(map(int, words))
+    return [zlib.crc32(word.encode()) % 2**31 for word in words] if alone else words
+
+
+def _is_number(word: str) -> bool:
+    digits = word.removeprefix("-")
+    return digits.isdecimal() and digits.isascii() and len(digits) < 10
 
 
 def numbers_of(groups: Sequence[int | str], names: Sequence[str]) -> NDArray[np.int64]:

@@ -41,13 +41,26 @@ def decoded(dataset: Any) -> Arrays:
     for batch in rows.iter(batch_size=1000):
         x.append(_stacked(list(map(_channels_first, _pictures(batch[image], mode)))))
         y.append(np.asarray(batch[label], dtype=np.float64))
-        owners += [np.asarray(batch[column], dtype=np.str_) for column in owned]
+        owners += [_owners(batch[column]) for column in owned]
     check(bool(y), "source", columns, "a data set with rows")
     labels, classes = np.concatenate(y), dataset.features[label].num_classes
     other = labels[~((labels >= 0) & (labels < classes))]
     check(not len(other), "source", other[:1].tolist(), f"labels in 0 to {classes - 1}")
     whose = np.concatenate(owners) if owners else None
-    return Arrays(_stacked(x, np.concatenate), labels.astype(np.int64), classes, owners=whose)
+    return Arrays(
+        _stacked(x, np.concatenate),
+        labels.astype(np.int64),
+        classes,
+        owners=whose,
+        classes=tuple(dataset.features[label].names or ()),
+    )
+
+
+def _owners(values: Sequence[object]) -> NDArray[np.str_]:
+    """(n,) the owner of each example. Raises `UsageError` for an example without one."""
+    for value in values:
+        check(value not in (None, ""), f"source: {OWNER}", value, "the owner of each example")
+    return np.asarray(values, dtype=np.str_)
 
 
 def _pictures(encoded: Sequence[Mapping[str, Any]], mode: str | None) -> Iterator[NDArray[Any]]:

@@ -14,8 +14,8 @@ from umbel.data.tables.parts import PARTS, divided
 
 Labelling = Literal["most", "last"]
 
-Windows: TypeAlias = tuple[NDArray[np.float32], NDArray[Any]]
-"""Windows (n, channels, length), and the target of each window (n,)."""
+Windows: TypeAlias = tuple[NDArray[Any], NDArray[Any]]
+"""Windows (n, channels, length) in the recordings' own type, and the target of each (n,)."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,7 @@ class Cut:
     def _windows(self, steps: NDArray[Any], targets: NDArray[Any]) -> Windows:
         starts = np.arange(0, len(steps) - self.length + 1, self.stride)
         places = starts[:, None] + np.arange(self.length)
-        windows = np.moveaxis(steps[places], -1, 1).astype(np.float32)
-        return windows, self._label(targets[places])
+        return np.moveaxis(steps[places], -1, 1), self._label(targets[places])
 
     def _label(self, targets: NDArray[Any]) -> NDArray[Any]:
         """(n,) the targets of windows (n, length)."""

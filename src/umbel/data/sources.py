@@ -150,22 +150,25 @@ def _digest(files: Sequence[Path]) -> str:
 
 def _cached(folder: Path) -> Arrays:
     """The arrays that `_save` wrote."""
-    owners = folder / "owners.npy"
+    owners, classes = folder / "owners.npy", folder / "classes.npy"
     return Arrays(
         np.load(folder / "x.npy", mmap_mode="r"),
         np.load(folder / "y.npy"),
         int(np.load(folder / "num_classes.npy")),
         owners=np.load(owners) if owners.is_file() else None,
+        classes=tuple(np.load(classes).tolist()) if classes.is_file() else (),
     )
 
 
 def _together(parts: Sequence[Arrays], split: str, setting: str) -> Arrays:
-    kinds = {(part.x.shape[1:], part.num_classes) for part in parts}
-    check(len(kinds) == 1, setting, split, f"made of splits with equal shapes and classes: {kinds}")
+    shapes = {part.x.shape[1:] for part in parts}
+    check(len(shapes) == 1, setting, split, f"made of splits with images of one shape: {shapes}")
+    for part in parts[1:]:
+        parts[0].check_classes(part, setting, split)
     x, y = (np.concatenate(arrays) for arrays in zip(*((p.x, p.y) for p in parts), strict=True))
     owners = [part.owners for part in parts if part.owners is not None]
     whose = np.concatenate(owners) if len(owners) == len(parts) else None
-    return Arrays(x, y, parts[0].num_classes, owners=whose)
+    return Arrays(x, y, parts[0].num_classes, owners=whose, classes=parts[0].classes)
 
 
 @dataclass(frozen=True)
@@ -243,6 +246,8 @@ def _save(arrays: Arrays, folder: Path) -> None:
         np.save(beside / "num_classes.npy", arrays.num_classes)
         if arrays.owners is not None:
             np.save(beside / "owners.npy", arrays.owners)
+        if arrays.classes:
+            np.save(beside / "classes.npy", np.array(arrays.classes))
         beside.rename(folder)
     except OSError as error:
         # If the disk is full, NumPy reports how many bytes it wrote, but neither reason nor file.

@@ -183,9 +183,7 @@ def test_files_of_a_folder_must_be_alike(tmp_path: Path) -> None:
         read_rows(tmp_path, FORM, everything)
     (tmp_path / "a.csv").unlink()
     parquet(tmp_path / "d.parquet", {"x": ["one"]})
-    with pytest.raises(
-        UsageError, match=r"d.parquet: column 'x' is of string, unlike in .*numbers"
-    ):
+    with pytest.raises(UsageError, match=r"d.parquet: column 'x' is of texts, unlike in .*numbers"):
         read_rows(tmp_path, FORM, everything)
 
 

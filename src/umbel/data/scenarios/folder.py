@@ -13,26 +13,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from umbel.checks import UsageError, check
-from umbel.data.attributes import FILE, OWNER, attributes_text, check_owner, read_attributes
+from umbel.data.attributes import FILE, attributes_text, read_attributes
 from umbel.data.channel_scale import ChannelScale
 from umbel.data.federation import Federation
 from umbel.data.files import check_length, files_in, read_text
+from umbel.data.groups import LARGEST, read_groups
 from umbel.data.npz import client_files, read_arrays
 from umbel.data.scenarios.base import Scenario, check_validation
 from umbel.data.sources import Sources
 from umbel.data.splits import by_name, set_apart
 from umbel.seeds import Stream
-from umbel.summary import counted, few
-
-LARGEST = 2**24
-"""Largest size of a file of groups, in bytes."""
+from umbel.summary import few
 
 FILE_NAME = 'a name for a file: no / \\ , " or line break, no dot in front, no space at an end'
 
 GROUPS = "groups.csv"
-
-HEADER = [OWNER, "group"]
-"""Possible headers of a file of groups."""
 
 ARRAYS = tuple(f"{name}{split}" for split in ("", "_test", "_validation") for name in "xy")
 """Names of arrays that the file of a client may contain: x and y of each split."""
@@ -90,7 +85,8 @@ def read_clients(
 ) -> Federation:
     """The clients of a folder of `.npz` files, or of a single file. See `Folder`.
 
-    Test examples that are `drawn_by_name` do not depend on the other clients.
+    Test examples that are `drawn_by_name`, and the numbers of groups that are words, do not depend
+    on the other clients, who may be in other folders.
     """
     files = _files(path)
     loaded = [_load(file) for file in files]
@@ -106,7 +102,7 @@ def read_clients(
         test,
         validation=_pairs(path, names, loaded, "validation"),
         names=names,
-        groups=None if path.is_file() else _groups(path / GROUPS, names),
+        groups=None if path.is_file() else read_groups(path / GROUPS, names, drawn_by_name),
         attributes={} if path.is_file() else read_attributes(path, tuple(names)),
         num_classes=_classes(files, loaded) if num_classes is None else num_classes,
         test_fraction=test_fraction,
@@ -142,13 +138,17 @@ def write_clients(federation: Federation, path: Path) -> None:
     if not free and _is_written(federation, path):
         return
     check(free, "folder", str(path), "a folder without .npz files")
+    texts = {file: text for file, text in _texts(federation).items() if text}
+    for file in {FILE, GROUPS} - set(texts):
+        expected = "there for these clients, of whom nothing is known; remove it"
+        check(not (path / file).exists(), "folder", str(path / file), expected)
     path.mkdir(parents=True, exist_ok=True)
+    # These name all clients, so that the files of an interrupted save are not read as fewer.
+    for file, text in texts.items():
+        (path / file).write_text(text, encoding="utf-8")
     beside = _beside(federation)
     for client, name in enumerate(federation.names):
         np.savez(path / f"{name}.npz", **_arrays(federation, client), **beside)
-    for file, text in _texts(federation).items():
-        if text:
-            (path / file).write_text(text, encoding="utf-8")
 
 
 def _arrays(federation: Federation, client: int) -> dict[str, Any]:
@@ -275,24 +275,3 @@ def _pairs(
         wanted = f"{x} and {y} are needed in every file or in none"
         raise UsageError(f"{path}: {wanted}; clients without them: {few(without)}")
     return [(arrays[x], arrays[y]) for arrays in loaded]
-
-
-def _groups(file: Path, names: list[str]) -> list[int] | None:
-    """The groups in the file as numbers, or None without a file."""
-    if not file.exists():
-        return None
-    group_of: dict[str, str] = {}
-    known = dict.fromkeys(names)  # ordered, with fast look-up
-    for number, line in enumerate(read_text(file, LARGEST).splitlines(), start=1):
-        where, parts = f"{file}: line {number}", [part.strip() for part in line.split(",")]
-        is_header = number == 1 and parts == HEADER and OWNER not in names
-        if line.strip() and not is_header:
-            found = counted(len(parts), "value")
-            check(len(parts) == 2, where, found, "of the form client,group")
-            check(bool(parts[1]), where, line.strip(), "a client and its group")
-            check_owner(parts[0], group_of, known, where)
-            group_of[parts[0]] = parts[1]
-    for name in names:
-        check(name in group_of, str(file), name, "in the file, which needs a line for each client")
-    order = sorted(set(group_of.values()))
-    return [order.index(group_of[name]) for name in names]

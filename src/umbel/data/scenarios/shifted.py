@@ -86,6 +86,7 @@ class Shifted(Scenario):
             even = self.label_alpha is None and bool(allowed.all())
             check(even, "test_split", self.test_split, "None, as some clients lack some labels")
             tests = sources.load(self.source, self.test_split, "test_split")
+            arrays.check_classes(tests, "test_split", self.test_split)
             tests = tests.normalised(arrays.centre, arrays.spread)
             test = _shards(tests, _dealt_evenly(tests, sizes, rng), of_clients, (seed, 2))
         numbers = [n if group.number is None else group.number for n, group in enumerate(planted)]
@@ -105,7 +106,11 @@ class Shifted(Scenario):
         check(len(shares) == num_groups, "shares", self.shares, f"one for {num_groups} groups")
         expected = f"at least one for each of {num_groups} groups"
         check(self.clients >= num_groups, "clients", self.clients, expected)
-        return apportioned(self.clients, shares)
+        counts = apportioned(self.clients, shares)
+        for group, count in enumerate(counts.tolist()):
+            expected = f"enough for a client of group {group} among {self.clients}"
+            check(count > 0, "shares", shares[group], expected)
+        return counts
 
     def _deals(self, counts: Labels) -> list[slice]:
         """The clients that share the source: all, or the `counts` clients of each group."""
@@ -135,15 +140,15 @@ def _dealt_evenly(
 def _shards(
     arrays: Arrays, rows: Sequence[Labels], groups: Sequence[Group], seeds: tuple[int, int]
 ) -> list[tuple[Images, Labels]]:
-    """The examples in these rows, shifted by the group of each client.
+    """The examples in these rows, shifted by the group of each client, and then normalised.
 
     Random draws of a group depend only on the client; `seeds` are the scenario's seed, and one that
     differs between training and test examples.
     """
-    seed, part = seeds
-    return [
-        group.transform(
-            arrays.images(mine), arrays.y[mine], generator(seed, Stream.DATA, client, part)
-        )
-        for client, (group, mine) in enumerate(zip(groups, rows, strict=True))
-    ]
+    (seed, part), plain = seeds, arrays.normalised(0.0, 1.0)
+    shards = []
+    for client, (group, mine) in enumerate(zip(groups, rows, strict=True)):
+        rng = generator(seed, Stream.DATA, client, part)
+        x, y = group.transform(plain.images(mine), arrays.y[mine], rng)
+        shards.append((arrays.scaled(x), y))
+    return shards

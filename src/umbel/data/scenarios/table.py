@@ -187,7 +187,10 @@ class Table(Scenario):
     def _kept(self, clients: Clients, parts: list[Parts]) -> tuple[Clients, list[Parts]]:
         """The clients with enough training rows."""
         fine = [place for place, part in enumerate(parts) if len(part.train) >= self.least_rows]
-        check(bool(fine), "least_rows", self.least_rows, "low enough: no client has so many rows")
+        expected = "low enough: no client has so many rows"
+        if 0 < self.train_rows < self.least_rows:
+            expected = f"at most train_rows = {self.train_rows}, the most that clients keep"
+        check(bool(fine), "least_rows", self.least_rows, expected)
         for place in fine:
             if not len(parts[place].train):
                 advice = "least_rows = 1 leaves such clients out"

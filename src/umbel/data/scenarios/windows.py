@@ -85,7 +85,8 @@ def federation_of(
     if scale:
         about = pooled(np.concatenate([_columns(x) for x, _ in parts["train"]]))
         by = ChannelScale(tuple(about.mean.tolist()), tuple(about.deviation.tolist()))
-        parts = {part: [(_scaled(x, by), y) for x, y in clients] for part, clients in parts.items()}
+    # Single precision comes after the scale: before it, offsets may be far larger than the signal.
+    parts = {part: [(_single(x, by), y) for x, y in clients] for part, clients in parts.items()}
     validation = parts["validation"] if any(len(y) for _, y in parts["validation"]) else None
     federation = Federation.from_arrays(
         parts["train"],
@@ -110,7 +111,9 @@ def _columns(x: NDArray[Any]) -> NDArray[np.float64]:
     return np.moveaxis(x, 1, -1).reshape(-1, x.shape[1]).astype(np.float64)
 
 
-def _scaled(x: NDArray[Any], scale: ChannelScale) -> NDArray[np.float32]:
+def _single(x: NDArray[Any], scale: ChannelScale | None) -> NDArray[np.float32]:
+    if scale is None:
+        return np.ascontiguousarray(x, dtype=np.float32)
     return np.asarray(scale(torch.from_numpy(np.ascontiguousarray(x, dtype=np.float64))))
 
 

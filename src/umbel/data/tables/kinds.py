@@ -25,6 +25,9 @@ DAY = 86_400.0
 ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 """The start of a correctly written date."""
 
+YEAR = r"\d{4}"
+"""The start of anything that is read as a date."""
+
 ELSEWHERE = (
     (re.compile(r"[+-]?\d+,\d+"), "numbers such as 0,5", "as 0.5"),
     (re.compile(r"\d{1,2}[./]\d{1,2}[./]\d{2,4}"), "dates such as 31.1.2013", "as 2013-01-31"),
@@ -231,7 +234,11 @@ def _as_numbers(values: Any) -> Any:
 
 def _as_dates(values: Any) -> Any:
     import pandas as pd
+    from pandas.api import types
 
+    if not types.is_datetime64_any_dtype(values.dtype):
+        # pandas takes "now" and "today" for the moment in which they are read.
+        values = values.where(values.astype(str).str.strip().str.match(YEAR))
     return pd.to_datetime(values, errors="coerce", format="ISO8601", utc=True)
 
 

@@ -245,6 +245,10 @@ def _type(column: Any) -> str:
         return "nothing"
     if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
         return "numbers"
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if any(is_text(kind) for is_text in (types.is_string, types.is_large_string)):
+        return "texts"
     return "dates" if types.is_temporal(kind) else str(kind)
 
 
