@@ -175,6 +175,10 @@ def test_a_liar_has_its_share_at_most_of_means_over_examples_and_no_loss_below_z
 @pytest.mark.parametrize("tested", [1, 2])
 def test_clients_without_test_examples_take_no_share(tested: int) -> None:
     assert bounded_weights(torch.tensor([0, 40, 0]), 0.5).tolist() == [0, 40, 0]
+    for liars, honest, share in (([10**9] * 2, [1] * 3, 0.49), ([10**9] * 19, [20] * 100, 0.05)):
+        held = bounded_weights(torch.tensor(liars + honest), share)
+        assert float(held.max() / held.sum()) <= share * (1 + 1e-6)
+        assert held[len(liars) :].tolist() == honest
     assert bounded_weights(torch.tensor([0, 40, 10]), 0.5).tolist() == [0, 10, 10]
     whole = alike()
     test = [whole.test.of(client) for client in range(6)]

@@ -101,6 +101,27 @@ def test_epsilon_is_that_of_the_gaussian_mechanism(noise: float, releases: int) 
     assert exact_delta(0.98 * found, mu) > privacy.delta
 
 
+@pytest.mark.parametrize(
+    ("noise", "releases", "delta"), [(1.0, 10, 1e-16), (0.3, 1, 1e-20), (8.0, 10_000, 1e-5)]
+)
+def test_epsilon_is_known_for_any_delta_and_number(
+    noise: float, releases: int, delta: float
+) -> None:
+    privacy = Privacy(clip=1.0, noise_multiplier=noise, delta=delta)
+    found = privacy.epsilon(releases)
+    known = {1e-16: 71.361, 1e-20: 83.345, 1e-5: 418.199}  # with 30 digits, by hand
+    assert found == pytest.approx(known[delta], abs=1e-3)
+
+
+def test_epsilon_is_that_of_a_library_that_composes_losses() -> None:
+    accounting = pytest.importorskip("dp_accounting")
+    accountant = pytest.importorskip("dp_accounting.pld").PLDAccountant()
+    accountant.compose(accounting.GaussianDpEvent(8.0 / 2), 10)
+    accountant.compose(accounting.GaussianDpEvent(4.0 / 2), 3)
+    mixed = Privacy(clip=1.0, noise_multiplier=8.0).epsilon(10, {4.0: 3})
+    assert mixed == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-3)
+
+
 @dataclass
 class Mine:
     """An engine that no class of the package is, as of a Ray cluster or of a user's."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import torch
 from flwr.app import Context
+from torch import Tensor
 
 from tests.federations import blobs
 from tests.flower.small import SMALL, engine_of, grid_of
@@ -23,11 +24,11 @@ from umbel.data.sources import Sources
 from umbel.engines.privacy import Privacy
 from umbel.engines.private import Private, released
 from umbel.engines.wrappers import QuorumError
-from umbel.flow import Request
+from umbel.flow import Replies, Request
 from umbel.flower import Settings, client_app, serve
 from umbel.flower.client import Node
 from umbel.flower.discovery import Meeting
-from umbel.flower.ledger import Ledger, read_ledger
+from umbel.flower.ledger import Ledger, read_ledger, spent_elsewhere
 from umbel.flower.limits import NodeLimits
 from umbel.flower.memory import memorise, recall
 from umbel.flower.messages import Asked
@@ -377,3 +378,47 @@ def test_what_examples_say_stays_at_the_node_that_can_t_read_them(
     assert Meeting(grid, 5.0, owners=owners).gather(8, 0.3) == {}
     (why,) = set(owners.refused.values())
     assert "its examples can't be read: ValueError; this node's log says more" in why
+
+
+@dataclass
+class Says:
+    """An engine whose clients answer with this update."""
+
+    update: Tensor
+
+    def send(self, request: Request) -> Replies:
+        rows = self.update.repeat(len(request.clients), 1)
+        return Replies(request.clients, {"update": rows, "num_examples": torch.ones(len(rows))})
+
+
+def said(engine: Private, update: Tensor) -> Replies:
+    return replace(engine, engine=Says(update)).send(question())
+
+
+def test_another_answer_to_a_question_has_noise_of_its_own_and_counts(tmp_path: Path) -> None:
+    budget = replace(PRIVACY, max_epsilon=PRIVACY.epsilon(2) + 1e-6)
+    first, second = torch.tensor([0.5, 0.0, 0.0]), torch.tensor([0.0, 0.3, 0.0])
+    engine = Private(Says(first), budget, Ledger(tmp_path, ("a",), budget).grant)
+
+    one, again = said(engine, first), said(engine, first)
+    other = said(engine, second)
+
+    assert torch.equal(one.columns["update"], again.columns["update"])
+    apart = other.columns["update"] - one.columns["update"]
+    assert float((apart - (second - first)).abs().max()) > 1e-3
+    assert answered(tmp_path) == {"a": 2}
+    third = said(engine, torch.tensor([0.0, 0.0, 0.1]))
+    assert not len(third.clients)
+    assert third.refused == {0: f"another update would exceed epsilon {budget.max_epsilon:g}"}
+    assert torch.equal(said(engine, second).columns["update"], other.columns["update"])
+
+
+def test_what_a_folder_is_called_hides_no_other_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a-node", "b-node"):
+        Ledger(tmp_path / name, ("a",), PRIVACY).grant(question())
+    monkeypatch.chdir(tmp_path / "a-node")
+    (tmp_path / "c-node").symlink_to(tmp_path / "b-node")
+    for folder in (Path(), tmp_path / "a-node"):
+        assert spent_elsewhere(folder, 8.0) == {"a": {8.0: 1}}

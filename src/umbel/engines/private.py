@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from umbel.checks import UsageError
+from umbel.client.constants import digest_of
 from umbel.engines.noise import BLOCK, key_of, standard_normal
 from umbel.engines.privacy import Privacy
 from umbel.engines.validation import assemble, promises
@@ -28,12 +29,15 @@ class Granted:
 
     keys: Mapping[int, bytes]
     refused: Mapping[int, str] = field(default_factory=dict)  # why the others may not
+    # gives final keys, or refusals, once the digest of each client's update is known
+    settle: Callable[[Mapping[int, str]], Granted] | None = field(default=None, compare=False)
 
 
 Grant = Callable[[Request], Granted]
 """Decides which clients may release an update.
 
-Deployed nodes mix a secret into the keys that the server does not know.
+Deployed nodes mix a secret into the keys that the server does not know, and the update itself: two
+updates with the same noise would tell their difference.
 """
 
 
@@ -73,6 +77,12 @@ class Private:
             )
         granted = self.grant(request)
         replies = self._asked(request, granted)
+        if granted.settle is not None:
+            rows = zip(replies.clients.tolist(), replies.columns["update"], strict=True)
+            settled = granted.settle({client: digest_of({"": row}) for client, row in rows})
+            may = [client in settled.keys for client in replies.clients.tolist()]
+            replies = replies.pick(torch.tensor(may, dtype=torch.bool).nonzero()[:, 0])
+            granted = replace(settled, refused={**granted.refused, **settled.refused})
         update = replies.columns["update"].clone()
         self._warn(update)
         for row, client in zip(update, replies.clients.tolist(), strict=True):

@@ -7,7 +7,7 @@ import json
 import secrets
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from umbel.runs.seals import json_text, json_value
 
 RELEASED, SECRET, LOCK = "released.json", "secret", ".lock"
 
-NOISE = "SHAKE-256"
+NOISE = "SHAKE-256, by answer"
 """Version of the noise function: under another version, repeated answers are new releases."""
 
 Entries = dict[str, list[str]]
@@ -64,8 +64,9 @@ def spent_elsewhere(folder: Path, otherwise: float) -> dict[str, Counter[float]]
     a damaged file.
     """
     spent: dict[str, Counter[float]] = {}
+    folder = folder.resolve()  # "." has no name
     others = folder.parent.glob(f"*{OF_A_SITE}/{RELEASED}") if _of_a_site(folder) else ()
-    for place in sorted({file.parent for file in others} - {folder}):
+    for place in sorted({file.parent.resolve() for file in others} - {folder}):
         kept = read_ledger(place)
         for client, questions in kept.entries.items():
             spent.setdefault(client, Counter())[kept.multiplier(otherwise)] += len(questions)
@@ -74,6 +75,18 @@ def spent_elsewhere(folder: Path, otherwise: float) -> dict[str, Counter[float]]
 
 def _of_a_site(folder: Path) -> bool:
     return folder.name.endswith(OF_A_SITE)
+
+
+def _with(noted: list[str], release: str) -> list[str]:
+    """A client's releases with one more, unless it is among them.
+
+    The answer takes the place of its question, which was noted before the work; another answer to
+    the same question is a release of its own.
+    """
+    question, _, answer = release.partition(":")
+    if release in noted or (not answer and any(n.startswith(f"{question}:") for n in noted)):
+        return noted
+    return [*(n for n in noted if not answer or n != question), release]
 
 
 def _from_plain(table: dict[str, Any]) -> Kept:
@@ -93,11 +106,12 @@ def _from_plain(table: dict[str, Any]) -> Kept:
 class Ledger:
     """The noise of a node.
 
-    The noise is a function of the node's secret, the request, the network and objective, and the
-    client's training examples. If a server repeats a request, for example when it resumes from a
-    checkpoint, the client therefore gives the same answer and releases nothing new. If the
-    examples, the network or the objective have changed, the noise is new: the difference of two
-    answers with the same noise would contain none.
+    The noise is a function of the node's secret, the request, the network and objective, the
+    client's training examples, and the update itself. If a server repeats a request, for example
+    when it resumes from a checkpoint, the client therefore gives the same answer and releases
+    nothing new. If anything has changed that changes the update, such as the examples, the code of
+    the network or a setting of the engine, the noise is new, and the answer counts: the difference
+    of two answers with the same noise would contain none.
 
     Releases of a client in other runs of the node count towards `max_epsilon`, too.
     """
@@ -109,28 +123,40 @@ class Ledger:
     trained: str = ""  # name for the network and its objective; "": they never change
 
     def grant(self, request: Request) -> Granted:
-        """Note the next release of each client; refuse clients that would exceed `max_epsilon`."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        # All runs of a site's node share one budget.
-        with alone((self.folder.parent if _of_a_site(self.folder) else self.folder) / LOCK):
-            return self._granted(request)
+        """Note the next release of each client; refuse clients that would exceed `max_epsilon`.
 
-    def _granted(self, request: Request) -> Granted:
-        secret, entries = self._secret()
+        The keys are final only when the answers are known: see `settle`.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        numbers = request.clients.tolist()
+        questions = {n: self._question(request, place, n) for place, n in enumerate(numbers)}
+        granted = self._noted(questions)
+        may = {number: questions[number] for number in granted.keys}
+
+        def settle(answers: Mapping[int, str]) -> Granted:
+            known = {n: f"{q}:{answers[n]}" for n, q in may.items() if n in answers}
+            return self._noted(known)
+
+        return replace(granted, settle=settle)
+
+    def _noted(self, releases: Mapping[int, str]) -> Granted:
+        """Note these releases, by the client's number: questions, or questions with answers."""
         keys: dict[int, bytes] = {}
         refused: dict[int, str] = {}
-        elsewhere = self._elsewhere()
-        for position, number in enumerate(request.clients.tolist()):
-            client = self.clients[number]
-            question = self._question(request, position, number)
-            asked = entries.get(client, [])
-            if question not in asked:
-                if self._exceeds(len(asked) + 1, elsewhere.get(client, NONE)):
+        # All runs of a site's node share one budget.
+        with alone((self.folder.parent if _of_a_site(self.folder) else self.folder) / LOCK):
+            secret, entries = self._secret()
+            elsewhere = self._elsewhere()
+            for number, release in releases.items():
+                client = self.clients[number]
+                after = _with(entries.get(client, []), release)
+                more = len(after) > len(entries.get(client, []))
+                if more and self._exceeds(len(after), elsewhere.get(client, NONE)):
                     refused[number] = f"{EXCEEDED} {self.privacy.max_epsilon:g}"
                     continue
-                entries[client] = [*asked, question]
-            keys[number] = hashlib.sha256(secret + question.encode()).digest()
-        self._enter(entries, secret)
+                entries[client] = after
+                keys[number] = hashlib.sha256(secret + release.encode()).digest()
+            self._enter(entries, secret)
         return Granted(keys, refused)
 
     def _enter(self, entries: Entries, secret: bytes) -> None:

@@ -11,7 +11,7 @@ ROUNDING = 1e-12
 """Tolerance: by rounding, a bound that is an integer may be computed a little too low."""
 
 ROUNDS = 100
-"""Number of passes over several clients above their share; one pass is enough for one client."""
+"""Largest number of passes that settle whole numbers, after the level that all are cut to."""
 
 
 def within_shares(counts: Tensor, clusters: Tensor, share: float) -> Tensor:
@@ -42,7 +42,10 @@ def bounded_weights(counts: Tensor, share: float) -> Tensor:
         return counts
     if not some.all():
         return counts.masked_scatter(some, bounded_weights(counts[some], share))
-    least, bounded = counts.double().clamp(max=float(counts.min())), counts.double()
+    least = counts.double().clamp(max=float(counts.min()))
+    bounded = counts.double().clamp(
+        max=max(_level(counts.double(), share) + 2, float(counts.min()))
+    )
     for _ in range(ROUNDS):
         others = bounded.sum() - bounded
         most = share / (1 - share) * others * (1 + ROUNDING)
@@ -51,6 +54,16 @@ def bounded_weights(counts: Tensor, share: float) -> Tensor:
             break
         bounded = lower
     return bounded.to(counts.dtype)
+
+
+def _level(counts: Tensor, share: float) -> float:
+    """The number that the largest counts (N,) are cut to, so that each has this share of all."""
+    falling = counts.sort(descending=True).values
+    cut = torch.arange(1, len(falling) + 1, dtype=torch.double)
+    rest = falling.sum() - falling.cumsum(0)
+    levels = torch.where(cut * share < 1, share * rest / (1 - cut * share), inf)
+    heavy = int((levels < falling).long().cumprod(0).sum())
+    return float(levels[heavy - 1]) if heavy else inf
 
 
 def norms_of(rows: Tensor) -> Tensor:
