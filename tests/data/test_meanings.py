@@ -102,7 +102,9 @@ def test_a_signal_survives_a_large_offset(offset: float) -> None:
 
 def test_every_group_has_a_client() -> None:
     shift = {"name": "rotate", "angles": [0, 90]}
-    with pytest.raises(UsageError, match=r"shares: 1\.0 is not enough for a client of group 0 among"):
+    with pytest.raises(
+        UsageError, match=r"shares: 1\.0 is not enough for a client of group 0 among"
+    ):
         umbel.scenario("shifted", clients=20, shares=[1, 40], shift=shift)
 
 

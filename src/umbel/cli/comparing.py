@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from umbel.cli.jobs import make_in_jobs
 from umbel.cli.printing import say
 from umbel.cli.screen import OwnScreen, Screen
 from umbel.data.sources import Sources
+from umbel.runs.another import check_same
 from umbel.runs.config import plain, structured
 from umbel.runs.config_errors import TableError
 from umbel.runs.durable import writing_to
@@ -103,8 +104,12 @@ def strangers_named(source: Path, settings: Sequence[str]) -> Iterator[str]:
 def check_start(groups: Sequence[Sequence[Experiment]], runs_dir: Path, sources: Sources) -> None:
     """Start each new experiment under its first seed, so that errors show before any training.
 
-    Raises `UsageError` that names the experiment that can't start.
+    Raises `UsageError` that names the experiment that can't start, or a folder of another one.
     """
+    for seeded in (seeded for group in groups for seeded in group):
+        folder = RunFolder.of(runs_dir, seeded)
+        if folder.begun:
+            check_same(folder.path, folder.experiment, seeded)
     firsts = [group[0] for group in groups]
     new = [first for first in firsts if not RunFolder.of(runs_dir, first).begun]
     scenario, federation = None, None
@@ -199,7 +204,7 @@ class Seeds:
             try:
                 with writing_to(self.runs_dir.parent):
                     folder = RunFolder.begin(self.runs_dir, seeded)
-                with folder.locked():
+                with nullcontext() if folder.finished else folder.locked():
                     folders.append(folder)
             except InUseError:
                 taken.append(seeded.seed)
@@ -233,11 +238,15 @@ def _make(groups: Sequence[Seeds], screen: OwnScreen, jobs: int) -> tuple[list[S
     else:
         for group in groups:
             left = left.beside(_here(group, screen))
-    seeds: dict[str, list[int]] = {}  # those of a method together, as they were
+    together: list[Seeds] = []  # the seeds of an experiment, as they were
     for busy in left.busy:
-        seeds.setdefault(busy.table["name"], []).extend(busy.seeds)
-    first = {busy.table["name"]: busy for busy in reversed(left.busy)}
-    together = [replace(first[name], seeds=tuple(sorted(taken))) for name, taken in seeds.items()]
+        # Controls of one name differ in the sizes of their clusters from seed to seed.
+        same = next((n for n, each in enumerate(together) if each.table == busy.table), None)
+        if same is None:
+            together.append(busy)
+        else:
+            seeds = sorted({*together[same].seeds, *busy.seeds})
+            together[same] = replace(together[same], seeds=tuple(seeds))
     return together, [*left.failed]
 
 

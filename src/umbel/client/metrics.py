@@ -6,6 +6,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from math import exp, inf, nan
 from pathlib import Path
 from typing import Any, Literal
@@ -133,6 +134,12 @@ def _value(name: str, found: Predictions) -> float:
 def _own(name: str, found: Predictions) -> float:
     """Raises `UsageError` if the function fails, without its message, which may show examples."""
     function = imported("metrics", name)
+    try:
+        signature(function).bind(found.targets, found.values)
+    except ValueError:  # of functions in C, whose parameters nobody knows
+        pass
+    except TypeError as error:
+        raise UsageError(f"metrics: {name!r} does not take (targets, predictions)") from error
     try:
         value = function(found.targets, found.values)
     except Exception as error:

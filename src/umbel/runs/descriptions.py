@@ -111,8 +111,9 @@ def placed(known: Floats, clusters: Ints, new: Floats, count: int, seed: int) ->
     chance = _chance(scores, clusters, np.random.default_rng(seed))
     if chance > ALPHA:
         raise UsageError(
-            "inputs do not tell this run's clusters apart (a p-value of "
-            f"{chance:.2g}): clusters that differ in labels given inputs can't be found without "
+            "inputs do not tell this run's clusters apart for sure (a p-value of "
+            f"{chance:.2g}, above {ALPHA:g}): clusters that differ in labels given inputs can't be "
+            "found without "
             "labels; give newcomers some labels, and leave out --unlabelled (labelled=False)"
         )
     means = np.stack([scores[clusters == cluster].mean(0) for cluster in present])

@@ -24,8 +24,16 @@ class ExperimentFile:
     file: Path
 
     def write(self, experiment: Experiment) -> None:
-        """Replace the file."""
+        """Replace the file. Raises `UsageError` for one that umbel did not write."""
+        if not self.is_ours:
+            how = "choose another --runs-dir, or a name by --set name=..."
+            raise UsageError(f"{self.file}: is not a file that umbel wrote, and is kept; {how}")
         write_text(self.file, sealed(HEAD + config.write(experiment)))
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether there is no file, or one that umbel wrote, which begins with a seal."""
+        return not self.file.is_file() or intact(read_bytes(self.file)) is not None
 
     def read(self, looking: bool) -> Experiment:
         """The experiment. Raises `UsageError` where it is not as it was written."""

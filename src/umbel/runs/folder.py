@@ -98,7 +98,7 @@ class RunFolder:
 
     def discard_if_not_begun(self) -> None:
         """Remove a run without any round; `InUseError` if another process uses the folder."""
-        if self.begun or not self.path.is_dir():
+        if self.begun or not self.path.is_dir() or not self.settings.is_ours:
             return
         with self.locked():
             for name in () if self.begun else FIRST_FILES:

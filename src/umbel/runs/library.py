@@ -48,6 +48,9 @@ def find_comparison(name: str) -> Path:
         raise UsageError(f"folder: {name!r} is one experiment: {how}")
     if not folder.is_dir():
         raise UsageError(f"folder: {name!r} is not known; {nearest(name, known)}")
+    if (folder / "records.jsonl").is_file():
+        how = f"`{command('show', name)}` prints it, `{command('resume', name)}` continues it"
+        raise UsageError(f"folder: {name!r} is one run: {how}")
     if not experiments_in(folder):
         raise UsageError(f"folder: {name!r} holds no experiment, no .toml file")
     return folder

@@ -17,6 +17,7 @@ from umbel.checks import UsageError, check
 from umbel.runs.config import plain, read
 from umbel.runs.config_errors import TableError
 from umbel.runs.experiment import Experiment
+from umbel.runs.tables import names_first
 
 NOT_SWEPT: Mapping[str, str] = {
     "name": "each experiment has its own name, to which other values are added",
@@ -79,13 +80,16 @@ def sweep(file: Path, settings: Sequence[str]) -> Sweep:
     used: set[str] = set()
     for combination in product(*choices):
         applied: list[str] = []
-        for setting in combination:
+        for setting in names_first(combination):
             if has(tuple(applied), setting):
                 applied.append(setting)
         used.update(map(_path, applied))
         experiment = read(file, applied)
         name = _named(experiment, sorted({_path(setting) for setting in applied} & several))
-        experiments.setdefault(name, replace(experiment, name=name))
+        named = replace(experiment, name=name)
+        if experiments.setdefault(name, named) != named:  # two values that are written alike
+            other = f"{name}-{_digest(repr(plain(experiment)))}"
+            experiments[other] = replace(experiment, name=other)
     asked = {_path(values[0]) for values in choices}
     return Sweep(tuple(experiments.values()), tuple(sorted(asked - used)))
 

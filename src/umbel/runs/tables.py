@@ -92,13 +92,24 @@ def parse_setting(text: str) -> dict[str, Any]:
     names = path.strip().split(".")
     check(bool(equals) and all(names), "--set", text, "of the form algorithm.num_clusters=6")
     try:
-        table: Any = parsed(f"value = {value}")["value"]
+        whole = parsed(f"value = {value}")
+        check(len(whole) == 1, "--set", text, "one setting: give each a --set of its own")
+        table: Any = whole["value"]
     except tomllib.TOMLDecodeError:
         table = value
     for name in reversed(names):
         table = {name: table}
     result: dict[str, Any] = table
     return result
+
+
+def names_first(settings: Sequence[str]) -> list[str]:
+    """The settings in the order in which they take effect.
+
+    One that names a method, network or scenario, and so begins its table anew, undoes no other.
+    """
+    paths = {setting: setting.partition("=")[0].strip() for setting in settings}
+    return sorted(settings, key=lambda setting: not paths[setting].endswith(".name"))
 
 
 def parsed(text: str) -> dict[str, Any]:

@@ -36,6 +36,11 @@ def _assert_same(a: Any, b: Any, tolerance: float, name: str) -> None:
             torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
         elif isinstance(b, State):
             assert_same_state(a, b, tolerance)
+        elif isinstance(b, tuple):
+            assert isinstance(a, tuple), f"{_extent(a)} instead of {_extent(b)}"
+            assert len(a) == len(b), f"{_extent(a)} instead of {_extent(b)}"
+            for one, other in zip(a, b, strict=True):
+                _assert_same(one, other, tolerance, name)
         elif isinstance(b, float):
             np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
         else:

@@ -142,9 +142,12 @@ class Table(Scenario):
 
     def _wanted(self, file: Path, header: Sequence[str]) -> Sequence[str]:
         """The columns to read."""
-        for name in (*self._kinds, *self.leave_out):
+        for name in (*self._kinds, *self.leave_out, self.target):
             if name not in header:
-                raise UsageError(f"{file}: lacks the column {name!r}; {nearest(name, header)}")
+                hint = nearest(name, header)
+                if name == self.target:
+                    hint = f"scenario.target names the column to predict; {hint}"
+                raise UsageError(f"{file}: lacks the column {name!r}; {hint}")
         features = self._features(header)
         check(bool(features), f"{file}: columns", list(header), "enough to predict from")
         return (*self._used(), *features)
