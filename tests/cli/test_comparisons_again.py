@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
+import umbel as library
 from tests.shell import Shell
 from umbel.algorithms.base import State
 from umbel.checks import UsageError
@@ -136,3 +137,10 @@ def test_a_table_without_the_target_names_the_setting(umbel: Shell) -> None:
     (umbel.folder / "sites.csv").write_text("site,age\n" + "a,1\nb,2\n" * 10)
     said = umbel.refused("advise", "sites.csv", "--set", "scenario.client=site")
     assert "scenario.target names the column to predict" in said
+
+
+def test_tables_of_results_are_short_in_notebooks(umbel: Shell) -> None:
+    umbel("compare", "both", "--seeds", "2")
+    runs = library.results(umbel.folder / "runs" / "both").runs
+    assert repr(runs).startswith("Table: 4 rows of folder, name, algorithm")
+    assert runs._repr_html_().count("<tr>") == 5

@@ -132,7 +132,8 @@ def contenders_table(told: Summary) -> Table:
         "loss: mean over clients, on validation examples; gain: over one model, with its 95% "
         f"interval over {told.interval_over}, of fine-tuning: over one trained for as many epochs; "
         "no gain is shown for clusters that were stopped as they were surely behind; "
-        "test: loss on test examples, opened once"
+        "rounds: after which the loss was lowest, of fine-tuning further epochs; "
+        "test: loss on test examples, opened once; *: advised"
     )
     table = frameless("way", caption=caption)
     # Names wrap, but never vanish beside numbers that need much room.

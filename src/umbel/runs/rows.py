@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any, SupportsIndex, overload
 
 from umbel.checks import UsageError, printable
+from umbel.notebooks import cut
+from umbel.summary import counted, few
 
 FORMULAS = ("=", "+", "-", "@", "\t", "\r", "\n")
 """First characters that make a spreadsheet read a text as a formula."""
@@ -29,6 +31,13 @@ class Table:
 
     columns: tuple[str, ...]
     rows: tuple[dict[str, Value], ...]
+
+    def __repr__(self) -> str:
+        return f"Table: {counted(len(self.rows), 'row')} of {few(list(self.columns))}"
+
+    def _repr_html_(self) -> str:
+        shown = [["" if value is None else str(value) for value in row.values()] for row in self]
+        return cut(self.columns, shown, repr(self))._repr_html_()
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Value]], columns: Iterable[str] = ()) -> Table:

@@ -349,7 +349,10 @@ def test_clients_without_training_rows_or_without_a_name_are_refused(tmp_path: P
     ("settings", "message"),
     [
         ({"client": None}, "is one file: name the column that says which client"),
-        ({"target": "outcom"}, "lacks the column 'outcom'; did you mean outcome"),
+        (
+            {"target": "outcom"},
+            "lacks the column 'outcom'; scenario.target names .*; did you mean outcome",
+        ),
         ({"columns": ("weigth",)}, "lacks the column 'weigth'; did you mean weight"),
         ({"columns": ("empty",)}, "column 'empty': has no value in any training row"),
         ({"categories": ("wards",)}, "lacks the column 'wards'; did you mean ward"),
