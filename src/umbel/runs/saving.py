@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from umbel.algorithms.base import State
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, command
 from umbel.data.files import check_file
 from umbel.data.sources import Sources
 from umbel.runs.budget import Budget, Stop, Until
@@ -121,8 +121,18 @@ def finish(
     if not there.finished:
         with there.locked():
             there.budget.check_for(going)
-            done = _done(there, going, there.experiment.rounds)
+            done, recorded = _done(there, going, there.experiment.rounds), len(there.records())
+            if recorded and not done:
+                every = there.experiment.checkpoint_every
+                how = f"go on with it by `{command('resume', folder)}`"
+                said = (
+                    f"{counted(recorded, 'round')} done, and no checkpoint yet: one every {every}"
+                )
+                raise UsageError(f"{folder}: {said}; {how}")
             check(done > 0, "run", str(folder), "a run with at least one finished round")
+            if recorded > done:
+                left = counted(recorded - done, "round")
+                log.warning("%s: %s after the last checkpoint left out", folder, left)
             if done < there.experiment.rounds and there.stop is None:
                 there.stop_at(Stop(done, "it was finished by hand"))
         for _ in advance_states(there, going):
@@ -159,8 +169,8 @@ def replan(
         planned = folder.experiment.rounds if rounds is None else _total(rounds, done)
         if folder.finished and planned == done and rounds is None:
             return  # no round is left that a budget could be about
-        check(planned > done, "rounds", rounds, f"more than the {done} rounds that are done")
-        _done(folder, run, planned)
+        kept = _done(folder, run, planned)  # a round without a checkpoint is repeated
+        check(planned > kept, "rounds", rounds, f"more than the {kept} rounds that are done")
         before = records[-2].num_models if done > 1 else len(run.start(planned).models)
         folder.replan(planned, budget, bool(done) and records[-1].num_models != before)
 

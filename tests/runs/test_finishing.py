@@ -1,0 +1,62 @@
+"""A run that was stopped between checkpoints ends, and goes on, from the last of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+import umbel
+from umbel.checks import UsageError
+from umbel.data.scenarios import ROTATED_DIGITS
+from umbel.data.sources import Sources
+from umbel.networks import Linear
+from umbel.runs.execution import execute
+from umbel.runs.experiment import Experiment
+from umbel.runs.folder import RunFolder
+
+EXPERIMENT = Experiment(
+    scenario=replace(ROTATED_DIGITS, clients=4),
+    model=Linear(),
+    algorithm=umbel.FedAvg(umbel.LocalTraining(epochs=1)),
+    rounds=9,
+)
+
+
+def stopped(folder: Path, rounds: int, every: int) -> RunFolder:
+    """A run whose process ended after some rounds, with what it had written until then."""
+    made = RunFolder.create(folder, replace(EXPERIMENT, checkpoint_every=every))
+    going = execute(made, Sources.default(None))
+    list(islice(going, rounds))
+    going.close()  # type: ignore[attr-defined]
+    return made
+
+
+def test_rounds_after_the_last_checkpoint_are_said_to_be_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = stopped(tmp_path / "run", 6, 4)
+    assert len(folder.records()) == 6
+    ended = umbel.finish(folder.path)
+    assert len(ended.records) == 4
+    assert "2 rounds after the last checkpoint left out" in caplog.text
+
+
+def test_without_a_checkpoint_the_way_on_is_said(tmp_path: Path) -> None:
+    folder = stopped(tmp_path / "run", 3, 5)
+    said = "3 rounds done, and no checkpoint yet: one every 5; go on with it by `umbel resume"
+    with pytest.raises(UsageError, match=re.escape(said)):
+        umbel.finish(folder.path)
+
+
+def test_as_many_rounds_as_are_recorded_may_be_asked_for(tmp_path: Path) -> None:
+    folder = stopped(tmp_path / "run", 6, 4)
+    ended = umbel.resume(folder.path, rounds=6)
+    whole = stopped(tmp_path / "whole", 0, 4)
+    expected = umbel.resume(whole.path, rounds=6)
+    assert [r.untimed() for r in ended.records] == [r.untimed() for r in expected.records]
+    with pytest.raises(UsageError, match="rounds: 6 is not more than the 6 rounds that are done"):
+        umbel.resume(folder.path, rounds=6)
