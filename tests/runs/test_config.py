@@ -162,7 +162,10 @@ def test_a_comparison_differs_in_nothing_but_the_method() -> None:
         ("algorithm.name=ifka", "algorithm.name: 'ifka' is not known; did you mean ifca?"),
         ("algorithm.name=3", "algorithm.name: 3 is not a string"),
         ("algorithm=3", "algorithm: 3 is not a table"),
-        ("algorithm.name=nowhere:Method", "'nowhere:Method' can't be imported: No module named"),
+        (
+            "algorithm.name=nowhere:Method",
+            "'nowhere:Method' can't be imported: No module named 'nowhere'; ",
+        ),
         ("algorithm.name=pathlib:Path", "'pathlib:Path' is not a dataclass that extends Algorithm"),
         ("algorithm.local.optimizer.lr=1", "optimizer.lr: unknown key; known: momentum"),
         ("model.hidden=5", "model.hidden: 5 is not a list; write [5]"),

@@ -178,7 +178,7 @@ class Measuring(umbel.FedAvg):
         ({"missing": 2}, "measure: 'missing' is not a free name"),
         ({"validation_gap": 2}, "measure: 'validation_gap' is not a free name"),
         ({"log-loss": 2}, "measure: 'log-loss' is not a free name"),
-        ({3: 2}, "measure: 3 is not a free name"),
+        ({3: 2}, "measure: 3 is not a text of one line"),
         ({"gap": "wide"}, "measure: gap: 'wide' is not a number"),
         ({"gap": torch.ones(2)}, "measure: gap: 'torch.float32 (2,)' is not a number"),
         ({"gap": 10**400}, "measure: gap: 'int' is not a number"),

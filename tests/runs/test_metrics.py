@@ -23,7 +23,7 @@ from umbel.report import course_tables, terminal
 from umbel.report.comparing import sheet
 from umbel.runs.config import plain, structured, write
 from umbel.runs.experiment import Experiment
-from umbel.runs.metrics import check_names
+from umbel.runs.metrics import as_measures, check_names
 from umbel.runs.outcomes import by_method
 from umbel.runs.strangers import strangers_in
 
@@ -236,3 +236,9 @@ def test_ones_own_is_called_by_its_function_and_imported_only_to_run(
         np.mean([client.metrics["errors"] or 0 for client in clients])
     )
     assert "mine" not in sys.modules
+
+
+@pytest.mark.parametrize("name", [3, "two\nlines"])
+def test_a_measure_is_named_by_a_text_of_one_line(name: Any) -> None:
+    with pytest.raises(UsageError, match=r"measure: .* is not a text of one line"):
+        as_measures({name: 2.0}, ())

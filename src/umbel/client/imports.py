@@ -18,5 +18,7 @@ def imported(field: str, name: str) -> Any:
     except (Exception, SystemExit) as error:
         known = isinstance(error, ImportError | AttributeError | ValueError)
         reason = str(error) if known else f"{type(error).__name__}: {error}"
+        if isinstance(error, ModuleNotFoundError):
+            reason += "; modules are looked for in the current folder and in PYTHONPATH"
         raise UsageError(f"{field}: {shown(name)} can't be imported: {reason}") from None
     return named

@@ -77,6 +77,7 @@ def as_measures(measured: Any, metrics: Sequence[str]) -> Mapping[str, float]:
     check(isinstance(measured, Mapping), "measure", kind, "a mapping from names to numbers")
     numbers: dict[str, float] = {}
     for name, value in measured.items():
+        check(isinstance(name, str) and name.isprintable(), "measure", name, "a text of one line")
         check(is_free(name) and name not in metrics, "measure", name, FREE)
         plain = value.item() if getattr(value, "shape", None) == () else value
         fine = plain is None or isinstance(plain, float)
