@@ -115,21 +115,25 @@ def test_clients_that_end_every_worker_are_named(tmp_path: Path) -> None:
 
 @dataclass(frozen=True)
 class Ends(MeanLoss):
-    """End the process, as code in C may."""
+    """End the process, as code in C may; this one waits until others have."""
 
     parent: int = 0
+    ended: str = ""
 
     def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if os.getpid() != self.parent:
+            Path(self.ended).touch()
             os._exit(7)
+        while not Path(self.ended).exists():
+            time.sleep(0.01)
         return super().__call__(net, shard, sent)
 
 
-def test_less_memory_is_no_advice_where_the_work_itself_ends_workers() -> None:
+def test_less_memory_is_no_advice_where_the_work_itself_ends_workers(tmp_path: Path) -> None:
     net = mlp(dtype=torch.float32)
     engine, asked = Workers(Sequential(net, blobs()), 2), request(MeanLoss(), net, [0, 1, 2])
     with pytest.raises(WorkersDiedError, match=r"died \(status 7\); with engine") as caught:
-        engine.send(replace(asked, work=Ends(parent=os.getpid())))
+        engine.send(replace(asked, work=Ends(parent=os.getpid(), ended=str(tmp_path / "ended"))))
     assert "memory" not in str(caught.value)
 
 
