@@ -5,9 +5,9 @@ layers, 2019."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -26,6 +26,8 @@ from umbel.client.layout import Layout
 from umbel.client.work import MEMORY, LocalTraining, SharedTraining, joined, parted
 from umbel.flow import Flow, Replies, Request, Rows
 from umbel.server.ask import Context, Sample
+
+T = TypeVar("T")
 
 STAYS = {"A": ("*lora_B*",), "B": ("*lora_A*",), "both": ()}
 """Patterns of the values that stay with a client, by the setting `share`."""
@@ -104,15 +106,16 @@ class Sharing(Algorithm[SharingState]):
         return _around(inner, start.repeat(setup.num_clients, 1))
 
     def round(self, state: SharingState, ctx: Context) -> Flow[SharingState]:
-        flow, kept, replies = self.of.round(state.inner[0], ctx), state.kept, None
-        try:
-            while True:
-                request = next(flow) if replies is None else flow.send(replies)
-                answer = yield self._parted(request, kept, ctx.layout)
-                kept = kept.index_copy(0, answer.clients, answer.columns[MEMORY])
-                replies = self._whole(answer, ctx.layout)
-        except StopIteration as stop:
-            return _around(stop.value, kept)
+        kept = state.kept
+
+        def ask(request: Request) -> Flow[Replies]:
+            nonlocal kept
+            answer = yield self._parted(request, kept, ctx.layout)
+            kept = kept.index_copy(0, answer.clients, answer.columns[MEMORY])
+            return self._whole(answer, ctx.layout)
+
+        inner = yield from _relayed(self.of.round(state.inner[0], ctx), ask)
+        return _around(inner, kept)
 
     def serve(self, state: SharingState, ctx: Context) -> Flow[Served]:
         served = yield from self.of.serve(state.inner[0], ctx)
@@ -124,18 +127,16 @@ class Sharing(Algorithm[SharingState]):
 
     def assign(self, state: SharingState, ctx: Context) -> Flow[Assigned]:
         """Newcomers are compared by what they would share, as the run's clients were."""
-        flow, replies = self.of.assign(state.inner[0], ctx), None
         _, own = parted(ctx.layout, self.stays)
-        try:
-            while True:
-                answer = yield next(flow) if replies is None else flow.send(replies)
-                columns = dict(answer.columns)
-                if "update" in columns:
-                    columns["update"] = columns["update"].index_fill(1, own, 0)
-                replies = replace(answer, columns=columns)
-        except StopIteration as stop:
-            assigned: Assigned = stop.value
-            return assigned
+
+        def ask(request: Request) -> Flow[Replies]:
+            answer = yield request
+            columns = dict(answer.columns)
+            if "update" in columns:
+                columns["update"] = columns["update"].index_fill(1, own, 0)
+            return replace(answer, columns=columns)
+
+        return (yield from _relayed(self.of.assign(state.inner[0], ctx), ask))
 
     def fit(self, state: SharingState) -> Tensor | None:
         return self.of.fit(state.inner[0])
@@ -180,6 +181,17 @@ class Sharing(Algorithm[SharingState]):
         sums = replies.sums
         sums = None if sums is None else replace(sums, values=whole(sums.values))
         return replace(replies, columns=columns, sums=sums)
+
+
+def _relayed(flow: Flow[T], ask: Callable[[Request], Flow[Replies]]) -> Flow[T]:
+    """The result of a flow whose requests are answered by `ask`."""
+    try:
+        request = next(flow)
+        while True:
+            request = flow.send((yield from ask(request)))
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
 
 
 def _check_one_start(method: Algorithm[Any]) -> None:

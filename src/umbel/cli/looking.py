@@ -70,8 +70,7 @@ def show(
         if at is not None or reach is not None:
             from umbel.cli.courses import course_rows, goal_of
 
-            experiments = [folder.experiment for folder in folders]
-            goal = None if reach is None else goal_of(reach, experiments)
+            goal = None if reach is None else goal_of(reach, (f.experiment for f in folders))
             table = course_rows(results, at, goal)
         print_rows(table, form)
     else:
@@ -129,7 +128,7 @@ def _print_results(run: Path, at: str | None, reach: str | None, judge: str | No
         most = max(len(each.records) for each in runs)
         wanted.append(course_tables.course(runs, rounds_of(at, most)))
     if reach is not None:
-        goal = goal_of(reach, [each.experiment for each in runs])
+        goal = goal_of(reach, (each.experiment for each in runs))
         wanted.append(course_tables.reached(runs, *goal))
     print_tables(*wanted, sep="\n" if at is None and reach is None else "")
     left = [folder.path.name for folder in folders if not folder.finished]

@@ -146,15 +146,16 @@ class Ledger:
         # All runs of a site's node share one budget.
         with alone((self.folder.parent if _of_a_site(self.folder) else self.folder) / LOCK):
             secret, entries = self._secret()
-            elsewhere = self._elsewhere()
+            before = {number: entries.get(self.clients[number], []) for number in releases}
+            after = {number: _with(before[number], release) for number, release in releases.items()}
+            more = {number for number in releases if len(after[number]) > len(before[number])}
+            elsewhere = self._elsewhere() if more else {}
             for number, release in releases.items():
-                client = self.clients[number]
-                after = _with(entries.get(client, []), release)
-                more = len(after) > len(entries.get(client, []))
-                if more and self._exceeds(len(after), elsewhere.get(client, NONE)):
+                client, count = self.clients[number], len(after[number])
+                if number in more and self._exceeds(count, elsewhere.get(client, NONE)):
                     refused[number] = f"{EXCEEDED} {self.privacy.max_epsilon:g}"
                     continue
-                entries[client] = after
+                entries[client] = after[number]
                 keys[number] = hashlib.sha256(secret + release.encode()).digest()
             self._enter(entries, secret)
         return Granted(keys, refused)

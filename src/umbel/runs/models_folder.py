@@ -100,10 +100,10 @@ class ModelsFolder:
         entries = net.layout.weights + net.layout.rest
         for entry in entries:
             there = tensors.get(entry.name)
-            if there is None or there.shape != entry.shape:
-                shape = "no such tensor" if there is None else tuple(there.shape)
-                expected = f"{tuple(entry.shape)}, as the network has it"
-                check(False, f"{self.file(cluster)}: {entry.name}", shape, expected)
+            shape = "no such tensor" if there is None else tuple(there.shape)
+            expected = f"{tuple(entry.shape)}, as the network has it"
+            what = f"{self.file(cluster)}: {entry.name}"
+            check(shape == tuple(entry.shape), what, shape, expected)
         return torch.cat([tensors[entry.name].flatten() for entry in entries])
 
     def check_frozen(self, net: Net) -> None:

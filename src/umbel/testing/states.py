@@ -16,12 +16,8 @@ from umbel.testing.sentences import saying
 def assert_same_state(found: Any, expected: Any, tolerance: float = 0.0) -> None:
     """Raise `AssertionError` unless two states hold the same numbers, to this tolerance."""
     for member in fields(expected):
-        a, b = getattr(found, member.name), getattr(expected, member.name)
-        several = isinstance(b, tuple)
-        alike = not several or (isinstance(a, tuple) and len(a) == len(b))
-        assert alike, f"{member.name} differs: {_extent(a)} instead of {_extent(b)}"
-        for one, other in zip(a, b, strict=True) if several else [(a, b)]:
-            _assert_same(one, other, tolerance, member.name)
+        with saying(f"{member.name} differs"):
+            _assert_same(getattr(found, member.name), getattr(expected, member.name), tolerance)
 
 
 def _extent(value: Any) -> str:
@@ -30,18 +26,17 @@ def _extent(value: Any) -> str:
     return f"a {kind} of {len(value)}" if isinstance(value, tuple) else f"a {kind}"
 
 
-def _assert_same(a: Any, b: Any, tolerance: float, name: str) -> None:
-    with saying(f"{name} differs"):
-        if isinstance(b, Tensor):
-            torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
-        elif isinstance(b, State):
-            assert_same_state(a, b, tolerance)
-        elif isinstance(b, tuple):
-            assert isinstance(a, tuple), f"{_extent(a)} instead of {_extent(b)}"
-            assert len(a) == len(b), f"{_extent(a)} instead of {_extent(b)}"
-            for one, other in zip(a, b, strict=True):
-                _assert_same(one, other, tolerance, name)
-        elif isinstance(b, float):
-            np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
-        else:
-            assert a == b, f"{a} instead of {b}"
+def _assert_same(a: Any, b: Any, tolerance: float) -> None:
+    if isinstance(b, Tensor):
+        torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
+    elif isinstance(b, State):
+        assert_same_state(a, b, tolerance)
+    elif isinstance(b, tuple):
+        alike = isinstance(a, tuple) and len(a) == len(b)
+        assert alike, f"{_extent(a)} instead of {_extent(b)}"
+        for one, other in zip(a, b, strict=True):
+            _assert_same(one, other, tolerance)
+    elif isinstance(b, float):
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+    else:
+        assert a == b, f"{a} instead of {b}"
