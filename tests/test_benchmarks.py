@@ -14,6 +14,7 @@ from benchmarks import (
     cuts,
     few_values,
     given_clusters,
+    normalised,
     precision,
     released,
     sequences,
@@ -92,6 +93,16 @@ def test_batched_transformers_give_what_one_client_after_another_gives(
     monkeypatch.setattr("benchmarks.measure.ENOUGH", 0.0)
     case = sequences.Case(CharTransformer(width=8, heads=2, layers=1, hidden=8), 3, 4)
     assert sequences.compared(case, repeats=1)[0].median > 0
+
+
+def test_normalised_networks_are_timed_in_every_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(normalised, "CLIENTS", 3)
+    monkeypatch.setattr(normalised, "EXAMPLES", 5)
+    monkeypatch.setattr("benchmarks.measure.ENOUGH", 0.0)
+    case = normalised.Case(units=4, batch_size=2)
+    timings = normalised.compared(case, repeats=1)
+    assert all(timing.median > 0 for timing in timings)
+    assert normalised.row(case, timings).startswith("| 4 | 3,226 | 2 | ")
 
 
 def test_a_run_whose_clusters_are_known_from_the_first_round_has_one_course(tmp_path: Path) -> None:

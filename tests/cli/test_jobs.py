@@ -22,7 +22,8 @@ from tests.processes import PATIENCE, heeding_ctrl_c
 from tests.shell import SMALL, Shell
 from umbel.checks import DivergedError, InUseError, UsageError
 from umbel.cli import jobs
-from umbel.cli.job import JobError, sendable
+from umbel.cli.job import JobError, Made, sendable
+from umbel.cli.screen import OwnScreen
 from umbel.cores import cores
 from umbel.runs.folder import RunFolder
 
@@ -344,6 +345,17 @@ def test_what_can_not_be_imported_is_refused_in_jobs_too(mine: Shell) -> None:
     name = experiments(mine.folder, "Fatal")
     message = mine.refused("compare", name, "--jobs", "2", "--no-import")
     assert message.endswith("'methods_of_jobs:Fatal' would have to be imported")
+
+
+def test_fewer_runs_than_jobs_share_all_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "cores", lambda: 16)
+    monkeypatch.setattr(jobs, "Job", lambda threads: started.append(threads))
+    monkeypatch.setattr(jobs.Desk, "run", lambda _: Made())
+    monkeypatch.setattr(jobs.Desk, "close", lambda _: None)
+    for runs, count, expected in ((2, 16, [8, 8]), (1, 2, [16]), (40, 3, [5, 5, 5])):
+        started: list[int] = []
+        jobs.make_in_jobs([], runs, count, OwnScreen(0, True))
+        assert started == expected
 
 
 class OwnError(UsageError):

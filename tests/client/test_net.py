@@ -228,7 +228,9 @@ def test_what_is_not_a_way_to_build_a_module_is_refused() -> None:
         Net(nn.Linear(2, 2))
     with pytest.raises(TypeError, match=r"not an nn\.Module"):
         Net(lambda: 3)  # type: ignore[arg-type, return-value]
-    with pytest.raises(UsageError, match="no parameter to train"):
+    with pytest.raises(UsageError, match="no parameter to train: layers in a list or dict"):
         Net(nn.ReLU)
+    with pytest.raises(UsageError, match="no parameter to train: all are frozen"):
+        Net(lambda: nn.Linear(2, 2).requires_grad_(False))
     with pytest.raises(UsageError, match="mixes"):
         Net(lambda: nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2).double()))

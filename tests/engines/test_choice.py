@@ -94,6 +94,23 @@ def test_convolutions_on_a_cpu_run_one_client_after_another_unless_asked() -> No
     assert isinstance(make_engine(net, federation, forced), Vectorised)
 
 
+def test_large_models_on_a_cpu_run_one_client_after_another_unless_they_are_dense() -> None:
+    def large() -> nn.Module:
+        return nn.Sequential(nn.Linear(6, 400), nn.LayerNorm(400), nn.Linear(400, 400))
+
+    assert isinstance(make_engine(Net(large), blobs(), CPU), Sequential)
+    forced = EngineSettings(name="vectorised", device="cpu")
+    assert isinstance(make_engine(Net(large), blobs(), forced), Vectorised)
+    dense = Net(lambda: MLP((400, 400)).build((6,), 3))
+    assert isinstance(make_engine(dense, blobs(), CPU), Vectorised)
+
+
+def test_a_single_client_has_the_dense_kernel_too() -> None:
+    engine = make_engine(Net(lambda: MLP().build((6,), 3)), blobs([9]), CPU)
+    assert isinstance(engine, Sequential)
+    assert engine.net.way.kernel == "dense"
+
+
 def test_attention_is_batched_and_recurrent_layers_run_one_client_after_another(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,7 @@ from umbel.checks import UsageError
 from umbel.client.net import Net
 from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine, precision
 from umbel.engines.precision import UNITS, usable_precision
+from umbel.engines.workers import Workers
 from umbel.networks import CNN, MLP, LeNet
 
 CPU, BF16 = torch.device("cpu"), EngineSettings(device="cpu", precision="bf16")
@@ -51,6 +53,15 @@ def lstm() -> nn.Module:
     return Recurrent()
 
 
+def wide(units: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(784, units), nn.LayerNorm(units), nn.Linear(units, 10))
+
+
+def frozen_body() -> nn.Module:
+    body = nn.Sequential(nn.Conv2d(1, 64, 5), nn.Conv2d(64, 64, 5)).requires_grad_(False)
+    return nn.Sequential(body, nn.Flatten(), nn.Linear(64 * 20 * 20, 1))
+
+
 def attention() -> nn.Module:
     return nn.TransformerEncoderLayer(64, 4)
 
@@ -78,12 +89,40 @@ def test_chains_of_linear_layers_have_the_dense_kernel(units: Callable[..., None
         assert (engine.net.way.kernel, engine.net.way.precision) == ("dense", "bf16")
 
 
+@pytest.mark.parametrize("kernel", ["general", "in-place"])
+def test_other_kernels_for_chains_of_linear_layers_stay_in_full_precision(
+    kernel: Any, units: Callable[..., None]
+) -> None:
+    units("avx512_bf16")
+    engine = make_engine(mlp(), blobs([9]), replace(BF16, kernel=kernel, workers=1))
+    assert isinstance(engine, Workers)
+    assert isinstance(engine.engine, Sequential)
+    assert (engine.engine.net.way.kernel, engine.engine.net.way.precision) == (kernel, "full")
+
+
+def test_a_finished_run_stays_finished_where_its_precision_is_refused(
+    units: Callable[..., None], tmp_path: Path
+) -> None:
+    units("avx512_bf16")
+    run = umbel.Run(umbel.FedAvg(), blobs(), mlp(), engine=BF16)
+    run.save(tmp_path / "run", 2)
+    before = {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
+    units()
+    with pytest.raises(UsageError, match="go on with a run that was begun in bf16 where there"):
+        umbel.resume(tmp_path / "run", replace(run), rounds="+2")
+    after = {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
+    assert after == before
+
+
 @pytest.mark.parametrize(
     ("build", "taken"),
     [
         (lambda: CNN().build((1, 28, 28), 10), None),
         (lstm, None),
-        (lambda: LeNet().build((1, 28, 28), 10), "fewer than 50,000 trained values is slower"),
+        (lambda: LeNet().build((1, 28, 28), 10), "fewer than 50,000 values is slower"),
+        (partial(wide, 500), "fewer than 1,000,000 values without convolutions or recurrent"),
+        (partial(wide, 1500), None),
+        (frozen_body, None),
         (attention, "attention is slower"),
         (lambda: CNN().build((1, 28, 28), 10).double(), "values of torch.float64 keep their own"),
         (lambda: MLP().build((784,), 10).double(), "values of torch.float64 keep their own"),
@@ -192,7 +231,7 @@ def test_what_has_no_way_to_be_batched_in_bfloat16_runs_all_the_same(
     build: Callable[[], nn.Module], units: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     units("avx512_bf16")
-    monkeypatch.setattr(precision, "SMALLEST", 0)
+    monkeypatch.setattr(precision, "SMALLEST_OTHERS", 0)
     net, federation = Net(build), blobs()
     engines = [make_engine(net, federation, replace(BF16, precision=p)) for p in ("full", "bf16")]
     for work in WORKS:

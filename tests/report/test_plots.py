@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -32,6 +33,21 @@ from umbel.report.plot_room import log_ticks, short
 from umbel.report.plots import draw, draw_each, drawn
 
 pytest.importorskip("matplotlib", reason="the extra umbel[plot] is not installed")
+
+
+def test_without_the_library_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing: Any = None
+    monkeypatch.setitem(sys.modules, "matplotlib", missing)
+    for write in (
+        lambda: draw(FIGURES, tmp_path / "a.svg"),
+        lambda: draw_each([(FIGURES[0], tmp_path / "a.svg")]),
+        lambda: drawn(FIGURES),
+    ):
+        with pytest.raises(UsageError, match=r'pip install "umbel\[plot\]"'):
+            write()
+
 
 ROUNDS = (1.0, 2.0, 3.0, 4.0)
 

@@ -19,6 +19,7 @@ from tests.federations import blobs
 from tests.runs.saved import LOCAL, Masked, build, make_run
 from tests.shell import Shell
 from umbel import FedEM, PFedMe, UsageError
+from umbel.data.channel_scale import ChannelScale
 
 FORMATS = ("onnx", "torch", "safetensors")
 
@@ -186,6 +187,24 @@ def test_the_command_line_exports_models(umbel: Shell, personal: umbel.Result) -
 
 
 NET = umbel.Net(build)
+
+
+@pytest.mark.parametrize("letter", ["a", "Я", "店", "%"])
+@pytest.mark.parametrize("length", [20, 60, 250])
+def test_clients_with_names_of_any_length_are_exported(
+    letter: str, length: int, tmp_path: Path
+) -> None:
+    names = (letter * length, letter * length + "2", *"abcd")
+    federation = replace(blobs(), names=names, encoding=ChannelScale((0.0,) * 6, (1.0,) * 6))
+    run = make_run(algorithm=PFedMe(local=LOCAL), federation=federation).save(tmp_path / "run", 1)
+
+    exported = [run.export("safetensors", client=name) for name in names[:2]]
+
+    assert len({each.file for each in exported}) == 2
+    for each in exported:
+        assert each.file.is_file()
+        assert each.encoding is not None
+        assert each.encoding.is_file()
 
 
 def test_without_the_library_the_extra_is_named(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,16 @@ def test_others_than_the_runs_clients_are_refused(tmp_path: Path) -> None:
     new = newcomers(ROTATED_DIGITS, slice(0, 2))
     with pytest.raises(umbel.UsageError, match="but the run's own are needed"):
         result.assign(new, labelled=False, clients=newcomers(ROTATED_DIGITS, slice(2, 12)))
+
+
+def test_clients_whose_examples_are_no_longer_the_runs_are_refused(tmp_path: Path) -> None:
+    others, new = slice(0, 10), newcomers(ROTATED_DIGITS, slice(10, 12))
+    result = finished(ROTATED_DIGITS, tmp_path / "run", others)
+    own = newcomers(ROTATED_DIGITS, others)
+    changed = replace(own, train=replace(own.train, x=own.train.x.flip(0).contiguous()))
+    with pytest.raises(umbel.UsageError, match="of another run: examples: other values"):
+        result.assign(new, labelled=False, clients=changed)
+    assert len(result.assign(new, labelled=False, clients=own).clusters) == 2
 
 
 def test_a_damaged_description_says_what_to_do(tmp_path: Path) -> None:

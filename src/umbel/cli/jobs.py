@@ -109,11 +109,12 @@ def make_in_jobs(units: Sequence[U], runs: int, count: int, screen: OwnScreen) -
     Runs that can't go on stop no others. Raises any other error of a unit, the first that there is;
     then, and on Ctrl-C, the others are stopped, and can go on.
     """
+    count = max(1, min(count, runs))
     threads = max(1, cores() // count)
     with watched_together(screen.lines, screen.to_stderr) as begin:
         desk = Desk(units, threads, begin, screen)
         try:
-            desk.start(min(count, runs))
+            desk.start(count)
             return desk.run()
         finally:
             desk.close()

@@ -129,7 +129,7 @@ def layout_of(module: nn.Module, moving: Sequence[str] = ()) -> tuple[Layout, to
     _check_layers(module)
     weights = {n: t for n, t in module.named_parameters() if t.requires_grad}
     if not weights:
-        raise UsageError(f"Net: {type(module).__name__} has no parameter to train")
+        raise UsageError(f"Net: {type(module).__name__} has no parameter to train{_unseen(module)}")
     buffers = dict(module.named_buffers())
     rest = {name: buffers[name] for name in moved(module, moving)}
     dtypes = {tensor.dtype for tensor in [*weights.values(), *rest.values()]}
@@ -152,6 +152,16 @@ def layout_of(module: nn.Module, moving: Sequence[str] = ()) -> tuple[Layout, to
         for part in (weights, rest)
     ]
     return Layout(*parts), dtypes.pop()
+
+
+def _unseen(module: nn.Module) -> str:
+    """What may be wrong with a module of whose values none is trained, as the end of a sentence."""
+    if any(True for _ in module.parameters()):
+        return ": all are frozen"
+    return (
+        ": layers in a list or dict are not seen by PyTorch, so put them in nn.ModuleList or "
+        "nn.ModuleDict, and values in nn.Parameter"
+    )
 
 
 def _check_layers(module: nn.Module) -> None:

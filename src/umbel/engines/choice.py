@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-from torch import nn
 
 from umbel.checks import UsageError, check
 from umbel.client.drawing import drawing_from
@@ -20,6 +19,7 @@ from umbel.engines.batchable import why_not_batchable, why_not_there
 from umbel.engines.devices import enough_memory
 from umbel.engines.explained import in_a_line
 from umbel.engines.fit import check_fit, check_there, sample
+from umbel.engines.layers import CONVOLUTIONS, RECURRENT
 from umbel.engines.precision import usable_precision
 from umbel.engines.sequential import Sequential
 from umbel.engines.trials import check_general, mixes, with_channels_last
@@ -30,13 +30,11 @@ from umbel.settings import Settings
 
 log = logging.getLogger(__name__)
 
-CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+LARGEST_BATCHED = 150_000
+"""Values of a model up to which batching pays on a CPU, but for chains of linear layers.
 
-RECURRENT = (nn.RNN, nn.LSTM, nn.GRU)
-"""Layers for which `torch.func.vmap` has no rule, on any device.
-
-Attention and layer normalisation have such a rule: transformers are batched, which makes training
-0.95 to 2.6 times as fast (docs/benchmarks.md, "Sequences").
+Larger models are read from memory for each step, and batching only moves more of them
+(docs/benchmarks.md, "Normalised layers" and "Sequences").
 """
 
 
@@ -93,10 +91,11 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
     """The engine that the settings ask for.
 
     The rule of "auto": clients are batched if the module allows it. Attention and normalisation
-    layers do, recurrent layers don't, and networks with convolutions run one client after another
-    on a CPU, because that is faster. There is a special kernel for batched chains of linear layers,
-    and one for training one client after another; the general kernel does the rest. Raises
-    `UsageError` if the settings are not possible with this module, or if the device does not exist.
+    layers do, recurrent layers don't, and networks with convolutions, or with more than 150,000
+    trained values, run one client after another on a CPU, because that is faster. There is a
+    special kernel for chains of linear layers, which are batched in any size, and one for training
+    one client after another; the general kernel does the rest. Raises `UsageError` if the settings
+    are not possible with this module, or if the device does not exist.
     """
     settings = settings or EngineSettings()
     on_ray = settings.name == "ray"
@@ -124,7 +123,8 @@ def make_engine(net: Net, federation: Federation, settings: EngineSettings | Non
 def _in_process(
     net: Net, federation: Federation, settings: EngineSettings, device: torch.device
 ) -> Sequential | Vectorised:
-    precision, kernel = usable_precision(net, device, settings.precision), settings.kernel
+    kernel = settings.kernel
+    precision = usable_precision(net, device, settings.precision, kernel)
     obstacle = _why_sequential(net, federation, settings, device)
     elsewhere = precision != "full" or device.type != "cpu"
     if obstacle is None and elsewhere and not net.is_dense:
@@ -134,7 +134,7 @@ def _in_process(
     elif settings.name == "auto" and obstacle is not None:
         log.info("clients run one after another: %s", obstacle)
     if kernel == "auto":
-        kernel = _kernel(net, precision, batched=obstacle is None)
+        kernel = _kernel(net, batched=obstacle is None)
     fast = with_channels_last(net.using(kernel, precision), federation)
     if kernel == "general":
         check_general(fast, federation)
@@ -148,10 +148,9 @@ def _in_process(
     return Vectorised(fast, federation, device, settings.memory_mb)
 
 
-def _kernel(net: Net, precision: Precision, batched: bool) -> KernelName:
+def _kernel(net: Net, batched: bool) -> KernelName:
     """The rule of "auto"."""
-    # In bf16 the dense kernel gains even for a single model.
-    if net.is_dense and (batched or precision == "bf16"):
+    if net.is_dense:  # also for one model at a time
         return "dense"
     return "general" if batched else "in-place"
 
@@ -208,6 +207,8 @@ def _why_sequential(
             return "there is only one client"
         if device.type == "cpu" and any(isinstance(part, CONVOLUTIONS) for part in net.parts):
             return "convolutions are faster that way on a CPU"
+        if device.type == "cpu" and not net.is_dense and net.layout.num_values > LARGEST_BATCHED:
+            return f"models of more than {LARGEST_BATCHED:,} values are faster that way on a CPU"
         if any(isinstance(part, RECURRENT) for part in net.parts):
             return "recurrent layers can't be batched over clients"
     return why_not_batchable(net, federation)

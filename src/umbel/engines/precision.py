@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import nn
 
 from umbel.checks import UsageError
 from umbel.client.net import Net
-from umbel.client.ways import Precision
+from umbel.client.ways import KernelName, Precision
+from umbel.engines.layers import CONVOLUTIONS, RECURRENT
 
 log = logging.getLogger(__name__)
 
@@ -18,7 +20,10 @@ UNITS = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
 """Names of processor features for products of bfloat16 numbers: x86's, then ARM's."""
 
 SMALLEST = 50_000
-"""Trained values from which on convolutions and recurrent networks are faster in bfloat16."""
+"""Values from which on convolutions and recurrent networks are faster in bfloat16."""
+
+SMALLEST_OTHERS = 1_000_000
+"""Values from which on other networks are, such as linear layers with normalisation or dropout."""
 
 
 def bf16_units() -> list[str]:
@@ -33,12 +38,14 @@ def bf16_units() -> list[str]:
     return [unit for unit in UNITS if unit in has]
 
 
-def usable_precision(net: Net, device: torch.device, wanted: Precision) -> Precision:
+def usable_precision(
+    net: Net, device: torch.device, wanted: Precision, kernel: KernelName | Literal["auto"] = "auto"
+) -> Precision:
     """The precision that the network computes in: as wanted, unless that would be slower.
 
-    On a processor, chains of linear layers decide for each product, and networks that have
-    attention or are small stay in full precision. On a GPU, chains of linear layers stay in full
-    precision. Networks whose values are not in single precision stay as they are. Raises
+    On a processor, the kernel for chains of linear layers decides for each product, and networks
+    that have attention or are small stay in full precision. On a GPU, chains of linear layers stay
+    in full precision. Networks whose values are not in single precision stay as they are. Raises
     `UsageError` where the device has no products of bfloat16 numbers.
     """
     if wanted == "full":
@@ -47,26 +54,30 @@ def usable_precision(net: Net, device: torch.device, wanted: Precision) -> Preci
         _refuse(f"{torch.cuda.get_device_name(device)} has no products of bfloat16 numbers")
     if device.type == "cpu" and not bf16_units():
         _refuse(f"this processor has no products of bfloat16 numbers ({' or '.join(UNITS)})")
-    slower = _why_slower(net, device)
+    slower = _why_slower(net, device, chain=net.is_dense and kernel in ("auto", "dense"))
     if slower is None:
         return wanted
     log.warning("engine.precision: clients compute in full precision: in bf16, %s", slower)
     return "full"
 
 
-def _why_slower(net: Net, device: torch.device) -> str | None:
+def _why_slower(net: Net, device: torch.device, chain: bool) -> str | None:
     if net.dtype != torch.float32:
         return f"values of {net.dtype} keep their own precision"
     if device.type != "cpu":
         return "chains of linear layers are slower on a GPU" if net.is_dense else None
-    if net.is_dense:
+    if chain:
         return None
     if any(isinstance(part, nn.MultiheadAttention) for part in net.parts):
         return "attention is slower on a processor"
-    if net.layout.num_weights < SMALLEST:
-        return f"a network of fewer than {SMALLEST:,} trained values is slower on a processor"
+    costly = any(isinstance(part, CONVOLUTIONS + RECURRENT) for part in net.parts)
+    smallest = SMALLEST if costly else SMALLEST_OTHERS
+    if net.layout.num_weights + net.num_frozen < smallest:
+        which = "" if costly else " without convolutions or recurrent layers"
+        return f"a network of fewer than {smallest:,} values{which} is slower on a processor"
     return None
 
 
 def _refuse(why: str) -> None:
-    raise UsageError(f'engine.precision: {why}, and would be slower in bf16: write "full"')
+    how = 'write "full", or go on with a run that was begun in bf16 where there are such'
+    raise UsageError(f"engine.precision: {why}, and would be slower in bf16: {how}")

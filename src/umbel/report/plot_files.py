@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from umbel.checks import check
+from umbel.checks import UsageError, check
 
 log = logging.getLogger(__name__)
 
@@ -33,12 +33,22 @@ def check_format(file: Path) -> None:
     check(file.suffix in FORMATS, "--plot", str(file), f"a file that ends in {', '.join(FORMATS)}")
 
 
+def check_plotting() -> None:
+    """Raise `UsageError` if the plotting library is not installed."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        raise UsageError('figures need an extra: pip install "umbel[plot]"') from None
+
+
 @contextmanager
 def any_script() -> Iterator[None]:
     """Draw and save figures with the installed fonts for other scripts.
 
-    A single warning says that letters are lacking; boxes are drawn for them.
+    A single warning says that letters are lacking; boxes are drawn for them. Raises `UsageError`
+    without the plotting library.
     """
+    check_plotting()
     from matplotlib import rc_context
 
     with warnings.catch_warnings(record=True) as told, rc_context({"font.family": _families()}):

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import UsageError
 from umbel.report.charts import COLOURS, Chart, Figure, Heatmap, Line, Scatter, Strips, turn
-from umbel.report.plot_files import any_script, check_format, save
+from umbel.report.plot_files import any_script, check_format, check_plotting, save
 from umbel.report.plot_room import (
     FEW_TICKS,
     MOST_ROWS,
@@ -115,10 +114,8 @@ def draw_singular_values(count: ClusterCount, file: Path) -> None:
 
 def _blank() -> Any:
     """The class of figures, a subclass of matplotlib's."""
-    try:
-        from matplotlib.figure import Figure as Blank
-    except ImportError:
-        raise UsageError('figures need an extra: pip install "umbel[plot]"') from None
+    check_plotting()
+    from matplotlib.figure import Figure as Blank
 
     class Shown(Blank):  # type: ignore[misc, unused-ignore]
         """Shows itself in notebooks, without pyplot and what that keeps for the whole process."""

@@ -9,6 +9,7 @@ from umbel.checks import UsageError, check
 from umbel.data.files import check_no_link
 from umbel.report.comparison_page import comparison_page
 from umbel.report.panels import numbered
+from umbel.report.plot_files import check_plotting
 from umbel.report.plots import draw_each
 from umbel.report.run_page import run_page
 from umbel.runs.durable import write_text
@@ -24,6 +25,8 @@ def write_files(path: Path, out: Path | None = None, figures: Path | None = None
     """
     if importlib.util.find_spec("plotly") is None:
         raise UsageError('a report needs an extra: pip install "umbel[report]"')
+    if figures is not None:
+        check_plotting()
     if (path / "experiment.toml").is_file():
         text, panels = run_page(_begun(path))
     else:

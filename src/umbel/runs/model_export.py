@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
+from hashlib import sha256
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -37,6 +38,9 @@ SUFFIXES: dict[Format, str] = {
 
 BATCHES = (1, 2, 7)
 """Sizes of the batches on which the file and the model are compared."""
+
+LONGEST_QUOTED = 200
+"""Characters of a client's name in a file's; the suffix, and that of its encoding, have room."""
 
 Run = Callable[[Tensor], Tensor]
 
@@ -75,12 +79,17 @@ def export_model(
         if last:
             raise UsageError(f"cluster: one of 0 to {last} is needed, or the name of a client")
         cluster = 0
-    name = f"cluster-{cluster}" if client is None else f"client-{quote(str(client), safe=' ')}"
+    name = f"cluster-{cluster}" if client is None else f"client-{_as_file(str(client))}"
     module = result.model(cluster or 0) if client is None else result.model_for(client)
     file = result.folder.file("exported") / (name + SUFFIXES[to]) if out is None else Path(out)
     examples = [_examples(result.made_for[0], size) for size in BATCHES]
+    encoding = encoding_file.read(result.folder.path)
+    beside = None if encoding is None else file.with_name(f"{file.stem}-{encoding_file.FILE}")
     if out is None:
         check_no_link(file.parent, file)
+    if beside is not None:
+        check_no_link(beside)
+        check_place(beside, "out")
     if to == "peft":
         check_folder(file, "out")
     else:
@@ -89,18 +98,19 @@ def export_model(
     with _quietly(), torch.no_grad():
         written = WRITERS[to](module, examples[1], file)
         differences = [_difference(written(x), module(x)) for x in examples]
-    return Exported(file, max(differences), sum(BATCHES), _encoding_beside(result, file))
+    if beside is not None:  # the run's inputs came from a table or channels
+        encoding_file.write(beside, encoding)
+    return Exported(file, max(differences), sum(BATCHES), beside)
 
 
-def _encoding_beside(result: Result, file: Path) -> Path | None:
-    """If the run's inputs came from a table or channels, write their encoding beside the model."""
-    encoding = encoding_file.read(result.folder.path)
-    if encoding is None:
-        return None
-    beside = file.with_name(f"{file.stem}-{encoding_file.FILE}")
-    check_no_link(beside)
-    encoding_file.write(beside, encoding)
-    return beside
+def _as_file(name: str) -> str:
+    """A client's name as part of a file's; the end of a long one is replaced by its digest."""
+    quoted = quote(name, safe=" ")
+    if len(quoted) <= LONGEST_QUOTED:
+        return quoted
+    kept = quoted[:LONGEST_QUOTED]
+    kept = kept.rpartition("%")[0] if "%" in kept[-2:] else kept  # no half of a %D0
+    return f"{kept}-{sha256(name.encode(errors='surrogateescape')).hexdigest()[:8]}"
 
 
 def _to_torch(module: nn.Module, x: Tensor, file: Path) -> Run:

@@ -23,10 +23,12 @@ from umbel.data.splits import Split, typed
 from umbel.data.tables.encoding import Encoding
 from umbel.data.tables.newcomers import read_newcomers
 from umbel.data.tables.reading import holds_tables
-from umbel.runs import descriptions, encoding_file
+from umbel.runs import checkpoint, descriptions, encoding_file
 from umbel.runs.assignment import Assignment
 from umbel.runs.confidence import Losses, confidences
+from umbel.runs.deployed import over_flower
 from umbel.runs.descriptions import Descriptions
+from umbel.runs.origins import check_origin, origin
 from umbel.runs.run import Run
 from umbel.runs.saving import reopened
 from umbel.settings import argument
@@ -210,12 +212,23 @@ def _of_the_run(
     if list(clients.names) != names:
         given, needed = few(clients.names), few(names)
         raise UsageError(f"clients: {given}, but the run's own are needed: {needed}")
+    _check_own(result, clients)
     found = _described(result, _run_of(result, clients))
     try:
         descriptions.save(folder, found)
     except OSError as error:  # as of a run that nobody may change
         log.warning("descriptions of the run's clients could not be saved: %s", error)
     return found
+
+
+def _check_own(result: Result, clients: Federation) -> None:
+    """Raise `UsageError` where examples are others than the run's, as far as it knows its own."""
+    experiment, file = result.experiment, result.folder.file("checkpoint.safetensors")
+    if over_flower(result.folder.path) or not file.is_file():
+        return
+    apart = experiment.personal
+    divided = clients if apart is None else apart.set_apart(clients, experiment.seed)
+    check_origin(file, checkpoint.made(file), origin(experiment, divided, result.net))
 
 
 def _described(result: Result, run: Run) -> Descriptions:

@@ -178,13 +178,16 @@ def replan(
 def _done(folder: RunFolder, run: Run, rounds: int) -> int:
     """The number of rounds that the checkpoint comes after.
 
-    Raises `UsageError` for what the run could not go on from, before anything is written.
+    Raises `UsageError` for what the run could not go on from or with, before anything is written.
     """
     folder.sessions.read()
     if folder.finished:  # without a checkpoint it would start over
         check_file(folder.file("checkpoint.safetensors"))
     made = origin(folder.experiment, run.divided, run.net)
-    return folder.restorable(run.start(rounds), made)[1]
+    done = folder.restorable(run.start(rounds), made)[1]
+    if folder.experiment.engine.name != "ray":  # which would join a cluster
+        _ = run.clients  # an engine that is not possible here, such as on a GPU
+    return done
 
 
 def _total(rounds: int | str, done: int) -> int:
