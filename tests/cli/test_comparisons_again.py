@@ -70,6 +70,14 @@ def test_no_setting_is_undone_by_a_name_that_comes_later(order: int, umbel: Shel
     experiment = read(umbel.folder / "both" / "fedavg.toml", settings)
     assert type(experiment.algorithm).__name__ == "IFCA"
     assert plain(experiment)["algorithm"]["local"]["lr"] == 0.3
+    nested = ["algorithm.clusterer.name=dbscan", "algorithm.clusterer.eps=0.3"]
+    settings = [*nested, "algorithm.name=lcfl"][::order]
+    experiment = read(umbel.folder / "both" / "fedavg.toml", settings)
+    found = plain(experiment)["algorithm"]["clusterer"]
+    assert (found["name"], found["eps"]) == ("dbscan", 0.3)
+    whole = ["algorithm.num_clusters=3", 'algorithm={name="lcfl"}'][::order]
+    experiment = read(umbel.folder / "both" / "fedavg.toml", whole)
+    assert plain(experiment)["algorithm"]["num_clusters"] == 3
     several = ["algorithm.local.lr=0.1,0.2", "algorithm.name=fedavg,ifca"][::order]
     assert len(sweep(umbel.folder / "both" / "fedavg.toml", several).experiments) == 4
 

@@ -85,6 +85,24 @@ def test_two_runs_of_one_name_and_seed_are_no_two_seeds(umbel: Shell) -> None:
         assert said in umbel.refused(*command)
 
 
+def test_runs_of_one_name_with_other_settings_have_rows_of_their_own(umbel: Shell) -> None:
+    for place, rate in (("twice", "0.1"), ("other", "0.2")):
+        umbel("run", "both/fedavg.toml", "--runs-dir", place, "--set", f"algorithm.local.lr={rate}")
+    (umbel.folder / "other" / "fedavg-seed0").rename(umbel.folder / "twice" / "fedavg")
+    printed, _ = umbel("show", "twice")
+    assert "lr=0.1" in printed
+    assert "lr=0.2" in printed
+
+
+def test_further_rounds_of_a_run_whose_seal_was_removed_are_done(umbel: Shell) -> None:
+    umbel("run", "both/fedavg.toml")
+    file = umbel.folder / "runs" / "fedavg-seed0" / "experiment.toml"
+    file.write_text(file.read_text().partition("\n")[2])
+    rounds = len(RunFolder.open(file.parent).records())
+    umbel("resume", "runs/fedavg-seed0", "--rounds", "+1")
+    assert len(RunFolder.open(file.parent).records()) == rounds + 1
+
+
 @pytest.mark.parametrize("name", ["spread", "rounds", "finished", "test_examples", "megabytes_up"])
 def test_a_metric_is_not_called_like_a_column(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(globals(), name, error)

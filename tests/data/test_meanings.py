@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,10 +12,13 @@ import pytest
 import torch
 
 import umbel
+from umbel import testing
 from umbel.checks import UsageError
 from umbel.data.groups import read_groups
 from umbel.data.recordings import Cut
 from umbel.data.scenarios.windows import federation_of
+from umbel.runs.origins import check_origin, origin
+from umbel.runs.own import described
 
 LETTERS = "abcdefghijkl"
 
@@ -49,6 +53,30 @@ def test_sites_agree_on_what_a_word_means(tmp_path: Path) -> None:
     assert read_groups(tmp_path / "north.csv", ["a", "b"]) == ["cold", "warm"]
 
 
+def test_sites_agree_on_what_a_number_means_beside_a_word(tmp_path: Path) -> None:
+    (tmp_path / "north.csv").write_text("a,1\nb,2\n")
+    (tmp_path / "south.csv").write_text("c,1\nd,cold\n")
+    north = read_groups(tmp_path / "north.csv", ["a", "b"], alone=True)
+    south = read_groups(tmp_path / "south.csv", ["c", "d"], alone=True)
+    assert north == [1, 2]
+    assert south is not None
+    assert south[0] == 1
+    (tmp_path / "west.csv").write_text("a,1\nb,01\n")
+    assert read_groups(tmp_path / "west.csv", ["a", "b"]) == ["1", "01"]
+
+
+def test_a_checkpoint_in_which_numbers_were_counted_as_words_is_of_the_same_groups() -> None:
+    federation, net = one_each([1, 10, 2]), testing.mlp()
+    run = umbel.Run(umbel.FedAvg(), federation, net)
+    now = origin(described(run, "mine", 1, 1), federation, net)
+    renumbered = replace(federation, groups=np.array([0, 1, 2]))
+    before = origin(described(run, "mine", 1, 1), renumbered, net)
+    check_origin(Path("checkpoint.safetensors"), before, now)
+    made = origin(described(run, "mine", 1, 1), replace(federation, groups=np.zeros(3, int)), net)
+    with pytest.raises(UsageError, match="planted groups: changed"):
+        check_origin(Path("checkpoint.safetensors"), made, now)
+
+
 def test_nodes_send_groups_as_they_are_in_their_files(tmp_path: Path) -> None:
     flower = pytest.importorskip("umbel.flower.client", reason="the extra umbel[flower] is missing")
     federation = one_each([0, 1, 2, 3])
@@ -69,8 +97,9 @@ def test_groups_of_others_are_not_taken_over(tmp_path: Path) -> None:
         unknown.save(tmp_path)
 
 
+@pytest.mark.parametrize("grouped", [True, False])
 def test_an_interrupted_save_is_not_read_as_fewer_clients(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    grouped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain = np.savez
     written: list[Any] = []
@@ -81,11 +110,16 @@ def test_an_interrupted_save_is_not_read_as_fewer_clients(
         written.append(file)
         plain(file, **arrays)
 
+    whole = one_each([0, 1, 0])
+    federation = whole if grouped else replace(whole, groups=None)
     monkeypatch.setattr(np, "savez", once)
     with pytest.raises(KeyboardInterrupt):
-        one_each([0, 1, 0]).save(tmp_path / "some")
-    with pytest.raises(UsageError, match=r"groups\.csv"):
+        federation.save(tmp_path / "some")
+    with pytest.raises(UsageError, match=r"some"):
         umbel.scenario("folder", path=str(tmp_path / "some"))
+    monkeypatch.setattr(np, "savez", plain)
+    federation.save(tmp_path / "some")
+    assert umbel.scenario("folder", path=str(tmp_path / "some")).num_clients == 3
 
 
 @pytest.mark.parametrize("offset", [0.0, 5.4e6, 1.7e9])

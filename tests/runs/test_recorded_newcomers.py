@@ -99,9 +99,25 @@ def test_recordings_that_were_scaled_by_their_own_are_scaled_by_the_run(
     assert isinstance(theirs.encoding, ChannelScale)
     assert theirs.encoding != scale
     torch.testing.assert_close(
-        theirs.encoding.undone(theirs.train.x), raw.train.x, rtol=1e-5, atol=1e-3
+        theirs.encoding.undone(theirs.train.x).float(), raw.train.x, rtol=1e-5, atol=1e-3
     )
     assert run.assign(theirs).clusters == {"a": run.clusters["c0"], "b": run.clusters["c5"]}
+
+
+def test_recordings_with_a_large_offset_are_placed_by_their_signal(tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    time = np.arange(400)
+    for n in range(6):
+        signal = 1e9 + np.sin(2 * np.pi * time / (4, 10)[n % 2])
+        np.savez(own / f"r{n}.npz", x=signal[:, None], y=time // 40 % 2)
+    federation = umbel.scenario("windows", path=str(own), length=40, stride=40)
+    net = umbel.Net(lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(40, 2)))
+    run = umbel.Run(umbel.IFCA(2, umbel.LocalTraining(epochs=2)), federation, net)
+    result = run.save(tmp_path / "run", 3)
+    federation.save(tmp_path / "again")
+    for newcomers in (federation, tmp_path / "again"):
+        assert result.assign(newcomers).clusters == result.clusters
 
 
 def test_exported_models_have_the_scale_beside_them(run: umbel.Result, tmp_path: Path) -> None:

@@ -26,9 +26,9 @@ class ChannelScale:
         return ((x.double() - mean) / deviation).float()
 
     def undone(self, x: Tensor) -> Tensor:
-        """Recorded inputs (n, C, ...) from scaled ones: the inverse of the call."""
+        """Recorded inputs (n, C, ...), in double precision: the inverse of the call."""
         mean, deviation = self._over(x)
-        return (x.double() * deviation + mean).float()
+        return x.double() * deviation + mean
 
     def plain(self) -> dict[str, Any]:
         """The scale in a form for JSON."""

@@ -43,14 +43,15 @@ def read_groups(file: Path, names: list[str], alone: bool = False) -> Sequence[i
     for name in names:
         check(name in group_of, str(file), name, "in the file, which needs a line for each client")
     words = [group_of[name] for name in names]
-    if all(map(_is_number, words)):
-        return list(map(int, words))
-    return [zlib.crc32(word.encode()) % 2**31 for word in words] if alone else words
+    if alone:
+        return [int(w) if _is_number(w) else zlib.crc32(w.encode()) % 2**31 for w in words]
+    return list(map(int, words)) if all(map(_is_number, words)) else words
 
 
 def _is_number(word: str) -> bool:
     digits = word.removeprefix("-")
-    return digits.isdecimal() and digits.isascii() and len(digits) < 10
+    decimal = digits.isdecimal() and digits.isascii() and len(digits) < 10
+    return decimal and str(int(word)) == word  # 1 and 01 are two groups
 
 
 def numbers_of(groups: Sequence[int | str], names: Sequence[str]) -> NDArray[np.int64]:

@@ -40,7 +40,7 @@ CACHE_DIR_VARIABLE = "UMBEL_CACHE_DIR"
 PARTIAL = ".partial-"
 """Part of the names of incomplete folders."""
 
-DECODING = 2
+DECODING = 3
 """Version of decoding: if it changes, all files are decoded again."""
 
 HUB: Mapping[str, str] = {
@@ -113,7 +113,7 @@ class Sources:
             known = ", ".join(["digits", *HUB, *VIEWS])
             expected = f"any of {known}; for a data set of your own, set {DATA_DIR_VARIABLE}"
             check(name in HUB, "source", name, expected)
-            return self._decoded(f"{name}-{split}-hub", _Hub(HUB[name], split))
+            return self._decoded(f"{name}-{split}-hub-{DECODING}", _Hub(HUB[name], split))
         file = self.data_dir / name / f"{split}.parquet"
         leaf = sorted(file.parent.glob("*.json")) if (name, split) == ("femnist", "train") else []
         if leaf and not file.is_file():

@@ -24,11 +24,14 @@ class ExperimentFile:
     file: Path
 
     def write(self, experiment: Experiment) -> None:
-        """Replace the file. Raises `UsageError` for one that umbel did not write."""
+        """Replace the file."""
+        write_text(self.file, sealed(HEAD + config.write(experiment)))
+
+    def check_is_ours(self) -> None:
+        """Raise `UsageError` for a file that umbel did not write, before a run begins there."""
         if not self.is_ours:
             how = "choose another --runs-dir, or a name by --set name=..."
             raise UsageError(f"{self.file}: is not a file that umbel wrote, and is kept; {how}")
-        write_text(self.file, sealed(HEAD + config.write(experiment)))
 
     @property
     def is_ours(self) -> bool:

@@ -59,6 +59,7 @@ class RunFolder:
         config.writable(experiment)
         folder.path.mkdir(parents=True, exist_ok=True)
         with folder.locked():
+            folder.settings.check_is_ours()
             for left in ("stopped.json", "budget.json"):
                 folder.file(left).unlink(missing_ok=True)
             folder.settings.write(experiment)

@@ -98,8 +98,10 @@ def _scaled(federation: Federation, scale: ChannelScale | None, result: Result) 
         return federation
 
     def as_the_run(split: Split) -> Split:
+        if before == scale:
+            return split
         plain = split.x if before is None else before.undone(split.x)
-        return replace(split, x=plain if scale is None else scale(plain))
+        return replace(split, x=plain.float() if scale is None else scale(plain))
 
     train, test = as_the_run(federation.train), as_the_run(federation.test)
     return replace(federation, train=train, test=test, encoding=scale)

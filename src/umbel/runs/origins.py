@@ -6,6 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from umbel.algorithms.base import State
 from umbel.checks import UsageError, check
 from umbel.client.net import Net
@@ -17,6 +20,9 @@ from umbel.runs.flat import flat
 
 FREE = ("name", "description", "rounds", "evaluate_every", "checkpoint_every", "metrics")
 """Settings that may change during a run: they change no model, or only the number of rounds."""
+
+GROUPS, FORMER = "planted groups", "planted groups, numbered in the order of words"
+"""Names of two digests; the second is the first's in checkpoints of earlier versions."""
 
 SAMPLED = 64
 """Approximate number of examples of each split that are compared by value, up to rounding."""
@@ -45,10 +51,14 @@ def check_origin(file: Path, was: Origin, now: Origin) -> None:
         return
     changes = [*experiment_changes(was, now["experiment"])]
     there, here = was["federation"], now["federation"]
+
+    def former(name: str) -> object:
+        return here[FORMER] if name == GROUPS else here[name]
+
     changes += [
         f"{name}: changed" if isinstance(value, str) else f"{name} was {there[name]} and is {value}"
         for name, value in here.items()
-        if name != "values" and there.get(name, value) != value
+        if name not in ("values", FORMER) and there.get(name, value) not in (value, former(name))
     ]
     if not changes and not near(there.get("values", here["values"]), here["values"]):
         changes.append("examples: other values")
@@ -104,6 +114,10 @@ def _bytes_of_labels(federation: Federation) -> Iterator[bytes]:
             yield split.y.contiguous().numpy().tobytes()
 
 
+def _as_words(groups: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.unique(groups.astype(str), return_inverse=True)[1].astype(np.int64)
+
+
 def _traits(federation: Federation) -> dict[str, Any]:
     """What tells these clients and examples from others."""
     train, test, groups = federation.train, federation.test, federation.groups
@@ -122,7 +136,8 @@ def _traits(federation: Federation) -> dict[str, Any]:
         "outputs": federation.num_outputs,
         "names of clients": digest(["\0".join(federation.names).encode()]),
         "sizes of clients": digest(split.offsets.tobytes() for split in federation.splits),
-        "planted groups": None if groups is None else digest([groups.tobytes()]),
+        GROUPS: None if groups is None else digest([groups.tobytes()]),
+        FORMER: None if groups is None else digest([_as_words(groups).tobytes()]),
         "labels": digest(_bytes_of_labels(federation)),
         "values": list(fingerprint(some)),
     }

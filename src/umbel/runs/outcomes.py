@@ -28,7 +28,6 @@ def by_method(runs: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     "joint (random clusters)". Runs of one name whose settings differ are variants, too. Raises
     `UsageError` for two runs of one name and seed, which are no two seeds.
     """
-    _check_single(runs)
     ordered = sorted(runs, key=lambda run: (run.experiment.name, run.experiment.seed))
     named = [list(group) for _, group in groupby(ordered, key=lambda run: run.experiment.name)]
     # The sizes of a control's clusters are those that its method found under the same seed.
@@ -37,6 +36,8 @@ def by_method(runs: Sequence[Result]) -> list[tuple[str, list[Result]]]:
         for group in named
         for each in ([({}, group)] if _is_control(group[0]) else variants(group))
     ]
+    for _, seeded in methods:
+        _check_single(seeded)
     # Rounded, because rounding errors must not decide the order of equal methods.
     methods.sort(key=lambda each: -round(mean([run.last.loss for run in each[1]]), 9))
     methods.sort(key=lambda each: round(mean([run.last.accuracy for run in each[1]]), 9))
@@ -48,10 +49,10 @@ def by_method(runs: Sequence[Result]) -> list[tuple[str, list[Result]]]:
 
 
 def _check_single(runs: Sequence[Result]) -> None:
-    first: dict[tuple[str, int], Result] = {}
+    first: dict[int, Result] = {}
     for run in runs:
         name, seed = run.experiment.name, run.experiment.seed
-        other = first.setdefault((name, seed), run)
+        other = first.setdefault(seed, run)
         if other is not run:
             raise UsageError(
                 f"{run.folder.path}: is {name} with seed {seed}, and so is {other.folder.path}; "

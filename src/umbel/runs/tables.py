@@ -106,10 +106,17 @@ def parse_setting(text: str) -> dict[str, Any]:
 def names_first(settings: Sequence[str]) -> list[str]:
     """The settings in the order in which they take effect.
 
-    One that names a method, network or scenario, and so begins its table anew, undoes no other.
+    One that begins a table anew, as it is a table or names a method, network or scenario, undoes no
+    other.
     """
-    paths = {setting: setting.partition("=")[0].strip() for setting in settings}
-    return sorted(settings, key=lambda setting: not paths[setting].endswith(".name"))
+
+    def place(setting: str) -> tuple[bool, int]:
+        path, _, value = (part.strip() for part in setting.partition("="))
+        begins = path.endswith(".name") or value.startswith("{")
+        depth = path.removesuffix(".name").count(".")
+        return not begins, depth if begins else 0
+
+    return sorted(settings, key=place)
 
 
 def parsed(text: str) -> dict[str, Any]:

@@ -143,12 +143,24 @@ def write_clients(federation: Federation, path: Path) -> None:
         expected = "there for these clients, of whom nothing is known; remove it"
         check(not (path / file).exists(), "folder", str(path / file), expected)
     path.mkdir(parents=True, exist_ok=True)
-    # These name all clients, so that the files of an interrupted save are not read as fewer.
-    for file, text in texts.items():
-        (path / file).write_text(text, encoding="utf-8")
+    files = [path / f"{client}.partial" for client in range(federation.num_clients)]
+    try:
+        _write_arrays(federation, files)
+        for file, text in texts.items():
+            (path / file).write_text(text, encoding="utf-8")
+        # Last and all at once: an interrupted save must not be read as fewer clients.
+        for file_of, name in zip(files, federation.names, strict=True):
+            file_of.replace(path / f"{name}.npz")
+    finally:
+        for file_of in files:
+            file_of.unlink(missing_ok=True)
+
+
+def _write_arrays(federation: Federation, files: Sequence[Path]) -> None:
     beside = _beside(federation)
-    for client, name in enumerate(federation.names):
-        np.savez(path / f"{name}.npz", **_arrays(federation, client), **beside)
+    for client, file in enumerate(files):
+        with file.open("wb") as opened:
+            np.savez(opened, **_arrays(federation, client), **beside)
 
 
 def _arrays(federation: Federation, client: int) -> dict[str, Any]:
