@@ -25,6 +25,7 @@ from tests.engines.test_equality import WORKS, request
 from tests.engines.test_workers import assert_identical
 from tests.frozen import HalfBackbone
 from tests.shell import Shell
+from umbel.checks import WorkersDiedError
 from umbel.client.batches import Shard
 from umbel.client.net import Net
 from umbel.client.work import Evaluation, LocalTraining, Promise, Work
@@ -35,6 +36,7 @@ from umbel.testing import assert_same_state, blobs, mlp
 
 ray = pytest.importorskip("ray", reason="the extra umbel[ray] is not installed")
 
+from umbel.engines import ray_parts  # noqa: E402
 from umbel.engines.ray_actor import Recipe  # noqa: E402
 from umbel.engines.ray_cluster import RayCluster  # noqa: E402
 
@@ -339,6 +341,39 @@ def test_an_actor_that_cannot_be_made_says_why(cluster: Any) -> None:
     engine = RayCluster.join(Sequential(net, federation), federation, "", 1)
     with pytest.raises(FileNotFoundError, match="the weights are on another machine"):
         engine.send(request(LocalTraining(), net, [0, 1]))
+
+
+class Fatal(OnlyHere):
+    """Ends every other process that makes it."""
+
+    def __init__(self, home: int) -> None:
+        if os.getpid() != home:
+            os._exit(3)
+        super().__init__(home)
+
+
+def test_actors_that_all_end_while_they_make_the_network_are_not_started_for_ever(
+    cluster: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cluster.address
+    monkeypatch.setattr(ray_parts, "STARTS", 2)
+    home, federation = os.getpid(), blobs()
+    net = Net(lambda: Fatal(home))
+    engine = RayCluster.join(Sequential(net, federation), federation, "", 1)
+    with pytest.raises(WorkersDiedError, match="times while it made the network"):
+        engine.send(request(LocalTraining(), net, [0, 1]))
+    engine.rest()
+
+
+def test_an_actor_that_waits_for_a_core_is_told_from_one_that_is_lost() -> None:
+    waits, there = ray_parts.Member(), ray_parts.Member(machine="a")
+    lost = ray_parts.Member(lost=ray_parts.STARTS)
+    assert "waiting for a free core" in ray_parts.why_nobody([waits])
+    assert "are lost while they make the network" in ray_parts.why_nobody([waits, lost])
+    assert ray_parts.never_start([lost, waits])
+    assert not ray_parts.never_start([waits])
+    assert not ray_parts.never_start([lost, there])
+    assert not ray_parts.never_start([lost, ray_parts.Member(lost=1)])
 
 
 @pytest.mark.parametrize(

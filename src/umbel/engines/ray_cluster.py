@@ -21,7 +21,7 @@ from umbel.checks import WorkersDiedError, check, first_line
 from umbel.data.federation import Federation
 from umbel.engines.columns import Columns
 from umbel.engines.ray_actor import Failed, Recipe, Sent, Slice, tensor_of
-from umbel.engines.ray_parts import Member, Origin, Task
+from umbel.engines.ray_parts import STARTS, Member, Origin, Task, never_start, why_nobody
 from umbel.engines.ray_session import alive, connect, new_actor, session
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
@@ -156,10 +156,7 @@ class RayCluster:
             if nobody and not ready:
                 _rest_of_others(self)
             if nobody and time.monotonic() - heard >= WARN_SECONDS:
-                log.warning(
-                    "waiting for a free core of the Ray cluster: another program, or another run, "
-                    "uses them all"
-                )
+                log.warning(why_nobody(self.members))
                 heard = time.monotonic()
             for reference in ready:
                 member, task = busy.pop(reference)
@@ -256,6 +253,12 @@ class RayCluster:
         said = first_line(error)
         if member.machine is None:
             log.info("an actor has not started yet (%s)", said)
+            member.lost += 1
+            if never_start(self.members):
+                raise WorkersDiedError(
+                    f"each actor was lost {STARTS} times while it made the network ({said}), as "
+                    "happens if a machine's memory is short or its processor is of another kind"
+                )
             return
         log.warning("an actor is lost (%s): Ray starts it again", said)
         member.machine = None
@@ -276,7 +279,7 @@ def _take(value: Any, member: Member, task: Task | None, columns: Columns) -> No
     if isinstance(value, Failed):
         raise value.error()
     if task is None:
-        member.machine = str(value)
+        member.machine, member.lost = str(value), 0
         return
     for positions, rows in zip(task.chunks, value, strict=True):
         columns.put(positions, {name: tensor_of(row) for name, row in rows.items()})

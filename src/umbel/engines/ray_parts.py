@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +10,9 @@ from torch import Tensor
 
 from umbel.data.federation import Federation
 from umbel.summary import in_short
+
+STARTS = 10
+"""How often in a row an actor may be lost while it makes its engine; Ray tells each loss twice."""
 
 
 @dataclass
@@ -30,6 +34,24 @@ class Member:
     machine: str | None = None
     asked: Any = None  # where the answer to what it was last asked will be
     again: float = 0.0  # when it may be asked where it is, by the clock of this process
+    lost: int = 0  # how often in a row while it made its engine
+
+
+def never_start(members: Sequence[Member]) -> bool:
+    """Whether nobody is there, and whoever began to make an engine was lost at it each time."""
+    lost = [member.lost for member in members if member.lost]
+    return bool(lost) and min(lost) >= STARTS and not any(each.machine for each in members)
+
+
+def why_nobody(members: Sequence[Member]) -> str:
+    """Why no actor has been there for some time."""
+    if any(member.lost for member in members):
+        return (
+            "actors of the Ray cluster are lost while they make the network, and are started again"
+        )
+    return (
+        "waiting for a free core of the Ray cluster: another program, or another run, uses them all"
+    )
 
 
 @dataclass(frozen=True)
