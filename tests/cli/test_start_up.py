@@ -75,6 +75,19 @@ def test_commands_that_are_about_no_paper_load_none(tmp_path: Path) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
+def test_a_run_of_a_chain_of_linear_layers_loads_no_compiler() -> None:
+    program = (
+        "import sys, umbel\n"
+        "federation = umbel.testing.blobs()\n"
+        "run = umbel.Run(umbel.IFCA(2), federation, umbel.testing.mlp())\n"
+        "assert len(list(run.rounds(2))) == 2\n"
+        "slow = ('sympy', 'torch._dynamo', 'torch.fx.experimental.symbolic_shapes')\n"
+        "loaded = [name for name in slow if name in sys.modules]\n"
+        "assert not loaded, loaded\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_public_names_are_there_although_they_are_loaded_late() -> None:
     program = (
         "import sys, umbel\n"

@@ -53,9 +53,18 @@ def _cross_entropy(outputs: Tensor, y: Tensor) -> Tensor:
     _check_logits(outputs, y)
     flat = outputs.dim() == 2 and outputs.shape[1] < FEW and len(outputs) >= MANY
     if flat and not outputs.is_cuda:  # as one example with labels at many positions
-        losses = cross_entropy(outputs.t()[None], y[None], reduction="none", ignore_index=IGNORED)
-        return _each(losses[0], y != IGNORED)
-    return _each(cross_entropy(outputs, y, reduction="none", ignore_index=IGNORED), y != IGNORED)
+        return _each(_surprise(outputs.t()[None], y[None])[0], y != IGNORED)
+    return _each(_surprise(outputs, y), y != IGNORED)
+
+
+def _surprise(outputs: Tensor, y: Tensor) -> Tensor:
+    """The cross-entropy (B, ...) of each label; 0 of those that do not count."""
+    if outputs.requires_grad:
+        return cross_entropy(outputs, y, reduction="none", ignore_index=IGNORED)
+    # The same numbers; for many models at once PyTorch's function first loads sympy for a second.
+    counts = y != IGNORED
+    logs = outputs.log_softmax(1).gather(1, torch.where(counts, y, 0).unsqueeze(1)).squeeze(1)
+    return torch.where(counts, -logs, 0.0)
 
 
 def _right_class(outputs: Tensor, y: Tensor) -> Tensor:
