@@ -10,7 +10,7 @@ import pytest
 
 import umbel
 from tests.flower.small import site
-from umbel.algorithms import FedAvg
+from umbel.algorithms import IFCA, FedAvg
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
 from umbel.data.scenarios import ROTATED_DIGITS
@@ -124,3 +124,33 @@ def test_a_run_that_began_without_the_meaning_of_inputs_goes_on(tmp_path: Path) 
     run.file("clusters.csv").unlink()
     again = serve(grid, EXPERIMENT, settings)
     assert len(again.clients()) == 4
+
+
+def grouped(folder: Path, *federations: Federation) -> umbel.Result:
+    """A finished run of these sites, whose method has clusters."""
+    experiment = replace(EXPERIMENT, algorithm=IFCA(num_clusters=2, local=LocalTraining(epochs=1)))
+    settings = Settings(2, patience=5.0, runs_dir=str(folder / "runs"))
+    run = serve(site(folder, *federations, of=experiment), experiment, settings)
+    return umbel.load(run.path)
+
+
+@pytest.mark.parametrize("other", [{"wards": "ABD"}, {"classes": ("stay", "left")}])
+def test_a_table_unlike_those_of_the_sites_is_no_newcomer(
+    tmp_path: Path, other: dict[str, tuple[str, str]]
+) -> None:
+    result = grouped(tmp_path, table(tmp_path, "north"))
+    alike, unlike = table(tmp_path, "south"), table(tmp_path, "west", **other)  # type: ignore[arg-type]
+    assert set(result.assign(alike).clusters) == {"south 0", "south 1"}
+    for labelled in (True, False):
+        with pytest.raises(umbel.UsageError, match="not those of the sites' tables"):
+            result.assign(unlike, labelled=labelled, clients=alike)
+    result.folder.file("clients.json").unlink()
+    assert len(result.assign(unlike).clusters) == 2  # nothing says what tables are like
+
+
+def test_a_table_on_disk_can_not_be_encoded_where_sites_have_encoded_theirs(tmp_path: Path) -> None:
+    result = grouped(tmp_path, table(tmp_path, "north"))
+    table(tmp_path, "west")
+    with pytest.raises(umbel.UsageError, match=r"how sites encode their tables; give arrays") as no:
+        result.assign(tmp_path / "west.csv")
+    assert "clusters.csv" not in str(no.value)

@@ -14,6 +14,9 @@ ROLL = "clients.json"
 
 OVER_FLOWER = "is a run over Flower, with clients at their nodes: the same `flwr run` continues it"
 
+NOT_HERE = "is a run over Flower, whose server does not know"
+"""Beginning of the refusal of newcomers that only sites could encode."""
+
 
 def over_flower(folder: Path) -> bool:
     """Whether the server of a Flower app has written this folder."""
@@ -23,3 +26,11 @@ def over_flower(folder: Path) -> bool:
 def names_on_the_roll(folder: Path) -> list[str]:
     """The name of each client; none for another run. Raises `UsageError` for a damaged file."""
     return json_value(folder / ROLL, lambda roll: list(map(str, roll["names"]))) or []
+
+
+def inputs_on_the_roll(folder: Path) -> str:
+    """The meaning that sites' tables have; "" if it is not known, or for another run.
+
+    Raises `UsageError` for a damaged file.
+    """
+    return json_value(folder / ROLL, lambda roll: str(roll.get("inputs", ""))) or ""

@@ -20,13 +20,13 @@ from umbel.data.scenarios.folder import read_clients, read_inputs
 from umbel.data.scenarios.watch import Watch
 from umbel.data.scenarios.windows import RecordedWindows
 from umbel.data.splits import Split, typed
-from umbel.data.tables.encoding import Encoding
+from umbel.data.tables.encoding import Encoding, meaning_of
 from umbel.data.tables.newcomers import read_newcomers
 from umbel.data.tables.reading import holds_tables
 from umbel.runs import checkpoint, descriptions, encoding_file
 from umbel.runs.assignment import Assignment
 from umbel.runs.confidence import Losses, confidences
-from umbel.runs.deployed import over_flower
+from umbel.runs.deployed import NOT_HERE, inputs_on_the_roll, over_flower
 from umbel.runs.descriptions import Descriptions
 from umbel.runs.origins import check_origin, origin
 from umbel.runs.run import Run
@@ -65,6 +65,7 @@ def federation_of(result: Result, newcomers: Federation | Path | str, labelled: 
                 "newcomers: their table was scaled, and its classes numbered, by its own rows, "
                 f'unlike the run\'s; give the table itself: load("{path}").assign("new.csv")'
             )
+        _check_like_the_sites(newcomers, path)
         return newcomers
     data = Path(newcomers)
     if not holds_tables(data):
@@ -75,6 +76,9 @@ def federation_of(result: Result, newcomers: Federation | Path | str, labelled: 
             found = _with_targets_that_fit(read_inputs(data, classes), result)
         return _scaled(found, scale, result)
     if not isinstance(encoding, Encoding):
+        if over_flower(path):
+            how = "give arrays in .npz files, encoded as the sites encode their rows"
+            raise UsageError(f"{path}: {NOT_HERE} how sites encode their tables; {how}")
         again = command("resume", path)
         how = f"give arrays in .npz files, or else remove clusters.csv and run `{again}`"
         raise UsageError(
@@ -91,7 +95,7 @@ def _scaled(federation: Federation, scale: ChannelScale | None, result: Result) 
     """
     before = federation.encoding if isinstance(federation.encoding, ChannelScale) else None
     if scale is None:
-        _check_scale_is_kept(result)
+        _check_scale_is_kept(result, before is not None)
     known = scale or before
     if known is None or federation.input_shape[:1] != (len(known.mean),):
         # examples that do not fit are refused later, together with the other checks of newcomers
@@ -107,14 +111,36 @@ def _scaled(federation: Federation, scale: ChannelScale | None, result: Result) 
     return replace(federation, train=train, test=test, encoding=scale)
 
 
-def _check_scale_is_kept(result: Result) -> None:
-    """Raise `UsageError` for a run of recordings of which an earlier version kept no scale."""
+def _check_scale_is_kept(result: Result, scaled_apart: bool) -> None:
+    """Raise `UsageError` for a run of scaled recordings whose scale is not in its folder.
+
+    Earlier versions kept none, and the server of a run over Flower has none: it takes newcomers as
+    they are, unless they were `scaled_apart`, by a scale of their own.
+    """
     scenario, path = result.experiment.scenario, result.folder.path
     scaled = isinstance(scenario, Watch) or getattr(scenario, "scale", False)
-    if isinstance(scenario, Watch | RecordedWindows) and scaled:
+    scaled = isinstance(scenario, Watch | RecordedWindows) and scaled
+    if over_flower(path):
+        how = "arrays that are scaled as the sites' are, without a scale of their own"
+        if scaled_apart:
+            raise UsageError(f"{path}: {NOT_HERE} how sites scaled their channels; give {how}")
+        if scaled:
+            log.warning("%s: newcomers are taken as %s", path, how)
+    elif scaled:
         again = command("resume", path)
         how = f"remove clusters.csv, and `{again}` writes it"
         raise UsageError(f"{path}: lacks {encoding_file.FILE}, the scale of its channels; {how}")
+
+
+def _check_like_the_sites(newcomers: Federation, path: Path) -> None:
+    """Raise `UsageError` for a table unlike those of a run's sites, as far as its server knows."""
+    own, sites = meaning_of(newcomers.encoding), inputs_on_the_roll(path)
+    if own and sites and own != sites:
+        raise UsageError(
+            "newcomers: the columns of their table, their categories or the classes are not those "
+            "of the sites' tables: the same position of an example would mean different things; "
+            "give arrays in .npz files, encoded as the sites encode their rows"
+        )
 
 
 def _with_targets_that_fit(federation: Federation, result: Result) -> Federation:
