@@ -93,6 +93,21 @@ def test_hostile_nodes_are_named_and_the_others_have_their_result(deployed: Depl
     assert found.worst == pytest.approx(record.worst)
 
 
+HEARD = """
+import logging
+
+
+class Told(logging.StreamHandler):
+    def emit(self, record):
+        super().emit(record)
+        if "is left out" in record.getMessage():
+            {told}.touch()
+
+
+logging.getLogger("umbel").addHandler(Told())
+"""
+
+
 @pytest.mark.thorough
 def test_a_node_with_another_backbone_is_left_out(deployed: Deployment) -> None:
     for process, seed in (("link", 0), ("node0", 0), ("node1", 1)):
@@ -106,7 +121,10 @@ def test_a_node_with_another_backbone_is_left_out(deployed: Deployment) -> None:
         code = app / "frozen" / file
         code.write_text(code.read_text() + here)
     # The other node says who it is when this one has been heard.
-    wait = f"    told = Path({str(run.file('nodes.json'))!r})\n"
+    told = f"Path({str(deployed.folder / 'told')!r})"
+    code = app / "frozen" / "server.py"
+    code.write_text(code.read_text() + HEARD.format(told=told))
+    wait = f"    told = {told}\n"
     wait += "    while 'site0' in str(context.node_config['data']) and not told.is_file():\n"
     wait += "        __import__('time').sleep(0.1)\n"
     code = app / "frozen" / "client.py"

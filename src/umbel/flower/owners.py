@@ -40,7 +40,7 @@ FIELDS = ("clients", "refused", "names")
 class Owners:
     """Which node owns which client, why nodes were refused, and the names of nodes.
 
-    It is kept in a file of the run.
+    Once it is kept in a file of the run, changes are written there.
     """
 
     file: Path | None = None
@@ -56,7 +56,12 @@ class Owners:
     def read(cls, file: Path, release_after: float) -> Owners:
         """Read the file; without one nobody owns a client. Raises `UsageError` if it is damaged."""
         read: list[dict[str, str]] | None = json_value(file, lambda table: [*_noted(table)])
-        return cls(file, release_after, *(read or ({}, {}, {})))
+        return cls(None, release_after, *(read or ({}, {}, {})))
+
+    def keep(self, file: Path) -> None:
+        """Write this file, now and whenever `write` is called."""
+        self.file, self.written = file, ""
+        self.write()
 
     def write(self) -> None:
         """Write the file that `read` reads, if anything has changed."""

@@ -22,7 +22,7 @@ from umbel.report import terminal
 from umbel.runs import descriptions
 from umbel.runs.config import read
 from umbel.runs.deployed import NODES, ROLL
-from umbel.runs.execution import advance
+from umbel.runs.execution import advance_locked
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.run import Run
@@ -117,22 +117,45 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
             *(path, len(folder.records()), path),
         )
         return folder
-    engine, roll = _gather(grid, folder, experiment, settings)
+    known = Roll.read(folder.file(ROLL)) if folder.begun else None
+    engine, roll = _gather(grid, folder, experiment, settings, known)
+    # It is locked only now: whoever gathers first begins, and those that wait do not disturb it.
+    with folder.locked():
+        _keep(folder, engine.meeting.owners, roll, known)
+        _proceed(folder, experiment, engine, roll, to_describe)
+    log.info("%s: finished; `%s` shows it", path, command("show", path))
+    return folder
+
+
+def _keep(folder: RunFolder, owners: Owners, roll: Roll, known: Roll | None) -> None:
+    """Write which clients the run has, unless they are known, and which nodes have them.
+
+    Raises `UsageError` if the run was begun meanwhile with a roll of its own.
+    """
+    if known is None:
+        if folder.begun:
+            how = "the same `flwr run` goes on with it, with the clients that it began with"
+            raise UsageError(f"{folder.path}: was begun by another process meanwhile; {how}")
+        folder.write(ROLL, json_text(roll.plain))
+    owners.keep(folder.file(NODES))
+
+
+def _proceed(
+    folder: RunFolder, experiment: Experiment, engine: FlowerEngine, roll: Roll, to_describe: bool
+) -> None:
+    """Do the remaining rounds in a locked folder, and ask for descriptions if they are wanted."""
     objective = roll.form.objective(experiment.objective)
     run = experiment.run(roll.federation(objective), engine)
     here, nodes = len(engine.nodes), len(set(engine.nodes.values()))
     clients, places = counted(len(roll.names), "client"), counted(nodes, "node")
-    log.info("%s: %s, of whom %d are at %s now", path, clients, here, places)
+    log.info("%s: %s, of whom %d are at %s now", folder.path.resolve(), clients, here, places)
     if drowned := experiment.privacy.drowned(run.net.layout.num_values, run.cohort_size):
         log.warning(drowned)
-    if not folder.finished:
-        for record in advance(folder, run):
-            engine.tell(record.refused)
-            log.info(terminal.one_line(record, experiment.rounds))
+    for record in advance_locked(folder, run):
+        engine.tell(record.refused)
+        log.info(terminal.one_line(record, experiment.rounds))
     if to_describe:
         _describe(folder, run)
-    log.info("%s: finished; `%s` shows it", path, command("show", path))
-    return folder
 
 
 def _check_describes(settings: Settings, experiment: Experiment) -> None:
@@ -162,10 +185,17 @@ def _show_in_the_log_of_the_run() -> None:
 
 
 def _folder(experiment: Experiment, settings: Settings) -> RunFolder:
-    """The folder of the run, whether it was begun or not."""
+    """The folder of the run, whether it was begun or not.
+
+    Raises `UsageError` if it holds another experiment, or a run in one process.
+    """
     folder = RunFolder.of(Path(settings.runs_dir), experiment)
     if not folder.begun:
         return RunFolder.create(folder.path, experiment)
+    if not folder.file(ROLL).is_file():
+        go_on = command("show" if folder.finished else "resume", folder.path)
+        how = f"`{go_on}`, or choose another name, seed or runs-dir"
+        raise UsageError(f"{folder.path}: holds a run that was not begun over Flower; {how}")
     if folder.runnable != experiment:
         expected = "choose another name, seed or runs-dir"
         raise UsageError(f"{folder.path}: holds another experiment; {expected}")
@@ -173,18 +203,24 @@ def _folder(experiment: Experiment, settings: Settings) -> RunFolder:
 
 
 def _gather(
-    grid: Grid, folder: RunFolder, experiment: Experiment, settings: Settings
+    grid: Grid,
+    folder: RunFolder,
+    experiment: Experiment,
+    settings: Settings,
+    known: Roll | None,
 ) -> tuple[FlowerEngine, Roll]:
     """The engine and the roll of clients; a run that was begun keeps the clients of its roll."""
-    file = folder.file(ROLL)
-    known = Roll.read(file) if folder.begun and file.is_file() else None
     expect = settings.expectation(experiment, begun=known is not None)
+    # An attempt that never began leaves no owners: whoever was there may have come back anew.
+    owners = Owners(release_after=settings.release_after)
+    if known is not None:
+        owners = Owners.read(folder.file(NODES), settings.release_after)
     meeting = Meeting(
         grid,
         max(settings.time_limit, settings.patience),  # with a greeting a node installs the app
         None if known is None else expect.compared(known.form),
         expect,
-        Owners.read(folder.file(NODES), settings.release_after),
+        owners,
         inputs="" if known is None else known.inputs,
     )
     wanted = settings.clients if known is None else len(known.names)
@@ -198,6 +234,4 @@ def _gather(
         after += f"; {counted(silent, 'connected node')} gave no answer yet"
     check(len(nodes) >= needed, "clients", len(nodes), after)
     roll = known or replace(Roll.call(nodes, meeting.sites), inputs=meeting.inputs)
-    if known is None:
-        folder.write(ROLL, json_text(roll.plain))
     return FlowerEngine(meeting, roll.names, nodes, settings.time_limit), roll

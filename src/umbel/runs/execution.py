@@ -64,6 +64,12 @@ def advance(folder: RunFolder, run: Run) -> Iterator[Record]:
         yield record
 
 
+def advance_locked(folder: RunFolder, run: Run) -> Iterator[Record]:
+    """As `advance`, for a caller that is inside `folder.locked()`."""
+    if not folder.finished:
+        yield from _records(folder, run)
+
+
 def advance_states(folder: RunFolder, run: Run) -> Iterator[tuple[State, Record]]:
     """As `advance`, with the state after each round."""
     with folder.locked():

@@ -19,6 +19,7 @@ from umbel.runs.budget import Budget, Stop
 from umbel.runs.checkpoint_parts import NO_PARTS, Parts
 from umbel.runs.client_facts import with_facts, write_facts
 from umbel.runs.client_rows import Client, read_rows
+from umbel.runs.deployed import NODES, ROLL
 from umbel.runs.durable import write_text
 from umbel.runs.evidence import EvidenceFolder
 from umbel.runs.experiment import Experiment
@@ -60,7 +61,7 @@ class RunFolder:
         folder.path.mkdir(parents=True, exist_ok=True)
         with folder.locked():
             folder.settings.check_is_ours()
-            for left in ("stopped.json", "budget.json"):
+            for left in ("stopped.json", "budget.json", NODES, ROLL):
                 folder.file(left).unlink(missing_ok=True)
             folder.settings.write(experiment)
         return folder
