@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import umbel
+from tests.flower.grid import MemoryGrid
 from tests.flower.small import site
 from umbel.algorithms import IFCA, FedAvg
 from umbel.client.work import LocalTraining
@@ -154,3 +156,31 @@ def test_a_table_on_disk_can_not_be_encoded_where_sites_have_encoded_theirs(tmp_
     with pytest.raises(umbel.UsageError, match=r"how sites encode their tables; give arrays") as no:
         result.assign(tmp_path / "west.csv")
     assert "clusters.csv" not in str(no.value)
+
+
+@dataclass
+class OneByOne(MemoryGrid):
+    """Nodes connect one after another, one each third time that somebody looks."""
+
+    looks: int = 0
+
+    def get_node_ids(self) -> list[int]:
+        return super().get_node_ids()[: 1 + self.looks // 3]
+
+    def get_nodes(self) -> Any:
+        self.looks += 1
+        return super().get_nodes()
+
+
+@pytest.mark.parametrize(
+    ("wards", "wanted"), [(["ABC", "ABD", "ABC"], 4), (["ABC", "ABC", "ABD", "ABC"], 6)]
+)
+def test_tables_that_will_not_take_part_are_not_counted_while_sites_are_waited_for(
+    tmp_path: Path, wards: list[str], wanted: int
+) -> None:
+    tables = [table(tmp_path, f"site{'x' * n}", each) for n, each in enumerate(wards)]
+    grid = site(tmp_path, *tables, of=EXPERIMENT)
+    meeting = Meeting(OneByOne(grid.apps, grid.configs), 5.0)
+    nodes = meeting.gather(wanted, 60.0)
+    assert sorted(set(nodes.values())) == [n for n, each in enumerate(wards, 1) if each == "ABC"]
+    assert len(nodes) == wanted

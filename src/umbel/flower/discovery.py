@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import TypeVar
 
 from flwr.app import Message
 from flwr.serverapp import Grid
@@ -19,16 +17,18 @@ from umbel.flower.greeting import Site, SiteForm, greet, name_in, site_in
 from umbel.flower.owners import Owners, connected, identity
 from umbel.flower.refusals import RefusedError, abbreviated, reason
 from umbel.flower.registry import named_clients
+from umbel.flower.voting import check_alike, check_table, leading_form, leading_table
 
 log = logging.getLogger(__name__)
-
-T = TypeVar("T")
 
 
 def any_form(form: SiteForm) -> SiteForm:
     """Accept any form: sites need only have the same one."""
     return form
 
+
+MOST_DOUBLINGS = 60
+"""Number of times that the interval between greetings is doubled at most."""
 
 CLAIMED = " another node's, which brought the name first"
 """End of the reason noted for a node that claims clients of other nodes."""
@@ -53,6 +53,9 @@ class Meeting:
     called: dict[int, str] = field(default_factory=dict)  # what nodes call themselves
     left_out: set[int] = field(default_factory=set)  # nodes that are not asked anything
     failing: set[int] = field(default_factory=set)  # those of them whose fault may be temporary
+    away: set[int] = field(default_factory=set)  # nodes that were greeted and then disconnected
+    # nodes that have come back, and have not said since which clients they have
+    back: set[int] = field(default_factory=set)
     # client of another node -> the node that claims it
     taken: dict[str, int] = field(default_factory=dict)
     # message -> its node, and until when to wait
@@ -72,12 +75,9 @@ class Meeting:
         for name, reply in pulled(self.grid, self.greeted):
             self._meet(self.greeted.pop(name)[0], reply, online, roll)
         self.owners.see(online.values())
-        form = self.form or self._leading(online)
-        if form is None:
-            return {}
         # Until the form is decided, claims of names are not final.
         owners = self.owners.copy() if self.form is None else self.owners
-        places, taken = self._claims(form, owners, online, roll)
+        places, taken = self._claims(self._fitting(online), owners, online, roll)
         if self.form is not None:
             self._note(taken, online)
             self.taken = {name: node for node, names in taken.items() for name in names}
@@ -130,20 +130,32 @@ class Meeting:
         """Greet new nodes, and repeat greetings without a usable answer after 1, 2, 4, ... seconds.
 
         A node may have given no answer, or answered that it can't work. The interval grows up to
-        `time_limit` seconds.
+        `time_limit` seconds. A node that comes back may have been started with other clients.
         """
         now = time.monotonic()
+        self._note_who_is_back({*online})
         self.greeted = {name: sent for name, sent in self.greeted.items() if sent[1] > now}
         asked = {node for node, _ in self.greeted.values()}
-        known = asked | self.sites.keys() | (self.left_out - self.failing)
+        known = asked | ((self.sites.keys() | (self.left_out - self.failing)) - self.back)
         count = {node: self.greetings.get(node, (0, now)) for node in sorted({*online} - known)}
         due = [node for node, (_, when) in count.items() if when <= now]
         messages = [Message(greet(), node, HELLO, ttl=self.time_limit) for node in due]
         for name, node in zip(self.grid.push_messages(messages) if due else (), due, strict=True):
             so_far = count[node][0]
-            self.greetings[node] = so_far + 1, now + min(2.0**so_far, self.time_limit)
+            wait = min(2.0 ** min(so_far, MOST_DOUBLINGS), self.time_limit)
+            self.greetings[node] = so_far + 1, now + wait
             if name:
                 self.greeted[name] = node, now + self.time_limit
+
+    def _note_who_is_back(self, online: set[int]) -> None:
+        """Note which nodes that were greeted before are gone or back; who is back is asked anew."""
+        asked = {node for node, _ in self.greeted.values()}
+        self.away |= (asked | self.sites.keys() | self.left_out) - online
+        back = self.away & online
+        self.away -= back
+        self.back |= back
+        # The process that got the greeting may have ended without an answer.
+        self.greeted = {name: sent for name, sent in self.greeted.items() if sent[0] not in back}
 
     def _meet(
         self, node: int, reply: Reply, online: Mapping[int, str], roll: Collection[str] | None
@@ -151,6 +163,8 @@ class Meeting:
         """Note the clients of a node, or leave the node out if it is unfit."""
         if reply.missing is not None:
             return  # it is greeted again
+        self.back.discard(node)
+        before = self.sites.get(node)
         try:
             if reply.content is None:
                 raise RefusedError(str(reply.error))
@@ -159,20 +173,22 @@ class Meeting:
                 self.owners.call(_who(node, online), name)
             site = site_in(reply.content)
             site = replace(site, form=self.expect(site.form))
-            self._check_alike(site.form)
-            self._check_table(site)
+            check_alike(site.form, self.form)
+            check_table(site.inputs, self.inputs)
         except RefusedError as error:
             by_itself = reply.content is None or "answer" in reply.content
             if by_itself:
                 self.failing.add(node)
             else:
                 self.failing.discard(node)
+            self.sites.pop(node, None)
             self._leave_out(node, online, reason(error))
             return
         self._take_in(node, online)
         self.sites[node] = site
+        self.greetings.pop(node, None)
         late = [] if roll is None else [name for name in site.clients if name not in roll]
-        if late:
+        if late and (before is None or before.clients != site.clients):
             log.warning(
                 "%s connected after the run began: %s not part of it; a new run would include them",
                 self.named(node),
@@ -193,81 +209,69 @@ class Meeting:
             self.left_out.discard(node)
             self.owners.refused.pop(_who(node, online), None)
 
-    def _check_alike(self, form: SiteForm) -> None:
-        if self.form is None or form == self.form:
-            return
-        found, others = vars(form), vars(self.form)
-        unlike = [name for name in found if found[name] != others[name]]
-        # If other fields differ, the network differs because of them and need not be named.
-        told = [name for name in unlike if name not in ("model", "frozen")] or unlike
-        said = ", ".join(f"{name} is {found[name]}" for name in told)
-        wanted = ", ".join(str(others[name]) for name in told)
-        raise RefusedError(f"{said}, but at the other sites {wanted}")
+    def _connected(self, online: Collection[int]) -> dict[int, Site]:
+        return {node: site for node, site in self.sites.items() if node in online}
 
-    def _check_table(self, site: Site) -> None:
-        if self.inputs and site.inputs and site.inputs != self.inputs:
-            raise RefusedError(
-                "the columns of its table, their categories or the classes are not those of other "
-                "sites' tables: the same position of an example would mean different things"
-            )
+    def _fitting(self, online: Collection[int]) -> dict[int, Site]:
+        """The connected sites that fit what is decided, or what most of them have so far.
 
-    def _leading(self, online: Collection[int]) -> SiteForm | None:
-        """The form of more connected nodes than have any other."""
-        votes = Counter(site.form for node, site in self.sites.items() if node in online)
-        return _winner(votes)
-
-    def _leading_table(self, online: Collection[int]) -> str:
-        """The meaning that most tables of connected nodes have; "" without tables.
-
-        Raises `UsageError` for a tie.
+        There are none for a tie, which a site that is still to come may end.
         """
-        ours = [s for node, s in self.sites.items() if node in online and s.form == self.form]
-        votes = Counter(site.inputs for site in ours if site.inputs)
-        winner = _winner(votes)
-        if votes and winner is None:
-            raise UsageError(
-                "sites have tables with different columns, categories or classes, and no table is "
-                "that of most nodes: let all sites encode their rows alike, and give arrays"
-            )
-        return winner or ""
+        sites, form, inputs = self._connected(online), self.form, self.inputs
+        if form is None:
+            form = leading_form(sites.values())
+            leading = None if form is None else leading_table(sites.values(), form)
+            if leading is None:
+                return {}
+            inputs = leading
+        fit = {node: site for node, site in sites.items() if site.form == form}
+        return {
+            node: site for node, site in fit.items() if not inputs or site.inputs in ("", inputs)
+        }
 
     def _settle(self) -> None:
         """Decide on the form, if there is any. Raises `UsageError` for a tie."""
         online = connected(self.grid)
-        forms = {site.form for node, site in self.sites.items() if node in online}
-        begun, self.form = self.form is not None, self.form or self._leading(online)
+        sites = self._connected(online).values()
+        forms = {site.form for site in sites}
+        begun, self.form = self.form is not None, self.form or leading_form(sites)
         if forms and self.form is None:
             raise UsageError(
                 "sites have different forms, and no form is that of most nodes: "
                 f"{abbreviated(forms)}; choose one by the settings input-shape and outputs"
             )
-        if not begun:
-            self.inputs = self._leading_table(online)
+        if not begun and self.form is not None:
+            table = leading_table(sites, self.form)
+            if table is None:
+                raise UsageError(
+                    "sites have tables with different columns, categories or classes, and no table "
+                    "is that of most nodes: let all sites encode their rows alike, and give arrays"
+                )
+            self.inputs = table
         for node, site in list(self.sites.items()):
             try:
-                self._check_alike(site.form)
-                self._check_table(site)
+                check_alike(site.form, self.form)
+                check_table(site.inputs, self.inputs)
             except RefusedError as error:
                 del self.sites[node]
                 self._leave_out(node, online, reason(error))
 
     def _claims(
         self,
-        form: SiteForm,
+        sites: Mapping[int, Site],
         owners: Owners,
         online: Mapping[int, str],
         roll: Collection[str] | None,
     ) -> tuple[dict[str, int], dict[int, list[str]]]:
-        """The node of each client, and by node the names that it claims but may not have."""
+        """The node of each client of these sites, and by node the names that it may not have."""
         places: dict[str, int] = {}
         taken: dict[int, list[str]] = {}
-        for node, site in self.sites.items():
-            if node in online and site.form == form:
-                names = [name for name in site.clients if roll is None or name in roll]
-                refused = set(owners.claim(online[node], names))
-                places |= {name: node for name in names if name not in refused}
-                if refused:
-                    taken[node] = sorted(refused)
+        for node, site in sites.items():
+            names = [name for name in site.clients if roll is None or name in roll]
+            refused = set(owners.claim(online[node], names))
+            places |= {name: node for name in names if name not in refused}
+            if refused:
+                taken[node] = sorted(refused)
         return places, taken
 
     def _note(self, taken: Mapping[int, Sequence[str]], online: Mapping[int, str]) -> None:
@@ -280,14 +284,6 @@ class Meeting:
             elif self.owners.refused.get(who, "").endswith(CLAIMED):
                 del self.owners.refused[who]  # the names are its own by now
         self.owners.write()
-
-
-def _winner(votes: Counter[T]) -> T | None:
-    """The choice with the most votes; None without votes, and for a tie."""
-    ranked = votes.most_common(2)
-    if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
-        return None
-    return ranked[0][0]
 
 
 def _who(node: int, online: Mapping[int, str]) -> str:

@@ -1,0 +1,53 @@
+"""What most nodes have decides: the form of examples, and what tables are like."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TypeVar
+
+from umbel.flower.greeting import Site, SiteForm
+from umbel.flower.refusals import RefusedError
+
+T = TypeVar("T")
+
+
+def leading_form(sites: Iterable[Site]) -> SiteForm | None:
+    """The form of more sites than have any other; None without sites, and for a tie."""
+    return _winner(Counter(site.form for site in sites))
+
+
+def leading_table(sites: Iterable[Site], form: SiteForm) -> str | None:
+    """The meaning that most tables of this form have; "" without tables, None for a tie."""
+    votes = Counter(site.inputs for site in sites if site.form == form and site.inputs)
+    return _winner(votes) if votes else ""
+
+
+def check_alike(form: SiteForm, expected: SiteForm | None) -> None:
+    """Raise `RefusedError` for another form than the one that was decided, if any was."""
+    if expected is None or form == expected:
+        return
+    found, others = vars(form), vars(expected)
+    unlike = [name for name in found if found[name] != others[name]]
+    # If other fields differ, the network differs because of them and need not be named.
+    told = [name for name in unlike if name not in ("model", "frozen")] or unlike
+    said = ", ".join(f"{name} is {found[name]}" for name in told)
+    wanted = ", ".join(str(others[name]) for name in told)
+    raise RefusedError(f"{said}, but at the other sites {wanted}")
+
+
+def check_table(inputs: str, expected: str) -> None:
+    """Raise `RefusedError` for a table of another meaning than was decided, if any was."""
+    if expected and inputs and inputs != expected:
+        raise RefusedError(
+            "the columns of its table, their categories or the classes are not those of other "
+            "sites' tables: the same position of an example would mean different things"
+        )
+
+
+def _winner(votes: Counter[T]) -> T | None:
+    """The choice with the most votes; None without votes, and for a tie."""
+    ranked = votes.most_common(2)
+    if not ranked or (len(ranked) == 2 and ranked[0][1] == ranked[1][1]):
+        return None
+    return ranked[0][0]
