@@ -526,6 +526,14 @@ def test_work_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
         here.work(asked, NodeLimits(max_seconds=0.5))
 
 
+@pytest.mark.parametrize("seconds", [1e9, 1e20])
+def test_a_time_beyond_all_alarms_is_no_limit(tmp_path: Path, seconds: float) -> None:
+    here = node(tmp_path)
+    theta = here.net.new(seed=0)[None]
+    asked = Asked(LocalTraining(epochs=1), ["a"], [0], {}, {"theta": theta}, {"theta": [0]})
+    assert here.work(asked, NodeLimits(max_seconds=seconds))["columns"]
+
+
 def test_an_ordinary_request_is_within_the_limits(tmp_path: Path) -> None:
     here = node(tmp_path)
     theta = here.net.new(seed=0)[None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import runpy
+import tomllib
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -25,6 +26,23 @@ def test_an_app_has_the_experiment_that_it_is_given(tmp_path: Path) -> None:
     ]
     assert (tmp_path / "my-sites" / "experiment.toml").read_text() == "rounds = 3\n"
     assert "{name}" not in (tmp_path / "my-sites" / "pyproject.toml").read_text()
+
+
+def test_the_text_of_an_experiment_is_not_a_template(tmp_path: Path) -> None:
+    text = 'description = "{name} of {package} in {runs_dir}"\n'
+    write_app(tmp_path / "my-sites", text)
+    assert (tmp_path / "my-sites" / "experiment.toml").read_text() == text
+
+
+@pytest.mark.parametrize("folder", ['a "quoted" one', "deleted \x7f", "{name}", "Universität 🌱"])
+def test_runs_are_beside_an_app_in_a_folder_of_any_name(folder: str, tmp_path: Path) -> None:
+    app = tmp_path / folder / "my-sites"
+    try:
+        write_app(app)
+    except OSError:
+        pytest.skip("a system without such names")
+    settings = tomllib.loads((app / "pyproject.toml").read_text(encoding="utf-8"))
+    assert settings["tool"]["flwr"]["app"]["config"]["runs-dir"] == (app / "runs").as_posix()
 
 
 @pytest.mark.parametrize("number", range(len(FILES)))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from flwr.app import Context, RecordDict
 
-from tests.flower.small import clients
+from tests.flower.small import clients, site
 from umbel.checks import UsageError
 from umbel.flower import Settings, slice_of
+from umbel.flower.discovery import Meeting
 from umbel.flower.limits import NodeLimits
 
 
@@ -59,3 +61,22 @@ def test_a_setting_of_a_node_that_can_not_be_is_named(config: Any, message: str)
 def test_a_limit_of_a_node_that_can_not_be_is_named() -> None:
     with pytest.raises(UsageError, match="max-steps: 'many' is not a whole number"):
         NodeLimits.of({"max-steps": "many"})
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"max-steps": "many"}, "max-steps: 'many' is not a whole number"),
+        ({"max-bytes": "4GB"}, "max-bytes: '4GB' is not a whole number"),
+        ({"max-examples": 0}, "max-examples: 0 is not more than 0"),
+        ({"max-seconds": "nan"}, "max-seconds: "),
+    ],
+)
+def test_a_node_with_a_wrong_limit_is_left_out_before_the_first_round(
+    tmp_path: Path, config: dict[str, Any], message: str
+) -> None:
+    grid = site(tmp_path, clients(["a"]), clients(["b"]))
+    grid.configs = {1: {}, 2: config}
+    meeting = Meeting(grid, 5.0)
+    assert meeting.gather(2, 0.1) == {"a": 1}
+    assert message in meeting.owners.refused["node 2"]

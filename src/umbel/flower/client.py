@@ -193,7 +193,9 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
     def hello(message: Message, context: Context) -> Message:
         def introduced() -> RecordDict:
             check_greeting(message.content)
-            called(context.node_config)  # a wrong setting is refused before examples are read
+            # A wrong setting is refused before examples are read, and not in the first round.
+            called(context.node_config)
+            NodeLimits.of(context.node_config)
             return introduce(node(context).site())
 
         return _named(answered(message, introduced), context)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from math import inf, prod
+from math import prod
 from types import FrameType
 
 from umbel.checks import check
@@ -17,6 +17,9 @@ from umbel.engines.validation import promises
 from umbel.flow import Request
 from umbel.flower.refusals import RefusedError
 from umbel.settings import Settings, argument
+
+LONGEST = 10**8
+"""Largest number of seconds that the alarms of every system can count: three years."""
 
 
 @dataclass(frozen=True)
@@ -73,10 +76,10 @@ class NodeLimits(Settings):
         """Raise `RefusedError` inside when the time is over.
 
         Only a main thread, in which Flower runs apps on real nodes, can be interrupted, and only on
-        a system that has alarms; elsewhere the time is not bounded.
+        a system that has alarms; elsewhere the time is not bounded, nor is it beyond `LONGEST`.
         """
         main = threading.current_thread() is threading.main_thread()
-        if not main or not hasattr(signal, "setitimer") or self.max_seconds == inf:
+        if not main or not hasattr(signal, "setitimer") or self.max_seconds > LONGEST:
             yield
             return
 

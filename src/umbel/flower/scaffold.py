@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -50,12 +51,18 @@ def write_app(folder: Path, experiment: str | None = None) -> list[Path]:
 def _texts(name: str, package: str, runs: str, experiment: str | None) -> Iterator[tuple[str, str]]:
     """The files of the app and their texts."""
     for file in FILES:
-        text = (TEMPLATE / file).read_text(encoding="utf-8")
         if file == "experiment.toml" and experiment is not None:
-            text = experiment
-        for key, value in {"name": name, "package": package, "runs_dir": runs}.items():
+            yield file, experiment
+            continue
+        text = (TEMPLATE / file).read_text(encoding="utf-8")
+        for key, value in {"name": name, "package": package, "runs_dir": _escaped(runs)}.items():
             text = text.replace("{" + key + "}", value)
         yield file.replace("app/", f"{package}/").replace("gitignore", ".gitignore"), text
+
+
+def _escaped(text: str) -> str:
+    """A text for the quotes of a string in TOML, which differs from JSON in one character."""
+    return json.dumps(text, ensure_ascii=False)[1:-1].replace("\x7f", "\\u007f")
 
 
 def sent_with(runs: Path) -> Path | None:
