@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from flwr.proto.node_pb2 import NodeInfo
 
 from tests.algorithms.test_contract import LOCAL
 from tests.flower.grid import MemoryGrid
@@ -42,6 +43,30 @@ def test_a_node_that_comes_back_is_asked_again_which_clients_it_has(tmp_path: Pa
     asked = grid.asked.count(HELLO)
     meeting.look_around()
     assert grid.asked.count(HELLO) == asked == 3
+
+
+@dataclass
+class Timed(MemoryGrid):
+    """Nodes of which is known when they connected last."""
+
+    since: dict[int, str] = field(default_factory=dict)
+
+    def get_nodes(self) -> list[NodeInfo]:
+        known = {node: self.since.get(node, "noon") for node in self.get_node_ids()}
+        return [NodeInfo(node_id=n, last_activated_at=when) for n, when in known.items()]
+
+
+def test_so_is_a_node_that_was_away_while_nobody_looked(tmp_path: Path) -> None:
+    plain = site(tmp_path, clients(["a"]), clients(["b"]))
+    grid = Timed(plain.apps, plain.configs)
+    meeting = Meeting(grid, 5.0)
+    assert meeting.gather(2, 5.0) == {"a": 1, "b": 2}
+    grid.fate[2] = "gone"
+    returns(grid, tmp_path, 2, clients(["b", "c"]))
+    assert meeting.look_around() == {"a": 1, "b": 2}
+    grid.since[2] = "one"
+    assert meeting.look_around() == {"a": 1, "b": 2, "c": 2}
+    assert grid.asked.count(HELLO) == 3
 
 
 def test_it_has_its_clients_until_it_answers(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ class Meeting:
     left_out: set[int] = field(default_factory=set)  # nodes that are not asked anything
     failing: set[int] = field(default_factory=set)  # those of them whose fault may be temporary
     away: set[int] = field(default_factory=set)  # nodes that were greeted and then disconnected
+    connections: dict[int, str] = field(default_factory=dict)  # when each has connected last
     # nodes that have come back, and have not said since which clients they have
     back: set[int] = field(default_factory=set)
     # client of another node -> the node that claims it
@@ -69,7 +70,9 @@ class Meeting:
         Only clients on the roll, the list of the run's clients, count; without a roll all clients
         do.
         """
-        online = connected(self.grid)
+        nodes = [*self.grid.get_nodes()]
+        online = connected(nodes)
+        self._note_who_is_back({node.node_id: node.last_activated_at for node in nodes})
         roll = None if roll is None else set(roll)
         self._greet(online)
         for name, reply in pulled(self.grid, self.greeted):
@@ -124,7 +127,7 @@ class Meeting:
 
     def silent(self) -> set[int]:
         """Connected nodes that have not said who their clients are."""
-        return {*connected(self.grid)} - self.sites.keys() - self.left_out
+        return {*connected(self.grid.get_nodes())} - self.sites.keys() - self.left_out
 
     def _greet(self, online: Collection[int]) -> None:
         """Greet new nodes, and repeat greetings without a usable answer after 1, 2, 4, ... seconds.
@@ -133,7 +136,6 @@ class Meeting:
         `time_limit` seconds. A node that comes back may have been started with other clients.
         """
         now = time.monotonic()
-        self._note_who_is_back({*online})
         self.greeted = {name: sent for name, sent in self.greeted.items() if sent[1] > now}
         asked = {node for node, _ in self.greeted.values()}
         known = asked | ((self.sites.keys() | (self.left_out - self.failing)) - self.back)
@@ -147,13 +149,18 @@ class Meeting:
             if name:
                 self.greeted[name] = node, now + self.time_limit
 
-    def _note_who_is_back(self, online: set[int]) -> None:
-        """Note which nodes that were greeted before are gone or back; who is back is asked anew."""
-        asked = {node for node, _ in self.greeted.values()}
-        self.away |= (asked | self.sites.keys() | self.left_out) - online
-        back = self.away & online
-        self.away -= back
+    def _note_who_is_back(self, online: Mapping[int, str]) -> None:
+        """Note which nodes that were greeted before have been away, and ask them anew.
+
+        `online` says when each has connected last; "" if that is not known.
+        """
+        known = {node for node, _ in self.greeted.values()} | self.sites.keys() | self.left_out
+        # The absence of some is seen; others were away between two looks.
+        again = {n for n, when in online.items() if self.connections.get(n, when) != when}
+        back = known & ((self.away & online.keys()) | again)
+        self.away = (self.away | (known - online.keys())) - back
         self.back |= back
+        self.connections |= online
         # The process that got the greeting may have ended without an answer.
         self.greeted = {name: sent for name, sent in self.greeted.items() if sent[0] not in back}
 
@@ -231,7 +238,7 @@ class Meeting:
 
     def _settle(self) -> None:
         """Decide on the form, if there is any. Raises `UsageError` for a tie."""
-        online = connected(self.grid)
+        online = connected(self.grid.get_nodes())
         sites = self._connected(online).values()
         forms = {site.form for site in sites}
         begun, self.form = self.form is not None, self.form or leading_form(sites)

@@ -10,7 +10,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from flwr.serverapp import Grid
+from flwr.proto.node_pb2 import NodeInfo
 
 from umbel.runs.durable import write_text
 from umbel.runs.seals import json_text, json_value
@@ -19,12 +19,12 @@ MOST_NOTED = 1000
 """Largest number of nodes whose refusals are kept."""
 
 
-def connected(grid: Grid) -> dict[int, str]:
-    """The connected nodes, each with its identity: the key with which it signs its requests.
+def connected(nodes: Iterable[NodeInfo]) -> dict[int, str]:
+    """The identity of each of these nodes: the key with which it signs its requests.
 
     Simulated nodes have no keys; their numbers identify them.
     """
-    return {node.node_id: identity(node.node_id, node.public_key) for node in grid.get_nodes()}
+    return {node.node_id: identity(node.node_id, node.public_key) for node in nodes}
 
 
 def identity(node: int, public_key: bytes) -> str:
