@@ -43,7 +43,7 @@ def after_a_trial(algorithm: Restarts, first: Replies, second: Replies) -> State
     assert requested(flow).shared["models"].tolist() == [[0.0], [10.0]]
     asked = flow.send(first)
     assert asked.shared["models"].tolist() == [[20.0], [30.0]]
-    return answered(flow, [0, 1], **second.columns)
+    return answered(flow, second.clients.tolist(), **second.columns)
 
 
 def test_the_start_with_the_lowest_loss_goes_on_alone() -> None:
@@ -62,6 +62,22 @@ def test_a_start_of_which_no_client_told_a_loss_does_not_go_on() -> None:
     nobody = told.pick(torch.zeros(0, dtype=torch.long))
     after = after_a_trial(Restarts(IFCA(num_clusters=2), restarts=2, trial_rounds=1), nobody, told)
     assert after.models.tolist() == [[24.0], [32.0]]
+
+
+def test_a_start_that_the_hardest_client_cannot_train_does_not_gain_by_its_silence() -> None:
+    refused = trained([1, 1], [0, 0], [[0.1, 1.0], [0.8, 1.0]]).pick(torch.tensor([0]))
+    told = trained([2, 4], [1, 0], [[1.0, 0.3], [5.9, 6.0]])
+    after = after_a_trial(Restarts(IFCA(num_clusters=2), restarts=2, trial_rounds=1), refused, told)
+    assert after.models.tolist() == [[24.0], [32.0]]
+
+
+def test_a_client_that_is_silent_with_every_start_decides_nothing() -> None:
+    replies = [
+        trained([1, 1], [0, 0], [[loss, 1.0], [0.8, 1.0]]).pick(torch.tensor([0]))
+        for loss in (0.4, 0.3)
+    ]
+    after = after_a_trial(Restarts(IFCA(num_clusters=2), restarts=2, trial_rounds=1), *replies)
+    assert after.models.tolist() == [[21.0], [30.0]]
 
 
 def test_or_the_most_balanced_one() -> None:

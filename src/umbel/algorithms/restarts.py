@@ -38,7 +38,8 @@ class Restarts(Algorithm[State]):
     `restarts` sets of models are trained side by side for the first `trial_rounds` rounds, at
     `restarts` times the cost. After that, only one set is trained. `keep` selects it: the set with
     the lowest training loss, if the method reports it, or the set whose smallest cluster is the
-    largest.
+    largest. Before losses are compared, sets are left out if more clients than with another set
+    have not given a single usable answer, such as clients whose training always diverged.
     """
 
     has_rivals: ClassVar[bool] = True
@@ -119,8 +120,10 @@ class Restarts(Algorithm[State]):
         """The position of the rival that `keep` selects."""
         fits = [self.of.fit(rival) for rival in rivals]
         if self.keep == "lowest-loss":
-            means = torch.stack([fit.nanmean() for fit in fits if fit is not None])
-            return int(means.nan_to_num(torch.inf).argmin())
+            table = torch.stack([fit for fit in fits if fit is not None])
+            silent, means = table.isnan().sum(1), table.nanmean(1).nan_to_num(torch.inf)
+            # A start that cannot serve the hardest clients must not gain by having no loss there.
+            return int(means.where(silent == silent.min(), torch.inf).argmin())
         # A client that was never asked is in no cluster yet.
         joined = [
             rival.labels if fit is None else rival.labels[~fit.isnan()]
