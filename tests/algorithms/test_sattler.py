@@ -12,7 +12,7 @@ import torch
 
 from tests.federations import answered, context, requested, setup
 from umbel.algorithms import Sattler
-from umbel.algorithms.sattler import SattlerState, _halves
+from umbel.algorithms.sattler import SattlerState, _next_cut
 from umbel.checks import UsageError
 from umbel.client.layout import Entry, Layout
 from umbel.client.work import Gradient, LocalTraining
@@ -38,8 +38,10 @@ def start(num_clients: int, models: Sequence[Sequence[float]] = ((1.0, 1.0),)) -
         labels[:0],
         nothing,
         labels - 1,
-        torch.zeros(1, 2),
+        torch.zeros(0, 2),
         torch.tensor([-1]),
+        torch.zeros(0, 2),
+        torch.zeros(0, 2),
     )
 
 
@@ -89,6 +91,26 @@ def test_a_member_that_missed_the_split_is_placed_by_its_next_answer() -> None:
     torch.testing.assert_close(moved, torch.tensor([[0.1, 0.0], [-0.1, 0.0]]))
 
 
+def test_who_is_late_trains_the_model_at_which_the_others_were_told_apart() -> None:
+    after = play(EAGER, start(6), [0, 1, 2, 3], OPPOSED)
+    moved = play(EAGER, after, [0, 2], [[9.0, 0.0], [-9.0, 0.0]], number=1)
+    flow = EAGER.round(moved, context(range(6), 6, 2, 2))
+    theta = requested(flow).each["theta"]
+    assert theta.take(torch.tensor([0, 2, 4, 5])).tolist() == [
+        *moved.models.tolist(),
+        *[[1.0, 1.0], [1.0, 1.0]],
+    ]
+
+
+def test_what_only_late_clients_need_is_forgotten_when_there_are_none() -> None:
+    nobody_late = play(EAGER, start(4), range(4), OPPOSED)
+    waiting = play(EAGER, start(5), range(4), OPPOSED)
+    placed = play(EAGER, waiting, [4], [[-3.0, 0.1]], number=1)
+    assert waiting.cuts[1].tolist() == [1.0, 1.0]
+    for state in (nobody_late, placed):
+        assert [len(table) for table in (state.headings, state.stayed, state.cuts)] == [0, 0, 0]
+
+
 def test_who_is_late_does_not_lift_the_bound_on_anothers_weight() -> None:
     method = replace(EAGER, averaging=Averaging("examples"), eps_2=100.0)
     after = play(EAGER, start(6), [0, 1, 2, 3], OPPOSED)
@@ -107,19 +129,34 @@ THREE_KINDS = replace(EAGER, eps_1=0.9, eps_2=0.1)
 
 
 @pytest.mark.parametrize(
-    ("direction", "cluster"), [(WEST, 1), (NORTH, 0), (SOUTH, 2)], ids=["west", "north", "south"]
+    ("answers", "cluster"),
+    [([WEST], 1), ([[0.5, 0.0], NORTH], 0), ([[0.5, 0.0], SOUTH], 2)],
+    ids=["west", "north", "south"],
 )
-def test_a_member_that_missed_two_splits_finds_its_own_kind(
-    direction: list[float], cluster: int
+def test_a_member_that_missed_two_splits_settles_one_by_each_answer(
+    answers: list[list[float]], cluster: int
 ) -> None:
-    answers = [NORTH, NORTH, SOUTH, SOUTH, WEST]
-    state = play(THREE_KINDS, start(6), range(5), answers)
+    others = [NORTH, NORTH, SOUTH, SOUTH, WEST]
+    state = play(THREE_KINDS, start(6), range(5), others)
     assert state.labels[:5].tolist() == [0, 0, 0, 0, 1]
-    state = play(THREE_KINDS, state, range(5), answers, number=1)
+    state = play(THREE_KINDS, state, range(5), others, number=1)
     assert state.labels[:5].tolist() == [0, 0, 2, 2, 1]
     assert state.parent.tolist() == [-1, 0, 0]
-    state = play(THREE_KINDS, state, range(6), [*answers, direction], number=2)
+    for number, answer in enumerate(answers, 2):
+        assert state.sibling.tolist() == [-1] * 5 + [number - 1]
+        state = play(THREE_KINDS, state, range(6), [*others, answer], number=number)
     assert state.labels.tolist() == [0, 0, 2, 2, 1, cluster]
+    assert state.sibling.tolist() == [-1] * 6
+
+
+def test_a_cut_that_came_later_does_not_decide_an_earlier_one() -> None:
+    state = play(THREE_KINDS, start(6), range(5), [WEST, WEST, WEST, NORTH, SOUTH])
+    # Later the half of the west is cut, too: at its new model, its clients disagree otherwise.
+    later = [[2.0, 0.1], [-2.0, 0.2], [-2.0, -0.2]]
+    state = play(replace(THREE_KINDS, eps_1=9.0), state, [0, 1, 2], later, number=1)
+    assert state.labels.tolist() == [2, 0, 0, 1, 1, 0]
+    state = play(THREE_KINDS, state, [5], [[0.5, 0.0]], number=2)
+    assert state.labels[5] == 1
 
 
 def test_it_finds_a_half_of_the_half_that_was_cut_off() -> None:
@@ -127,24 +164,29 @@ def test_it_finds_a_half_of_the_half_that_was_cut_off() -> None:
     assert state.labels.tolist() == [0, 0, 0, 1, 1, 0]
     state = play(THREE_KINDS, state, [3, 4], [NORTH, SOUTH], number=1)
     assert state.labels.tolist() == [0, 0, 0, 1, 2, 0]
-    state = play(THREE_KINDS, state, [5], [SOUTH], number=2)
+    state = play(THREE_KINDS, state, [5], [[0.5, 0.0]], number=2)
+    assert state.labels.tolist() == [0, 0, 0, 1, 2, 1]
+    state = play(THREE_KINDS, state, [5], [SOUTH], number=3)
     assert state.labels.tolist() == [0, 0, 0, 1, 2, 2]
 
 
 def test_the_halves_of_other_clusters_are_none_of_its_own() -> None:
     # 0 was cut into 0 and 1 first, 1 into 1 and 2, then 0 into 0 and 3, and 3 into 3 and 4.
     parents = [-1, 0, 1, 0, 3]
-    assert _halves(parents, 0, 1) == [0, 1, 2, 3, 4]
-    assert _halves(parents, 1, 2) == [1, 2]
-    assert _halves(parents, 0, 3) == [0, 3, 4]
+    assert [_next_cut(parents, cluster, 1) for cluster in (0, 1)] == [3, 2]
+    assert [_next_cut(parents, cluster, 3) for cluster in (0, 3)] == [-1, 4]
+    assert _next_cut(parents, 1, 2) == -1
 
 
-def test_a_run_begun_before_parents_were_kept_goes_on(tmp_path: Path) -> None:
+def test_a_run_begun_before_parents_and_cuts_were_kept_goes_on(tmp_path: Path) -> None:
     file = tmp_path / "state.safetensors"
     save(file, play(EAGER, start(6), [0, 1, 2, 3], OPPOSED), 1)
     with reading(file, "") as (opened, header):
         tensors = tensors_in(opened)
-    del tensors["parent"]
+    # Versions before knew less, and held headings of each half's last cut.
+    for name in ("parent", "stayed", "cuts"):
+        del tensors[name]
+    tensors["headings"][0] = torch.tensor([2.0, 0.2])
     write(file, tensors, header)
     restored, _ = load(file, start(6))
     later = play(EAGER, restored, [0, 2, 4], [[2.0, 0.0], [-0.1, 0.0], [-3.0, 0.1]], number=1)
@@ -229,7 +271,8 @@ def test_buffers_and_shared_steps_have_no_say_in_a_split() -> None:
     state = replace(
         start(4, [[0.0, 0.0], [0.0, 0.0]]),
         labels=torch.tensor([0, 0, 1, 1]),
-        headings=torch.zeros(2, 1),
+        headings=torch.zeros(0, 1),
+        stayed=torch.zeros(0, 1),
     )
     ctx = replace(
         context(range(4), 4),

@@ -34,8 +34,11 @@ class SattlerState(State):
     compared: Tensor
     similarity: Tensor  # (N, N) cosine similarities of their directions
     sibling: Tensor  # (M,) first half cut off a client's cluster in its absence; else -1
-    headings: Tensor  # (K, W) mean direction of each half when it was last cut, 0 before
+    # While no client waits to be placed, this table and the last two are empty.
+    headings: Tensor  # (K, W) mean direction of each cluster when it was cut off, 0 for the first
     parent: Tensor  # (K,) the cluster that each one was cut off from, -1 for the first
+    stayed: Tensor  # (K, W) mean direction of the other half at that cut
+    cuts: Tensor  # (K, P) the model at which these directions were taken
 
 
 @dataclass(frozen=True)
@@ -50,9 +53,10 @@ class Sattler(Algorithm[SattlerState]):
 
     The cluster takes its step first, then both halves continue from its model. A split is based
     only on the clients that answered; the larger half keeps the cluster's number (on a tie, the
-    half of the first client). A member that did not answer stays there until its next answer, which
-    is not averaged. Then it joins one of the halves that its cluster, or a half of it, was split
-    into meanwhile: the half whose mean direction at the split is most similar to the client's.
+    half of the first client). A member that did not answer stays there. When it is next asked, it
+    trains the model at which its cluster was split, joins the half whose mean direction was more
+    similar to its own, and is not averaged. If that half was split meanwhile, too, its next answer
+    settles that in the same way.
     """
 
     only_trains: ClassVar[Mapping[str, tuple[str, ...]]] = {"send": ("update",)}
@@ -94,12 +98,15 @@ class Sattler(Algorithm[SattlerState]):
             compared=first.labels[:0],
             similarity=first.models.new_zeros(0, 0),
             sibling=torch.full_like(first.labels, -1),
-            headings=first.models.new_zeros(1, setup.layout.num_weights),
+            headings=first.models[:0, : setup.layout.num_weights],
             parent=torch.tensor([-1]),
+            stayed=first.models[:0, : setup.layout.num_weights],
+            cuts=first.models[:0],
         )
 
     def round(self, state: SattlerState, ctx: Context) -> Flow[SattlerState]:
-        theta = Rows(state.models, state.labels[ctx.cohort])
+        state = _with_all_rows(state) if bool((state.sibling >= 0).any()) else state
+        theta, sent = _theta(state, ctx.cohort), state.models
         answer: Trained | Gradients
         if self.send == "update":
             answer = yield from train(theta, ctx, self.local)
@@ -128,7 +135,7 @@ class Sattler(Algorithm[SattlerState]):
         if ctx.round < self.from_round:
             return state
         with ctx.clustering:
-            return self._split(state, ctx, clients, rows, mean)
+            return self._split(state, ctx, sent, clients, rows, mean)
 
     def measure(self, state: SattlerState) -> Mapping[str, float]:
         return {
@@ -143,16 +150,18 @@ class Sattler(Algorithm[SattlerState]):
         return {"clients": state.compared, "similarity": state.similarity}
 
     def _split(
-        self, state: SattlerState, ctx: Context, clients: Tensor, rows: Tensor, mean: Tensor
+        self,
+        state: SattlerState,
+        ctx: Context,
+        sent: Tensor,
+        clients: Tensor,
+        rows: Tensor,
+        mean: Tensor,
     ) -> SattlerState:
-        """Split every cluster that may be split, by the directions `rows` (N, W) of its clients."""
-        labels, models = state.labels.clone(), [state.models]
-        sibling = state.sibling.clone()
+        """Split every cluster that may be split, by its clients' directions (N, W) at `sent`."""
+        labels, sibling = state.labels.clone(), state.sibling.clone()
         num_clusters, considered = len(state.models), False
-        # Checkpoints of earlier versions lack this field.
-        headings = _rows(state.headings, num_clusters, rows.shape[1])
-        unknown = num_clusters - len(state.parent)
-        parents = [*state.parent.tolist(), *[-1] * unknown]
+        cuts: list[_Cut] = []
         for cluster in range(num_clusters):
             here = state.labels[clients] == cluster
             members, directions = clients[here], rows[here]
@@ -161,28 +170,18 @@ class Sattler(Algorithm[SattlerState]):
             considered = True
             leaving = self._bipartition(directions)
             if leaving.any():
-                new = num_clusters + len(models) - 1
+                new = num_clusters + len(cuts)
                 absent = (labels == cluster).index_fill(0, members, False)
                 labels[members[leaving]] = new
                 sibling[absent & (sibling < 0)] = new
-                parents.append(cluster)
-                models.append(state.models[cluster : cluster + 1])
-                headings = _rows(headings, new + 1, rows.shape[1])
-                headings[cluster] = directions[~leaving].mean(0)
-                headings[new] = directions[leaving].mean(0)
+                halves = directions[leaving].mean(0), directions[~leaving].mean(0)
+                cuts.append(_Cut(cluster, *halves, sent[cluster]))
         if considered:
             shown = ctx.sample(len(clients))
             alike = cosine_similarity(rows[shown]).float()
             state = replace(state, compared=clients[shown], similarity=alike)
-        return replace(
-            state,
-            models=torch.cat(models),
-            labels=labels,
-            splits=len(models) - 1,
-            sibling=sibling,
-            headings=headings,
-            parent=torch.tensor(parents),
-        )
+        state = replace(state, labels=labels, splits=len(cuts), sibling=sibling)
+        return _after(state, cuts) if cuts else state
 
     def _may_split(self, directions: Tensor, mean: Tensor) -> bool:
         """Whether the cluster as a whole has converged, and some client has not."""
@@ -208,34 +207,87 @@ def _check_participation(participation: float) -> None:
     check(participation == 1, "participation", participation, expected)
 
 
+@dataclass(frozen=True)
+class _Cut:
+    """A cluster that was split, and what its absent members need to find their half later."""
+
+    cluster: int
+    leaving: Tensor  # (W,) mean direction of the half that was cut off
+    staying: Tensor  # (W,) mean direction of the other half
+    model: Tensor  # (P,) the model at which these directions were taken
+
+
+def _after(state: SattlerState, cuts: Sequence[_Cut]) -> SattlerState:
+    """The state with a model for each half that was cut off."""
+    state = _with_all_rows(state)
+    parents = torch.tensor([cut.cluster for cut in cuts])
+    state = replace(
+        state,
+        models=torch.cat([state.models, state.models[parents]]),
+        headings=torch.cat([state.headings, torch.stack([cut.leaving for cut in cuts])]),
+        parent=torch.cat([state.parent, parents]),
+        stayed=torch.cat([state.stayed, torch.stack([cut.staying for cut in cuts])]),
+        cuts=torch.cat([state.cuts, torch.stack([cut.model for cut in cuts])]),
+    )
+    return _without_idle_rows(state)
+
+
+def _theta(state: SattlerState, cohort: Tensor) -> Rows:
+    """What each client of the cohort trains: its cluster's model, or that of the cut it missed."""
+    labels, missed = state.labels[cohort], state.sibling[cohort]
+    if not (missed >= 0).any():
+        return Rows(state.models, labels)
+    # Halves move on: directions at their later models say nothing about the cut.
+    table = torch.cat([state.models, state.cuts])
+    return Rows(table, labels.where(missed < 0, len(state.models) + missed))
+
+
 def _place(state: SattlerState, clients: Tensor, rows: Tensor) -> SattlerState:
-    """Clients (N,) that missed splits join the half most similar to their directions (N, W)."""
-    labels, parents = state.labels.clone(), state.parent.tolist()
-    for client, row in zip(clients.tolist(), rows, strict=True):
-        halves = _halves(parents, int(labels[client]), int(state.sibling[client]))
-        toward = F.cosine_similarity(row, state.headings[halves])
-        labels[client] = halves[int(toward.argmax())]
+    """Clients (N,) join the half of the cut that they missed, by their directions (N, W) there."""
+    cut, parents = state.sibling[clients], state.parent.tolist()
+    leaving = F.cosine_similarity(rows, state.headings[cut])
+    staying = F.cosine_similarity(rows, state.stayed[cut])
+    labels = cut.where(leaving > staying, state.labels[clients])
+    missed = [_next_cut(parents, *pair) for pair in zip(labels.tolist(), cut.tolist(), strict=True)]
+    state = replace(
+        state,
+        labels=state.labels.index_copy(0, clients, labels),
+        sibling=state.sibling.index_copy(0, clients, torch.tensor(missed)),
+    )
+    return _without_idle_rows(state)
+
+
+def _next_cut(parents: Sequence[int], cluster: int, cut: int) -> int:
+    """The first half cut off this cluster after `cut`, -1 if none: numbers grow with every cut."""
+    later = enumerate(parents[cut + 1 :], cut + 1)
+    return next((number for number, parent in later if parent == cluster), -1)
+
+
+def _with_all_rows(state: SattlerState) -> SattlerState:
+    """The state with rows for all clusters: checkpoints of earlier versions lack some.
+
+    Their headings are of each half's last cut; the cut's model is taken to be the parent's.
+    """
+    count, (known, width) = len(state.models), state.headings.shape
+    headings = torch.cat([state.headings, state.headings.new_zeros(count - known, width)])
+    unknown = state.parent.new_full((count - len(state.parent),), -1)
+    parent = torch.cat([state.parent, unknown])
+    other = parent.clamp(min=0)
     return replace(
         state,
-        labels=labels,
-        sibling=state.sibling.index_fill(0, clients, -1),
+        headings=headings,
+        parent=parent,
+        stayed=torch.cat([state.stayed, headings[other[len(state.stayed) :]]]),
+        cuts=torch.cat([state.cuts, state.models[other[len(state.cuts) :]]]),
     )
 
 
-def _halves(parents: Sequence[int], cluster: int, first: int) -> list[int]:
-    """All parts of a cluster since `first` was cut off from it: numbers grow with every cut."""
-    halves = [cluster, first]
-    for number, parent in enumerate(parents[first + 1 :], first + 1):
-        if parent in halves:
-            halves.append(number)
-    return halves
-
-
-def _rows(table: Tensor, rows: int, columns: int) -> Tensor:
-    """A copy of the table (K, columns) with this many rows; new rows are 0."""
-    longer = table.new_zeros(rows, columns)
-    longer[: len(table)] = table
-    return longer
+def _without_idle_rows(state: SattlerState) -> SattlerState:
+    """The state without the tables that only late clients need, if there are none."""
+    if (state.sibling >= 0).any():
+        return state
+    tables = {name: getattr(state, name)[:0].clone() for name in ("headings", "stayed", "cuts")}
+    return replace(state, **tables)
 
 
 def _note_norms(state: SattlerState, labels: Tensor, rows: Tensor, mean: Tensor) -> SattlerState:
