@@ -22,7 +22,7 @@ from umbel.client.work import LocalTraining, Routed
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines.privacy import Privacy
-from umbel.flow import Replies
+from umbel.flow import Replies, drive
 from umbel.networks import LoRA
 from umbel.runs.library import find_experiment
 from umbel.server.aggregation import Averaging
@@ -147,8 +147,8 @@ def test_a_client_that_missed_the_warm_up_makes_up_for_it_and_joins_the_nearest(
     algorithm = replace(ALGORITHM, local=LocalTraining(lr=0.1, epochs=2, lr_decay=0.5), warm_up=3)
     flow = algorithm.round(state, knowing([0, 4], 7))
     request = requested(flow)
-    # For as many epochs as the warm-up has, at the learning rate of its start.
-    assert request.work == LocalTraining(lr=0.1, epochs=6)
+    # For as many epochs as the warm-up has, at the mean of its rates, 1, 1/2 and 1/4 times `lr`.
+    assert request.work == LocalTraining(lr=0.1 * (1.75 / 3), epochs=6)
     assert request.clients.tolist() == [4]
     assert request.optional
     assert torch.equal(request.sent_to(0)["theta"], START)
@@ -164,6 +164,15 @@ def test_a_client_that_missed_the_warm_up_makes_up_for_it_and_joins_the_nearest(
     after = answered(flow, [0, 4], update=[[0.0] * 12] * 2, num_examples=[1, 6])
     assert after.labels[4] == state.labels[2]
     assert after.examples[4] == 6
+
+
+def test_a_client_asked_as_a_newcomer_comes_to_its_own_cluster_if_learning_rates_decay() -> None:
+    local = LocalTraining(lr=0.3, epochs=2, batch_size=8, lr_decay=0.4)
+    algorithm = FedLEASE(warm_up=5, num_clusters=2, local=local)
+    run = umbel.Run(algorithm, blobs([30] * 12), adapted_mlp(torch.float64))
+    *_, (state, _) = run.rounds(6)
+    again = drive(algorithm.assign(state, run.context(5, 6).everyone), run.clients)
+    assert again.labels.tolist() == state.labels.tolist()
 
 
 def test_where_training_is_of_so_many_steps_it_makes_up_for_those_of_all_rounds() -> None:
@@ -256,7 +265,8 @@ def test_a_network_without_adapters_is_refused_before_the_first_round() -> None:
         ({"warm_up": 0}, "warm_up: 0 is not 1 or more"),
         ({"num_clusters": 0}, "num_clusters: 0 is not 1 or more"),
         ({"max_clusters": 1}, "max_clusters: 1 is not 2 or more"),
-        ({"level": 0.0}, r"level: 0\.0 is not in \(0, 1\]"),
+        ({"level": 0.0}, r"level: 0\.0 is not in \(0\.005, 1\]"),
+        ({"level": 0.005}, r"with 199 simulated sets no chance is smaller"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings: dict[str, Any], message: str) -> None:

@@ -27,7 +27,7 @@ from umbel.client.work import LocalTraining
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Experts, Sample, train, train_experts
-from umbel.server.cluster_test import judge
+from umbel.server.cluster_test import REFERENCES, judge
 from umbel.server.clustering import agglomerate
 from umbel.server.shares import within_shares
 from umbel.server.silhouettes import best_by_silhouette
@@ -68,8 +68,8 @@ class FedLEASE(Algorithm[FedLEASEState]):
     this is FedAvg.
 
     A client that missed the warm-up is served the model of the largest cluster. When it is next in
-    a cohort, it trains an adapter from the common start, for as many epochs as the warm-up has, and
-    joins the cluster with the nearest B.
+    a cohort, it trains an adapter from the common start, for as many epochs as the warm-up has and
+    at its mean learning rate, and joins the cluster with the nearest B.
     """
 
     mixes_experts: ClassVar[bool] = True
@@ -78,7 +78,7 @@ class FedLEASE(Algorithm[FedLEASEState]):
     num_clusters: int | None = None  #: M, the number of experts; None: by silhouette
     max_clusters: int = 8  #: largest number of experts that is considered
     #: there is one expert if such clear clusters appear without groups with at least this
-    #: probability; 1: never
+    #: probability, which must be above 1/200; 1: never
     level: float = 0.05
     linkage: Literal["complete", "average", "single"] = "average"  #: distance between clusters
     local: LocalTraining = field(default_factory=LocalTraining)  #: how clients train
@@ -89,7 +89,9 @@ class FedLEASE(Algorithm[FedLEASEState]):
         number = self.num_clusters
         check(number is None or number >= 1, "num_clusters", number, "1 or more")
         check(self.max_clusters >= 2, "max_clusters", self.max_clusters, "2 or more")
-        check(0 < self.level <= 1, "level", self.level, "in (0, 1]")
+        least = 1 / (1 + REFERENCES)
+        why = f"with {REFERENCES} simulated sets no chance is smaller, so that there is one expert"
+        check(least < self.level <= 1, "level", self.level, f"in ({least:g}, 1]: {why}")
 
     def check(self, known: Known) -> None:
         super().check(known)
@@ -214,7 +216,9 @@ class FedLEASE(Algorithm[FedLEASEState]):
 
     def _newcomers(self, state: FedLEASEState, ctx: Context) -> Flow[tuple[Tensor, Tensor, Tensor]]:
         """Have clients train alone: (N,) clients, (N, K) distances to clusters, (N,) examples."""
-        local, times = self.local.at_round(0), self.warm_up
+        times = self.warm_up
+        # Together, these steps are as long as those of the warm-up.
+        local = self.local.slowed(sum(self.local.lr_decay**n for n in range(times)) / times)
         steps = None if local.steps is None else local.steps * times
         long = replace(local, epochs=local.epochs * times, steps=steps)
         theta = Rows(state.start, torch.zeros_like(ctx.cohort))
