@@ -171,6 +171,7 @@ def test_a_client_asked_as_a_newcomer_comes_to_its_own_cluster_if_learning_rates
     algorithm = FedLEASE(warm_up=5, num_clusters=2, local=local)
     run = umbel.Run(algorithm, blobs([30] * 12), adapted_mlp(torch.float64))
     *_, (state, _) = run.rounds(6)
+    assert isinstance(state, FedLEASEState)
     again = drive(algorithm.assign(state, run.context(5, 6).everyone), run.clients)
     assert again.labels.tolist() == state.labels.tolist()
 

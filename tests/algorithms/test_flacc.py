@@ -14,13 +14,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from tests.federations import answered, context, requested, setup
+from tests.federations import answered, context, layout, requested, setup
 from umbel.algorithms import FLACC
+from umbel.algorithms.base import State, federate
 from umbel.algorithms.flacc import FLACCState
 from umbel.checks import UsageError
 from umbel.client.layout import Entry, Layout
 from umbel.client.work import LocalTraining, TrainAndGradient
 from umbel.flow import drive
+from umbel.server.aggregation import Averaging
 
 Vectors = NDArray[np.float64]
 
@@ -184,6 +186,35 @@ def test_after_separation_each_entity_averages_its_own_and_an_absent_one_stays()
     assert after.models.tolist() == [[4.0, 4.0], [1.0, 2.0]]
     served = drive(algorithm.serve(after, ctx.everyone), engine=None)  # type: ignore[arg-type]
     assert served.models.index.tolist() == [0, 0, 1, 1]
+
+
+def test_clusters_whose_models_do_not_fit_in_memory_are_not_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("umbel.checks.SMALL", 20)
+    monkeypatch.setattr("umbel.checks.free_memory", lambda: 20)
+    state = merged_pairs(FLACC(n_sep=1), last_merge=0)
+    flow = FLACC(n_sep=1).round(state, context([0, 1], 4, num_weights=2, number=9))
+    said = r"2 models of 2 values, one for each cluster: .* is more than the .* of memory"
+    with pytest.raises(UsageError, match=said):
+        requested(flow)
+
+
+def test_among_many_clusters_only_those_of_the_cohort_are_summed_with_the_same_result() -> None:
+    rng = torch.manual_seed(0)
+    models, update = torch.randn(200, 5, generator=rng), torch.randn(6, 5, generator=rng)
+    labels = torch.arange(300) % 200
+    state = State(models, labels)
+    cohort = torch.tensor([3, 50, 150, 203, 250, 299])
+    counts = torch.tensor([3, 1, 4, 1, 5, 9])
+    averaging = Averaging()
+    flow = federate(state, context(cohort.tolist(), 300, 5), LocalTraining(), averaging)
+    reduction = requested(flow).reduction
+    after = answered(flow, cohort.tolist(), update=update, num_examples=counts)
+    assert reduction is not None
+    assert reduction.num_clusters == 65
+    whole = models + averaging.step(update, labels[cohort], counts, 200, layout(5))
+    assert torch.equal(after.models, whole)
 
 
 def test_until_separation_all_are_served_the_global_model_and_labelled_by_entity() -> None:

@@ -17,7 +17,7 @@ from umbel.client.layout import Layout
 from umbel.client.work import LocalTraining, Routed, Work
 from umbel.flow import Flow, Rows
 from umbel.seeds import Stream, seed_of
-from umbel.server.aggregation import Averaging
+from umbel.server.aggregation import Averaging, moved
 from umbel.server.ask import Context, Sample, losses, train_summed
 from umbel.settings import Settings
 from umbel.summary import in_short
@@ -273,10 +273,11 @@ def federate(state: S, ctx: Context, local: LocalTraining, averaging: Averaging)
     """
     if not len(ctx.cohort):
         return state
-    reduction = averaging.reduction(len(state.models), state.labels)
-    theta = Rows(state.models, state.labels[ctx.cohort])
-    trained = yield from train_summed(theta, ctx, local, reduction)
-    return replace(state, models=state.models + averaging.step_of(trained.sums, ctx.layout))
+    models, labels = state.models, state.labels
+    reduction, asked = averaging.reduction_among(ctx.cohort, labels, len(models))
+    trained = yield from train_summed(Rows(models, labels[ctx.cohort]), ctx, local, reduction)
+    step = averaging.step_of(trained.sums, ctx.layout)
+    return replace(state, models=moved(models, step, asked))
 
 
 def check_clustered(clustered: bool, sooner: str = "") -> None:

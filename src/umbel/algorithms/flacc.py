@@ -21,7 +21,7 @@ from umbel.algorithms.base import (
     federate,
     one_model,
 )
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, check_memory
 from umbel.client.work import LocalTraining
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
@@ -253,6 +253,8 @@ def _separate(state: FLACCState) -> FLACCState:
     """Every entity becomes a separate federation, and starts from the global model."""
     names, labels = torch.unique(state.labels, return_inverse=True)
     nothing = torch.zeros(0, dtype=torch.long)
+    said = f"{len(names):,} models of {state.models.shape[1]:,} values, one for each cluster"
+    check_memory(len(names) * state.models.nbytes, said)
     return replace(
         state,
         models=state.models.repeat(len(names), 1),

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from umbel.client.layout import Layout
-from umbel.reduction import Reduction, Sums, cluster_sums
+from umbel.reduction import MANY, Reduction, Sums, cluster_sums
 from umbel.settings import Settings
 
 
@@ -59,6 +59,22 @@ class Averaging(Settings):
         weights = "num_examples" if self.weights == "examples" else None
         return Reduction(num_clusters, labels, weights)
 
+    def reduction_among(
+        self, cohort: Tensor, labels: Tensor, num_clusters: int
+    ) -> tuple[Reduction, Tensor | None]:
+        """The reduction for a cohort (N,), and the clusters (J,) of its first rows; None: all.
+
+        With many clusters, perhaps as many as clients, only those of the cohort are summed. Rows
+        are added one by one as before, so that the sums are the same to the last bit.
+        """
+        asked = torch.unique(labels[cohort])
+        rows = max(len(asked), MANY + 1)
+        if self.shared or rows >= num_clusters:
+            return self.reduction(num_clusters, labels), None
+        places = torch.zeros(num_clusters, dtype=torch.long)
+        places[asked] = torch.arange(len(asked))
+        return self.reduction(rows, places[labels]), asked
+
     def step_of(self, sums: Sums, layout: Layout) -> Tensor:
         """Return the step (K, P) from sums of updates."""
         means = sums.means()
@@ -68,3 +84,10 @@ class Averaging(Settings):
             sums.values.sum(0, keepdim=True), sums.weights.sum(0, keepdim=True), sums.dtype
         )
         return torch.where(layout.mask(self.shared), everyone.means(), means)
+
+
+def moved(models: Tensor, step: Tensor, clusters: Tensor | None) -> Tensor:
+    """The models (K, P) after this step of all of them, or of `clusters` (J,), its first rows."""
+    if clusters is None:
+        return models + step
+    return models.index_add(0, clusters, step[: len(clusters)])
