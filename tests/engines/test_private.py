@@ -113,6 +113,23 @@ def test_epsilon_is_known_for_any_delta_and_number(
     assert found == pytest.approx(known[delta], abs=1e-3)
 
 
+# In units of the distance of two updates in standard deviations; computed with 60 digits.
+@pytest.mark.parametrize(
+    ("noise", "delta", "exact"),
+    [(1e6, 1e-100, 20.5021506), (1e12, 1e-100, 19.8202281), (1e12, 1e-20, 5.4259781)],
+)
+def test_epsilon_is_known_under_any_amount_of_noise_and_never_too_small(
+    noise: float, delta: float, exact: float
+) -> None:
+    found = Privacy(clip=1.0, noise_multiplier=noise, delta=delta).epsilon(1) * noise / 2
+    assert exact * (1 - 1e-8) <= found <= exact * 1.002
+
+
+def test_noise_that_hides_everything_to_rounding_has_an_epsilon() -> None:
+    assert 0 < Privacy(clip=1.0, noise_multiplier=1e100, delta=1e-100).epsilon(1) < 1e-98
+    assert Privacy(clip=1.0, noise_multiplier=1e100).epsilon(1) == 0
+
+
 def test_epsilon_is_that_of_a_library_that_composes_losses() -> None:
     accounting = pytest.importorskip("dp_accounting")
     accountant = pytest.importorskip("dp_accounting.pld").PLDAccountant()

@@ -103,4 +103,6 @@ def _log_delta(epsilon: float, apart: float) -> float:
 
     one = float(log_ndtr(apart / 2 - epsilon / apart))
     other = epsilon + float(log_ndtr(-apart / 2 - epsilon / apart))
-    return one + math.log1p(-math.exp(min(other - one, -1e-300)))
+    # Much noise leaves a difference below rounding: rather a larger delta than a smaller one.
+    difference = min(other - one, 0.0) - 4 * math.ulp(one)
+    return one + math.log(-math.expm1(difference))
