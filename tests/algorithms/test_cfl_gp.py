@@ -374,6 +374,18 @@ def test_kept_inner_products_are_those_of_the_features_and_change_nothing() -> N
         torch.testing.assert_close(*values)
 
 
+def test_evidence_has_all_columns_that_clients_are_clustered_by() -> None:
+    method = CFLGP(num_clusters=25)
+    before = method.init(setup(40, 64))
+    rows = torch.randn(40, 64, generator=torch.manual_seed(0))
+    shown = method.evidence(
+        replace(before, features=(rows, *before.features[1:]), counts=before.counts + 1),
+        torch.arange,
+    )
+    assert shown["features"].shape == (40, 25)
+    assert shown["singular_values"].shape == (20,)
+
+
 def test_inner_products_are_not_kept_of_many_clients_with_few_values() -> None:
     few, many = (CFLGP(2).init(setup(clients, 64)) for clients in (8, 9))
     assert few.products.shape == (2, 8, 8)

@@ -166,11 +166,12 @@ class CFLGP(Algorithm[CFLGPState]):
         clients = whole[sample(len(whole))]
         if not len(clients):
             return {}
-        projected = _projection(state, clients, SHOWN_VALUES, seed=0)
+        rank = max(SHOWN_VALUES, self.num_clusters)
+        projected = _projection(state, clients, rank, seed=0)
         return {
             "clients": clients,
             "features": projected[:, : self.num_clusters].float(),
-            "singular_values": projected.norm(dim=0),
+            "singular_values": projected[:, :SHOWN_VALUES].norm(dim=0),
         }
 
     def measure(self, state: CFLGPState) -> Mapping[str, float]:
