@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import islice
 
 import torch
 
@@ -38,8 +39,7 @@ def with_examples(
     net: Net, trial: Federation, standings: Sequence[Standing]
 ) -> tuple[Standing, ...]:
     """The same, with their losses by example where clients are too few to judge by."""
-    known = int((trial.test.sizes > 0).sum())
-    if known >= FEWEST:
+    if _many_judge(trial.test):
         return tuple(standings)
     return tuple(
         replace(
@@ -49,3 +49,10 @@ def with_examples(
         )
         for each in standings
     )
+
+
+def _many_judge(split: Split) -> bool:
+    """Whether enough clients have examples with labels that count, so that a loss is known."""
+    counts = (Batch(*split.of(n)).counts for n, size in enumerate(split.sizes) if size)
+    judges = (True for each in counts if each is None or bool(each.any()))
+    return sum(islice(judges, FEWEST)) == FEWEST
