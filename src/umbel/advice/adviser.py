@@ -9,7 +9,7 @@ from umbel.advice.examples import pooled
 from umbel.advice.facts import Facts, facts
 from umbel.advice.fates import Fate, fates, tested
 from umbel.advice.losses import with_examples
-from umbel.advice.race import Allowance, contenders, learning_rate, race
+from umbel.advice.race import Allowance, contenders, fine_tuned, learning_rate, race
 from umbel.advice.structure import Structure, structure
 from umbel.advice.trial import Standing, Track
 from umbel.advice.verdict import Verdict, decide
@@ -96,8 +96,7 @@ def advise(
     if local is None:
         progress("choosing a learning rate")
         local = replace(LOCAL, lr=learning_rate(track, LOCAL))
-    standings = race(track, contenders(found, local), local, allowance, progress)
-    standings = with_examples(net, trial, standings)
+    standings = _trained(track, found, local, allowance, progress)
     verdict = decide(standings, found)
     progress("opening the test")
     return Advice(
@@ -111,6 +110,22 @@ def advise(
         local=local,
         seed=seed,
     )
+
+
+def _trained(
+    track: Track,
+    found: Structure,
+    local: LocalTraining,
+    allowance: Allowance,
+    progress: Callable[[str], None],
+) -> tuple[Standing, ...]:
+    """All ways after their training, then the best ones after fine-tuning."""
+    net, trial = track.net, track.federation
+    standings = race(track, contenders(found, local), local, allowance, progress)
+    standings = with_examples(net, trial, standings)
+    progress("fine-tuning")
+    tuned = tuple(fine_tuned(track, standings, found, local))
+    return (*standings, *with_examples(net, trial, tuned))
 
 
 def for_selection(federation: Federation, seed: int) -> Federation:

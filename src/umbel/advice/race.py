@@ -13,6 +13,7 @@ from time import monotonic
 from umbel.advice.gains import SURE, gain
 from umbel.advice.structure import Structure
 from umbel.advice.trial import BEHIND, DIVERGED, Contender, Standing, Track, waiting
+from umbel.advice.verdict import preferred_clusters
 from umbel.algorithms import IFCA, FedAvg, FixedClusters, LocalOnly
 from umbel.checks import UsageError, check
 from umbel.client.work import LocalTraining
@@ -112,7 +113,7 @@ def contenders(structure: Structure, local: LocalTraining) -> tuple[Contender, .
 def race(
     track: Track, all_: Sequence[Contender], local: LocalTraining, allowance: Allowance, told: Told
 ) -> tuple[Standing, ...]:
-    """Train all contenders, and fine-tune one model and the best clusters."""
+    """Train all contenders, in comparison with each other."""
     standings = [waiting(each, track.federation.num_clients) for each in all_]
     for goal in _goals(allowance.rounds):
         running = [each for each in standings if not each.stopped]
@@ -121,19 +122,32 @@ def race(
         _check_trained(standings[0], track, local)
         if goal < allowance.rounds:
             standings = _without_losers(standings)
-    bases = [standings[0]]
+    return tuple(standings)
+
+
+def fine_tuned(
+    track: Track, standings: Sequence[Standing], structure: Structure, local: LocalTraining
+) -> Iterator[Standing]:
+    """Fine-tuned versions of one model and the best clusters, each with its rivals.
+
+    The best clusters are those with the lowest loss, and those that can be the answer.
+    """
+    one = standings[0]
     clustered = [each for each in standings if each.contender.kind == "clusters" and each.divided]
-    bases += [min(clustered, key=lambda each: each.mean)] if clustered else []
-    told("fine-tuning")
-    return (*standings, *_tuned(track, [each for each in bases if each.course], local))
-
-
-def _tuned(track: Track, bases: Sequence[Standing], local: LocalTraining) -> Iterator[Standing]:
-    """Fine-tuned versions of the bases, each with its rivals; the first base is one model."""
+    lowest = min(clustered, key=lambda each: each.mean, default=None)
+    preferred = preferred_clusters(standings, structure)
+    best = (lowest,) if preferred is lowest else (lowest, preferred)
     # Fine-tuning means more epochs, so that it is compared with rivals trained for as many.
-    rivals = tuple(track.trained_on(base, local, EPOCHS) for base in bases)
-    for base, further in zip(bases, rivals, strict=True):
-        yield replace(track.tuned(base, local, further.rounds or EPOCHS), rivals=rivals)
+    further = {
+        base.contender: track.trained_on(base, local, EPOCHS)
+        for base in (one, *best)
+        if base is not None and base.course
+    }
+    for base in standings:
+        if base.contender in further:
+            longer = further[base.contender]
+            rivals = tuple(further.values()) if base is one else (further[one.contender], longer)
+            yield replace(track.tuned(base, local, longer.rounds or EPOCHS), rivals=rivals)
 
 
 def _check_trained(one: Standing, track: Track, local: LocalTraining) -> None:

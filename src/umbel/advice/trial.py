@@ -78,7 +78,8 @@ class Standing:
     all_megabytes: float = 0.0  #: likewise, of all rounds
     examples: tuple[Floats, ...] = ()  #: each client's validation losses, if clients are few
     stopped: str = ""  #: why it was stopped; empty: it was not
-    #: for fine-tuning: one model and the best clusters, trained for as many further epochs
+    #: for fine-tuning: one model and these clusters, trained for as many further epochs; if one
+    #: model is fine-tuned, all clusters that are
     rivals: tuple[Standing, ...] = ()
 
     __repr__ = in_short

@@ -59,9 +59,9 @@ def decide(standings: Sequence[Standing], structure: Structure) -> Verdict:
     """Choose among the contenders; the first must be one model for all."""
     one = standings[0]
     alone = next(each for each in standings if each.contender.kind == "local")
-    clustered = _best_clusters(standings, structure)
-    field = [each for each in standings if _in_field(each, clustered)]
-    better = [each for each in field if each is one or _pays(each, one)]
+    clustered = preferred_clusters(standings, structure)
+    field = [each for each in standings if in_field(each, clustered)]
+    better = [each for each in field if each is one or pays(each, one)]
     lowest = min(better, key=lambda each: each.mean)
     alike = [each for each in better if each.mean <= lowest.mean + ALIKE * abs(lowest.mean)]
     chosen = min(alike, key=_effort)
@@ -83,7 +83,7 @@ def decide(standings: Sequence[Standing], structure: Structure) -> Verdict:
     )
 
 
-def _pays(standing: Standing, one: Standing) -> bool:
+def pays(standing: Standing, one: Standing) -> bool:
     """Whether it surely beats one model; fine-tuning must also beat longer joint training.
 
     Fine-tuning one model must also beat clusters that are trained longer, if these surely beat one
@@ -121,7 +121,7 @@ def _can_tell(one: Standing, field: Sequence[Standing]) -> bool:
     return all(each.high <= WIDE * abs(one.course[0][1]) for each in gains)
 
 
-def _best_clusters(standings: Sequence[Standing], structure: Structure) -> Standing | None:
+def preferred_clusters(standings: Sequence[Standing], structure: Structure) -> Standing | None:
     """The clusters that can be the answer; None: there are none.
 
     They are the clusters that the descriptors show. If other clusters are surely better, or if
@@ -136,12 +136,12 @@ def _best_clusters(standings: Sequence[Standing], structure: Structure) -> Stand
         return None
     wanted = [s for s in clustered if s.contender.num_clusters == structure.num_groups]
     first = (wanted or clustered)[0]
-    pays = ahead(first, standings[0])
-    better = [each for each in clustered if not pays or ahead(each, first)]
+    beats_one = ahead(first, standings[0])
+    better = [each for each in clustered if not beats_one or ahead(each, first)]
     return min(better, key=lambda each: each.mean) if better else first
 
 
-def _in_field(standing: Standing, clustered: Standing | None) -> bool:
+def in_field(standing: Standing, clustered: Standing | None) -> bool:
     """Whether a way can be the answer; of all clusterings only one can, fine-tuned or not."""
     if not standing.course:
         return False

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from umbel.advice.gains import FEWEST, Gain
+from umbel.advice.gains import FEWEST, Gain, ahead
+from umbel.advice.verdict import ALIKE, in_field, pays, preferred_clusters
 from umbel.summary import counted, few, joined_by_and
 
 if TYPE_CHECKING:
     from umbel.advice.adviser import Advice
+    from umbel.advice.trial import Standing
 
 FEW = 5
 """With fewer training examples in a median client, a sentence warns of too little data."""
@@ -38,10 +40,20 @@ def headline(advice: Advice) -> str:
         each = ", and let each client fine-tune its own" if verdict.tuned else ""
         return f"Train {verdict.num_clusters} models, one for each cluster of clients{each}."
     if verdict.answer == "train alone":
-        return "Let each client train alone: no model that clients share is as good."
+        return f"Let each client train alone{_no_better(advice)}."
     if verdict.answer == "too few examples to tell":
         return "There are too few examples to tell; until there are more, train one model for all."
     return f"Train one model for all clients{tuned}."
+
+
+def _no_better(advice: Advice) -> str:
+    """What is true of all models that clients share, where training alone is advised."""
+    alone = advice.verdict.chosen
+    shared = [each for each in advice.standings if each.contender.kind != "local"]
+    if any(ahead(each, alone) for each in shared):
+        return ""
+    lower = any(each.mean < alone.mean for each in shared)
+    return f": no model that clients share is {'surely better' if lower else 'as good'}"
 
 
 def _untrained(advice: Advice) -> Iterator[str]:
@@ -137,10 +149,8 @@ def _cost(advice: Advice) -> Iterator[str]:
 def _doubts(advice: Advice) -> Iterator[str]:
     facts, verdict = advice.facts, advice.verdict
     if lower := _lower_when_tuned(advice):
-        yield (
-            f"The way called {lower!r} has a lower loss, but as many further epochs without "
-            "fine-tuning bring as much, or chance may."
-        )
+        name, why = lower.contender.name, _why_not(lower, advice)
+        yield f"The way called {name!r} has a lower loss, but {why}."
     if facts.train[1] < FEW:
         yield f"Half of the clients have {facts.train[1]} training examples or fewer."
     if verdict.one.examples:
@@ -162,12 +172,26 @@ def _doubts(advice: Advice) -> Iterator[str]:
         yield "The differences between clients are too small for clusters to pay."
 
 
-def _lower_when_tuned(advice: Advice) -> str:
-    """The fine-tuned way that has the lowest loss, where one without fine-tuning is advised."""
+def _lower_when_tuned(advice: Advice) -> Standing | None:
+    """The fine-tuned way that has the lowest loss, if that is lower than the advised way's."""
     verdict = advice.verdict
     tuned = [each for each in advice.standings if each.contender.tuned]
     best = min(tuned, key=lambda each: each.mean, default=verdict.chosen)
-    return best.contender.name if not verdict.tuned and best.mean < verdict.chosen.mean else ""
+    return best if best.mean < verdict.chosen.mean else None
+
+
+def _why_not(lower: Standing, advice: Advice) -> str:
+    """Why a fine-tuned way with a lower loss is not advised."""
+    verdict, standings = advice.verdict, advice.standings
+    if not pays(lower, verdict.one):
+        return "as many further epochs without fine-tuning bring as much, or chance may"
+    if in_field(lower, preferred_clusters(standings, advice.structure)):
+        return f"by less than {ALIKE:.1%}, and the advised way is simpler"
+    lead = "is more than chance" if ahead(lower, verdict.chosen) else "may be chance"
+    return (
+        "before fine-tuning its clusters were not surely better than those that the examples show; "
+        f"its lead over the advised way {lead}"
+    )
 
 
 def _still_learning(advice: Advice) -> bool:

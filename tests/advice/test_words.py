@@ -1,0 +1,105 @@
+"""Sentences of the advice that give reasons: each is true of the table beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+import umbel
+from tests.advice.test_adviser import LOCAL, net, tables
+from tests.advice.test_verdict import CLIENTS, standing, structure
+from umbel.advice.trial import Standing
+from umbel.advice.verdict import decide, preferred_clusters
+from umbel.advice.words import headline, sentences
+
+NOT_BY_TUNING = "as many further epochs without fine-tuning bring as much, or chance may."
+
+
+@pytest.fixture(scope="module")
+def advice() -> umbel.Advice:
+    return umbel.advise(tables(2, clients=CLIENTS), net(), local=LOCAL, budget=2)
+
+
+def told(advice: umbel.Advice, groups: int, *standings: Standing) -> umbel.Advice:
+    """The same advice, if these were the ways."""
+    shown = structure(groups)
+    verdict = decide(standings, shown)
+    return replace(advice, structure=shown, standings=standings, verdict=verdict)
+
+
+def tuned(base: Standing, loss: float, *rivals: Standing) -> Standing:
+    clusters = int(base.clusters.max()) + 1
+    found = standing(base.contender.kind, loss, clusters, tuned=True)
+    contender = replace(found.contender, base=base.contender)
+    return replace(found, contender=contender, rivals=rivals)
+
+
+def lower(advice: umbel.Advice) -> list[str]:
+    return [sentence for sentence in sentences(advice) if "has a lower loss" in sentence]
+
+
+def test_clusters_that_examples_do_not_show_are_not_said_to_gain_nothing_by_fine_tuning(
+    advice: umbel.Advice,
+) -> None:
+    one, alone = standing("one", 0.5), standing("local", 0.6)
+    shown, other = standing("clusters", 0.30, 2), standing("clusters", 0.2999, 3)
+    noise = np.where(np.arange(CLIENTS) % 2, 0.2, -0.2)
+    other = replace(other, loss=other.loss + noise)
+    best = tuned(other, 0.2, one, standing("clusters", 0.3, 3))
+    found = told(advice, 2, one, alone, shown, other, best)
+    assert found.verdict.chosen is shown
+    (sentence,) = lower(found)
+    assert "but before fine-tuning its clusters were not surely better than those" in sentence
+    assert sentence.endswith("; its lead over the advised way is more than chance.")
+    hardly = replace(tuned(other, 0.29, *best.rivals), loss=0.29 + noise)
+    (sentence,) = lower(told(advice, 2, one, alone, shown, other, hardly))
+    assert sentence.endswith("; its lead over the advised way may be chance.")
+
+
+def test_a_gain_by_longer_training_or_too_small_a_lead_is_said_to_be_that(
+    advice: umbel.Advice,
+) -> None:
+    one, alone = standing("one", 0.5), standing("local", 0.6)
+    shown = standing("clusters", 0.30, 2)
+    as_good = tuned(shown, 0.28, one, standing("clusters", 0.28, 2))
+    (sentence,) = lower(told(advice, 2, one, alone, shown, as_good))
+    assert sentence.endswith(NOT_BY_TUNING)
+    little = tuned(shown, 0.2995, one, standing("clusters", 0.31, 2))
+    (sentence,) = lower(told(advice, 2, one, alone, shown, little))
+    assert sentence.endswith("but by less than 0.5%, and the advised way is simpler.")
+
+
+def test_training_alone_is_advised_with_what_is_true_of_shared_models(
+    advice: umbel.Advice,
+) -> None:
+    one, alone = standing("one", 0.5), standing("local", 0.3)
+    assert headline(told(advice, 1, one, alone)).endswith("no model that clients share is as good.")
+    noise = np.where(np.arange(CLIENTS) % 2, 0.9, -0.9)
+    by_chance = replace(standing("clusters", 0.29, 2), loss=0.29 + noise)
+    found = told(advice, 2, one, alone, by_chance)
+    assert found.verdict.answer == "train alone"
+    assert headline(found).endswith("no model that clients share is surely better.")
+
+
+def test_clusters_that_can_be_the_answer_are_fine_tuned_beside_those_with_the_lowest_loss() -> None:
+    rng = np.random.default_rng(5)
+    pairs = []
+    for client in range(12):
+        count = int(rng.integers(20, 40))
+        rule = (1 - 2 * (client % 2)) * np.array([2.0, 1, 0, 0]) + rng.normal(0, 0.8, 4)
+        x = rng.normal(size=(count, 4)).astype(np.float32)
+        y = (x @ rule + rng.normal(0, 0.3, count) > rng.normal(0, 0.8)).astype(int)
+        y[:2] = [0, 1]
+        pairs.append((x, y))
+    federation = umbel.Federation.from_arrays(pairs, seed=5)
+    found = umbel.advise(federation, umbel.Net(lambda: torch.nn.Linear(4, 2)), budget=20)
+    clustered = [each for each in found.standings if each.contender.kind == "clusters"]
+    lowest = min((s for s in clustered if not s.contender.tuned), key=lambda each: each.mean)
+    preferred = preferred_clusters(found.standings, found.structure)
+    assert preferred is not None
+    assert preferred is not lowest
+    bases = {each.contender.base for each in clustered if each.contender.tuned}
+    assert bases == {preferred.contender, lowest.contender}
