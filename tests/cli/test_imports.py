@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors import safe_open
 
 from tests.shell import SMALL, Shell
+from umbel import UsageError, load
 from umbel.runs.folder import RunFolder
+from umbel.runs.seals import KEY
+from umbel.runs.tensor_files import write
 
 MINE = """
 from dataclasses import dataclass
@@ -27,6 +34,52 @@ class Mine(FedAvg):
 """
 
 RUN = "runs/mine-seed0"
+
+PARTS = {
+    "scenario_of_tests": """
+from dataclasses import dataclass
+import numpy as np
+import umbel
+
+@dataclass(frozen=True)
+class Lines(umbel.Scenario):
+    \"\"\"Four clients with two numbers an example.\"\"\"
+
+    def build(self, seed, sources):
+        rng = np.random.default_rng(seed)
+        x = [rng.normal(size=(12, 2)).astype(np.float32) for _ in range(4)]
+        return umbel.Federation.from_arrays([(each, each[:, 0]) for each in x], seed=seed)
+""",
+    "networks_of_tests": """
+from dataclasses import dataclass
+import torch
+from umbel.networks import Model
+
+@dataclass(frozen=True)
+class Narrow(Model):
+    \"\"\"One layer.\"\"\"
+
+    def build(self, input_shape, num_outputs):
+        return torch.nn.Linear(*input_shape, num_outputs)
+""",
+    "method_of_tests": """
+from dataclasses import dataclass
+import umbel
+
+@dataclass(frozen=True)
+class PlainIFCA(umbel.IFCA):
+    \"\"\"IFCA as it is.\"\"\"
+""",
+}
+"""Modules of a scenario, a network and a method of somebody's own."""
+
+OWN_PARTS = """
+rounds = 1
+scenario.name = "scenario_of_tests:Lines"
+model.name = "networks_of_tests:Narrow"
+algorithm.name = "method_of_tests:PlainIFCA"
+algorithm.num_clusters = 2
+"""
 
 
 @pytest.fixture(scope="module")
@@ -56,6 +109,7 @@ def test_looking_imports_nothing(theirs: Shell) -> None:
         *(["show", RUN], ["show", RUN, "--config"], ["show", RUN, "--json"], ["show", "runs"]),
         *(["show", "runs", "--csv", "--rows", "rounds"], ["show", "runs", "--at", "1"]),
         *(["report", RUN], ["report", "runs"], ["export", RUN, "--to", "tensorboard"]),
+        ["export", RUN, "--to", "torch", "--client", "0"],
     ]
     for words in looks:
         printed, errors = theirs(*words)
@@ -71,7 +125,7 @@ def test_looking_imports_nothing(theirs: Shell) -> None:
 def test_what_is_to_be_run_is_said_before_it_is_imported(theirs: Shell) -> None:
     needing = [
         *(["run", "mine.toml", "--runs-dir", "other"], ["compare", ".", "--seeds", "1"]),
-        *(["resume", RUN, "--rounds", "3"], ["finish", RUN], ["export", RUN, "--to", "torch"]),
+        *(["resume", RUN, "--rounds", "3"], ["finish", RUN]),
         *(["estimate-clusters", RUN], ["run", "both/flacc.toml", "--set", "algorithm.name=a:B"]),
     ]
     for words in needing:
@@ -99,3 +153,63 @@ def test_a_network_that_only_python_has_is_not_imported_either(theirs: Shell) ->
     theirs("report", RUN)
     assert "'mine_of_tests:build'" in theirs.refused("resume", RUN, "--no-import")
     assert not Path("was-here").exists()
+
+
+@pytest.fixture
+def elsewhere(umbel: Shell) -> Shell:
+    """A folder with a run of own parts, of which only the network's module is there, too."""
+    for name, text in PARTS.items():
+        Path(f"{name}.py").write_text(text)
+    Path("own.toml").write_text(OWN_PARTS)
+    umbel("run", "own.toml")
+    for name in PARTS:
+        umbel.monkeypatch.delitem(sys.modules, name)
+        if name != "networks_of_tests":
+            Path(f"{name}.py").unlink()
+    return umbel
+
+
+def test_models_need_only_the_module_of_their_network(elsewhere: Shell) -> None:
+    for words in (["--cluster", "0"], ["--client", "0"]):
+        export = ["export", "runs/own-seed0", "--to", "torch", *words]
+        said = "umbel: --no-import: 'networks_of_tests:Narrow' would have to be imported"
+        assert elsewhere.refused(*export, "--no-import") == said
+        printed, errors = elsewhere(*export)
+        assert "its outputs differ from the model's by 0" in printed
+        assert errors.splitlines() == ["imports 'networks_of_tests:Narrow'"]
+    result = load("runs/own-seed0")
+    assert isinstance(result.model(0), torch.nn.Linear)
+    with pytest.raises(UsageError, match=r"experiment\.toml: algorithm\.name: 'method_of_tests:"):
+        _ = result.state
+    Path("networks_of_tests.py").unlink()
+    elsewhere.monkeypatch.delitem(sys.modules, "networks_of_tests")
+    with pytest.raises(UsageError, match=r"experiment\.toml: model\.name: 'networks_of_tests:"):
+        load("runs/own-seed0").model(0)
+
+
+def test_the_method_is_imported_where_a_folder_does_not_say_what_clients_use(
+    elsewhere: Shell,
+) -> None:
+    result = load("runs/own-seed0")
+    for cluster in range(result.num_clusters):
+        file = result.folder.models.file(cluster)
+        with safe_open(file, "pt") as opened:
+            header = json.loads(opened.metadata()["umbel"])
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}
+        header.pop("clients_use")
+        write(file, tensors, {name: value for name, value in header.items() if name != KEY})
+    Path("method_of_tests.py").write_text(PARTS["method_of_tests"])
+    export = ["export", "runs/own-seed0", "--to", "torch"]
+    said = "'networks_of_tests:Narrow', 'method_of_tests:PlainIFCA'"
+    assert said in elsewhere.refused(*export, "--client", "0", "--no-import")
+    assert "method" not in elsewhere.refused(*export, "--cluster", "0", "--no-import")
+    _, errors = elsewhere(*export, "--client", "0")
+    assert errors.splitlines() == [f"imports {said}"]
+
+
+def test_estimates_need_network_and_method_but_not_the_scenario(elsewhere: Shell) -> None:
+    said = elsewhere.refused("estimate-clusters", "runs/own-seed0", "--no-import")
+    assert "'networks_of_tests:Narrow', 'method_of_tests:PlainIFCA' would" in said
+    Path("method_of_tests.py").write_text(PARTS["method_of_tests"])
+    message = elsewhere.refused("estimate-clusters", "runs/own-seed0")
+    assert "PlainIFCA' is not a method that keeps such vectors" in message

@@ -27,6 +27,15 @@ def allow(experiments: Iterable[Experiment], no_import: bool) -> bool:
     return announce([n for each in experiments for n in strangers_in(plain(each))], no_import)
 
 
+def allow_parts(experiment: Experiment, parts: Iterable[str], no_import: bool) -> None:
+    """As `allow`, for a command that imports only what these parts of an experiment name."""
+    from umbel.runs.config import plain
+    from umbel.runs.strangers import strangers_in
+
+    table = plain(experiment)
+    announce(strangers_in({part: table[part] for part in parts}), no_import)
+
+
 def allow_rounds(folder: RunFolder, no_import: bool) -> None:
     """As `allow`, for resuming a run; a run made in Python is refused later and imports nothing."""
     from umbel.runs.own import OwnData

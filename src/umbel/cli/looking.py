@@ -168,12 +168,15 @@ def assign(
     of a table, one with the same columns (.csv, .parquet). With --unlabelled y, or the target, may
     be left out.
     """
-    from umbel.cli.importing import allow
+    from umbel.cli.importing import allow, allow_parts
     from umbel.report import terminal
     from umbel.runs.execution import load
 
     result = load(run)
-    allow([result.experiment], no_import)
+    if unlabelled:  # the run's own data are made again
+        allow([result.experiment], no_import)
+    else:
+        allow_parts(result.experiment, ["model", "algorithm"], no_import)
     assigned = result.assign(data, labelled=not unlabelled, data_dir=data_dir)
     if form is None:
         print_tables(terminal.assignment(assigned))
@@ -203,7 +206,7 @@ def estimate_clusters(
 
     One cluster is among the answers: then the clients do not seem to form groups.
     """
-    from umbel.cli.importing import allow
+    from umbel.cli.importing import allow_parts
     from umbel.data.files import check_place
     from umbel.report import terminal
     from umbel.report.plot_files import check_format
@@ -216,7 +219,7 @@ def estimate_clusters(
         check_format(plot)
         check_place(plot, "--plot")
     result = load(run)
-    allow([result.experiment], no_import)
+    allow_parts(result.experiment, ["model", "algorithm"], no_import)
     profile = result.profile
     count = count_clusters(profile, result.experiment.seed)
     unknown = len(profile) - len(known(profile))

@@ -15,6 +15,7 @@ from umbel.cli.printing import say
 
 if TYPE_CHECKING:
     from umbel.runs.model_export import Format
+    from umbel.runs.result import Result
 
 COURSES = ("tensorboard", "mlflow")
 MODELS = ("onnx", "torch", "safetensors", "peft")
@@ -79,14 +80,12 @@ def export(
     The course goes to TensorBoard or MLflow, a model into an ONNX file, a program of torch.export
     (torch), a file of its tensors (safetensors), or a folder of its adapters (peft).
     """
-    from umbel.cli.importing import announce
+    from umbel.cli.importing import allow_parts, announce
     from umbel.report import exporting
-    from umbel.runs.config import plain
     from umbel.runs.execution import load
     from umbel.runs.folder import RunFolder
     from umbel.runs.model_export import export_model
     from umbel.runs.own import find_net
-    from umbel.runs.strangers import strangers_in
 
     folder = RunFolder.open(run)
     if to in COURSES:
@@ -100,11 +99,19 @@ def export(
         logged = exporting.to_mlflow(folder, out)
         say(f"experiment {folder.experiment.name}: run {logged}")
     else:
-        own = strangers_in(plain(folder.experiment)) if net is None else [net]
-        announce(own, no_import)
+        if net is not None:
+            announce([net], no_import)
         result = load(run, None if net is None else find_net(net))
+        allow_parts(result.experiment, _needed(result, client, net), no_import)
         done = export_model(result, cast("Format", to), client=client, cluster=cluster, out=out)
         most = f"{done.largest_difference:.2g} at most, on {done.num_examples} random examples"
         say(f"{done.file}: its outputs differ from the model's by {most}")
         if done.encoding is not None:
             say(f"{done.encoding}: how its inputs are made")
+
+
+def _needed(result: Result, client: str | None, net: str | None) -> list[str]:
+    """The parts of the experiment that building a model takes."""
+    # Older folders do not say what clients use; the method does.
+    asks = client is not None and result.folder.models.made_for(0).clients_use is None
+    return [*(["model"] if net is None else []), *(["algorithm"] if asks else [])]

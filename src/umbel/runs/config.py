@@ -122,6 +122,14 @@ def structured(table: Mapping[str, Any], kind: type[Any], looking: bool = False)
         raise TableError("; ".join(problem.said for problem in found), found) from None
 
 
+def importing(experiment: Experiment, part: str) -> Experiment:
+    """An experiment that was read with `looking`; what this part names is imported, no more."""
+    members = {f.name: getattr(experiment, f.name) for f in fields(experiment)}
+    table = {name: member for name, member in members.items() if member is not None}
+    imported: Experiment = structured({**table, part: plain(table[part])}, Experiment)
+    return imported
+
+
 def plain(value: Any, declared: Any = None) -> Any:
     """A dataclass as a table of plain values.
 

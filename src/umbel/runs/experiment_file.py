@@ -49,6 +49,14 @@ class ExperimentFile:
             raise UsageError(f"{self.file}: changed after it was written; {how}")
         return config.read(self.file, looking=looking)
 
+    def importing(self, part: str) -> Experiment:
+        """The experiment, to be looked at; only what this part of it names is imported."""
+        looked_at = self.read(looking=True)
+        try:
+            return config.importing(looked_at, part)
+        except UsageError as error:
+            raise UsageError(f"{self.file}: {error}") from None
+
     def check_rounds(self, said: int, done: int) -> None:
         """Raise `UsageError` where a finished run did all of its rounds, and this says others."""
         file = self.file.with_name("checkpoint.safetensors")

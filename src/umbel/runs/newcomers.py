@@ -266,9 +266,8 @@ def _described(result: Result, run: Run) -> Descriptions:
 
 def _run_of(result: Result, federation: Federation) -> Run:
     """A run of these clients, whose models are those of the result."""
-    experiment = result.runnable
     _check_alike(result, federation)
-    run: Run = Run(experiment.algorithm, federation, result.net, seed=experiment.seed)
+    run: Run = Run(result.algorithm, federation, result.net, seed=result.experiment.seed)
     return run
 
 

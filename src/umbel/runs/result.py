@@ -80,6 +80,11 @@ class Result:
         return self.folder.runnable
 
     @cached_property
+    def algorithm(self) -> Algorithm[Any]:
+        """The method; only the module that it may name is imported."""
+        return self.folder.settings.importing("algorithm").algorithm
+
+    @cached_property
     def finished(self) -> bool:
         """Whether the run is finished; always true for a result of `load`."""
         return self.folder.finished
@@ -169,7 +174,7 @@ class Result:
         """
         if self.given is not None:
             return self.given
-        recipe = self.runnable.model
+        recipe = self.experiment.model
         if isinstance(recipe, OwnModule):
             try:
                 return recipe.net()
@@ -177,14 +182,14 @@ class Result:
                 path = self.folder.path
                 how = f'give the net again, by umbel.load("{path}", net), or --net of umbel export'
                 raise UsageError(f"{path}: {error}: {how}") from None
-        return self.runnable.net_of(self.made_for[0])
+        return self.folder.settings.importing("model").net_of(self.made_for[0])
 
     @cached_property
     def state(self) -> State:
         """The method's state after the last round. Raises `UsageError` if it is damaged."""
-        experiment, groups = self.runnable, [client.group for client in self.clients]
+        experiment, groups = self.experiment, [client.group for client in self.clients]
         template = first_state(
-            experiment.algorithm,
+            self.algorithm,
             self.net,
             len(groups),
             experiment.rounds,
@@ -199,9 +204,8 @@ class Result:
     @property
     def profile(self) -> Tensor:
         """The vectors (M, D) that the method clusters by. Raises `UsageError` if it keeps none."""
-        algorithm: Any = self.runnable.algorithm
-        profile: Tensor | None = algorithm.profile(self.state)
-        kind = type(method_of(algorithm)).__name__
+        profile: Tensor | None = self.algorithm.profile(self.state)
+        kind = type(method_of(self.algorithm)).__name__
         check(profile is not None, "run", kind, "a method that keeps such vectors, as CFL-GP does")
         assert profile is not None
         return profile
@@ -223,7 +227,7 @@ class Result:
         clusters = list(self.clusters.items())
         number = number_of(client, [known for known, _ in clusters])
         used = self._made_for(clusters[number][1]).clients_use
-        if used is None and type(method_of(self.runnable.algorithm)).serve in CLUSTER_MODELS:
+        if used is None and type(method_of(self.algorithm)).serve in CLUSTER_MODELS:
             used = "cluster"
         if used == "cluster":
             return self.model(clusters[number][1])
