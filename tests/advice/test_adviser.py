@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -335,6 +336,50 @@ def test_data_that_are_nowhere_are_refused_with_what_is_near(tmp_path: Path) -> 
     said = CliRunner().invoke(app, ["advise", "rotated-digit", "--out", str(tmp_path / "a")])
     assert "rotated-digits" in str(said.exception)
     assert not (tmp_path / "a").exists()
+
+
+def test_a_scenario_of_ones_own_is_named_as_anywhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "advised_of_tests.py").write_text(
+        "from dataclasses import dataclass\n"
+        "import umbel\n"
+        "from umbel.testing import blobs\n\n"
+        "@dataclass(frozen=True)\n"
+        "class Lines(umbel.Scenario):\n"
+        "    clients: int = 6\n\n"
+        "    def build(self, seed, sources):\n"
+        "        return blobs([40] * self.clients)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    asked = ["advise", "advised_of_tests:Lines", "--budget", "4", "--set", "model.hidden=[4]"]
+    refused = CliRunner().invoke(app, [*asked, "--no-import"])
+    told = "--no-import: 'advised_of_tests:Lines' would have to be imported"
+    assert str(refused.exception) == told
+    said = CliRunner().invoke(app, [*asked, "--set", "scenario.clients=5"])
+    assert said.exit_code == 0, said.output
+    assert "imports 'advised_of_tests:Lines'" in said.output
+    following = umbel.read("advice/experiment.toml", looking=True)
+    assert following.name == "advised-Lines"
+    written = Path("advice/experiment.toml").read_text()
+    assert 'name = "advised_of_tests:Lines"\nclients = 5' in written
+
+
+def test_advice_is_said_to_be_replaced_only_where_the_data_are_fine(tmp_path: Path) -> None:
+    (tmp_path / "advice").mkdir()
+    (tmp_path / "advice" / "advice.json").write_text("{}")
+    (tmp_path / "data").mkdir()
+    asked = ["advise", str(tmp_path / "data"), "--out", str(tmp_path / "advice")]
+    said = CliRunner().invoke(app, asked)
+    assert isinstance(said.exception, umbel.UsageError)
+    assert "will be replaced" not in said.output
+    (tmp_path / "data" / "a.npz").write_bytes(b"damaged")
+    assert "will be replaced" not in CliRunner().invoke(app, asked).output
+    (tmp_path / "data" / "a.npz").unlink()
+    tables(2, clients=4).save(tmp_path / "data")
+    said = CliRunner().invoke(app, [*asked, "--budget", "2", "--set", "model.hidden=[4]"])
+    assert "will be replaced" in said.output
 
 
 def test_damaged_advice_is_one_line(tmp_path: Path) -> None:

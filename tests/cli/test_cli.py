@@ -139,6 +139,10 @@ def test_a_run_folder_that_is_taken_broken_or_in_use_is_refused(umbel: Shell) ->
     umbel("run", "both/flacc.toml")
     message = umbel.refused("run", "both/flacc.toml")
     assert "holds a finished run; see its results by `umbel show" in message
+    assert 'or umbel.load("runs/' in message
+    assert message.endswith(
+        "or choose another folder, on the command line by --runs-dir or --set name=..."
+    )
     folder = RunFolder.open(umbel.folder / "runs" / "flacc-seed0")
     folder.file("clusters.csv").unlink()
     with folder.locked():

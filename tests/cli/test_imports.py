@@ -15,7 +15,7 @@ from tests.shell import SMALL, Shell
 from umbel import UsageError, load
 from umbel.runs.folder import RunFolder
 from umbel.runs.seals import KEY
-from umbel.runs.tensor_files import write
+from umbel.runs.tensor_files import tensors_in, write
 
 MINE = """
 from dataclasses import dataclass
@@ -195,7 +195,7 @@ def test_the_method_is_imported_where_a_folder_does_not_say_what_clients_use(
         file = result.folder.models.file(cluster)
         with safe_open(file, "pt") as opened:
             header = json.loads(opened.metadata()["umbel"])
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}
+            tensors = tensors_in(opened)
         header.pop("clients_use")
         write(file, tensors, {name: value for name, value in header.items() if name != KEY})
     Path("method_of_tests.py").write_text(PARTS["method_of_tests"])

@@ -114,3 +114,25 @@ def test_every_command_is_where_its_line_of_help_says() -> None:
         assert place.hidden or command.name == name
         assert len(place.help) <= 50
     assert app.get_command(context, "fly") is None
+
+
+def test_without_flower_the_extra_that_brings_it_is_named(tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "sys.modules['flwr'] = None\n"
+        "try:\n"
+        "    import umbel.flower\n"
+        "except ModuleNotFoundError as error:\n"
+        "    assert error.name == 'flwr'\n"
+        "    print(error)\n"
+        "from umbel import cli\n"
+        "sys.argv = ['umbel', 'flower', 'new', 'app']\n"
+        "cli.main()\n"
+    )
+    command = [sys.executable, "-c", program]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    for said in (ended.stdout, line):
+        assert 'umbel.flower needs an extra: pip install "umbel[flower]"' in said
+    assert not (tmp_path / "app").exists()

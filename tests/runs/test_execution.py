@@ -269,7 +269,10 @@ def test_a_folder_is_not_begun_twice_and_not_made_up(tmp_path: Path) -> None:
     rounds = execute(RunFolder(tmp_path / "run"), Sources.default())
     next(rounds)
     rounds.close()  # type: ignore[attr-defined]
-    with pytest.raises(UsageError, match="holds a run already; go on with it by `umbel resume"):
+    said = (
+        r"holds a run already; go on with it by `umbel resume .*` or umbel\.resume\(\".*\"\), or "
+    )
+    with pytest.raises(UsageError, match=f"{said}choose another folder, on the command line by"):
         begin(tmp_path / "run")
     with pytest.raises(UsageError, match="is not the folder of a run"):
         RunFolder.open(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,10 @@ from umbel.runs.tables import merged, parse_setting
 
 MODEL = {"name": "mlp", "hidden": [64]}
 """The network if the user names none."""
+
+
+OWN = re.compile(r"[\w.]+:[\w.]+")
+"""The name of somebody's own scenario, "module:Name"."""
 
 
 def asked_about(
@@ -57,6 +62,8 @@ def _scenario(data: str) -> Mapping[str, Any]:
     path = Path(data)
     if data in SCENARIOS and not path.exists():
         return {"name": data}
+    if not path.exists() and OWN.fullmatch(data):
+        return {"name": data}
     if not path.exists():
         known = [*SCENARIOS, *shipped_experiments()]
         near = nearest(data, known, "`umbel list scenarios` shows all scenarios")
@@ -67,7 +74,7 @@ def _scenario(data: str) -> Mapping[str, Any]:
 
 
 def _name_of(path: Path) -> str:
-    name = path.resolve().name if path.exists() else str(path)
+    name = path.resolve().name if path.exists() else str(path).rpartition(":")[-1]
     name = Path(name).stem
     check(bool(name), "data", str(path), "the name of a file, folder or scenario")
     return name

@@ -52,9 +52,10 @@ def advise(
     """Say whether to train one model, several or one each for the clients in DATA, and how sure.
 
     DATA is a folder with a .npz file for each client, a table (CSV or Parquet), the name of a
-    scenario, or an experiment. Ways to serve the clients are compared on validation examples; test
-    examples are opened once, at the end. With --set scenario.client=COLUMN and the like a table is
-    described, and with --set model.name=NAME the network is chosen.
+    scenario (of your own: module:Name), or an experiment. Ways to serve the clients are compared on
+    validation examples; test examples are opened once, at the end. With --set
+    scenario.client=COLUMN and the like a table is described, and with --set model.name=NAME the
+    network is chosen.
     """
     from umbel.advice.adviser import advise as advise_
     from umbel.advice.asked import asked_about, local_training
@@ -68,14 +69,14 @@ def advise(
 
     check_budget(budget)
     check_free(out)
-    if (out / FOUND).exists():
-        say(f"the advice in {out} will be replaced", err=True)
     asked = asked_about(data, settings, seed, looking=True)
     if allow([asked], no_import):
         asked = asked_about(data, settings, seed)
     with under("scenario", asked.scenario):
         federation = asked.scenario.build(asked.seed, Sources.default(data_dir))
     say(repr(federation))
+    if (out / FOUND).exists():
+        say(f"the advice in {out} will be replaced", err=True)
     with no_empty_folders([out]):
         make_place(out)
         found = advise_(

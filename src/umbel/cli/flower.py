@@ -73,4 +73,4 @@ def _needing_flower() -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise UsageError(f'{error}: pip install "umbel[flower]" brings it') from None
+        raise UsageError(str(error)) from None

@@ -17,6 +17,10 @@ HEAD = f"# {KEY}: {BLANK}\n"
 """Beginning of the first line, above the settings."""
 
 
+ELSEWHERE = "choose another folder, on the command line by --runs-dir or --set name=..."
+"""What to do where a folder holds something else."""
+
+
 @dataclass(frozen=True)
 class ExperimentFile:
     """The experiment file of one folder."""
@@ -30,8 +34,8 @@ class ExperimentFile:
     def check_is_ours(self) -> None:
         """Raise `UsageError` for a file that umbel did not write, before a run begins there."""
         if not self.is_ours:
-            how = "choose another --runs-dir, or a name by --set name=..."
-            raise UsageError(f"{self.file}: is not a file that umbel wrote, and is kept; {how}")
+            said = f"is not a file that umbel wrote, and is kept; {ELSEWHERE}"
+            raise UsageError(f"{self.file}: {said}")
 
     @property
     def is_ours(self) -> bool:

@@ -23,7 +23,7 @@ from umbel.runs.deployed import NODES, ROLL
 from umbel.runs.durable import write_text
 from umbel.runs.evidence import EvidenceFolder
 from umbel.runs.experiment import Experiment
-from umbel.runs.experiment_file import ExperimentFile
+from umbel.runs.experiment_file import ELSEWHERE, ExperimentFile
 from umbel.runs.models_folder import ModelsFolder
 from umbel.runs.origins import Origin, check_origin, check_sizes
 from umbel.runs.putting_right import putting_right
@@ -49,13 +49,12 @@ class RunFolder:
     def create(cls, path: Path | str, experiment: Experiment) -> RunFolder:
         """Make a folder for a new run; `UsageError` if one exists, or if no file can hold it."""
         folder = cls(Path(path))
-        other = "or choose another --runs-dir, or a name by --set name=..."
         if folder.finished:
-            how = f"see its results by `{command('show', path)}`, {other}"
-            raise UsageError(f"{path}: holds a finished run; {how}")
+            how = f"""see its results by `{command("show", path)}` or umbel.load("{path}")"""
+            raise UsageError(f"{path}: holds a finished run; {how}, or {ELSEWHERE}")
         if folder.begun:
-            how = f"go on with it by `{command('resume', path)}`, {other}"
-            raise UsageError(f"{path}: holds a run already; {how}")
+            how = f"""go on with it by `{command("resume", path)}` or umbel.resume("{path}")"""
+            raise UsageError(f"{path}: holds a run already; {how}, or {ELSEWHERE}")
         check_no_advice(folder.path)
         config.writable(experiment)
         folder.path.mkdir(parents=True, exist_ok=True)
