@@ -219,13 +219,14 @@ def test_texts_are_texts_however_a_file_stores_them(tmp_path: Path) -> None:
     pa = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
-    for name, kind in zip("abc", (pa.string(), pa.large_string(), None), strict=True):
+    kinds = (pa.string(), pa.large_string(), pa.string_view(), None)
+    for name, kind in zip("abcd", kinds, strict=True):
         words = pa.array(["p", "q"] * 5, pa.string())
         words = words.dictionary_encode() if kind is None else words.cast(kind)
         columns = {"x": pa.array(np.arange(10.0)), "y": words}
         parquet.write_table(pa.table(columns), tmp_path / f"{name}.parquet")
     made = umbel.scenario("table", path=str(tmp_path), target="y")
-    assert made.names == ("a", "b", "c")
+    assert made.names == ("a", "b", "c", "d")
     assert made.num_classes == 2
 
 

@@ -334,6 +334,28 @@ class OnlyHere(nn.Module):
         return outputs
 
 
+def test_a_builder_or_an_objective_that_cannot_be_sent_is_named(cluster: Any) -> None:
+    assert cluster.address
+    federation, lock = blobs(), threading.Lock()
+
+    def build() -> nn.Module:
+        with lock:
+            return nn.Linear(6, 3)
+
+    def losses(outputs: Tensor, y: Tensor) -> Tensor:
+        with lock:
+            return umbel.CLASSIFICATION.losses(outputs, y)
+
+    objective = replace(umbel.CLASSIFICATION, losses=losses)
+    for net, what in (
+        (Net(build), "network's builder"),
+        (Net(lambda: nn.Linear(6, 3), objective), "objective"),
+    ):
+        said = f"^the {what} can't be sent to actors: cannot pickle '_thread.lock' object$"
+        with pytest.raises(umbel.UsageError, match=said):
+            RayCluster.join(Sequential(net, federation), federation, "", 1)
+
+
 def test_an_actor_that_cannot_be_made_says_why(cluster: Any) -> None:
     assert cluster.address
     home, federation = os.getpid(), blobs()

@@ -196,6 +196,19 @@ def test_what_clusters_rest_on_is_shown_for_each_method(
     assert title.replace("'", "&#x27;") in page.titles
 
 
+def test_the_command_to_repeat_a_stopped_run_has_the_goal_that_stopped_it(
+    tmp_path: Path, umbel: Shell
+) -> None:
+    umbel("run", "both/flacc.toml", "--until", "loss=63.456789012")
+    page = report(umbel.folder / "runs" / "flacc-seed0", tmp_path)
+    assert "umbel run experiment.toml --until loss=63.456789012" in page.said
+    again = ["--until", "loss=0.0001", "--max-time", "0.000001", "--runs-dir", "timed"]
+    umbel("run", "both/flacc.toml", *again)
+    page = report(umbel.folder / "timed" / "flacc-seed0", tmp_path)
+    assert "--until" not in page.said
+    assert "It does all 4 rounds; this run was stopped." in page.said
+
+
 def test_a_method_without_evidence_has_no_such_section(tmp_path: Path) -> None:
     page = report(made("fedavg-digits", "rounds=2"), tmp_path)
     assert "What the clusters rest on" not in page.headings

@@ -317,6 +317,14 @@ def test_the_command_line_stops_finishes_and_goes_on(umbel: Shell) -> None:
     assert_same_end(folder, RunFolder(whole / "flacc-seed0"))
 
 
+def test_goals_and_times_are_written_as_they_are() -> None:
+    for goal in (0.63456789, 0.9, 1e-5, 1.0):
+        written = Budget.of({"loss": goal}).goals
+        assert Budget.of(written).until == (("loss", goal),)
+    for time in (600.0, 1234567.25, 1e6, 0.1):
+        assert Budget.of((), Budget.of((), time).time).max_seconds == time
+
+
 def test_the_command_line_ends_a_run_that_was_interrupted(umbel: Shell) -> None:
     umbel("run", "both/flacc.toml")
     path = umbel.folder / "runs" / "flacc-seed1"

@@ -8,15 +8,18 @@ from itertools import islice
 from pathlib import Path
 
 import pytest
+import torch
 
 import umbel
 from umbel.checks import UsageError
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.networks import Linear
+from umbel.runs.budget import Budget
 from umbel.runs.execution import execute
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
+from umbel.runs.saving import rounds_in
 
 EXPERIMENT = Experiment(
     scenario=replace(ROTATED_DIGITS, clients=4),
@@ -50,6 +53,18 @@ def test_without_a_checkpoint_the_way_on_is_said(tmp_path: Path) -> None:
     said = "3 rounds done, and no checkpoint yet: one every 5; go on with it by `umbel resume"
     with pytest.raises(UsageError, match=re.escape(said)):
         umbel.finish(folder.path)
+
+
+def test_without_a_checkpoint_the_way_on_of_a_run_made_in_python_is_said(tmp_path: Path) -> None:
+    net = umbel.Net(lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)))
+    run = umbel.Run(EXPERIMENT.algorithm, umbel.scenario("rotated-digits", clients=4), net)
+    going = rounds_in(run, tmp_path / "fin", 9, Budget(), checkpoint_every=5)
+    list(islice(going, 3))
+    going.close()  # type: ignore[attr-defined]
+    said = f'one every 5; go on with it by umbel.resume("{tmp_path / "fin"}", run)'
+    with pytest.raises(UsageError, match=re.escape(said)):
+        umbel.finish(tmp_path / "fin", run)
+    assert len(umbel.resume(tmp_path / "fin", run).records) == 9
 
 
 def test_as_many_rounds_as_are_recorded_may_be_asked_for(tmp_path: Path) -> None:

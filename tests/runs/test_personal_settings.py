@@ -90,7 +90,8 @@ def test_batch_normalisation_is_told_of_mini_batches_of_one() -> None:
     size = int(federation.train.sizes[0])
     personal = Personal(batch_size=size - 1)
     method = FedAvg(LocalTraining(batch_size="all"))
-    with pytest.raises(UsageError, match="batch normalisation needs two"):
+    said = r"batch normalisation needs two.*: set another batch_size in \[personal\], or "
+    with pytest.raises(UsageError, match=said):
         list(Run(method, federation, Net(build), personal=personal).rounds(1))
 
 

@@ -62,3 +62,8 @@ def test_pandas_reads_it_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(UsageError, match=r"to_pandas: needs an extra: pip install"):
         AWKWARD.to_pandas()
+
+
+def test_a_table_of_nothing_says_so() -> None:
+    assert repr(Table.of([])) == "Table: 0 rows, no columns"
+    assert repr(Table.of([], ["value"])) == "Table: 0 rows of value"

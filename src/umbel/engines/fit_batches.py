@@ -10,7 +10,7 @@ import numpy as np
 
 from umbel.checks import UsageError
 from umbel.client.net import Net
-from umbel.client.work import Gradient, Work
+from umbel.client.work import Gradient, PersonalTraining, Work
 from umbel.data.federation import Federation
 from umbel.engines.fit import sample
 from umbel.engines.fit_alone import evaluated_alone, trained_alone
@@ -20,8 +20,8 @@ from umbel.engines.fit_slices import check_slices
 def check_batches(net: Net, federation: Federation, settings: Any) -> None:
     """Raise `UsageError` if the network would get a mini-batch of one example and can't process it.
 
-    That may be in training, or in an evaluation. `settings` are those of the method: the
-    mini-batches are those of the works in them.
+    That may be in training, or in an evaluation. `settings` are those of the method, or
+    what clients do to fine-tune: the mini-batches are those of the works in them.
     """
     two = sample(net, federation).x
     if (trouble := evaluated_alone(net, two)) is not None:
@@ -42,9 +42,15 @@ def check_batches(net: Net, federation: Federation, settings: Any) -> None:
                     )
                 raise UsageError(
                     f"client {name}: its {size} examples leave a mini-batch of one, and "
-                    f"{trouble.why}: set drop_last = true or another batch_size in the method's "
-                    f"local training, or {trouble.otherwise}"
+                    f"{trouble.why}: set {_way_out(settings)}, or {trouble.otherwise}"
                 )
+
+
+def _way_out(settings: Any) -> str:
+    """The settings that say which mini-batches there are."""
+    if isinstance(settings, PersonalTraining):
+        return "another batch_size in [personal]"
+    return "drop_last = true or another batch_size in the method's local training"
 
 
 def _works_in(settings: Any) -> Iterator[Work]:

@@ -18,6 +18,7 @@ from ray import cloudpickle
 from ray.exceptions import RayError
 from torch import Tensor, nn
 
+from umbel.checks import UsageError, first_line
 from umbel.client.net import Net
 from umbel.client.objectives import Objective
 from umbel.client.ways import Way
@@ -75,6 +76,17 @@ class Recipe:
             kind=type(engine),
             example=example,
         )
+
+    def put(self) -> Any:
+        """The recipe in Ray's store. Raises `UsageError` for one that can't be pickled."""
+        try:
+            return ray.put(self)
+        except RayError:
+            raise
+        except Exception as error:  # of whatever a user's builder or objective holds
+            what = "objective" if _unsendable(self.objective) else "network's builder"
+            why = first_line(error.__cause__ or error)
+            raise UsageError(f"the {what} can't be sent to actors: {why}") from None
 
     def make(self) -> Sequential | Vectorised:
         """An engine with hardly any clients, in a process that is the actor's alone."""
@@ -274,3 +286,11 @@ def tensor_of(array: NDArray[Any]) -> Tensor:
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")
         tensor = torch.from_numpy(array)
     return aligned(tensor)
+
+
+def _unsendable(value: Any) -> bool:
+    try:
+        cloudpickle.dumps(value)
+    except Exception:
+        return True
+    return False

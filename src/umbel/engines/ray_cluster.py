@@ -98,8 +98,8 @@ class RayCluster:
     ) -> RayCluster:
         """Join the cluster at an address, or start one here; by default with an actor a core.
 
-        Raises `UsageError` if no cluster answers at the address, for models in bfloat16, and for
-        too many workers.
+        Raises `UsageError` if no cluster answers at the address, for models in bfloat16, for too
+        many workers, and for a builder or objective that can't be pickled.
         """
         kind = str(engine.net.dtype).removeprefix("torch.")
         expected = 'for Ray, which sends NumPy arrays: use workers, or engine.precision = "bf16"'
@@ -110,7 +110,7 @@ class RayCluster:
         machines = alive()
         homes = sorted(machine for machine, cores in machines.items() if cores) or sorted(machines)
         cores = [machines[home] or 1 for home in homes]
-        recipe = ray.put(Recipe.of(engine, federation))
+        recipe = Recipe.of(engine, federation).put()
         count = workers or max(1, int(sum(cores)))
         members = [Member() for _ in range(count)]
         sizes = np.cumsum([0, *(engine.storage.train.sizes + 1)])

@@ -13,6 +13,7 @@ from umbel.report.page import Section, figures, lines, made_with, page
 from umbel.report.panels import Panel
 from umbel.report.shared_models import not_served_apart
 from umbel.report.words import in_a_row
+from umbel.runs.budget import exact
 from umbel.runs.client_rows import Client, by_cluster
 from umbel.runs.own import OwnData
 from umbel.runs.records import MEGABYTE
@@ -176,7 +177,9 @@ def _absent(run: Result) -> Markup:
 def _again(run: Result) -> Iterator[Part]:
     """The command to repeat the run, and its environment."""
     file, stop = "experiment.toml", run.folder.stop
-    goals = [f"{name}={goal:g}" for name, goal in run.folder.budget.until] if stop else []
+    budget = run.folder.budget
+    by_goal = stop is not None and budget.reached(run.last) == stop.why
+    goals = [f"{name}={exact(goal)}" for name, goal in budget.until] if by_goal else []
     if isinstance(run.experiment.scenario, OwnData):
         what = "in Python the same umbel.Run, whose settings are below, this line"
         until = f", until={goals}" if goals else ""

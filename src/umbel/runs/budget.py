@@ -102,12 +102,12 @@ class Budget:
     @property
     def goals(self) -> str:
         """The goals as a user writes them, in one order; empty if there are none."""
-        return ", ".join(sorted(f"{name}={goal:g}" for name, goal in self.until))
+        return ", ".join(sorted(f"{name}={exact(goal)}" for name, goal in self.until))
 
     @property
     def time(self) -> str:
         """The time of a session in seconds, as "600s"; empty if it has no end."""
-        return "" if self.max_seconds is None else f"{self.max_seconds:g}s"
+        return "" if self.max_seconds is None else f"{exact(self.max_seconds)}s"
 
     def reached(self, record: Record) -> str | None:
         """Which goal this round reached, as a sentence; None if none."""
@@ -123,6 +123,12 @@ class Budget:
         if self.max_seconds is None or elapsed < self.max_seconds:
             return None
         return f"{elapsed:.4g} s of {self.max_seconds:g} s are used up"
+
+
+def exact(value: float) -> str:
+    """A number as a user writes it, which is read back as the same."""
+    short = f"{value:g}"
+    return short if float(short) == value and "e" not in short else repr(value)
 
 
 def seconds(time: float | str) -> float:

@@ -33,7 +33,8 @@ class Table:
     rows: tuple[dict[str, Value], ...]
 
     def __repr__(self) -> str:
-        return f"Table: {counted(len(self.rows), 'row')} of {few(list(self.columns))}"
+        of = f" of {few(list(self.columns))}" if self.columns else ", no columns"
+        return f"Table: {counted(len(self.rows), 'row')}{of}"
 
     def _repr_html_(self) -> str:
         shown = [["" if value is None else str(value) for value in row.values()] for row in self]

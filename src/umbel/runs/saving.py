@@ -15,7 +15,7 @@ from umbel.runs.durable import writing_to
 from umbel.runs.execution import advance_states, load, opened
 from umbel.runs.folder import RunFolder
 from umbel.runs.origins import origin
-from umbel.runs.own import OwnModule, described, differences, what_only_python_has
+from umbel.runs.own import OwnData, OwnModule, described, differences, what_only_python_has
 from umbel.runs.records import Record
 from umbel.runs.result import Result
 from umbel.runs.run import Run
@@ -124,11 +124,9 @@ def finish(
             done, recorded = _done(there, going, there.experiment.rounds), len(there.records())
             if recorded and not done:
                 every = there.experiment.checkpoint_every
-                how = f"go on with it by `{command('resume', folder)}`"
-                said = (
-                    f"{counted(recorded, 'round')} done, and no checkpoint yet: one every {every}"
-                )
-                raise UsageError(f"{folder}: {said}; {how}")
+                how = f"go on with it by {_way_on(there)}"
+                said = f"{counted(recorded, 'round')} done, and no checkpoint yet"
+                raise UsageError(f"{folder}: {said}: one every {every}; {how}")
             check(done > 0, "run", str(folder), "a run with at least one finished round")
             if recorded > done:
                 left = counted(recorded - done, "round")
@@ -138,6 +136,13 @@ def finish(
         for _ in advance_states(there, going):
             pass
     return _result(there, going)
+
+
+def _way_on(folder: RunFolder) -> str:
+    """How to resume a run, where its data are known."""
+    if isinstance(folder.experiment.scenario, OwnData):
+        return f'umbel.resume("{folder.path}", run)'
+    return f"`{command('resume', folder.path)}`"
 
 
 def reopened(folder: RunFolder, run: Run | None, data_dir: Path | str | None = None) -> Run:

@@ -247,7 +247,8 @@ def _type(column: Any) -> str:
         return "numbers"
     if types.is_dictionary(kind):
         kind = kind.value_type
-    if any(is_text(kind) for is_text in (types.is_string, types.is_large_string)):
+    texts = (types.is_string, types.is_large_string, types.is_string_view)
+    if any(is_text(kind) for is_text in texts):
         return "texts"
     return "dates" if types.is_temporal(kind) else str(kind)
 
