@@ -9,8 +9,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from multiprocessing import forkserver
 from pathlib import Path
@@ -82,6 +83,13 @@ def mine(umbel: Shell) -> Shell:
     (umbel.folder / "methods_of_jobs.py").write_text(METHODS)
     umbel.monkeypatch.delitem(sys.modules, "methods_of_jobs", raising=False)
     return umbel
+
+
+@pytest.fixture
+def short() -> Iterator[Path]:
+    """An empty folder whose path leaves room for that of a socket."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder)
 
 
 def experiments(folder: Path, *methods: str) -> str:
@@ -249,11 +257,13 @@ def test_what_kills_every_job_ends_the_command(mine: Shell) -> None:
     "how",
     [
         signal.SIGKILL,
-        pytest.param(signal.SIGTERM, marks=pytest.mark.thorough),
+        signal.SIGTERM,
+        pytest.param(signal.SIGHUP, marks=pytest.mark.thorough),
         pytest.param(signal.SIGINT, marks=pytest.mark.thorough),
     ],
 )
-def test_no_job_outlives_its_parent(how: signal.Signals, mine: Shell) -> None:
+def test_no_job_outlives_its_parent(how: signal.Signals, mine: Shell, short: Path) -> None:
+    mine.monkeypatch.setenv("TMPDIR", str(short))
     name = experiments(mine.folder, "Waiting")
     words = ("compare", name, "--seeds", "2", "--jobs", "2", *IN_TURN)
     process = start(mine.folder, *words)
@@ -270,8 +280,10 @@ def test_no_job_outlives_its_parent(how: signal.Signals, mine: Shell) -> None:
         assert process.returncode == 130
         assert errors == f"{said}stopped; go on with: the same command\n"
     else:
-        assert process.returncode == -how
+        assert process.returncode == (-how if how is signal.SIGKILL else 128 + how)
         assert errors == said
+    if how is not signal.SIGKILL:
+        assert not list(short.glob("pymp-*"))
     for seed in (0, 1):  # a job holds the lock of its run until its end
         folder = RunFolder(mine.folder / "runs" / name / f"waiting-seed{seed}")
         with folder.locked(patiently=True):
@@ -282,6 +294,25 @@ def test_no_job_outlives_its_parent(how: signal.Signals, mine: Shell) -> None:
     mine(*words)
     mine(*words[:4], *IN_TURN, "--runs-dir", "whole")
     assert_same(mine.folder / "runs" / name, mine.folder / "whole" / name, ("waiting",))
+
+
+def test_what_nohup_ignores_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    heeded: list[object] = []
+    monkeypatch.setattr(jobs, "Job", lambda _: None)
+    monkeypatch.setattr(jobs.Desk, "close", lambda _: None)
+    monkeypatch.setattr(
+        jobs.Desk, "run", lambda _: heeded.append([*map(signal.getsignal, jobs.ENDING)]) or Made()
+    )
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        jobs.make_in_jobs([], 1, 1, OwnScreen(0, True))
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    ((term, hangup),) = heeded
+    assert callable(term)
+    assert hangup == signal.SIG_IGN
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 def living(group: int) -> bool:

@@ -39,6 +39,9 @@ AGAIN = 3
 PAUSE = 0.5
 """Seconds to wait for the system to remove the process that jobs are forked from."""
 
+ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
+"""Signals that end a process; not every system has both."""
+
 GRACE = 10.0
 """Seconds that a job has to end when it is told to; after that it is killed."""
 
@@ -107,11 +110,11 @@ def make_in_jobs(units: Sequence[U], runs: int, count: int, screen: OwnScreen) -
     """Make units, which hold `runs` runs, in up to `count` jobs; return what is left of them.
 
     Runs that can't go on stop no others. Raises any other error of a unit, the first that there is;
-    then, and on Ctrl-C, the others are stopped, and can go on.
+    then, on Ctrl-C, and on what else ends this process, the others are stopped, and can go on.
     """
     count = max(1, min(count, runs))
     threads = max(1, cores() // count)
-    with watched_together(screen.lines, screen.to_stderr) as begin:
+    with _ending_in_order(), watched_together(screen.lines, screen.to_stderr) as begin:
         desk = Desk(units, threads, begin, screen)
         try:
             desk.start(count)
@@ -254,3 +257,27 @@ def _deaf_to_ctrl_c() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def _ending_in_order() -> Iterator[None]:
+    """Inside, a signal that ends this process ends it by `SystemExit`, after what is to be closed.
+
+    `multiprocessing` would otherwise leave files. Signals that are ignored, as by nohup, or handled
+    by somebody else, stay so.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    heeded = [number for number in ENDING if main and signal.getsignal(number) == signal.SIG_DFL]
+
+    def end(number: int, _: object) -> None:
+        for each in heeded:  # a second one would interrupt the ending of jobs
+            signal.signal(each, signal.SIG_IGN)
+        raise SystemExit(128 + number)
+
+    for number in heeded:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in heeded:
+            signal.signal(number, signal.SIG_DFL)
