@@ -35,7 +35,7 @@ class Disk:
 
     def install(self) -> None:
         """Take the place of what changes files, for the rest of this process."""
-        for name in ("fsync", "replace", "unlink", "rmdir", "mkdir"):
+        for name in ("fsync", "replace", "unlink", "rmdir", "mkdir", "link"):
             setattr(os, name, self._counted(name, getattr(os, name)))
         real_open, save = io.open, vars(tensor_files)["save_file"]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -115,3 +117,31 @@ def test_models_of_many_clusters_are_on_disk_at_once_before_clients_are_told_of(
     assert sorted(name for name in settled if name in files) == sorted(files)
     assert settled.count("models") == 1
     assert settled.index("models") < settled.index("clusters.partial")
+
+
+@pytest.mark.parametrize("linking", [True, False], ids=["links", "no links"])
+def test_clusters_that_share_a_model_share_a_file(
+    linking: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise OSError(errno.ENOTSUP, "the file system has no links")
+
+    if not linking:
+        monkeypatch.setattr("os.link", refused)
+    run = make_run(algorithm=FLACC(LOCAL, n_sep=9))
+    *_, (state, _) = run.rounds(1)  # clusters are told apart before their models are
+    result = run.save(tmp_path / "run", 1)
+    files = sorted((tmp_path / "run" / "models").iterdir())
+    assert len(files) == result.num_clusters > 1
+    assert len({file.stat().st_ino for file in files}) == (1 if linking else len(files))
+    assert len({file.read_bytes() for file in files}) == 1
+    labels = [state.labels.tolist()[client] for client in range(6)]
+    for client, row in enumerate(result.clients):
+        assert result.made_for[row.cluster].label == labels[client]
+        x = torch.zeros(1, 6)
+        assert torch.equal(result.model_for(client)(x), result.model(0)(x))
+    assert [made.label for made in result.made_for] == sorted(set(labels), key=labels.index)
+    shutil.copytree(tmp_path / "run", tmp_path / "copied")
+    assert umbel.load(tmp_path / "copied").made_for == result.made_for
+    longer = umbel.resume(tmp_path / "run", run, rounds=2)
+    assert len([*(tmp_path / "run" / "models").iterdir()]) == longer.num_clusters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -93,10 +94,29 @@ def naming(file: Path) -> Iterator[None]:
 
 def settle(folder: Path) -> None:
     """Write all files of a folder to disk at once, which is far faster than one by one."""
-    for file in folder.iterdir():
+    # Several names may be links to one file.
+    for file in {_identity(file): file for file in folder.iterdir()}.values():
         with naming(file):
             _sync(file)
     _sync_names(folder)
+
+
+def link(file: Path, other: Path) -> None:
+    """Give a file another name, which is a copy where the file system has no links.
+
+    It is on disk only after a call of `settle`.
+    """
+    try:
+        os.link(file, other)
+    except OSError:
+        with replacing(other, settled=False) as beside:
+            shutil.copy(file, beside)
+
+
+def _identity(file: Path) -> tuple[int, int]:
+    """What is the same of all links to a file."""
+    there = file.stat()
+    return there.st_dev, there.st_ino
 
 
 def _sync_names(folder: Path) -> None:

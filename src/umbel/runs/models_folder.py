@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from umbel.client.mixture import Mixture
 from umbel.client.net import Net
 from umbel.data.form import Form
 from umbel.runs.config import structured
-from umbel.runs.durable import settle
+from umbel.runs.durable import link, settle
 from umbel.runs.origins import FROZEN_WITHIN
 from umbel.runs.putting_right import putting_right
 from umbel.runs.run import Run
@@ -55,6 +55,8 @@ class ModelsFolder:
     def write(self, run: Run, scores: ClientScores) -> None:
         """The model of every cluster; personal models and mixtures in one table of their own.
 
+        Clusters that share a model share a file, which has a name for each of them.
+
         The model saved for a cluster is the heaviest component if clients use mixtures, the model
         before adaptation if they use personal models, and the cluster's own expert alone if they
         mix experts.
@@ -63,12 +65,17 @@ class ModelsFolder:
         self.path.mkdir()
         own, used = _own_models(scores)
         _, firsts = np.unique(scores.clusters, return_index=True)
-        for cluster, client in enumerate(firsts.tolist()):
-            theta = scores.models.table[scores.models.index[client]]
-            tensors = {n: t.contiguous() for n, t in run.net.layout.tensors(theta).items()}
-            header = asdict(made_for(run, int(scores.labels[client]), used))
+        labels = scores.labels[firsts].tolist()
+        for row, (cluster, *others) in _sharing(scores.models.index[firsts].tolist()).items():
+            tensors = run.net.layout.tensors(scores.models.table[row])
+            header = asdict(made_for(run, labels[cluster], used))
             header = {name: v for name, v in header.items() if name != "frozen" or v}
-            write(self.file(cluster), tensors, header, settled=False)
+            if others:
+                header["labels"] = {str(each): labels[each] for each in (cluster, *others)}
+            whole = {name: tensor.contiguous() for name, tensor in tensors.items()}
+            write(self.file(cluster), whole, header, settled=False)
+            for each in others:
+                link(self.file(cluster), self.file(each))
         if own:
             said = {"experts": scores.served.experts} if used == "experts" else {}
             write(self.path / CLIENTS, own, said, settled=False)
@@ -81,6 +88,8 @@ class ModelsFolder:
     def made_for(self, cluster: int) -> MadeFor:
         """What the model of a cluster fits, without reading the model itself."""
         with _opened(self.file(cluster)) as (_, header):
+            own = header.pop("labels", {}).get(str(cluster))  # of clusters that share the file
+            header = header if own is None else {**header, "label": own}
             found: MadeFor = structured(header, MadeFor)
             if min(*found.input_shape, found.num_outputs, found.num_classes or 1, 1) < 1:
                 raise ValueError("a size that is not positive")
@@ -150,6 +159,14 @@ class ModelsFolder:
         """The models (K, P) that all clients mix, and this client's weight (K,) of each."""
         with _opened(self.path / CLIENTS) as (opened, _):
             return opened.get_tensor("models"), opened.get_slice("weights")[client]
+
+
+def _sharing(rows: Sequence[int]) -> dict[int, list[int]]:
+    """The clusters of each row of a table of models, given the row of each cluster."""
+    clusters: dict[int, list[int]] = {}
+    for cluster, row in enumerate(rows):
+        clusters.setdefault(row, []).append(cluster)
+    return clusters
 
 
 def made_for(run: Run, label: int, used: OwnModels) -> MadeFor:
