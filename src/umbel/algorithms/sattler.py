@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -207,8 +207,7 @@ def _check_participation(participation: float) -> None:
     check(participation == 1, "participation", participation, expected)
 
 
-@dataclass(frozen=True)
-class _Cut:
+class _Cut(NamedTuple):
     """A cluster that was split, and what its absent members need to find their half later."""
 
     cluster: int
