@@ -306,15 +306,16 @@ def test_what_nohup_ignores_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(jobs, "Job", lambda _: None)
     monkeypatch.setattr(jobs.Desk, "close", lambda _: None)
     monkeypatch.setattr(jobs.Desk, "run", run)
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    wanted = {signal.SIGTERM: signal.SIG_DFL, signal.SIGHUP: signal.SIG_IGN}
+    before = {number: signal.signal(number, how) for number, how in wanted.items()}
     try:
         jobs.make_in_jobs([], 1, 1, OwnScreen(0, True))
-        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        assert {number: signal.getsignal(number) for number in wanted} == wanted
     finally:
-        signal.signal(signal.SIGHUP, before)
+        for number, how in before.items():
+            signal.signal(number, how)
     assert callable(heeded[0])
     assert heeded[1] == signal.SIG_IGN
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
 def living(group: int) -> bool:
