@@ -28,6 +28,12 @@ LIGHT = (
 )
 
 
+def ended_in(folder: Path, program: str) -> subprocess.CompletedProcess[str]:
+    """A program that a process of its own has run in this folder."""
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
 @pytest.mark.parametrize("arguments", LIGHT)
 def test_what_needs_no_computation_loads_nothing_that_computes(
     arguments: str, tmp_path: Path
@@ -42,8 +48,7 @@ def test_what_needs_no_computation_loads_nothing_that_computes(
         f"loaded = sorted(set({SLOW!r}) & set(sys.modules))\n"
         "assert not loaded, loaded\n"
     )
-    command = [sys.executable, "-c", program]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    ended = ended_in(tmp_path, program)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout
 
@@ -70,8 +75,7 @@ def test_commands_that_are_about_no_paper_load_none(tmp_path: Path) -> None:
         "assert 'torch' in sys.modules\n"
         "assert not loaded, loaded\n"
     )
-    command = [sys.executable, "-c", program]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    ended = ended_in(tmp_path, program)
     assert ended.returncode == 0, ended.stderr
 
 
@@ -129,8 +133,7 @@ def test_without_flower_the_extra_that_brings_it_is_named(tmp_path: Path) -> Non
         "sys.argv = ['umbel', 'flower', 'new', 'app']\n"
         "cli.main()\n"
     )
-    command = [sys.executable, "-c", program]
-    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    ended = ended_in(tmp_path, program)
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
     for said in (ended.stdout, line):

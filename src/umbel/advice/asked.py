@@ -60,9 +60,7 @@ def local_training(asked: Experiment, data: str, settings: Sequence[str]) -> Loc
 
 def _scenario(data: str) -> Mapping[str, Any]:
     path = Path(data)
-    if data in SCENARIOS and not path.exists():
-        return {"name": data}
-    if not path.exists() and OWN.fullmatch(data):
+    if not path.exists() and (data in SCENARIOS or OWN.fullmatch(data)):
         return {"name": data}
     if not path.exists():
         known = [*SCENARIOS, *shipped_experiments()]

@@ -60,8 +60,8 @@ def execute(
 
 def advance(folder: RunFolder, run: Run) -> Iterator[Record]:
     """As `execute`, for a run that the caller has opened: its clients may be on other machines."""
-    for _, record in advance_states(folder, run):
-        yield record
+    with folder.locked():
+        yield from advance_locked(folder, run)
 
 
 def advance_locked(folder: RunFolder, run: Run) -> Iterator[Record]:

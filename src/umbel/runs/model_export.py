@@ -8,7 +8,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
-from hashlib import sha256
 from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -22,6 +21,7 @@ from umbel.checks import UsageError, check, first_line, nearest
 from umbel.data.files import check_folder, check_no_link, check_place
 from umbel.runs import encoding_file
 from umbel.runs.adapter_export import to_peft
+from umbel.runs.digests import digest
 from umbel.runs.durable import write_bytes
 from umbel.runs.models_folder import MadeFor
 from umbel.runs.result import Result
@@ -110,7 +110,7 @@ def _as_file(name: str) -> str:
         return quoted
     kept = quoted[:LONGEST_QUOTED]
     kept = kept.rpartition("%")[0] if "%" in kept[-2:] else kept  # no half of a %D0
-    return f"{kept}-{sha256(name.encode(errors='surrogateescape')).hexdigest()[:8]}"
+    return f"{kept}-{digest([name.encode(errors='surrogateescape')])[:8]}"
 
 
 def _to_torch(module: nn.Module, x: Tensor, file: Path) -> Run:

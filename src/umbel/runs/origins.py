@@ -51,14 +51,11 @@ def check_origin(file: Path, was: Origin, now: Origin) -> None:
         return
     changes = [*experiment_changes(was, now["experiment"])]
     there, here = was["federation"], now["federation"]
-
-    def former(name: str) -> object:
-        return here[FORMER] if name == GROUPS else here[name]
-
     changes += [
         f"{name}: changed" if isinstance(value, str) else f"{name} was {there[name]} and is {value}"
         for name, value in here.items()
-        if name not in ("values", FORMER) and there.get(name, value) not in (value, former(name))
+        if name not in ("values", FORMER)
+        and there.get(name, value) not in (value, here[FORMER if name == GROUPS else name])
     ]
     if not changes and not near(there.get("values", here["values"]), here["values"]):
         changes.append("examples: other values")
@@ -115,7 +112,9 @@ def _bytes_of_labels(federation: Federation) -> Iterator[bytes]:
 
 
 def _as_words(groups: NDArray[np.int64]) -> NDArray[np.int64]:
-    return np.unique(groups.astype(str), return_inverse=True)[1].astype(np.int64)
+    numbers, places = np.unique(groups, return_inverse=True)
+    ranks = np.argsort(np.argsort(numbers.astype(str)))  # of few numbers, not of all clients
+    return ranks[places].astype(np.int64)
 
 
 def _traits(federation: Federation) -> dict[str, Any]:
