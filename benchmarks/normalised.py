@@ -70,10 +70,9 @@ def cases() -> Iterator[Case]:
 
 def compared(case: Case, repeats: int) -> list[Timing]:
     """CPU seconds one by one, batched, and in bfloat16 where there is such, in turns."""
-    first, second, *half = case.training()
-    assert difference(second(), first()) < 1e-3
-    pairs = [alternate([first, other], repeats, "cpu") for other in (second, *half)]
-    return [pairs[0][0], *(pair[1] for pair in pairs)]
+    contenders = case.training()
+    assert difference(contenders[1](), contenders[0]()) < 1e-3
+    return alternate([*contenders], repeats, "cpu")
 
 
 def row(case: Case, timings: Sequence[Timing]) -> str:
