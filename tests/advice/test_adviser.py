@@ -318,10 +318,12 @@ def test_the_run_to_make_next_fine_tunes_where_that_is_advised(
     chosen = replace(plain, base=plain if tuned else None)
     verdict = replace(two.verdict, chosen=replace(two.verdict.chosen, contender=chosen))
     asked = umbel.read(umbel.find_experiment("fedavg-digits"), ["scenario.clients=16"])
-    following = next_experiment(replace(two, verdict=verdict), asked)
+    local = replace(LOCAL, optimizer=umbel.SGD(momentum=0.9))
+    following = next_experiment(replace(two, verdict=verdict, local=local), asked)
     assert isinstance(following.algorithm, umbel.FixedClusters)
     assert following.algorithm.clients == two.names
-    expected = umbel.Personal(lr=LOCAL.lr, validation_fraction=0.2) if tuned else None
+    personal = umbel.Personal(lr=LOCAL.lr, optimizer=local.optimizer, validation_fraction=0.2)
+    expected = personal if tuned else None
     assert following.personal == expected
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from umbel.cli.advising import LEAST, contenders_table
 
 SHORT = 5
 LOCAL = umbel.LocalTraining(lr=0.03)
+LOCAL_SLOW = umbel.LocalTraining(lr=1e-6, epochs=1)
 
 
 def regressions(*scales: float) -> umbel.Federation:
@@ -29,6 +31,19 @@ def regressions(*scales: float) -> umbel.Federation:
         x = scale * rng.normal(size=(30, 4))
         pairs.append((x, x.sum(1)))
     return umbel.Federation.from_arrays(pairs)
+
+
+def test_limits_engine_and_faults_are_those_that_are_given() -> None:
+    federation = regressions(*[200.0] * 6)
+    net = umbel.Net(lambda: torch.nn.Linear(4, 1), umbel.REGRESSION)
+    asked = partial(umbel.advise, federation, net, local=LOCAL_SLOW, budget=2)
+    with pytest.raises(umbel.UsageError, match="diverged"):
+        asked(limits=umbel.Limits(max_value=1e-9))
+    assert asked(limits=umbel.Limits(max_value=1e9)).verdict.one.trained.all()
+    with pytest.raises(umbel.UsageError, match="cuda:77"):
+        asked(engine=umbel.EngineSettings(device="cuda:77"))
+    with pytest.raises(umbel.UsageError, match="diverged"):
+        asked(faults=umbel.Faults(not_finite=1.0))
 
 
 def advised(*scales: float, local: umbel.LocalTraining | None = None) -> umbel.Advice:

@@ -11,6 +11,7 @@ import torch
 import umbel
 from tests.advice.test_adviser import LOCAL, net, tables
 from tests.advice.test_verdict import CLIENTS, standing, structure
+from umbel.advice.race import _without_losers
 from umbel.advice.trial import Standing
 from umbel.advice.verdict import decide, preferred_clusters
 from umbel.advice.words import headline, sentences
@@ -70,6 +71,19 @@ def test_a_gain_by_longer_training_or_too_small_a_lead_is_said_to_be_that(
     little = tuned(shown, 0.2995, one, standing("clusters", 0.31, 2))
     (sentence,) = lower(told(advice, 2, one, alone, shown, little))
     assert sentence.endswith("but by less than 0.5%, and the advised way is simpler.")
+
+
+def test_clusters_that_became_one_better_model_are_said_to_be_another_start_of_it(
+    advice: umbel.Advice,
+) -> None:
+    one, alone = standing("one", 0.5), standing("local", 0.6)
+    found = standing("clusters", 0.2, 2)
+    merged = replace(found, clusters=np.zeros_like(found.clusters))
+    for way, said in ((merged, True), (found, False), (replace(merged, loss=one.loss), False)):
+        sentence = "all clients chose the same model, which is one model from another start"
+        told_now = told(advice, 1, one, alone, way)
+        assert any(sentence in each for each in sentences(told_now)) == said
+    assert _without_losers([one, alone, merged, standing("clusters", 0.4, 3)])[-1].stopped == ""
 
 
 def test_training_alone_is_advised_with_what_is_true_of_shared_models(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,31 @@ def test_perplexity_is_how_many_symbols_a_model_hesitates_between() -> None:
     assert found(CLASSIFICATION, knows, y, "perplexity")["perplexity"] == pytest.approx(1.0)
     errs = found(CLASSIFICATION, 1e3 * -knows, y, "perplexity")["perplexity"]
     assert errs <= METRICS["perplexity"].high
+
+
+@pytest.mark.parametrize("objective", [CLASSIFICATION, BINARY])
+def test_of_very_confident_models_they_are_as_precise(objective: Objective) -> None:
+    yes = torch.tensor([40.0, 41, 50, 60, 300])
+    y = torch.tensor([0, 0, 1, 1, 0])
+    outputs = torch.stack([torch.zeros(5), yes], dim=1) if objective == CLASSIFICATION else yes
+    y = y if objective == CLASSIFICATION else y.float()
+    values = found(objective, outputs, y, "log-loss", "auroc", "perplexity")
+    assert values["log-loss"] == pytest.approx((40 + 41 + 300) / 5)
+    assert values["auroc"] == pytest.approx(4 / 6)  # only the last is above those of yes
+    assert values["perplexity"] == pytest.approx(1e12)
+    values = found(objective, outputs[:4], y[:4], "auroc", "perplexity")
+    assert values == {"auroc": 1.0, "perplexity": pytest.approx(math.exp(81 / 4))}
+
+
+def test_log_odds_are_those_of_exact_arithmetic() -> None:
+    outputs = torch.tensor([[0.0, 1, 2], [-50, 0, 40], [7, 7, 7], [1e3, -1e3, 0]])
+    odds = predictions(CLASSIFICATION, outputs, torch.zeros(4, dtype=torch.long)).odds
+    assert odds is not None
+    for row, logits in zip(odds, outputs.tolist(), strict=True):
+        for label, own in enumerate(logits):
+            others = [Decimal(other).exp() for k, other in enumerate(logits) if k != label]
+            expected = Decimal(own) - sum(others, Decimal(0)).ln()
+            assert row[label] == pytest.approx(float(expected), abs=1e-15)
 
 
 def test_auroc_of_ties_is_that_of_the_curve() -> None:

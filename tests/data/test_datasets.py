@@ -119,6 +119,25 @@ def test_images_with_palettes_are_refused_as_their_numbers_are_no_colours() -> N
     assert Federation.from_datasets([colours]).input_shape == (2, 2, 3)
 
 
+def test_black_and_white_images_are_on_the_scale_of_grey_ones() -> None:
+    image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
+    grey = image.fromarray(np.full((2, 2), 255, dtype=np.uint8))
+    sites = [Pairs((grey, 0), (grey, 1)), Pairs((grey.convert("1"), 0), (grey.convert("1"), 1))]
+    made = Federation.from_datasets(sites, test_fraction=0.0)
+    assert (made.train.x == 255).all()
+
+
+def test_images_whose_numbers_mean_other_colours_are_refused() -> None:
+    image = pytest.importorskip("PIL.Image", reason="pillow is not installed")
+    grey = image.fromarray(np.full((2, 2), 255, dtype=np.uint8))
+    colours, wide = grey.convert("RGB"), image.fromarray(np.full((2, 2), 999, dtype=np.uint16))
+    mixed = [Pairs((colours, 0)), Pairs((colours.convert("YCbCr"), 0))]
+    with pytest.raises(UsageError, match=r"\['RGB', 'YCbCr'\] is not one mode"):
+        Federation.from_datasets(mixed)
+    with pytest.raises(UsageError, match="client 0: image of mode: 'I;16' is not one with 8 bits"):
+        Federation.from_datasets([Pairs((wide, 0))])
+
+
 def test_test_examples_are_found_by_the_name_of_the_client() -> None:
     train = {"Ava": TensorDataset(X, Y), "Ben": TensorDataset(X, Y)}
     test = {"Ben": TensorDataset(X[:1], Y[:1]), "Ava": TensorDataset(X[:3], Y[:3])}

@@ -73,6 +73,19 @@ def test_black_and_white_is_the_darkest_and_the_brightest() -> None:
     assert set(np.unique(of_greys("1"))) == {0, 255}
 
 
+def test_pictures_of_several_colour_spaces_are_refused() -> None:
+    colours = Image.fromarray(np.full((4, 4, 3), 200, dtype=np.uint8))
+    images: list[dict[str, bytes | None]] = []
+    for picture in (colours, colours.convert("LAB")):
+        written = BytesIO()
+        picture.save(written, "TIFF")
+        images.append({"bytes": written.getvalue(), "path": None})
+    features = datasets.Features(image=datasets.Image(), label=datasets.ClassLabel(names=["a"]))
+    rows = datasets.Dataset.from_dict({"image": images, "label": [0, 0]}, features)
+    with pytest.raises(UsageError, match=r"images of modes: \['LAB', 'RGB'\] is not one mode"):
+        decoded(rows)
+
+
 @pytest.mark.parametrize("mode", ["I;16", "I", "F"])
 @pytest.mark.parametrize("wanted", [None, "L"])
 def test_values_of_more_than_8_bits_are_refused(mode: str, wanted: str | None) -> None:

@@ -16,6 +16,7 @@ from umbel.algorithms import (
 )
 from umbel.checks import UsageError
 from umbel.client.net import Net
+from umbel.client.optimizers import Adam
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.engines.privacy import Privacy
@@ -33,6 +34,8 @@ def test_settings_are_read_and_written() -> None:
     assert between.choices == ((0, 0.0), (1, 0.5), (1, 1.0), (3, 0.5), (3, 1.0))
     assert between.shares.tolist() == [[0, 0], [0.5, 0], [1, 0], [0, 0.5], [0, 1]]
     assert [work.local.epochs for work in PERSONAL.works()] == [1, 2]
+    adam = replace(PERSONAL, optimizer=Adam())
+    assert all(work.local.optimizer == Adam() for work in adam.works())
 
 
 def test_the_experiment_of_a_run_says_how_clients_tune(tmp_path: Path) -> None:
@@ -40,6 +43,8 @@ def test_the_experiment_of_a_run_says_how_clients_tune(tmp_path: Path) -> None:
     file.write_text(write(EXPERIMENT))
     assert read(file) == EXPERIMENT
     assert read(file, ["personal.epochs=[2]"]).personal == replace(PERSONAL, epochs=(2,))
+    by_adam = read(file, ["personal.optimizer.beta1=0.5", "personal.optimizer.name=adam"])
+    assert by_adam.personal == replace(PERSONAL, optimizer=Adam(beta1=0.5))
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 import umbel
 from tests.shell import SMALL
@@ -99,3 +101,12 @@ def test_a_folder_without_runs_is_refused(tmp_path: Path) -> None:
     umbel.RunFolder.begin(tmp_path, begun)
     (row,) = umbel.results(tmp_path)
     assert (row["rounds"], row["accuracy"], row["megabytes_up"]) == (0, None, None)
+
+
+def test_groups_below_zero_are_numbers_as_others_are(tmp_path: Path) -> None:
+    data = [(np.eye(4, dtype=np.float32), np.arange(4) % 2)] * 4
+    groups = [1, -1, 1, -1]
+    federation = umbel.Federation.from_arrays(data, groups=groups, test_fraction=0.25)
+    net = umbel.Net(lambda: torch.nn.Linear(4, 2))
+    umbel.Run(umbel.FedAvg(), federation, net).save(tmp_path / "run", 1)
+    assert umbel.results(tmp_path / "run").clients.column("group") == groups

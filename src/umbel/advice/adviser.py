@@ -17,6 +17,9 @@ from umbel.checks import check
 from umbel.client.net import Net
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
+from umbel.engines import EngineSettings
+from umbel.engines.faults import Faults
+from umbel.engines.validation import Limits
 from umbel.runs.starting import check_settings
 from umbel.settings import argument
 from umbel.summary import in_short
@@ -61,6 +64,9 @@ def advise(
     local: LocalTraining | None = None,
     budget: int | str = 80,
     participation: float = 1.0,
+    engine: EngineSettings | None = None,
+    limits: Limits | None = None,
+    faults: Faults | None = None,
     seed: int = 0,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Advice:
@@ -72,9 +78,10 @@ def advise(
     Clients train as `local` says, by default for two epochs a round at the learning rate that suits
     one model best. `budget` is the number of rounds for each way, or a time for all of them such as
     "5m"; with a time, the result depends on the speed of the machine. A share `participation` of
-    the clients trains in each round; all clients fine-tune. Test examples are used only once, to
-    report the results of the answer. `progress` is called with a line of text for each step. Raises
-    `UsageError` for fewer than two clients, and for an invalid budget.
+    the clients trains in each round; all clients fine-tune. `engine`, `limits` and `faults` are as
+    in a `Run`. Test examples are used only once, to report the results of the answer. `progress` is
+    called with a line of text for each step. Raises `UsageError` for fewer than two clients, and
+    for an invalid budget.
     """
     federation = argument("federation", federation, Federation)
     check(isinstance(net, Net), "net", net, "a Net; write Net(lambda: MyModule(...))")
@@ -92,23 +99,37 @@ def advise(
         seed=seed,
         out_of_time=out_of_time,
         participation=participation,
+        engine=engine or EngineSettings(),
+        limits=limits or Limits(),
+        faults=faults or Faults(),
     )
     if local is None:
         progress("choosing a learning rate")
         local = replace(LOCAL, lr=learning_rate(track, LOCAL))
     standings = _trained(track, found, local, allowance, progress)
-    verdict = decide(standings, found)
     progress("opening the test")
+    return _answer(track, federation, found, standings, local)
+
+
+def _answer(
+    track: Track,
+    federation: Federation,
+    found: Structure,
+    standings: tuple[Standing, ...],
+    local: LocalTraining,
+) -> Advice:
+    """What follows from the race: the answer, and what it means to clients and on the test."""
+    verdict = decide(standings, found)
     return Advice(
         names=federation.names,
-        facts=facts(federation, seed),
+        facts=facts(federation, track.seed),
         structure=found,
         standings=standings,
         verdict=verdict,
-        fates=fates(net, trial, verdict),
-        test=tested(net, federation, verdict),
+        fates=fates(track.net, track.federation, verdict),
+        test=tested(track.net, federation, verdict),
         local=local,
-        seed=seed,
+        seed=track.seed,
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from umbel.algorithms.restarts import innermost
 from umbel.checks import UsageError, check, nearest
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import SCENARIOS
@@ -14,7 +16,7 @@ from umbel.data.tables.reading import holds_tables
 from umbel.runs.config import read, structured
 from umbel.runs.experiment import Experiment
 from umbel.runs.library import find_experiment, shipped_experiments
-from umbel.runs.tables import merged, parse_setting
+from umbel.runs.tables import merged, names_first, parse_setting
 
 MODEL = {"name": "mlp", "hidden": [64]}
 """The network if the user names none."""
@@ -41,9 +43,10 @@ def asked_about(
             "model": MODEL,
             "algorithm": {"name": "fedavg"},
         }
-        for setting in settings:
-            table = merged(table, parse_setting(setting))
+        table = _over(table, settings)
         found = structured(table, Experiment, looking)
+        if path.exists() and "path" not in table["scenario"]:
+            found = _reading(found, data)
     clip = found.privacy.clip
     check(clip is None, "privacy.clip", clip, "allowed: ways are compared without noise")
     return found if seed is None else found.with_seed(seed)
@@ -51,11 +54,27 @@ def asked_about(
 
 def local_training(asked: Experiment, data: str, settings: Sequence[str]) -> LocalTraining | None:
     """Local training, if the experiment states it; None: its learning rate is to be found."""
-    said = any(setting.strip().startswith("algorithm.local") for setting in settings)
+    said = "local" in _over({"algorithm": {}}, settings)["algorithm"]
     if not said and not data.endswith(".toml") and data not in shipped_experiments():
         return None
-    local = getattr(asked.algorithm, "local", None)
+    local = getattr(innermost(asked.algorithm), "local", None)
     return local if isinstance(local, LocalTraining) else None
+
+
+def _over(table: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """The table with these settings, in the order in which `umbel run` takes them."""
+    for setting in names_first(settings):
+        table = merged(table, parse_setting(setting))
+    return table
+
+
+def _reading(asked: Experiment, data: str) -> Experiment:
+    """The same, but its scenario, which settings have put in place of the usual one, reads this."""
+    scenario: Any = asked.scenario
+    fine = hasattr(scenario, "path")
+    expected = f"a scenario that reads files, as {data} is a path"
+    check(fine, "scenario", type(scenario).__name__, expected)
+    return replace(asked, scenario=replace(scenario, path=data))
 
 
 def _scenario(data: str) -> Mapping[str, Any]:

@@ -45,4 +45,9 @@ def _personal(advice: Advice) -> Personal | None:
         return None
     apart = None if advice.facts.validation else FRACTION
     local = advice.local
-    return Personal(lr=local.lr, batch_size=local.batch_size, validation_fraction=apart)
+    return Personal(
+        lr=local.lr,
+        batch_size=local.batch_size,
+        optimizer=local.optimizer,
+        validation_fraction=apart,
+    )

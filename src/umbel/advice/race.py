@@ -189,7 +189,8 @@ def _without_losers(standings: Sequence[Standing]) -> list[Standing]:
 
     One model and training alone are never stopped: the advised way is compared with both.
     """
-    best = min(standings, key=lambda each: each.mean)
+    # Clusters that became one model tell nothing about other clusters, only about its start.
+    best = min((s for s in standings if not s.merged), key=lambda each: each.mean)
     return [
         replace(each, stopped=f"{BEHIND}{best.contender.name}")
         if each.contender.kind == "clusters" and not each.stopped and _far_behind(each, best)

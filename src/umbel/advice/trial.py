@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,6 +17,9 @@ from umbel.checks import QuorumError
 from umbel.client.net import Net
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
+from umbel.engines import EngineSettings
+from umbel.engines.faults import Faults
+from umbel.engines.validation import Limits
 from umbel.flow import Rows
 from umbel.runs.records import MEGABYTE
 from umbel.runs.run import Run
@@ -101,6 +104,11 @@ class Standing:
         return len(np.unique(self.clusters)) > 1
 
     @property
+    def merged(self) -> bool:
+        """Whether it should cluster, but is one model that was started in another way."""
+        return self.contender.kind == "clusters" and bool(self.course) and not self.divided
+
+    @property
     def settled(self) -> bool:
         """Whether the last half of its rounds brought no improvement."""
         return self.rounds > EVALUATIONS and self.best_round <= PATIENCE * self.rounds
@@ -129,6 +137,9 @@ class Track:
     seed: int
     out_of_time: Callable[[], bool]  #: asked after every round
     participation: float = 1.0  #: share of the clients in a round; in fine-tuning all take part
+    engine: EngineSettings = field(default_factory=EngineSettings)  #: where clients work
+    limits: Limits = field(default_factory=Limits)  #: limits on clients' replies
+    faults: Faults = field(default_factory=Faults)  #: faults to simulate
 
     __repr__ = in_short
 
@@ -145,6 +156,9 @@ class Track:
             self.federation,
             self.net,
             participation=participation,
+            engine=self.engine,
+            limits=self.limits,
+            faults=self.faults,
             seed=self.seed,
             evaluate_every=step,
         )
@@ -193,7 +207,10 @@ class Track:
 
 
 def _by_epoch(local: LocalTraining) -> LocalTraining:
-    return replace(local, epochs=1, steps=None)
+    """One epoch of what `[personal]` can do after the last round: with these settings alone."""
+    return LocalTraining(
+        lr=local.lr, epochs=1, batch_size=local.batch_size, optimizer=local.optimizer
+    )
 
 
 def _again(base: Standing, contender: Contender, state: State) -> Standing:

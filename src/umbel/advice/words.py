@@ -151,6 +151,7 @@ def _doubts(advice: Advice) -> Iterator[str]:
     if lower := _lower_when_tuned(advice):
         name, why = lower.contender.name, _why_not(lower, advice)
         yield f"The way called {name!r} has a lower loss, but {why}."
+    yield from _from_another_start(advice)
     if facts.train[1] < FEW:
         yield f"Half of the clients have {facts.train[1]} training examples or fewer."
     if verdict.one.examples:
@@ -170,6 +171,19 @@ def _doubts(advice: Advice) -> Iterator[str]:
     compared = advice.structure.found and not _never_trained(advice)
     if verdict.answer == "one model" and compared and not verdict.tuned:
         yield "The differences between clients are too small for clusters to pay."
+
+
+def _from_another_start(advice: Advice) -> Iterator[str]:
+    """About a clustering that became one model, and a better one than the model for all."""
+    one = advice.verdict.one
+    better = [s for s in advice.standings if s.merged and not s.contender.tuned and ahead(s, one)]
+    if better:
+        best = min(better, key=lambda each: each.mean)
+        yield (
+            f"In the way called {best.contender.name!r} all clients chose the same model, which is "
+            "one model from another start. Its loss is surely lower: ask again with other seeds or "
+            "a wider network, because one model for all depends on its start."
+        )
 
 
 def _lower_when_tuned(advice: Advice) -> Standing | None:

@@ -60,23 +60,19 @@ def advise(
     from umbel.advice.adviser import advise as advise_
     from umbel.advice.asked import asked_about, local_training
     from umbel.advice.next_run import next_experiment
-    from umbel.advice.saving import FOUND, check_free, save
+    from umbel.advice.saving import check_free, save
     from umbel.advice.summary import summary
     from umbel.cli.advancing import no_empty_folders
     from umbel.cli.importing import allow
     from umbel.data.sources import Sources
-    from umbel.runs.paths import under
 
     check_budget(budget)
     check_free(out)
     asked = asked_about(data, settings, seed, looking=True)
     if allow([asked], no_import):
         asked = asked_about(data, settings, seed)
-    with under("scenario", asked.scenario):
-        federation = asked.scenario.build(asked.seed, Sources.default(data_dir))
+    federation = asked.federation(Sources.default(data_dir))
     say(repr(federation))
-    if (out / FOUND).exists():
-        say(f"the advice in {out} will be replaced", err=True)
     with no_empty_folders([out]):
         make_place(out)
         found = advise_(
@@ -85,6 +81,9 @@ def advise(
             local=local_training(asked, data, settings),
             budget=budget,
             participation=asked.participation,
+            engine=asked.engine,
+            limits=asked.limits,
+            faults=asked.faults,
             seed=asked.seed,
             progress=lambda line: say(f"  {line}", err=True),
         )
@@ -96,11 +95,13 @@ def advise(
 
 
 def make_place(out: Path) -> None:
-    """Make the folder. Raises `UsageError` if the folder or a file in it can't be made."""
+    """Make the folder, and say if it holds advice. Raises `UsageError` if no file can be made."""
     from umbel.advice.saving import FOUND
     from umbel.data.files import check_place
     from umbel.runs.durable import writing_to
 
+    if (out / FOUND).exists():
+        say(f"the advice in {out} will be replaced", err=True)
     with writing_to(out, "--out"):
         out.mkdir(parents=True, exist_ok=True)
     check_place(out / FOUND, "--out")

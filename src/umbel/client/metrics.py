@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
-from math import exp, inf, nan
+from math import exp, inf, log, nan
 from pathlib import Path
 from typing import Any, Literal
 
@@ -28,7 +28,10 @@ MOST = 1e12
 
 @dataclass(frozen=True)
 class Metric:
-    """A measure of the quality of predictions (n, ...) for targets (n, ...)."""
+    """A measure of the quality of predictions for targets (n, ...).
+
+    Predictions of classes are log-odds (n, C); others have the form of the targets.
+    """
 
     of: Callable[[NDArray[Any], NDArray[Any]], float]
     low: float = -MOST
@@ -45,17 +48,20 @@ class Predictions:
     targets: NDArray[Any]  # (n,) labels, or (n, ...) answers or numbers
     values: NDArray[np.float64]  # (n, C) class probabilities, or values in the form of the targets
     binary: bool = False  # whether the values are probabilities of yes
+    # log-odds in the form of the values: probabilities near 1 can't be told apart
+    odds: NDArray[np.float64] | None = None
 
     __repr__ = in_short
 
     @property
     def of_classes(self) -> list[tuple[NDArray[Any], NDArray[np.float64]]]:
-        """Labels (n,) and probabilities (n, C): one pair, or one for each answer of an example."""
+        """Labels (n,) and log-odds (n, C): one pair, or one for each answer of an example."""
+        assert self.odds is not None
         if not self.binary:
-            return [(self.targets, self.values)]
-        answers, yes = (array.reshape(len(array), -1).T for array in (self.targets, self.values))
-        shares = (np.stack([1 - p, p], axis=1) for p in yes)
-        return [((y > 0.5).astype(np.int64), p) for y, p in zip(answers, shares, strict=True)]
+            return [(self.targets, self.odds)]
+        answers, yes = (array.reshape(len(array), -1).T for array in (self.targets, self.odds))
+        odds = (np.stack([-z, z], axis=1) for z in yes)
+        return [((y > 0.5).astype(np.int64), z) for y, z in zip(answers, odds, strict=True)]
 
     @property
     def of_numbers(self) -> tuple[NDArray[Any], NDArray[np.float64]]:
@@ -73,13 +79,25 @@ def predictions(objective: Objective, outputs: Tensor, y: Tensor) -> Predictions
     """
     outputs, y = outputs.detach().cpu().double(), y.detach().cpu()
     if objective == CLASSIFICATION:
-        shares, labels = outputs.softmax(1).movedim(1, -1).flatten(0, -2), y.flatten()
+        logits, labels = outputs.movedim(1, -1).flatten(0, -2), y.flatten()
         counts = labels != IGNORED
-        return Predictions(labels[counts].numpy(), shares[counts].numpy())
+        logits = logits[counts]
+        odds = _log_odds(logits).numpy()
+        return Predictions(labels[counts].numpy(), logits.softmax(1).numpy(), odds=odds)
     if objective == BINARY:
-        return Predictions(y.numpy(), alike(outputs, y).sigmoid().numpy(), binary=True)
+        logits = alike(outputs, y)
+        return Predictions(y.numpy(), logits.sigmoid().numpy(), binary=True, odds=logits.numpy())
     values = alike(outputs, y) if objective == REGRESSION else outputs
     return Predictions(y.numpy(), values.numpy())
+
+
+def _log_odds(logits: Tensor) -> Tensor:
+    """(n, C) log of p / (1 - p) of each class, precise where p is close to 1, too."""
+    highest = logits.argmax(1, keepdim=True)
+    others = logits.scatter(1, highest, -inf).logsumexp(1, keepdim=True)
+    logs = logits.log_softmax(1)  # p is at most 1/2 where it is not the highest
+    odds = logs - torch.log1p(-logs.exp())
+    return odds.scatter(1, highest, logits.gather(1, highest) - others)
 
 
 def measured(names: Sequence[str], found: Predictions) -> dict[str, Tensor]:
@@ -164,24 +182,23 @@ def _unknown(targets: NDArray[Any], values: NDArray[Any]) -> float:  # noqa: ARG
     return nan
 
 
-def _log_loss(labels: NDArray[Any], shares: NDArray[Any]) -> float:
-    from sklearn.metrics import log_loss
+def _log_loss(labels: NDArray[Any], odds: NDArray[Any]) -> float:
+    # scikit-learn's takes probabilities, of which those of bad mistakes are 0.
+    return float(np.logaddexp(0, -odds[np.arange(len(labels)), labels]).mean())
 
-    return float(log_loss(labels, shares, labels=np.arange(shares.shape[1])))
 
-
-def _perplexity(labels: NDArray[Any], shares: NDArray[Any]) -> float:
+def _perplexity(labels: NDArray[Any], odds: NDArray[Any]) -> float:
     """The exponential of the mean cross-entropy: C for guesses among C, 1 for certainty."""
-    return min(exp(max(_log_loss(labels, shares), 0.0)), MOST)
+    return exp(min(_log_loss(labels, odds), log(MOST)))
 
 
-def _macro_f1(labels: NDArray[Any], shares: NDArray[Any]) -> float:
+def _macro_f1(labels: NDArray[Any], odds: NDArray[Any]) -> float:
     from sklearn.metrics import f1_score
 
-    return float(f1_score(labels, shares.argmax(1), average="macro", zero_division=0.0))
+    return float(f1_score(labels, odds.argmax(1), average="macro", zero_division=0.0))
 
 
-def _auroc(labels: NDArray[Any], shares: NDArray[Any]) -> float:
+def _auroc(labels: NDArray[Any], odds: NDArray[Any]) -> float:
     """The area for two classes; for more, the mean over classes, each against the rest.
 
     The area is the Mann-Whitney statistic: among pairs of an example of the class and another
@@ -190,8 +207,8 @@ def _auroc(labels: NDArray[Any], shares: NDArray[Any]) -> float:
     """
     from scipy.stats import rankdata  # a hundred times faster than scikit-learn's curves
 
-    ranks, areas = rankdata(shares, axis=0), []
-    for label in [1] if shares.shape[1] == 2 else np.unique(labels).tolist():
+    ranks, areas = rankdata(odds, axis=0), []
+    for label in [1] if odds.shape[1] == 2 else np.unique(labels).tolist():
         own = labels == label
         ours, others = int(own.sum()), int((~own).sum())
         if ours and others:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from umbel.checks import UsageError, check
@@ -14,6 +14,29 @@ class Dataset(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, index: int, /) -> Any: ...
+
+
+def read_all(
+    splits: Mapping[str, Sequence[Dataset]], names: Sequence[str], columns: tuple[str, str]
+) -> dict[str, list[tuple[list[object], list[object]]]]:
+    """All x and all y of the clients' datasets in each split; each example is read once.
+
+    Raises `UsageError` if a dataset is not map-style, returns something else than examples, or has
+    images in another colour space than others.
+    """
+    read = {
+        what: [arrays_of(each, name, columns) for each, name in zip(many, names, strict=True)]
+        for what, many in splits.items()
+    }
+    inputs: Iterator[Any] = (x for clients in read.values() for xs, _ in clients for x in xs)
+    modes = sorted({str(x.mode) for x in inputs if is_image(x)})
+    check(len(modes) < 2, "images of modes", modes, "one mode: convert all of them to the same")
+    return read
+
+
+def is_image(value: object) -> bool:
+    """Whether it is an image of PIL."""
+    return hasattr(value, "mode") and hasattr(value, "convert")
 
 
 def arrays_of(
@@ -60,8 +83,15 @@ def _pair(example: Any, client: str, columns: tuple[str, str]) -> tuple[object, 
         of = f" of {len(example)}" if isinstance(example, tuple | list) else ""
         what = f"a {type(example).__name__}{of}"
         raise UsageError(f"client {client}: an example of the dataset is {what}, not a pair (x, y)")
-    for part in example:
-        fine = getattr(part, "mode", "") != "P"  # its values are indices into its own palette
-        expected = 'an image of colours or greys: write image.convert("RGB"), or "L"'
-        check(fine, f"client {client}", "an image with a palette", expected)
-    return example[0], example[1]
+    x, y = (_brightness(part, client) if is_image(part) else part for part in example)
+    return x, y
+
+
+def _brightness(image: Any, client: str) -> object:
+    """An image whose values are brightness on the scale of 8 bits, as those of other modes are."""
+    fine = image.mode != "P"  # its values are indices into its own palette
+    expected = 'an image of colours or greys: write image.convert("RGB"), or "L"'
+    check(fine, f"client {client}", "an image with a palette", expected)
+    expected = 'one with 8 bits a value: give np.asarray(image, dtype="float32") in its place'
+    check(not image.mode.startswith("I"), f"client {client}: image of mode", image.mode, expected)
+    return image.convert("L") if image.mode == "1" else image

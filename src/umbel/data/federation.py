@@ -15,7 +15,7 @@ from umbel.checks import UsageError, check
 from umbel.client.objectives import BINARY, Objective
 from umbel.data.attributes import Attributes, Given, attributes_of, picked
 from umbel.data.channel_scale import ChannelScale
-from umbel.data.datasets import Dataset, arrays_of
+from umbel.data.datasets import Dataset, read_all
 from umbel.data.examples import check_alike, of_one_type, tensors_of, with_all_splits
 from umbel.data.form import Form
 from umbel.data.given import by_split, check_picked, in_order, listed
@@ -256,10 +256,7 @@ class Federation:
         """
         clients, names = listed(train, names)
         splits = by_split(clients, names, validation=validation, test=test)
-        read = {
-            what: [arrays_of(each, name, columns) for each, name in zip(many, names, strict=True)]
-            for what, many in splits.items()
-        }
+        read = read_all(splits, names, columns)
         return cls.from_arrays(
             read["train"],
             read.get("test"),

@@ -44,11 +44,12 @@ def read_groups(file: Path, names: list[str], alone: bool = False) -> Sequence[i
         check(name in group_of, str(file), name, "in the file, which needs a line for each client")
     words = [group_of[name] for name in names]
     if alone:
-        return [int(w) if _is_number(w) else zlib.crc32(w.encode()) % 2**31 for w in words]
-    return list(map(int, words)) if all(map(_is_number, words)) else words
+        return [int(w) if is_number(w) else zlib.crc32(w.encode()) % 2**31 for w in words]
+    return list(map(int, words)) if all(map(is_number, words)) else words
 
 
-def _is_number(word: str) -> bool:
+def is_number(word: str) -> bool:
+    """Whether a group's name in a file is a whole number, of which 01 and 1 are not the same."""
     digits = word.removeprefix("-")
     decimal = digits.isdecimal() and digits.isascii() and len(digits) < 10
     return decimal and str(int(word)) == word  # 1 and 01 are two groups

@@ -38,10 +38,12 @@ def decoded(dataset: Any) -> Arrays:
     mode = dataset.features[image].mode
     rows = rows.cast_column(image, datasets.Image(decode=False))
     x, y, owners = [], [], []
+    modes: set[str] = set()
     for batch in rows.iter(batch_size=1000):
-        x.append(_stacked(list(map(_channels_first, _pictures(batch[image], mode)))))
+        x.append(_stacked(list(map(_channels_first, _pictures(batch[image], mode, modes)))))
         y.append(np.asarray(batch[label], dtype=np.float64))
         owners += [_owners(batch[column]) for column in owned]
+    check(len(modes) < 2, "source: images of modes", sorted(modes), "one mode: convert the images")
     check(bool(y), "source", columns, "a data set with rows")
     labels, classes = np.concatenate(y), dataset.features[label].num_classes
     other = labels[~((labels >= 0) & (labels < classes))]
@@ -63,9 +65,12 @@ def _owners(values: Sequence[object]) -> NDArray[np.str_]:
     return np.asarray(values, dtype=np.str_)
 
 
-def _pictures(encoded: Sequence[Mapping[str, Any]], mode: str | None) -> Iterator[NDArray[Any]]:
+def _pictures(
+    encoded: Sequence[Mapping[str, Any]], mode: str | None, modes: set[str]
+) -> Iterator[NDArray[Any]]:
     """The pixels of images in the form that `datasets` keeps: encoded bytes, or a path.
 
+    The modes of the pixels are added to `modes`: values of two modes may mean other colours.
     The format of the previous image is tried first: trying all formats takes three times as long.
     """
     from PIL import Image, ImageOps, UnidentifiedImageError
@@ -84,6 +89,7 @@ def _pictures(encoded: Sequence[Mapping[str, Any]], mode: str | None) -> Iterato
         # a conversion would clip values
         check(few, "source: images of mode", picture.mode, expected)
         as_said = mode or GREYS_AND_COLOURS.get(picture.mode, picture.mode)
+        modes.add(as_said)
         pixels = np.asarray(picture if as_said == picture.mode else picture.convert(as_said))
         check(pixels.dtype == np.uint8, "source: images of type", str(pixels.dtype), expected)
         yield pixels

@@ -139,12 +139,13 @@ def assignment(assigned: Assignment, most: int = 6) -> Table:
     for column in range(shown):
         table.add_column(f"score of {column}" if few else f"best {column + 1}", justify="right")
     sure = [None] * len(assigned.clients) if assigned.confidence is None else assigned.confidence
-    for name, scores, likely in zip(assigned.clients, assigned.scores, sure, strict=True):
-        order = scores.argsort()[:shown].tolist()
+    placed = assigned.clusters.items()
+    for (name, cluster), scores, likely in zip(placed, assigned.scores, sure, strict=True):
+        order = scores.argsort(stable=True)[:shown].tolist()
         cells = [f"{k}: {float(scores[k]):.4g}" for k in order]
         cells = [f"{float(score):.4g}" for score in scores] if few else cells
         told = [] if likely is None else [f"{float(likely):.0%}"]
-        row(table, name, str(order[0]), *told, *cells)
+        row(table, name, str(cluster), *told, *cells)
     return table
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from math import inf
 from typing import Any
@@ -14,6 +14,7 @@ from umbel.algorithms.base import Algorithm
 from umbel.algorithms.restarts import method_of
 from umbel.checks import check, check_memory
 from umbel.client.net import Net
+from umbel.client.optimizers import SGD, Optimizer
 from umbel.client.work import LocalTraining, PersonalTraining
 from umbel.client.work.local_training import Everything, check_batch_size
 from umbel.data.federation import Federation
@@ -45,6 +46,7 @@ class Personal(Settings):
     #: fraction of each client's training examples to set apart for the choice, if the federation
     #: has no validation examples
     validation_fraction: float | None = None
+    optimizer: Optimizer = field(default_factory=SGD)  #: turns gradients into steps
 
     def __post_init__(self) -> None:
         fine = all(number >= 0 for number in self.epochs) and any(self.epochs)
@@ -80,7 +82,7 @@ class Personal(Settings):
     def works(self) -> list[PersonalTraining]:
         """What a client does for each version, one after another."""
         stretches = [after - before for before, after in pairwise((0, *self.versions))]
-        local = LocalTraining(lr=self.lr, batch_size=self.batch_size)
+        local = LocalTraining(lr=self.lr, batch_size=self.batch_size, optimizer=self.optimizer)
         each = (replace(local, epochs=epochs) for epochs in stretches)
         return [PersonalTraining(local, self.parameters) for local in each]
 

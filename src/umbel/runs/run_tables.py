@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from umbel.checks import check
+from umbel.data.groups import is_number
 from umbel.notebooks import cut
 from umbel.runs.advised import holds_advice
 from umbel.runs.client_rows import COLUMNS, TUNED, Client
@@ -194,7 +195,7 @@ def _counts(record: Record, name: str) -> bool:
 
 def _client(client: Client) -> dict[str, Value]:
     """A client, with a group that is a number as such."""
-    group = int(client.group) if client.group.isdecimal() else client.group or None
+    group = int(client.group) if is_number(client.group) else client.group or None
     known = {"client": client.name, **vars(client), "group": group}
     attributes = {f"attribute_{name}": value for name, value in client.attributes.items()}
     tuned = () if client.tuned_epochs is None else TUNED

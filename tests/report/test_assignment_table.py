@@ -1,0 +1,22 @@
+"""The table of newcomers in the terminal."""
+
+from __future__ import annotations
+
+import io
+
+import torch
+from rich.console import Console
+
+from umbel.report import terminal
+from umbel.runs.assignment import Assignment
+
+
+def test_tied_newcomers_are_shown_in_the_cluster_that_files_give_them() -> None:
+    scores = torch.ones(3, 40)
+    scores[:, :20] = 2.0
+    assigned = Assignment(("a", "b", "c"), scores, "training loss")
+    printed = io.StringIO()
+    Console(file=printed, width=120).print(terminal.assignment(assigned))
+    rows = [line.split() for line in printed.getvalue().splitlines()]
+    shown = {row[0]: int(row[1]) for row in rows if row and row[0] in "abc"}
+    assert shown == assigned.clusters == {"a": 20, "b": 20, "c": 20}
