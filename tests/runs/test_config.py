@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -315,6 +316,24 @@ def test_epochs_that_are_set_later_take_the_place_of_steps(file: Path) -> None:
     assert read(file, by_steps).algorithm.local.steps == 7  # type: ignore[attr-defined]
     again = read(file, [*by_steps, "algorithm.local.epochs=3"]).algorithm.local  # type: ignore[attr-defined]
     assert (again.epochs, again.steps) == (3, None)
+
+
+def test_epochs_of_a_method_of_ones_own_leave_its_steps_alone(file: Path, tmp_path: Path) -> None:
+    module = """
+    from dataclasses import dataclass
+    import umbel
+
+    @dataclass(frozen=True)
+    class Stepwise(umbel.Oracle):
+        steps: int = 1
+        epochs: int = 1
+    """
+    (tmp_path / "stepwise_of_tests.py").write_text(dedent(module))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        settings = ["algorithm.name=stepwise_of_tests:Stepwise", "algorithm.steps=50"]
+        found: Any = read(file, [*settings, "algorithm.epochs=3"]).algorithm
+    assert (found.steps, found.epochs) == (50, 3)
 
 
 def test_former_names_are_read_as_the_present_ones(file: Path, tmp_path: Path) -> None:

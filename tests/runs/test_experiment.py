@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -16,10 +16,14 @@ from umbel.algorithms.sharing import Sharing
 from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.federation import Federation
+from umbel.data.scenarios import Scenario
+from umbel.data.sources import Sources
 from umbel.engines.faults import Faults
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import QuorumError
+from umbel.networks import MLP
 from umbel.runs.budget import Budget
+from umbel.runs.experiment import Experiment
 from umbel.runs.records import Record
 from umbel.runs.run import Run
 from umbel.server.aggregation import Averaging
@@ -50,6 +54,25 @@ def test_more_clusters_than_clients_are_refused_before_the_first_round() -> None
     trained = Run(IFCA(num_clusters=3), blobs([20] * 6), mlp())
     *_, (state, _) = trained.rounds(1)
     assert len(replace(trained, federation=blobs([20] * 2)).assign(state).clients) == 2
+
+
+@dataclass(frozen=True)
+class Hospitals(Scenario):
+    """Six clients, whatever its field says: names, or the clients of each of three groups."""
+
+    clients: tuple[str, ...] | int = ("north", "south")
+
+    def build(self, seed: int, sources: Sources) -> Federation:  # noqa: ARG002
+        return blobs([20] * 6)
+
+
+@pytest.mark.parametrize("clients", [("north", "south"), 2])
+def test_clients_of_a_scenario_of_ones_own_may_be_another_thing_than_their_number(
+    clients: tuple[str, ...] | int,
+) -> None:
+    experiment = Experiment(Hospitals(clients), MLP((4,)), IFCA(num_clusters=3, local=LOCAL))
+    run = experiment.open(Sources.default())
+    assert [record.round for _, record in run.rounds(1)] == [0]
 
 
 def make_run(**changes: object) -> Run:

@@ -11,6 +11,7 @@ from umbel.client.net import Net
 from umbel.client.objectives import ObjectiveName
 from umbel.data.federation import Federation
 from umbel.data.form import Form
+from umbel.data.scenarios import SCENARIOS
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings
@@ -72,9 +73,8 @@ class Experiment(Settings):
         check(self.rounds >= 1, "rounds", self.rounds, "1 or more")
         check(self.checkpoint_every >= 1, "checkpoint_every", self.checkpoint_every, "1 or more")
         check_names(self.metrics or ())
-        clients: int | None = getattr(self.scenario, "clients", None)
         with under("algorithm", self.algorithm):
-            self.algorithm.check(Known(self.participation, clients))
+            self.algorithm.check(Known(self.participation, _clients(self.scenario)))
         if self.personal is not None:
             self.personal.check_for(self.algorithm, self.privacy)
 
@@ -137,3 +137,13 @@ class Experiment(Settings):
             metrics=self.metrics or (),
             personal=self.personal,
         )
+
+
+def _clients(scenario: Scenario) -> int | None:
+    """The number of clients, as the package's scenarios tell it before they are built.
+
+    One's own may have a field of this name that means something else.
+    """
+    kinds = {each if isinstance(each, type) else type(each) for each in SCENARIOS.values()}
+    clients: int | None = getattr(scenario, "clients", None)
+    return clients if type(scenario) in kinds else None

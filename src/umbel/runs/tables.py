@@ -39,12 +39,16 @@ def load_table(file: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]
 
 
 INSTEAD = {"epochs": "steps"}
-"""Settings that count only without another: set over it, they take its place."""
+"""Settings of local training that count only without another: set over it, they take its place.
+
+Tables with a name, such as a method's, have settings of their own, which may be called the same.
+"""
 
 
 def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Merge tables; an upper one with another `name` replaces the lower one as a whole."""
-    replaced = {other for key, other in INSTEAD.items() if key in over}
+    named = "name" in base or "name" in over
+    replaced = {other for key, other in INSTEAD.items() if key in over and not named}
     result = {key: value for key, value in base.items() if key not in replaced}
     for key, value in over.items():
         below = result.get(key)
