@@ -252,6 +252,27 @@ def test_a_stopped_run_goes_on_to_a_further_goal_or_to_its_end(
     assert untimed(result.folder) == untimed(whole.folder)
 
 
+def test_goals_and_times_that_are_not_given_again_stay_unless_they_ended_the_run(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "mine"
+    by_time = make_run().save(path, 8, until="accuracy=0", max_time=1e-9).folder
+    by_time.replan(8, Budget.of("accuracy=0.99999", 1e-9), turn=False)
+    assert len(package.resume(path, make_run()).records) == 2  # its time is over once more
+    package.resume(path, make_run(), max_time=1e-8)
+    assert by_time.budget == Budget.of("accuracy=0.99999", 1e-8)
+    package.resume(path, make_run(), rounds=5)
+    assert by_time.budget == Budget.of("accuracy=0.99999")
+    package.resume(path, make_run(), rounds=6, until="accuracy=0", max_time="1h")
+    package.resume(path, make_run(), rounds=8)
+    assert by_time.budget == Budget.of((), "1h")
+    left = tmp_path / "left"
+    for _ in make_run().rounds(8, folder=left):
+        break
+    RunFolder(left).set_budget(Budget.of("loss=0", "1h"))
+    assert package.resume(left, make_run(), rounds=3).folder.budget == Budget.of("loss=0", "1h")
+
+
 @pytest.mark.parametrize("done", range(5))
 def test_killed_while_a_finished_run_is_opened_again_nothing_is_lost(
     done: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

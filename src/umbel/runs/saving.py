@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from umbel.algorithms.base import State
@@ -162,12 +162,13 @@ def replan(
 ) -> None:
     """Change when a run is to end, if anything is said about it; open it again if it is finished.
 
-    Raises `UsageError` where no round would be left to do.
+    Goals or a time that are not given stay as they were, unless they have ended the run. Raises
+    `UsageError` where no round would be left to do.
     """
-    budget = Budget.of(until, max_time)
-    if rounds is None and budget == Budget():
+    given = Budget.of(until, max_time)
+    if rounds is None and given == Budget():
         return
-    budget.check_for(run)
+    given.check_for(run)
     with folder.locked():
         records = folder.records()
         done = len(records)
@@ -177,7 +178,19 @@ def replan(
         kept = _done(folder, run, planned)  # a round without a checkpoint is repeated
         check(planned > kept, "rounds", rounds, f"more than the {kept} rounds that are done")
         before = records[-2].num_models if done > 1 else len(run.start(planned).models)
-        folder.replan(planned, budget, bool(done) and records[-1].num_models != before)
+        turn = bool(done) and records[-1].num_models != before
+        folder.replan(planned, _over_kept(folder, given, records), turn)
+
+
+def _over_kept(folder: RunFolder, given: Budget, records: Sequence[Record]) -> Budget:
+    kept = folder.budget
+    reached = bool(records) and kept.reached(records[-1]) is not None
+    spent = folder.stop is not None and not reached
+    time = None if spent else kept.max_seconds
+    return Budget(
+        given.until or (() if reached else kept.until),
+        time if given.max_seconds is None else given.max_seconds,
+    )
 
 
 def _done(folder: RunFolder, run: Run, rounds: int) -> int:
