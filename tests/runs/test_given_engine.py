@@ -164,3 +164,13 @@ def test_a_folder_does_not_begin_with_such_an_engine(tmp_path: Path) -> None:
     assert (
         len(replace(run, engine=Sequential(NET, blobs())).save(tmp_path / "mine", 1).records) == 1
     )
+
+
+def test_validation_examples_are_set_apart_before_the_engine_is_made() -> None:
+    federation = blobs([9 * size for size in SIZES])
+    personal = umbel.Personal(epochs=(1,), validation_fraction=0.2)
+    with pytest.raises(UsageError, match=r"make both of federation\.with_validation\(0\.2\)"):
+        Run(FedAvg(), federation, NET, engine=Sequential(NET, federation), personal=personal)
+    apart = federation.with_validation(0.2)
+    run = Run(FedAvg(), apart, NET, engine=Sequential(NET, apart), personal=personal)
+    assert len(list(run.rounds(1))) == 1

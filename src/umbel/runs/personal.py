@@ -86,11 +86,18 @@ class Personal(Settings):
         each = (replace(local, epochs=epochs) for epochs in stretches)
         return [PersonalTraining(local, self.parameters) for local in each]
 
-    def set_apart(self, federation: Federation, seed: int) -> Federation:
-        """The federation with `validation_fraction` set apart, where it has no such examples."""
-        if self.validation_fraction is None or federation.validation is not None:
+    def set_apart(self, federation: Federation, seed: int, given: bool = False) -> Federation:
+        """The federation with `validation_fraction` set apart, where it has no such examples.
+
+        Raises `UsageError` if the engine is `given`, and holds the examples as they are.
+        """
+        fraction = self.validation_fraction
+        if fraction is None or federation.validation is not None:
             return federation
-        return federation.with_validation(self.validation_fraction, seed)
+        expected = "possible with an engine of your own, which holds all examples: make both of "
+        expected += f"federation.with_validation({fraction:g})"
+        check(not given, "personal.validation_fraction", fraction, expected)
+        return federation.with_validation(fraction, seed)
 
     def check_data(self, net: Net, federation: Federation) -> None:
         """Raise `UsageError` if there are no validation examples, or no parameters to fine-tune."""

@@ -96,9 +96,9 @@ class Run(Settings):
         self.algorithm.check(Known(self.participation, layout=self.net.layout))
         if self.personal is not None:
             self.personal.check_for(self.algorithm, self.privacy)
-            if isinstance(self.engine, EngineSettings):  # else the examples are the engine's
-                apart = self.personal.set_apart(self.federation, self.seed)
-                object.__setattr__(self, "divided", apart)
+            given = not isinstance(self.engine, EngineSettings)  # with examples of its own
+            apart = self.personal.set_apart(self.federation, self.seed, given)
+            object.__setattr__(self, "divided", apart)
 
     def __repr__(self) -> str:
         share = "" if self.participation == 1 else f", participation {self.participation:g}"
