@@ -217,7 +217,9 @@ def test_an_error_that_no_other_setting_cures_is_told_first() -> None:
 
     with pytest.raises(OSError, match="disk full") as raised:
         MeetingPoint(Noting(), [0, 3], 64).drive([too_few, broken])
-    assert raised.value.__notes__ == ["beside it, in run 0: QuorumError('too few')"]
+    assert raised.value.__notes__ == ["beside it, in another run: QuorumError('too few')"]
+    with pytest.raises(QuorumError, match=r"^too few\ntoo few$"):
+        MeetingPoint(Noting(), [0, 3], 64).drive([too_few, too_few])
 
 
 def test_more_runs_than_a_system_has_files_for_are_not_side_by_side(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from umbel.checks import (
     QuorumError,
     UsageError,
     WorkersDiedError,
-    naming,
 )
 from umbel.checks import command as to_paste
 from umbel.cli import FAILED, refused
@@ -64,7 +63,6 @@ def advance_together(folders: Sequence[RunFolder], sources: Sources, screen: Scr
     experiment = folders[0].experiment
     title = titled(experiment.name, [folder.experiment.seed for folder in folders])
     with (
-        naming_unfinished(folders),
         resumable("the same command", folders),
         screen.progress(title, experiment.rounds) as report,
     ):
@@ -114,17 +112,6 @@ def naming_refused(title: str) -> Iterator[None]:
         raise
     except UsageError as error:
         raise UsageError(f"{title}: {error}") from None
-
-
-@contextmanager
-def naming_unfinished(folders: Sequence[RunFolder]) -> Iterator[None]:
-    """Print which of these runs can't go on; runs beside them finish."""
-    try:
-        yield
-    except QuorumError as error:
-        left = [folder.experiment.seed for folder in folders if not folder.finished]
-        with naming(titled(folders[0].experiment.name, left)):
-            raise error from None
 
 
 def end_if(failed: Sequence[str]) -> None:

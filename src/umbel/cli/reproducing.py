@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from umbel.checks import InUseError, naming
-from umbel.cli.advancing import naming_unfinished, nothing_left_of
+from umbel.cli.advancing import nothing_left_of
 from umbel.cli.job import Made, noting
 from umbel.cli.jobs import make_in_jobs
 from umbel.cli.printing import say
@@ -125,11 +125,11 @@ class CellRuns:
             with (
                 noting(failed),
                 screen.progress(self.title, experiment.rounds) as report,
-                naming_unfinished(folders),
             ):
                 if len(folders) == 1:
-                    for record in execute(folders[0], self.sources):
-                        report(record)
+                    with naming(self.title):
+                        for record in execute(folders[0], self.sources):
+                            report(record)
                 elif not execute_together(folders, self.sources, report):
                     return Made([replace(self, seeds=(seed,)) for seed in self.seeds])
         except InUseError:

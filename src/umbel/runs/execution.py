@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Literal
 
 from umbel.algorithms.base import State
-from umbel.checks import UsageError, check, command
+from umbel.checks import UsageError, check, command, naming
 from umbel.client.net import Net
 from umbel.data.sources import Sources
 from umbel.flow import Engine
@@ -121,9 +121,11 @@ def execute_together(
             return False
 
         def go_on(folder: RunFolder, run: Run, engine: Engine) -> None:
-            for record in _records(folder, replace(run, engine=engine), len(left)):
-                if folder is left[-1]:
-                    report(record)
+            experiment = folder.experiment
+            with naming(f"{experiment.name} seed {experiment.seed}"):
+                for record in _records(folder, replace(run, engine=engine), len(left)):
+                    if folder is left[-1]:
+                        report(record)
 
         table.drive([partial(go_on, *each) for each in zip(left, runs, strict=True)])
     return True

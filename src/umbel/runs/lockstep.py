@@ -36,6 +36,15 @@ class Stopped(Exception):  # noqa: N818
     """Raised in a run when another run, or the user, has ended all runs."""
 
 
+def _as_one(errors: Sequence[BaseException]) -> BaseException:
+    first, *others = errors
+    if others and isinstance(first, QuorumError):
+        return type(first)("\n".join(map(str, errors)))
+    for other in others:
+        first.add_note(f"beside it, in another run: {other!r}")
+    return first
+
+
 @dataclass(frozen=True)
 class Seat:
     """The engine of one of the runs."""
@@ -128,7 +137,7 @@ class MeetingPoint:
         """Give each job its engine, and run all to their ends; then raise an error, if any.
 
         It is the first error that other settings would not cure; the other errors become notes to
-        it.
+        it. If other settings would cure all, their messages are lines of one error.
         """
         errors: dict[int, BaseException] = {}
         threads = [
@@ -146,10 +155,8 @@ class MeetingPoint:
             for thread in threads:
                 thread.join()
         order = sorted(errors, key=lambda number: (isinstance(errors[number], QuorumError), number))
-        for number in order[1:]:
-            errors[order[0]].add_note(f"beside it, in run {number}: {errors[number]!r}")
         if order:
-            raise errors[order[0]]
+            raise _as_one([errors[number] for number in order])
 
     def ask(self, number: int, request: Request) -> Replies:
         """Return the replies, after all other runs at the table have sent a request or ended."""
