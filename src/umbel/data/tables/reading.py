@@ -183,7 +183,7 @@ def _parquet(file: Path, form: CsvFormat, wanted: Callable[..., Sequence[str]]) 
 def _chosen(
     file: Path, header: Sequence[str], wanted: Callable[..., Sequence[str]]
 ) -> tuple[str, ...]:
-    """The wanted columns. An index that pandas wrote, named or not, is not a column."""
+    """The wanted columns. An index that pandas wrote without a name is not a column."""
     named = tuple(name for name in header if name and not name.startswith(INDEX))
     twice = [name for name, times in Counter(named).items() if times > 1]
     if twice:
