@@ -158,13 +158,25 @@ def test_results_read_back_the_same(tmp_path: Path) -> None:
 
 
 def test_a_curve_keeps_the_rounds_that_were_measured() -> None:
-    kept = curve(5, [[None, 1.0, None, 3.0, 5.0], [None, 3.0, 9.0, 3.0, 7.0]])
+    kept = curve([[None, 1.0, None, 3.0, 5.0], [None, 3.0, 9.0, 3.0, 7.0]])
     assert kept.rounds == (2, 4, 5)
     assert kept.mean == (2.0, 3.0, 6.0)
     assert kept.std == (1.0, 0.0, 1.0)
-    long = curve(1000, [[float(n) for n in range(1000)]])
+    long = curve([[float(n) for n in range(1000)]])
     assert len(long.rounds) <= 101
     assert (long.rounds[0], long.rounds[-1]) == (1, 1000)
+
+
+def test_a_curve_ends_where_the_first_run_does() -> None:
+    kept = curve([[1.0, 2.0, 3.0], [3.0, 4.0]])
+    assert (kept.rounds, kept.mean) == ((1, 2), (2.0, 3.0))
+
+
+def test_only_numbers_of_rounds_are_known_of_a_seed_that_never_got_there() -> None:
+    (ours,) = results({"a": (0.9, None)}).cells
+    assert (ours.mean("accuracy"), ours.std("accuracy")) == (None, None)
+    (ours,) = results({"a": (10.0, None)}, "pure_round").cells
+    assert (ours.mean("pure_round"), ours.std("pure_round")) == (55.0, 45.0)
 
 
 def test_figures_show_ours_and_the_paper_s() -> None:
@@ -200,7 +212,7 @@ def test_nothing_of_a_smoke_run_is_compared_with_the_paper() -> None:
 
 
 def test_a_row_has_one_colour_in_all_charts_though_a_column_lacks_it() -> None:
-    course = {"accuracy": curve(2, [[50.0, 60.0]])}
+    course = {"accuracy": curve([[50.0, 60.0]])}
     places = (("base", "few"), ("other", "few"), ("other", "many"))
     cells = tuple(CellResult(*place, 2, {"accuracy": (60.0,)}, course) for place in places)
     ours = replace(results({}), cells=cells)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.processes import ended, start_umbel, wait_for_lines
 from tests.shell import Shell
+from umbel.data.sources import Sources
 from umbel.engines.precision import bf16_units
 from umbel.papers.base import SIZES, Reproduction, Size
 from umbel.papers.catalogue import REPRODUCTIONS
@@ -20,7 +21,9 @@ from umbel.papers.measures import MEASURES
 from umbel.papers.page import page, shown
 from umbel.papers.published import ANY
 from umbel.papers.saved_results import SavedResults, kept
+from umbel.runs.budget import Budget
 from umbel.runs.config import plain, structured
+from umbel.runs.execution import execute
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 
@@ -133,6 +136,20 @@ def test_a_part_of_a_table_is_made_and_kept_beside_what_was_made_before(umbel: S
         assert f"{len(saved.cells)} of {len(cells)} results; the other runs are not done" in printed
     assert saved.made.command == "umbel reproduce cflgp-fig1 --size smoke --seeds 1"
     assert "only: 'fig' is not a row or column of cflgp-fig1" in umbel.refused(*part, "fig")
+
+
+def test_a_run_that_was_ended_early_is_named_after_the_table(umbel: Shell) -> None:
+    words = ("reproduce", "cflgp-fig1", "--size", "smoke", "--seeds", "1")
+    first = REPRODUCTIONS["cflgp-fig1"].cells("smoke")[0].experiment.with_seed(0)
+    place = umbel.folder / "runs" / "reproduce-smoke"
+    place.mkdir(parents=True)
+    folder = RunFolder.begin(place, first)
+    folder.set_budget(Budget.of(max_time=1e-9))
+    assert len(list(execute(folder, Sources.default()))) == 1
+    printed, errors = umbel(*words, status=1)
+    assert "results; the other runs are not done." in printed
+    said = f"umbel: {first.name} seed 0: stopped after 1 of {first.rounds} rounds: "
+    assert errors.splitlines()[-1].startswith(said)
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])

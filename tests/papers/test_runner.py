@@ -17,10 +17,12 @@ from umbel.networks import MLP
 from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size
 from umbel.papers.findings import Findings
 from umbel.papers.page import tables
-from umbel.papers.runner import pieces, results
+from umbel.papers.runner import ended_early, pieces, results
+from umbel.runs.execution import execute
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
+from umbel.runs.saving import finish, resume
 
 SMALL = replace(ROTATED_DIGITS, clients=8, examples=(20,))
 LOCAL = LocalTraining(epochs=1)
@@ -197,3 +199,22 @@ def test_a_reproduction_in_another_precision_changes_nothing_else() -> None:
     ):
         assert half.experiment.engine == replace(usual.experiment.engine, precision="bf16")
         assert replace(half.experiment, engine=usual.experiment.engine) == usual.experiment
+
+
+def test_a_run_that_was_ended_early_is_no_result_and_is_named(
+    tmp_path: Path, sources: Sources
+) -> None:
+    for _ in execute(RunFolder.begin(tmp_path, experiment("flacc").with_seed(1)), sources):
+        break
+    finish(tmp_path / "flacc-seed1")
+    do(BOTH, tmp_path, sources)
+    saved = results(BOTH, "smoke", (0, 1), tmp_path, "umbel reproduce digits")
+    assert [cell.row for cell in saved.cells] == ["FedAvg", "FedAvg again"]
+    (said,) = ended_early(BOTH, "smoke", (0, 1), tmp_path)
+    assert said == (
+        "flacc seed 1: stopped after 1 of 2 rounds: it was finished by hand; go on with "
+        f"`umbel resume {tmp_path / 'flacc-seed1'} --rounds 2`"
+    )
+    resume(tmp_path / "flacc-seed1", rounds=2)
+    assert len(results(BOTH, "smoke", (0, 1), tmp_path, "umbel reproduce digits").cells) == 3
+    assert list(ended_early(BOTH, "smoke", (0, 1), tmp_path)) == []

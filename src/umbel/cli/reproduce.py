@@ -59,13 +59,14 @@ def reproduce(
     `umbel list papers` shows the names. Runs that are done are not done again: what was stopped
     goes on by the same command. With --jobs several are made at once. What is printed and kept has
     every result that is there, those of other rows and columns than --only names, too. A run that
-    diverges, or gets too few usable replies, stops no other; the status is then 1.
+    diverges, or gets too few usable replies, stops no other; the status is then 1, as it is if a
+    run was ended before its last round.
     """
     from umbel.cli.advancing import end_if, interruptible, no_empty_folders
     from umbel.cli.reproducing import make_all
     from umbel.data.files import check_folder, check_place
     from umbel.data.sources import Sources
-    from umbel.papers.runner import results
+    from umbel.papers.runner import ended_early, results
     from umbel.runs.durable import writing_to
 
     wanted = _find(name).in_precision(precision)
@@ -87,7 +88,7 @@ def reproduce(
     saved = results(wanted, size, range(count), place, command)
     if saved.cells:
         _show_and_keep(wanted, saved, file)
-    end_if(failed)
+    end_if([*failed, *ended_early(part, size, range(count), place)])
 
 
 def _show_and_keep(wanted: Reproduction, saved: SavedResults, file: Path) -> None:

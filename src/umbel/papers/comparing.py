@@ -49,7 +49,7 @@ class Compared:
 
     @property
     def ours(self) -> str:
-        """Mean and standard deviation; a dash if no seed has a value."""
+        """Mean and standard deviation; a dash if that is not known."""
         if self.mean is None:
             return "-"
         places = named(self.measure).digits

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from umbel.checks import QuorumError, UsageError
+from umbel.checks import QuorumError, UsageError, command
 from umbel.data.federation import Federation
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
@@ -24,6 +24,7 @@ from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
 from umbel.server.cluster_count import singular_values
+from umbel.summary import counted
 
 Report = Callable[[Record], None]
 
@@ -115,16 +116,33 @@ def results(
 
 
 def _finished(experiment: Experiment, seeds: Sequence[int], runs_dir: Path) -> bool:
-    """Whether its runs are there under all seeds, and are not another experiment's of that name."""
+    """Whether its runs have all rounds under all seeds, and are no other experiment's."""
     seeded = [experiment.with_seed(seed) for seed in seeds]
-    if not all(RunFolder.of(runs_dir, each).finished for each in seeded):
+    folders = [RunFolder.of(runs_dir, each) for each in seeded]
+    if not all(folder.finished for folder in folders):
         return False
     try:
         for each in seeded:
             RunFolder.begin(runs_dir, each)
     except UsageError:
         return False
-    return True
+    return all(len(folder.records()) == experiment.rounds for folder in folders)
+
+
+def ended_early(
+    wanted: Reproduction, size: Size, seeds: Sequence[int], runs_dir: Path
+) -> Iterator[str]:
+    """The runs that were stopped, so that their cells have no result: a sentence for each."""
+    for experiment in distinct_experiments(wanted, size):
+        for seed in seeds:
+            folder = RunFolder.of(runs_dir, experiment.with_seed(seed))
+            stop = folder.stop if folder.finished else None
+            if stop is not None and stop.rounds < experiment.rounds:
+                how = command("resume", folder.path, "--rounds", experiment.rounds)
+                yield (
+                    f"{experiment.name} seed {seed}: stopped after {stop.rounds} of "
+                    f"{counted(experiment.rounds, 'round')}: {stop.why}; go on with `{how}`"
+                )
 
 
 def _result(wanted: Reproduction, cell: Cell, seeds: Sequence[int], runs_dir: Path) -> CellResult:
@@ -142,7 +160,7 @@ def _result(wanted: Reproduction, cell: Cell, seeds: Sequence[int], runs_dir: Pa
             for name in wanted.measures
             if not name.startswith(SAVED)
         },
-        {name: curve(rounds, [series(name, run) for run in records]) for name in drawn},
+        {name: curve([series(name, run) for run in records]) for name in drawn},
         tuple(_spectrum(folder) for folder in folders) if spectra else (),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ import torch
 
 from umbel.papers.base import Size
 from umbel.papers.findings import kept_files
+from umbel.papers.measures import named
 from umbel.runs.durable import write_text
 from umbel.runs.environment import environment
 from umbel.summary import counted
@@ -44,13 +45,23 @@ class CellResult:
     spectra: tuple[tuple[float, ...], ...] = ()  # singular values of each seed
 
     def mean(self, measure: str) -> float | None:
-        """The mean over seeds; a seed that never reached the goal counts with all its rounds."""
-        return _over_seeds(self.values[measure], self.rounds, np.mean)
+        """The mean over seeds; None if some seed has no value.
+
+        In a number of rounds, a seed that never reached the goal counts with all its rounds.
+        """
+        return self._over_seeds(measure, np.mean)
 
     def std(self, measure: str) -> float | None:
         """The deviation over seeds, counted in the same way; None for a single seed."""
+        return None if len(self.values[measure]) < 2 else self._over_seeds(measure, np.std)
+
+    def _over_seeds(self, measure: str, of: Callable[[Sequence[float]], Any]) -> float | None:
         values = self.values[measure]
-        return None if len(values) < 2 else _over_seeds(values, self.rounds, np.std)
+        in_rounds = named(measure).of_rounds is not None
+        if in_rounds and any(value is not None for value in values):
+            values = tuple(self.rounds if value is None else value for value in values)
+        known = [value for value in values if value is not None]
+        return float(of(known)) if len(known) == len(values) else None
 
 
 @dataclass(frozen=True)
@@ -121,9 +132,12 @@ def made_here(command: str, seconds: float) -> Made:
     return Made(command, versions, hardware, round(seconds, 1))
 
 
-def curve(rounds: int, runs: Sequence[Sequence[float | None]]) -> Curve:
-    """Mean and spread over runs of a value per round, in at most `MOST_POINTS` rounds."""
-    known = [n for n in range(rounds) if all(run[n] is not None for run in runs)]
+def curve(runs: Sequence[Sequence[float | None]]) -> Curve:
+    """Mean and spread over runs of a value per round, in at most `MOST_POINTS` rounds.
+
+    It ends where the first run does: later means would be over other seeds than before.
+    """
+    known = [n for n, values in enumerate(zip(*runs, strict=False)) if None not in values]
     step = -(-len(known) // MOST_POINTS) if known else 1
     kept_rounds = sorted({*known[::step], *known[-1:]})
     table = np.array([[run[n] for n in kept_rounds] for run in runs], dtype=float)
@@ -133,12 +147,6 @@ def curve(rounds: int, runs: Sequence[Sequence[float | None]]) -> Curve:
         tuple(round(float(v), 5) for v in mean),
         tuple(round(float(v), 5) for v in std),
     )
-
-
-def _over_seeds(values: Sequence[float | None], rounds: int, of: Any) -> float | None:
-    if all(value is None for value in values):
-        return None
-    return float(of([rounds if value is None else value for value in values]))
 
 
 def _cell(cell: Mapping[str, Any]) -> CellResult:
