@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import umbel
+from tests.runs.saved import make_run
+from umbel.flow import Engine, Replies, Request
 from umbel.runs.result import Result
 from umbel.runs.statistics.contenders import contenders, gains
 from umbel.runs.statistics.data import Data
@@ -85,3 +89,45 @@ def test_what_a_server_knows_of_clients_elsewhere_is_compared_alone(tmp_path: Pa
         (run.folder.path / "nodes.json").write_text("{}")
     assert Data.of(elsewhere).is_like(Data.of(there))
     assert Data.of(here).is_like(Data.of(elsewhere))
+
+
+@dataclass
+class Around:
+    """An engine of one's own."""
+
+    inner: Engine
+
+    def send(self, request: Request) -> Replies:
+        return self.inner.send(request)
+
+
+def of_python(folder: Path, **changes: Any) -> Result:
+    return make_run(**changes).save(folder / f"{len(list(folder.iterdir()))}-seed0", 1)
+
+
+def test_runs_of_one_federation_in_python_are_compared_whoever_computes_and_tunes(
+    tmp_path: Path,
+) -> None:
+    plain, personal = of_python(tmp_path), umbel.Personal(epochs=(1,), validation_fraction=0.25)
+    tuned = of_python(tmp_path, personal=personal)
+    elsewhere = of_python(tmp_path, engine=Around(make_run().clients))
+    for one in (plain, tuned, elsewhere):
+        assert all(Data.of(one).is_like(Data.of(other)) for other in (plain, tuned, elsewhere))
+    more = of_python(tmp_path, personal=replace(personal, validation_fraction=0.5))
+    assert Data.of(more).is_like(Data.of(tuned))
+
+
+def test_runs_of_other_data_in_python_are_not_compared(tmp_path: Path) -> None:
+    plain, there = of_python(tmp_path), make_run().federation
+    train = replace(there.train, x=there.train.x + 1)
+    test = replace(there.test, x=there.test.x + 1)
+    names = tuple(f"site {name}" for name in there.names)
+    personal = umbel.Personal(epochs=(1,), validation_fraction=0.25)
+    for changes, kept in (
+        ({"train": train}, None),
+        ({"test": test}, personal),
+        ({"names": names}, personal),
+    ):
+        other = of_python(tmp_path, federation=replace(there, **changes), personal=kept)
+        assert not Data.of(other).is_like(Data.of(plain))
+        assert not Data.of(plain).is_like(Data.of(other))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from umbel.data.scenarios.base import Scenario
 from umbel.runs.deployed import over_flower
 from umbel.runs.digests import near
+from umbel.runs.own import OwnData
 from umbel.runs.personal import Personal
 from umbel.runs.result import Result
 from umbel.runs.tensor_files import header_of
@@ -22,6 +23,14 @@ WHOLE = ("clients", "names of clients", "planted groups", "inputs", "test exampl
 
 TOLD = ("clients", "inputs", "test examples")
 """Those that a server knows of clients elsewhere as it knows them of clients in its process."""
+
+SET_APART: Mapping[str, Any] = {
+    "examples": 0,
+    "train": "",
+    "validation_examples": None,
+    "validation": None,
+}
+"""Those descriptions of data made in Python that depend on the fraction set apart, left blank."""
 
 VALUES = "values"
 
@@ -45,7 +54,16 @@ class Data:
 
     def is_like(self, other: Data) -> bool:
         """Whether results on both can be compared."""
-        return self.scenario == other.scenario and not self.was_changed(other)
+        return self._source(other) == other._source(self) and not self.was_changed(other)
+
+    def _source(self, other: Data) -> Scenario:
+        """The scenario, with no more of data made in Python than both runs must have alike."""
+        if not isinstance(self.scenario, OwnData):
+            return self.scenario
+        # The engine changes no examples.
+        whole = replace(self.scenario, engine="")
+        alike = _fraction(self.personal) == _fraction(other.personal)
+        return whole if alike else replace(whole, **SET_APART)
 
     def was_changed(self, other: Data) -> bool:
         """Whether the files of one scenario held other examples."""
@@ -53,6 +71,10 @@ class Data:
         if self.personal != other.personal:
             both = [name for name in both if name in WHOLE]
         return any(not _alike(name, self.traits[name], other.traits[name]) for name in both)
+
+
+def _fraction(personal: Personal | None) -> float | None:
+    return None if personal is None else personal.validation_fraction
 
 
 def _alike(name: str, one: Any, other: Any) -> bool:
