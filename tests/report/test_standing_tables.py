@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
+from rich.table import Table
 
 from tests.report.pages import Page
 from umbel.algorithms import IFCA, FedAvg, LocalOnly
@@ -224,3 +226,26 @@ def test_signs_that_latex_reads_otherwise_are_written_as_they_are() -> None:
     table = Sheet(("AMI with temp^2", "a~b", "c_\\d"), ())
     head = r"AMI with temp\textasciicircum{}2 & a\textasciitilde{}b & c\_\textbackslash{}d \\"
     assert head in table.latex
+
+
+def test_signs_between_columns_of_markdown_are_escaped_in_names() -> None:
+    table = Sheet(("method", "AMI with a|b"), (("c|d", "0.5"),))
+    assert table.markdown == "| method | AMI with a\\|b |\n| --- | ---: |\n| c\\|d | 0.5 |\n"
+
+
+@pytest.mark.parametrize(
+    "of", [lambda runs: course_tables.course(runs, [1]), lambda runs: terminal.metrics(runs)[0]]
+)
+def test_long_names_of_methods_are_folded_in_every_table(
+    of: Callable[[list[Result]], Table], tmp_path: Path
+) -> None:
+    names = [f"{'long' * 25}-{end}" for end in ("one", "two")]
+    for name in names:
+        run = Run(FedAvg(LocalTraining(epochs=1)), blobs(), mlp(), metrics=("macro-f1",))
+        run.save(tmp_path / f"{name}-seed0", rounds=1)
+    console = Console(width=80, file=io.StringIO())
+    console.print(of([Result(RunFolder(tmp_path / f"{name}-seed0")) for name in names]))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "…" not in text
+    assert "one" in text
+    assert "two" in text

@@ -9,6 +9,7 @@ import umbel
 from tests.runs.saved import LOCAL, make_run
 from umbel import IFCA, FedAvg, FixedClusters, RandomClusters, Result
 from umbel.runs.outcomes import by_method
+from umbel.runs.variants import _shortened
 from umbel.testing import blobs
 
 
@@ -60,6 +61,33 @@ def test_given_clusters_are_settings_like_others(tmp_path: Path) -> None:
         for seed, clusters in enumerate([(0, 0, 0, 1, 1, 1), (0, 1, 0, 1, 0, 1)])
     ]
     assert len(named(runs)) == 2
+
+
+def test_long_values_that_begin_alike_are_told_apart_by_what_differs(tmp_path: Path) -> None:
+    first, federation = (0, 1) * 6, blobs((9,) * 12)
+    others = [(*first[:10], 1, 0), (*first[:10], 0, 0), (1, *first[1:])]
+    runs = [
+        saved(
+            tmp_path,
+            make_run(algorithm=FixedClusters(given, LOCAL), federation=federation, seed=seed),
+        )
+        for seed, given in enumerate([first, *others])
+    ]
+    assert set(named(runs)) == {
+        "mine clusters=[0, 1, 0, 1, 0, 1, 0, 1,...0, 1]",
+        "mine clusters=[0, 1, 0, 1, 0, 1, 0, 1,...1, 0]",
+        "mine clusters=[0, 1, 0, 1, 0, 1, 0, 1,...0, 0]",
+        "mine clusters=[1, 1, 0, 1, 0, 1, 0, 1,...",
+    }
+
+
+def test_names_of_values_differ_as_the_values_do() -> None:
+    start, far = "x" * 40, "y" * 40
+    values = {"'x'", repr(start), *(repr(start + end) for end in ("a", f"b{far}c", f"b{far}dd"))}
+    short = _shortened(values)
+    assert short["'x'"] == "x"
+    assert short[repr(f"{start}a")] == f"{start[:24]}...a"
+    assert len({*short.values()}) == len(values)
 
 
 def test_other_settings_have_rows_of_their_own_named_by_what_differs(tmp_path: Path) -> None:

@@ -48,7 +48,8 @@ class Sheet:
     def markdown(self) -> str:
         """The table in Markdown."""
         rule = ["---", *("---:" for _ in self.heads[1:])]
-        return "".join(f"| {' | '.join(row)} |\n" for row in (self.heads, rule, *self._piped))
+        heads, *rows = self._piped
+        return "".join(f"| {' | '.join(row)} |\n" for row in (heads, rule, *rows))
 
     @property
     def csv(self) -> str:
@@ -88,7 +89,8 @@ class Sheet:
 
     @property
     def _piped(self) -> list[list[str]]:
-        return [[cell.replace("|", r"\|") for cell in row] for row in self.rows]
+        whole = (self.heads, *self.rows)
+        return [[cell.replace("|", r"\|") for cell in row] for row in whole]
 
 
 def sheet(methods: Methods) -> Sheet:

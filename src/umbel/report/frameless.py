@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from rich.box import SIMPLE_HEAD
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from umbel.checks import printable
 
 
 def frameless(*heads: str, caption: str | None = None) -> Table:
-    """A table without a frame, with its caption below on the left."""
+    """A table without a frame, with its caption below on the left.
+
+    Long names are folded: names of methods may differ only at their ends.
+    """
     return Table(
-        *heads,
+        *(Column(head, overflow="fold") for head in heads),
         box=SIMPLE_HEAD,
         pad_edge=False,
         show_edge=False,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from umbel.runs import config
@@ -22,7 +22,7 @@ SAME_ANYHOW |= {"engine.workers", "engine.address"}
 """Settings that don't change what is learnt."""
 
 LONGEST = 24
-"""Characters of a value in a name."""
+"""Characters of a value in a name, and of the part in which it differs from others."""
 
 
 def variants(runs: Sequence[Result]) -> list[tuple[Mapping[str, str], list[Result]]]:
@@ -34,8 +34,12 @@ def variants(runs: Sequence[Result]) -> list[tuple[Mapping[str, str], list[Resul
         for key, group in groupby(told, key=lambda each: each[0])
     ]
     names = _telling([settings for settings, _ in parts])
+    short = {
+        name: _shortened({settings[name] for settings, _ in parts if name in settings})
+        for name in names
+    }
     return [
-        ({name: _short(settings[name]) for name in names if name in settings}, seeded)
+        ({name: short[name][settings[name]] for name in names if name in settings}, seeded)
         for settings, seeded in parts
     ]
 
@@ -73,6 +77,30 @@ def _count(parts: Sequence[Mapping[str, str]], names: Sequence[str]) -> int:
     return len({tuple(part.get(name) for name in names) for part in parts})
 
 
-def _short(value: str) -> str:
-    text = value.strip("'")
+def _shortened(values: Iterable[str]) -> dict[str, str]:
+    """The beginning of each value, and where several begin alike, the part in which they differ."""
+    texts = {value: value.strip("'") for value in values}
+    beginnings = {value: _cut(text) for value, text in texts.items()}
+    short = {}
+    for value, beginning in beginnings.items():
+        alike = [texts[other] for other, begins in beginnings.items() if begins == beginning]
+        short[value] = beginning + (_difference(texts[value], alike) if len(alike) > 1 else "")
+    return short
+
+
+def _difference(text: str, alike: Sequence[str]) -> str:
+    """The part of a text that tells it from others, which begin alike."""
+    shortest, longest = min(map(len, alike)), max(map(len, alike))
+    start = next((n for n in range(shortest) if len({each[n] for each in alike}) > 1), shortest)
+    enough = (n for n in range(start + LONGEST, longest) if _distinct(each[:n] for each in alike))
+    end = next(enough, longest)
+    return text[start:end] + "..." * (end < len(text))
+
+
+def _distinct(texts: Iterable[str]) -> bool:
+    every = list(texts)
+    return len(set(every)) == len(every)
+
+
+def _cut(text: str) -> str:
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
