@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import umbel
+from tests.runs.saved import make_run
 from tests.shell import SMALL
 from umbel.data.sources import Sources
 
@@ -110,3 +111,15 @@ def test_groups_below_zero_are_numbers_as_others_are(tmp_path: Path) -> None:
     net = umbel.Net(lambda: torch.nn.Linear(4, 2))
     umbel.Run(umbel.FedAvg(), federation, net).save(tmp_path / "run", 1)
     assert umbel.results(tmp_path / "run").clients.column("group") == groups
+
+
+class Absent(umbel.FedAvg):
+    """FedAvg with a measure that has the name of a property of records."""
+
+    def measure(self, state: umbel.State) -> dict[str, float]:  # noqa: ARG002
+        return {"num_absent": 0.75}
+
+
+def test_a_methods_measure_is_no_count_whatever_its_name(tmp_path: Path) -> None:
+    make_run(algorithm=Absent()).save(tmp_path / "run", 1)
+    assert umbel.results(tmp_path / "run").rounds.column("num_absent") == [0.75]

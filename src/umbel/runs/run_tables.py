@@ -190,7 +190,8 @@ def _measured(record: Record) -> dict[str, Value]:
 
 
 def _counts(record: Record, name: str) -> bool:
-    return name in ("missing", "refused") or isinstance(getattr(record, name, None), int)
+    # A method's measure may have the name of a property, which is not its value.
+    return name in ("missing", "refused") or isinstance(vars(record).get(name), int)
 
 
 def _client(client: Client) -> dict[str, Value]:
