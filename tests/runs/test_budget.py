@@ -15,7 +15,17 @@ import umbel as package
 from tests.runs.saved import LOCAL, make_run
 from tests.runs.test_execution import assert_same_end, untimed
 from tests.shell import Shell
-from umbel import CFLGP, IFCA, REGRESSION, FedEM, Federation, RunFolder, UsageError
+from umbel import (
+    CFLGP,
+    CLASSIFICATION,
+    IFCA,
+    REGRESSION,
+    FedEM,
+    Federation,
+    Objective,
+    RunFolder,
+    UsageError,
+)
 from umbel.algorithms.base import Algorithm
 from umbel.runs.budget import Budget, Stop, seconds
 from umbel.runs.records import Record
@@ -51,7 +61,7 @@ def test_what_is_no_time_is_refused(text: Any) -> None:
         ("acuracy=0.9", "until: 'acuracy' is not a measure to reach; did you mean accuracy"),
         ("seconds=3", "until: 'seconds' is not a measure to reach; known: accuracy, worst"),
         ("accuracy=90", "until: 'accuracy=90' is not in 0 to 1"),
-        ("loss=-1", "until: 'loss=-1' is not 0 or more"),
+        ("loss=inf", "until: 'loss=inf' is not of the form accuracy=0.9"),
     ],
 )
 def test_what_is_no_goal_is_refused(text: str, message: str) -> None:
@@ -97,6 +107,18 @@ def test_goals_are_read_and_reached() -> None:
     assert budget.reached(Record(0, loss=0.3, accuracy=0.8)) is None
     assert budget.reached(Record(0, loss=0.3, accuracy=0.9)) == "accuracy 0.9 is at least 0.9"
     assert budget.reached(Record(0, loss=0.1, accuracy=0.8)) == "loss 0.1 is at most 0.2"
+
+
+def test_a_loss_below_zero_is_a_goal_of_ones_own_objective_alone(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"until: 'loss=-0\.5' is not 0 or more"):
+        make_run().save(tmp_path / "known", 3, until="loss=-0.5")
+    assert not (tmp_path / "known").exists()
+    known = CLASSIFICATION
+    lower = Objective(lambda outputs, y: known.losses(outputs, y) - 9.0, known.correct)
+    run = make_run(net=package.Net(make_run().net.build, lower))
+    result = run.save(tmp_path / "own", 3, until="loss=-0.5")
+    assert len(result.records) == 1
+    assert "is at most -0.5" in str(result.folder.stop)
 
 
 def test_goals_that_a_run_never_measures_are_refused(tmp_path: Path) -> None:

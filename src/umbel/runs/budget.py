@@ -9,7 +9,7 @@ from math import inf, isfinite, nan
 from typing import TYPE_CHECKING, Any
 
 from umbel.checks import UsageError, check, nearest, shown
-from umbel.client.objectives import REGRESSION
+from umbel.client.objectives import OBJECTIVES, REGRESSION
 from umbel.runs.records import Record
 from umbel.settings import UnfitError, argument, scalar
 
@@ -88,7 +88,11 @@ class Budget:
         groups = run.divided.groups is not None
         tested = bool(run.divided.test.sizes.sum())
         validated = run.divided.validation is not None
-        for name, _ in self.until:
+        known = run.net.objective in OBJECTIVES.values()
+        for name, goal in self.until:
+            # Losses of one's own objective may be below 0.
+            fine = name != "loss" or goal >= 0 or not known
+            check(fine, "until", f"{name}={goal:g}", "0 or more")
             regression = run.net.objective == REGRESSION and name in (*ACCURACIES, "accuracy_std")
             check(not regression, "until", name, "measured here: a regression has only a loss")
             alone = name in AGREEMENTS and not groups
@@ -193,7 +197,8 @@ def _checked(name: Any, value: Any) -> float:
         hint = nearest(str(name), known)
         raise UsageError(f"until: {shown(name)} is not a measure to reach; {hint}")
     goal: float = argument(f"until: {name}", value, float)
-    low, high = (-1.0 if name == "ari" else 0.0), (inf if name == "loss" else 1.0)
-    expected = f"in {low:g} to {high:g}" if name != "loss" else "0 or more"
-    check(low <= goal <= high, "until", f"{name}={goal:g}", expected)
+    low = -1.0 if name == "ari" else 0.0
+    # Which losses are possible depends on the objective, and is checked for each run.
+    fine = name == "loss" or low <= goal <= 1.0
+    check(fine, "until", f"{name}={goal:g}", f"in {low:g} to 1")
     return goal
