@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -227,7 +228,14 @@ class Breaking(Work):
         score = shard.num_examples.double()
         given = {"shape": score.reshape(1), "type": score.long(), "type of float": score.float()}
         columns = {"score": given.get(self.kind, score)}
-        return {"missing": {}, "another": {**columns, "more": score}}.get(self.kind, columns)
+        replies: dict[str, Any] = {
+            "missing": {},
+            "another": {**columns, "more": score},
+            "number": {"score": 1.0},
+            "name": {1: score},
+            "pair": (score,),
+        }
+        return replies.get(self.kind, columns)  # type: ignore[no-any-return]
 
     def promises(self, sent: Mapping[str, torch.Size]) -> dict[str, Promise]:  # noqa: ARG002
         return {"score": Promise((), torch.float64)}
@@ -244,6 +252,23 @@ def test_work_that_breaks_its_promise_is_named(kind: str, count: int) -> None:
         engine.send(asked)
     asked = replace(asked, work=Breaking("type of float"))
     assert engine.send(asked).columns["score"].dtype == torch.float64
+
+
+@pytest.mark.parametrize("make", [Sequential, Vectorised])
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("number", "Breaking: score: float instead of a tensor"),
+        ("pair", "Breaking: tuple instead of a dict of tensors"),
+        ("name", "Breaking: columns ['1'] instead of ['score'], which its `promises` states"),
+    ],
+)
+def test_work_that_replies_without_tensors_is_named(
+    make: type[Sequential | Vectorised], kind: str, message: str
+) -> None:
+    with pytest.raises(UsageError) as refused:
+        make(mlp(), blobs()).send(Request(Breaking(kind), torch.arange(3), [0, 0, 0]))
+    assert str(refused.value) == message
 
 
 def test_modules_that_draw_elsewhere_draw_the_same() -> None:

@@ -20,6 +20,7 @@ from umbel.engines.chunked import answer_all
 from umbel.engines.devices import enough_memory, repeatable
 from umbel.engines.storage import Storage, store
 from umbel.engines.trials import mixes
+from umbel.engines.validation import reply_of
 from umbel.flow import Replies, Request
 
 TOO_LARGE = "engine.micro_batch_size: too many examples go through the network at once; set fewer"
@@ -73,7 +74,7 @@ def answer_one(
     shard = _shard(split, request.work, int(request.clients[n]), seed)
     sent = {name: value.to(device) for name, value in request.sent_to(n).items()}
     with drawing_from(seed, device):
-        reply = request.work(net, shard, sent)
+        reply = reply_of(request.work, net, shard, sent)
     return {name: value[None].detach() for name, value in reply.items()}
 
 

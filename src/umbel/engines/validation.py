@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from umbel.checks import check
-from umbel.client.work import Promise
+from umbel.checks import UsageError, check
+from umbel.client.batches import Shard
+from umbel.client.net import Net
+from umbel.client.work import Promise, Work
 from umbel.flow import Replies, Request
 from umbel.settings import Settings
 
@@ -45,6 +48,18 @@ class Limits(Settings):
 def promises(request: Request) -> dict[str, Promise]:
     """What each column of the replies must look like."""
     return request.work.promises(request.shapes)
+
+
+def reply_of(work: Work, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """One client's reply. Raises `UsageError` for anything but a tensor for each column."""
+    reply: Any = work(net, shard, sent)
+    kind = type(work).__name__
+    if not isinstance(reply, dict):
+        raise UsageError(f"{kind}: {type(reply).__name__} instead of a dict of tensors")
+    for name, value in reply.items():
+        if not isinstance(value, Tensor):
+            raise UsageError(f"{kind}: {name}: {type(value).__name__} instead of a tensor")
+    return reply
 
 
 def assemble(request: Request, answers: Iterable[tuple[int, Mapping[str, Tensor]]]) -> Replies:
@@ -86,7 +101,7 @@ def models_type(request: Request) -> torch.dtype:
 def wrong_form(answer: Mapping[str, Tensor], expected: Mapping[str, Promise]) -> str | None:
     """What is wrong with the names, shapes and kinds of one client's values; None if nothing."""
     if set(answer) != set(expected):
-        return f"columns {sorted(answer)} instead of {sorted(expected)}"
+        return f"columns {sorted(map(str, answer))} instead of {sorted(expected)}"
     for name, promise in expected.items():
         value = answer[name]
         if tuple(value.shape) != promise.shape:

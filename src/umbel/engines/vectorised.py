@@ -23,6 +23,7 @@ from umbel.engines.chunked import answer_all
 from umbel.engines.devices import enough_memory, repeatable
 from umbel.engines.sequential import answer_one
 from umbel.engines.storage import store
+from umbel.engines.validation import reply_of
 from umbel.flow import Replies, Request
 from umbel.summary import in_short
 
@@ -168,7 +169,7 @@ class Vectorised:
                 Steps(plan, planned.steps(plan)),
                 ordered.steps(order),
             )
-            return work(self.net, shard, {**shared, **mine})
+            return reply_of(work, self.net, shard, {**shared, **mine})
 
         counts = torch.from_numpy(sizes).to(self.device)
         # vmap takes the other forms of attention apart, and warns of what it has no fast way for.
