@@ -101,6 +101,14 @@ def test_a_table_of_one_run_has_rounds_and_one_of_several_has_runs() -> None:
     assert repr(both).startswith("run       accuracy  worst client")
 
 
+def test_a_run_left_after_a_round_without_evaluation_is_still_a_classification() -> None:
+    left = course(2)
+    assert umbel.table(left).heads[:3] == ("round", "accuracy", "worst client")
+    assert [row[1] for row in umbel.table(left).rows] == ["0.000", "-"]
+    (row,) = umbel.table({"flacc": left}).rows
+    assert row == ("flacc", "0.000", "0.00", "0.50", "2", "0", "2")
+
+
 @pytest.mark.parametrize(
     ("runs", "message"),
     [

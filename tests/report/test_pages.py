@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from umbel.runs.config import read
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import find_experiment
+from umbel.runs.run_tables import results
 
 graph_objects = pytest.importorskip(
     "plotly.graph_objects", reason="the extra umbel[report] is not installed"
@@ -250,6 +251,23 @@ def test_a_comparison_with_a_run_that_is_not_finished_names_it(tmp_path: Path) -
     page = report(path, tmp_path)
     assert "so what follows is so far" in page.said
     assert "ifca" in texts(page.text)[0]
+
+
+def test_a_comparison_left_between_evaluations_is_told_by_those_before(tmp_path: Path) -> None:
+    settings = ["rounds=6", "evaluate_every=3", "scenario.clients=8"]
+    for name in ("fedavg-digits", "ifca-digits"):
+        experiment = read(find_experiment(name), settings)
+        records = execute(RunFolder.create(tmp_path / "runs" / f"{name}-seed0", experiment))
+        for _ in islice(records, 4):
+            pass
+        records.close()  # type: ignore[attr-defined]
+    page = report(tmp_path / "runs", tmp_path)
+    assert texts(page.text)[0].startswith("| method | accuracy | worst client | loss |")
+    assert "After the last round that was evaluated." in page.said
+    rows = results(tmp_path / "runs")
+    evaluated = [row["accuracy"] for row in rows.rounds if row["round"] == 3]
+    assert rows.column("accuracy") == evaluated
+    assert None not in evaluated
 
 
 def test_the_command_writes_the_page_and_its_figures(umbel: Shell) -> None:

@@ -97,17 +97,17 @@ def sheet(methods: Methods) -> Sheet:
     """One row per method, the best last; columns without any value are left out."""
     small = all(run.megabytes_down + run.megabytes_up < 1 for _, runs in methods for run in runs)
     digits = 4 if small else 2
-    by_loss = all(run.last.accuracy is None for _, runs in methods for run in runs)
+    by_loss = all(run.by_loss for _, runs in methods for run in runs)
     columns: list[tuple[str, Callable[[Sequence[Result]], str]]] = [
-        ("accuracy", lambda runs: spread_text([run.last.accuracy for run in runs], 3)),
-        ("worst client", lambda runs: spread_text([run.last.worst for run in runs], 3)),
-        ("loss", lambda runs: spread_text([run.last.loss for run in runs], 4)),
+        ("accuracy", lambda runs: spread_text([run.so_far.accuracy for run in runs], 3)),
+        ("worst client", lambda runs: spread_text([run.so_far.worst for run in runs], 3)),
+        ("loss", lambda runs: spread_text([run.so_far.loss for run in runs], 4)),
         *((name, partial(_metric, name)) for name in _metrics(methods)),
     ]
     costs: list[tuple[str, Callable[[Sequence[Result]], str]]] = [
-        ("ARI", lambda runs: spread_text([run.last.ari for run in runs], 2)),
-        ("purity", lambda runs: spread_text([run.last.purity for run in runs], 2)),
-        ("clusters", lambda runs: mean_text([run.last.num_clusters for run in runs], 1)),
+        ("ARI", lambda runs: spread_text([run.so_far.ari for run in runs], 2)),
+        ("purity", lambda runs: spread_text([run.so_far.purity for run in runs], 2)),
+        ("clusters", lambda runs: mean_text([run.so_far.num_clusters for run in runs], 1)),
         ("MB to a client", lambda runs: mean_text([run.megabytes_down for run in runs], digits)),
         ("MB from a client", lambda runs: mean_text([run.megabytes_up for run in runs], digits)),
         ("gradients of a client", lambda runs: _evaluations("gradient", runs)),
@@ -145,7 +145,7 @@ def _judged(name: str, record: Record) -> float | None:
 
 
 def _metric(name: str, runs: Sequence[Result]) -> str:
-    return spread_text([run.last.measures.get(name) for run in runs], 4)
+    return spread_text([run.so_far.measures.get(name) for run in runs], 4)
 
 
 def courses(methods: Methods) -> Iterator[Panel]:
@@ -178,11 +178,11 @@ def courses(methods: Methods) -> Iterator[Panel]:
 
 def ends(methods: Methods) -> Iterator[Panel]:
     """The results and the cost of each seed."""
-    by_loss = all(run.last.accuracy is None for _, runs in methods for run in runs)
+    by_loss = all(run.by_loss for _, runs in methods for run in runs)
     what = "test loss" if by_loss else "test accuracy"
     strips = []
     for name, runs in reversed(methods):
-        seeds, last = [run.experiment.seed for run in runs], [run.last for run in runs]
+        seeds, last = [run.experiment.seed for run in runs], [run.so_far for run in runs]
         mean = list(zip(seeds, [r.loss if by_loss else r.accuracy for r in last], strict=True))
         worst = list(zip(seeds, [r.worst for r in last], strict=True))
         kinds = (("mean over clients", mean), ("worst client", worst))
@@ -190,7 +190,9 @@ def ends(methods: Methods) -> Iterator[Panel]:
         strips.append(Strip(name, tuple(dots)))
     if not any(strip.dots for strip in strips):
         return
-    yield Panel(Strips("Every seed", what, tuple(strips), "each seed's"), "After the last round.")
+    finished = all(run.finished for _, runs in methods for run in runs)
+    note = "After the last round" + ("." if finished else " that was evaluated.")
+    yield Panel(Strips("Every seed", what, tuple(strips), "each seed's"), note)
     yield _price(methods, by_loss, what)
 
 
@@ -207,7 +209,10 @@ def _price(methods: Methods, by_loss: bool, what: str) -> Panel:
     lines = []
     for name, runs in methods:
         prices = [
-            (run.megabytes_down + run.megabytes_up, run.last.loss if by_loss else run.last.accuracy)
+            (
+                run.megabytes_down + run.megabytes_up,
+                run.so_far.loss if by_loss else run.so_far.accuracy,
+            )
             for run in runs
         ]
         lines.append(_dots(name, [(x, y) for x, y in prices if y is not None]))

@@ -13,7 +13,7 @@ from umbel.notebooks import Table
 from umbel.report.charts import COUNT, INDEX, POSITIVE, SHARE, Bounds, Chart, Figure, Line, band
 from umbel.report.plots import drawn
 from umbel.runs.outcomes import mean_text, spread_text
-from umbel.runs.records import MEGABYTE, Record, RoundValue
+from umbel.runs.records import MEGABYTE, Record, RoundValue, last_evaluated
 
 Course: TypeAlias = Sequence[Record]
 """The records of a run."""
@@ -73,25 +73,28 @@ def split_of(validated: Collection[bool]) -> str:
 
 
 def table(runs: Courses) -> Table:
-    """Tabulate one run by round, or several runs after their last round, one row each.
+    """Tabulate one run by round, or several runs, one row each, after the last evaluated round.
 
     It takes what `plot` takes. Several seeds are given by mean and population standard
     deviation.
     """
     by_name = _by_name(runs)
-    lasts = [course[-1] for courses in by_name.values() for course in courses]
-    by_loss = all(record.judged("accuracy") is None for record in lasts)
+    records = [record for courses in by_name.values() for course in courses for record in course]
+    by_loss = all(record.judged("accuracy") is None for record in records)
     quality = ("loss",) if by_loss else ("accuracy", "worst client")
     heads = (*quality, "ARI", "clusters", "MB down", "MB up")
     if isinstance(runs, Mapping):
-        rows = [(name, *_cells(courses, by_loss)) for name, courses in by_name.items()]
+        rows = [
+            (name, *_cells(courses, list(map(last_evaluated, courses)), by_loss))
+            for name, courses in by_name.items()
+        ]
         return Table(
             ("run", *heads), tuple(rows), note="MB: to and from all clients, in all rounds"
         )
     (course,) = by_name[""]
     step = max(1, -(-len(course) // MOST_ROUNDS))
     ends = sorted({*range(len(course), 0, -step)})
-    cells = [_cells([course[:n]], by_loss) for n in ends]
+    cells = [_cells([course[:n]], [course[n - 1]], by_loss) for n in ends]
     if any(record.validation_loss is not None for record in course):
         measure, digits = ("loss", 4) if by_loss else ("accuracy", 3)
         heads = (f"validation {measure}", *heads)
@@ -102,9 +105,8 @@ def table(runs: Courses) -> Table:
     return Table(("round", *heads), tuple(shown), note=note)
 
 
-def _cells(courses: Sequence[Course], by_loss: bool) -> list[str]:
-    """The table of several runs after their last round."""
-    last = [course[-1] for course in courses]
+def _cells(courses: Sequence[Course], last: Sequence[Record], by_loss: bool) -> list[str]:
+    """A row about several runs: what they measured `last`, and the traffic of all their rounds."""
     down = [sum(record.bytes_down for record in course) / MEGABYTE for course in courses]
     up = [sum(record.bytes_up for record in course) / MEGABYTE for course in courses]
     if by_loss:

@@ -49,7 +49,7 @@ def clients(runs: Sequence[Result]) -> Table | None:
     None where nothing of that is known.
     """
     methods = by_method(runs)
-    by_loss = all(run.last.accuracy is None for run in runs)
+    by_loss = all(run.by_loss for run in runs)
     several, digits = evenness(methods), 4 if by_loss else 3
     columns = [
         ("worst\ntenth", [each.mean(lambda f: f.worst_tenth, digits) for each in several]),

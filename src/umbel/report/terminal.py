@@ -50,7 +50,7 @@ def comparison(runs: Sequence[Result]) -> Table:
     Best is the highest accuracy, or for regression, which has none, the lowest loss.
     """
     methods = by_method(runs)
-    counts, by_loss = uneven(methods), all(run.last.accuracy is None for run in runs)
+    counts, by_loss = uneven(methods), all(run.by_loss for run in runs)
     table = frameless(caption=_caption(methods, by_loss))
     table.collapse_padding = True
     table.add_column("method", overflow="fold")

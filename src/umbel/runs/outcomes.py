@@ -39,8 +39,8 @@ def by_method(runs: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     for _, seeded in methods:
         _check_single(seeded)
     # Rounded, because rounding errors must not decide the order of equal methods.
-    methods.sort(key=lambda each: -round(mean([run.last.loss for run in each[1]]), 9))
-    methods.sort(key=lambda each: round(mean([run.last.accuracy for run in each[1]]), 9))
+    methods.sort(key=lambda each: -round(mean([run.so_far.loss for run in each[1]]), 9))
+    methods.sort(key=lambda each: round(mean([run.so_far.accuracy for run in each[1]]), 9))
     parts = [(parts_of(runs[0].experiment.name), more) for more, runs in methods]
     bases = _shortened({base for (base, _), _ in parts})
     keys = _shortest({path for (_, settings), more in parts for path in (*settings, *more)})

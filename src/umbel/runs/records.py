@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any, TypeAlias
@@ -240,6 +240,12 @@ def make_record(
             **({} if scores is None else {**tuning_of(scores), **means(scores)}),
         },
     )
+
+
+def last_evaluated(records: Sequence[Record]) -> Record:
+    """The record of the last round that was evaluated; of the last one if none was."""
+    scored = [record for record in records if record.judged("loss") is not None]
+    return (scored or records)[-1]
 
 
 def _with_evaluation(before: Mapping[int, str], more: Mapping[int, str]) -> dict[int, str]:

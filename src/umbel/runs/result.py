@@ -25,7 +25,7 @@ from umbel.runs.folder import RunFolder
 from umbel.runs.models_folder import MadeFor
 from umbel.runs.own import OwnModule
 from umbel.runs.putting_right import putting_right
-from umbel.runs.records import MEGABYTE, Record
+from umbel.runs.records import MEGABYTE, Record, last_evaluated
 from umbel.runs.starting import first_state
 from umbel.runs.unfinished import clients_so_far
 from umbel.settings import argument
@@ -113,8 +113,12 @@ class Result:
     @property
     def last_evaluated(self) -> Record:
         """The record of the last round that was evaluated; of the last one if none was."""
-        scored = [record for record in self.records if record.judged("loss") is not None]
-        return (scored or self.records)[-1]
+        return last_evaluated(self.records)
+
+    @property
+    def so_far(self) -> Record:
+        """The record to judge by: the last one, or that of an unfinished run's last evaluation."""
+        return self.last if self.finished else self.last_evaluated
 
     @property
     def has_groups(self) -> bool:

@@ -36,7 +36,7 @@ RESULTS = (
     *("accuracy", "worst", "accuracy_std", "weighted_accuracy", "loss"),
     *("num_clusters", "ari", "purity", "nmi"),
 )
-"""What the last round of a run measured."""
+"""What the last round of a run measured; before its end, the last round that was evaluated."""
 
 OF = ("run", "round", "client")
 """What the rows of the tables are of, in the order of their fields."""
@@ -166,7 +166,7 @@ def _which(run: Result, said: Mapping[str, Any]) -> dict[str, Value]:
 
 
 def _summary(run: Result) -> dict[str, Value]:
-    last = run.records[-1] if run.records else None
+    last = run.so_far if run.records else None
     sized = run.finished or run.folder.file("checkpoint.safetensors").is_file()
     return {
         "finished": run.finished,

@@ -32,7 +32,7 @@ def contenders(runs: Sequence[Result], measure: Measure) -> list[Contender]:
     methods = []
     for name, seeded in by_method(runs):
         kinds = {baseline_of(run.experiment) for run in seeded}
-        quality = mean([measure.of_record(run.last) for run in seeded])
+        quality = mean([measure.of_record(run.so_far) for run in seeded])
         data = {run.experiment.seed: Data.of(run) for run in seeded}
         scores = {run.experiment.seed: _scores(run, measure) for run in seeded if run.finished}
         methods.append(

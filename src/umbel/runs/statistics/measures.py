@@ -54,7 +54,7 @@ def measure_of(runs: Sequence[Result], judge: str | None = None) -> Measure:
     """
     if judge is not None:
         return measure_named(judge, [run.experiment for run in runs])
-    return LOSS if all(run.last.accuracy is None for run in runs) else ACCURACY
+    return LOSS if all(run.by_loss for run in runs) else ACCURACY
 
 
 def measure_named(name: str, experiments: Sequence[Experiment]) -> Measure:
