@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from tests.processes import PATIENCE, children
-from umbel.client.drawing import TURN
+from umbel.client.turns import SWAPPING, TURN, Turn
 from umbel.engines import crew
 from umbel.engines.columns import shared
 from umbel.engines.crew import Crew, DeathsError
@@ -288,14 +288,17 @@ def test_ctrl_c_while_a_worker_is_waited_for_leaves_nobody_behind(
         Crew(lambda _: None, 2, 2).run()
 
 
-def test_nobody_draws_while_a_worker_is_forked(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("turn", [TURN, SWAPPING], ids=["drawing", "swapping"])
+def test_nobody_draws_or_swaps_tensors_while_a_worker_is_forked(
+    turn: Turn, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A lock that another thread held would be held for ever in the worker."""
     fork, free = os.fork, list[bool]()
 
     def asked() -> None:
-        free.append(TURN.lock.acquire(blocking=False))
+        free.append(turn.lock.acquire(blocking=False))
         if free[-1]:
-            TURN.lock.release()
+            turn.lock.release()
 
     def forked() -> int:
         other = threading.Thread(target=asked)

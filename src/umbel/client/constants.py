@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from umbel.checks import UsageError, first_line
 from umbel.client.layout import Layout, persistent_buffers
+from umbel.client.turns import SWAPPING
 
 COMPUTED = (torch.float32, torch.float64, torch.int64, torch.bool)
 """Types of buffers that a module computes, such as tables of positions. Their last digits may
@@ -66,7 +67,8 @@ def twin(module: nn.Module, layout: Layout) -> nn.Module:
         twin = nn.Parameter(constant.detach(), requires_grad=False) if plain else constant
         shared[id(constant)] = twin
     try:
-        return copy.deepcopy(module, shared)
+        with SWAPPING.lock:
+            return copy.deepcopy(module, shared)
     except (RuntimeError, TypeError) as error:
         said = first_line(error)
         # Raised by tensors that can't be copied, and by some locks.

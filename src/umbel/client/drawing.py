@@ -2,30 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import random
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
 import torch
 
-
-class Turn:
-    """A lock for the generators: they belong to the process, so one thread at a time draws."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._renew)
-
-    def _renew(self) -> None:
-        """Release the lock in a forked process, which has no other threads."""
-        self.lock = threading.RLock()
-
-
-TURN = Turn()
+from umbel.client.turns import TURN
 
 
 @contextmanager

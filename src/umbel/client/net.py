@@ -16,7 +16,6 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 from torch.func import vmap
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from umbel.checks import check
 from umbel.client.batches import Batch, Shard
@@ -29,6 +28,7 @@ from umbel.client.kernels.general import General
 from umbel.client.kernels.modules import Modules
 from umbel.client.layout import Entry, Layout, choose_trained, tensors_of
 from umbel.client.objectives import CLASSIFICATION, OBJECTIVES, Objective
+from umbel.client.turns import SWAPPING, plain_attention
 from umbel.client.ways import KernelName, Precision, Way, kernel_of
 from umbel.notebooks import cut
 from umbel.summary import counted
@@ -150,7 +150,8 @@ class Net:
 
     def module(self, theta: Tensor) -> nn.Module:
         """A new module that holds the values of theta, in evaluation mode."""
-        module = copy.deepcopy(self.modules.evaluating)
+        with SWAPPING.lock:
+            module = copy.deepcopy(self.modules.evaluating)
         own = tensors_of(module)
         with torch.no_grad():
             for name, values in self.layout.tensors(theta).items():
@@ -263,6 +264,5 @@ class Net:
     def training_loss(self, weights: Tensor, rest: Tensor, batch: Batch) -> Tensor:
         """Mean loss () in training mode and full precision, which has second derivatives."""
         general = General(self.modules, self.objective)
-        # other implementations of attention have only first derivatives
-        with sdpa_kernel(SDPBackend.MATH):
+        with plain_attention():
             return general.loss(weights, rest, batch)[0]

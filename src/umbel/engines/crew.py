@@ -22,7 +22,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from umbel.client.drawing import TURN
+from umbel.client.turns import SWAPPING, TURN
 from umbel.cores import allowed_cores, forget, roam
 from umbel.engines.pipes import NUMBER, room, two_pipes
 from umbel.summary import counted
@@ -143,7 +143,8 @@ class Crew:
 
     def _fork(self) -> None:
         _flush()  # what is not printed yet would be printed by the worker, too
-        with TURN.lock, FORKING:  # a worker would wait for ever for a generator in use
+        # A worker would have generators and modules as another thread has them at this moment.
+        with TURN.lock, SWAPPING.lock, FORKING:
             self._fork_alone()
 
     def _fork_alone(self) -> None:

@@ -13,6 +13,7 @@ from torch.backends import cudnn
 
 from umbel.checks import UsageError
 from umbel.client.held import Held
+from umbel.client.turns import TURN
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 """Environment variable that cuBLAS reads at first use: a fixed workspace makes it deterministic."""
@@ -101,7 +102,7 @@ def repeatable(device: torch.device) -> Iterator[None]:
         yield
         return
     os.environ.setdefault(WORKSPACE, ":4096:8")
-    with warnings.catch_warnings(), EXACT.held():
+    with TURN.lock, warnings.catch_warnings(), EXACT.held():
         warnings.filterwarnings("ignore", ".*deterministic")  # `check_there` has told of it
         yield
 

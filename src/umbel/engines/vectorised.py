@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import vmap
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from umbel.checks import check_memory
 from umbel.client.batches import SLICE, Plan, Shard, Step, Steps, in_order
 from umbel.client.net import Net
+from umbel.client.turns import plain_attention
 from umbel.data.federation import Federation
 from umbel.engines.chunked import answer_all
 from umbel.engines.devices import enough_memory, repeatable
@@ -172,8 +172,8 @@ class Vectorised:
             return reply_of(work, self.net, shard, {**shared, **mine})
 
         counts = torch.from_numpy(sizes).to(self.device)
-        # vmap takes the other forms of attention apart, and warns of what it has no fast way for.
-        with sdpa_kernel(SDPBackend.MATH), warnings.catch_warnings():
+        with plain_attention(), warnings.catch_warnings():
+            # vmap warns of what it has no fast way for.
             warnings.filterwarnings("ignore", "There is a performance drop")
             reply = vmap(one)(planned.rows, ordered.rows, counts, own)
         return {name: column.detach() for name, column in reply.items()}

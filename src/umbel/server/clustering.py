@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn.functional import normalize, one_hot
 
 from umbel.checks import check
+from umbel.client.turns import TURN
 from umbel.server.shares import norms_of
 from umbel.settings import argument
 
@@ -181,7 +182,7 @@ def k_means(rows: Tensor, num_clusters: int, seed: int) -> Tensor:
 
     check(1 <= num_clusters <= len(rows), "num_clusters", num_clusters, f"in 1 to {len(rows)}")
     fit = KMeans(num_clusters, n_init=10, random_state=seed % 2**32).fit
-    with warnings.catch_warnings():
+    with TURN.lock, warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         fitted = fit(rows.double().numpy())
     return torch.from_numpy(fitted.labels_).long()

@@ -20,6 +20,7 @@ from umbel.client.held import Held
 from umbel.client.kernels.modules import Modules
 from umbel.client.layout import Entry, unflatten
 from umbel.client.objectives import Objective
+from umbel.client.turns import SWAPPING
 
 Gradient: TypeAlias = Callable[[Tensor, Batch], tuple[Tensor, Tensor, Tensor]]
 """A function with the arguments and results of `Kernel.gradient`."""
@@ -101,7 +102,7 @@ class General:
         """Outputs of the module with these tensors."""
         # cuDNN's recurrent layers need weights in memory of their own, which torch.func hides.
         without = x.is_cuda and self.modules.recurrent
-        with WITHOUT_CUDNN.held() if without else nullcontext():
+        with SWAPPING.lock, WITHOUT_CUDNN.held() if without else nullcontext():
             return self.passed(self._holding(module, tensors), x)
 
 

@@ -9,11 +9,11 @@ from functools import cached_property
 
 import torch
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from umbel.client.constants import constants_of, frozen_of, same, scratch_of, twin
 from umbel.client.drawing import drawing_from
 from umbel.client.layout import Layout, further_places, layout_of, tensors_of
+from umbel.client.turns import plain_attention
 from umbel.summary import in_short
 
 
@@ -152,6 +152,6 @@ class Modules:
             return tensor
 
         hooks = torch.autograd.graph.saved_tensors_hooks(note, lambda kept: kept)
-        with torch.enable_grad(), sdpa_kernel(SDPBackend.MATH), hooks:
+        with torch.enable_grad(), plain_attention(), hooks:
             self.evaluating(x)
         return sum(seen.values()) // len(x)
