@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
+from math import prod
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -14,22 +15,27 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import Tensor, nn
 
-from umbel.algorithms import FLACC, IFCA, LCFL, FedEM, Joint, LocalOnly
+from tests.federations import blobs
+from umbel.algorithms import FLACC, IFCA, LCFL, FedAvg, FedEM, Joint, LocalOnly, PFedMe
 from umbel.algorithms.base import Algorithm
+from umbel.client.net import Net
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
-from umbel.engines import EngineSettings
+from umbel.engines import EngineSettings, Vectorised
 from umbel.engines.faults import Faults
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import QuorumError
 from umbel.flow import Engine, Replies, Request, Rows
 from umbel.networks import MLP
+from umbel.networks.base import Model
 from umbel.runs.execution import TOGETHER, execute, execute_together
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
-from umbel.runs.lockstep import MeetingPoint, merged
+from umbel.runs.joining import merged
+from umbel.runs.lockstep import MeetingPoint, joined
 from umbel.runs.records import Record
 
 LOCAL = LocalTraining(epochs=2, batch_size=10)
@@ -89,6 +95,48 @@ def test_each_run_comes_to_what_it_comes_to_by_itself(
     assert [record.round for record in reported] == list(range(6))
     for run, other in zip(runs, others, strict=True):
         assert_same(run, other)
+
+
+@dataclass(frozen=True)
+class Normalised(Model):
+    """A layer whose outputs are normalised, between two linear ones."""
+
+    def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
+        first = nn.Linear(prod(input_shape), 20)
+        return nn.Sequential(
+            nn.Flatten(), first, nn.LayerNorm(20), nn.ReLU(), nn.Linear(20, num_outputs)
+        )
+
+
+@pytest.mark.parametrize("method", [FedAvg(LOCAL), PFedMe(), IFCA(local=LOCAL)], ids=type)
+def test_with_normalisation_each_run_has_the_very_results_of_a_run_alone(
+    method: Algorithm[Any], tmp_path: Path
+) -> None:
+    experiment = replace(EXPERIMENT, model=Normalised(), algorithm=method, rounds=3)
+    runs, others = folders(tmp_path / "a", experiment), folders(tmp_path / "b", experiment)
+    together(runs)
+    alone(others)
+    for run, other in zip(runs, others, strict=True):
+        found, expected = (load_file(each.file("checkpoint.safetensors")) for each in (run, other))
+        torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
+        assert [r.untimed() for r in run.records()] == [r.untimed() for r in other.records()]
+
+
+def test_with_normalisation_the_chunks_of_joined_requests_change_no_results() -> None:
+    """Chunks hold 32 clients: the last 8 of a run alone are all sent one model."""
+    federation = blobs((6,) * 40)
+    net = Net(lambda: nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.Linear(8, 3)))
+    models, rows = torch.stack([net.new(1), net.new(2)]), torch.tensor([0, 1]).repeat_interleave(20)
+    request = Request(LOCAL, torch.arange(40), range(40), each={"theta": Rows(models, rows)})
+    few = partial(Vectorised, net, memory_mb=0.12)
+    expected = few(federation).send(request).columns["update"]
+    found = list[Tensor]()
+    MeetingPoint(few(joined([federation] * 2)), [0, 40], 6, dense=False).drive(
+        [lambda seat: found.append(seat.send(request).columns["update"])] * 2
+    )
+    sizes = [len(chunk) for chunk in few(federation).chunks(request)]
+    assert sizes == [32, 8]
+    assert all(torch.equal(update, expected) for update in found)
 
 
 def test_runs_that_stopped_in_different_rounds_go_on_together(tmp_path: Path) -> None:
@@ -170,6 +218,9 @@ class Noting:
         self.asked.append(len(request.clients))
         return Replies(request.clients, {})
 
+    def chunks(self, request: Request) -> Iterator[Tensor]:
+        yield torch.arange(len(request.clients))
+
 
 @pytest.mark.parametrize(
     ("clients", "values", "shared", "asked"),
@@ -202,7 +253,7 @@ def test_runs_are_computed_together_where_each_begins_at_a_row_that_is_aligned(
     def ask(number: int, seat: Engine) -> None:
         assert len(seat.send(requests[number]).clients) == len(requests[number].clients)
 
-    MeetingPoint(engine, [0, 10, 20][: len(clients)], 64).drive(
+    MeetingPoint(engine, [0, 10, 20][: len(clients)], 64, dense=True).drive(
         [partial(ask, number) for number in requests]
     )
     assert engine.asked == asked
@@ -216,10 +267,10 @@ def test_an_error_that_no_other_setting_cures_is_told_first() -> None:
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full") as raised:
-        MeetingPoint(Noting(), [0, 3], 64).drive([too_few, broken])
+        MeetingPoint(Noting(), [0, 3], 64, dense=True).drive([too_few, broken])
     assert raised.value.__notes__ == ["beside it, in another run: QuorumError('too few')"]
     with pytest.raises(QuorumError, match=r"^too few\ntoo few$"):
-        MeetingPoint(Noting(), [0, 3], 64).drive([too_few, too_few])
+        MeetingPoint(Noting(), [0, 3], 64, dense=True).drive([too_few, too_few])
 
 
 def test_more_runs_than_a_system_has_files_for_are_not_side_by_side(tmp_path: Path) -> None:

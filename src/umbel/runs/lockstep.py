@@ -7,29 +7,34 @@ sends a request, and waits until all other runs have sent one, too. Equal reques
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
+from typing import Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from umbel.checks import QuorumError
 from umbel.data.federation import Federation
 from umbel.engines import EngineSettings, Vectorised, make_engine
-from umbel.engines.vectorised import ROWS, SMALL_MODEL
-from umbel.flow import Engine, Replies, Request, Rows
+from umbel.engines.vectorised import SMALL_MODEL
+from umbel.flow import Engine, Replies, Request
+from umbel.runs.joining import kind_of, merged, padded, trains
 from umbel.runs.run import Run
-
-MOST_WASTED = 700_000
-"""Largest padding of a step, in values times examples, that costs less time than separate calls."""
 
 LARGEST_FEDERATION = 2**25
 """Largest number of values in a federation's examples.
 
 Several federations, and a copy of them all, are in memory at once.
 """
+
+
+class Batching(Engine, Protocol):
+    """An engine that computes chunks of clients together."""
+
+    def chunks(self, request: Request) -> Iterator[Tensor]: ...
 
 
 class Stopped(Exception):  # noqa: N818
@@ -97,9 +102,9 @@ def seats(runs: Sequence[Run]) -> MeetingPoint | None:
     if not isinstance(engine, Vectorised) or engine.device.type != "cpu":
         return None
     begins = accumulate((run.divided.num_clients for run in runs), initial=0)
-    return MeetingPoint(
-        engine, list(begins)[:-1], max(int(sizes.max(initial=1)) for sizes in examples)
-    )
+    most = max(int(sizes.max(initial=1)) for sizes in examples)
+    dense = engine.net.is_dense and engine.net.way.kernel == "dense"
+    return MeetingPoint(engine, list(begins)[:-1], most, dense)
 
 
 def _sizes(runs: Sequence[Run]) -> list[NDArray[np.int64]]:
@@ -122,9 +127,12 @@ def joined(federations: Sequence[Federation]) -> Federation:
 class MeetingPoint:
     """Collects the requests of the runs, and answers them together."""
 
-    def __init__(self, engine: Engine, first_clients: Sequence[int], examples: int) -> None:
+    def __init__(
+        self, engine: Batching, first_clients: Sequence[int], examples: int, dense: bool
+    ) -> None:
         self.engine = engine
         self.examples = examples  # of a client, in the split of which it has most
+        self.dense = dense  # whether the engine has the kernel of chains of linear layers
         self.first_clients = first_clients  # the number of each run's client 0 among all clients
         self.seated = set(range(len(first_clients)))
         self.asked: dict[int, Request] = {}
@@ -203,73 +211,36 @@ class MeetingPoint:
     def _answers(self, asked: Mapping[int, Request]) -> dict[int, Replies]:
         groups: dict[object, list[int]] = {}
         for number in sorted(asked):
-            groups.setdefault(_kind(number, asked[number], self.examples), []).append(number)
-        answers = {}
+            kind = kind_of(number, asked[number], self.examples, self.dense)
+            groups.setdefault(kind, []).append(number)
+        answers: dict[int, Replies] = {}
         for numbers in groups.values():
-            requests = [asked[number] for number in numbers]
-            firsts = [self.first_clients[number] for number in numbers]
-            seated = [padded(request) for request in requests] if len(requests) > 1 else requests
-            replies = self.engine.send(merged(seated, firsts))
-            begins = accumulate((len(request.clients) for request in seated), initial=0)
-            for number, request, begin in zip(numbers, requests, begins, strict=False):
-                part = slice(begin, begin + len(request.clients))
-                columns = {name: column[part] for name, column in replies.columns.items()}
-                answers[number] = Replies(request.clients, columns)
+            answers |= self._answered({number: asked[number] for number in numbers})
         return answers
 
+    def _answered(self, asked: Mapping[int, Request]) -> dict[int, Replies]:
+        """The answers to requests of one kind, which are joined unless that changes results."""
+        requests, firsts = list(asked.values()), [self.first_clients[number] for number in asked]
+        seated = [padded(request) for request in requests] if len(requests) > 1 else requests
+        whole = merged(seated, firsts)
+        if len(requests) > 1 and not self._may_join(whole):
+            apart = [self._answered({number: request}) for number, request in asked.items()]
+            return {number: replies for part in apart for number, replies in part.items()}
+        replies = self.engine.send(whole)
+        begins = accumulate((len(request.clients) for request in seated), initial=0)
+        answers = {}
+        for (number, request), begin in zip(asked.items(), begins, strict=False):
+            part = slice(begin, begin + len(request.clients))
+            columns = {name: column[part] for name, column in replies.columns.items()}
+            answers[number] = Replies(request.clients, columns)
+        return answers
 
-def padded(request: Request) -> Request:
-    """The request with its last client once more, until the next run's rows begin aligned.
+    def _may_join(self, whole: Request) -> bool:
+        """Whether no chunk of a joined request may hold one model where a run's own would not.
 
-    Sums depend on where in memory rows of an odd number of values begin.
-    """
-    count = len(request.clients)
-    return request.pick(torch.arange(_seats(count)).clamp(max=count - 1))
-
-
-def _seats(count: int) -> int:
-    return -(-count // ROWS) * ROWS
-
-
-def _is_little_padded(request: Request, examples: int) -> bool:
-    """Whether joining saves more time than this padding costs, for clients of so many examples."""
-    count = len(request.clients)
-    steps, width = request.work.batching.size(examples)
-    values = sum(rows.table.shape[1:].numel() for rows in request.each.values())
-    return (_seats(count) - count) * values * (width if steps else examples) <= MOST_WASTED
-
-
-def merged(requests: Sequence[Request], first_clients: Sequence[int]) -> Request:
-    """Join equal requests, each for the clients of its own run, into one."""
-    sizes = [len(request.clients) for request in requests]
-    whose = torch.repeat_interleave(torch.arange(len(requests)), torch.tensor(sizes))
-    each = {}
-    for name in requests[0].each:
-        tables = [request.each[name].table for request in requests]
-        starts = torch.tensor(list(accumulate(map(len, tables), initial=0))[:-1])
-        index = torch.cat([request.each[name].index for request in requests])
-        each[name] = Rows(torch.cat(tables), index + starts[whose])
-    firsts = torch.tensor(first_clients)[whose]
-    return replace(
-        requests[0],
-        clients=torch.cat([request.clients for request in requests]) + firsts,
-        seeds=[seed for request in requests for seed in request.seeds],
-        each=each,
-        reduction=None,
-    )
-
-
-def _kind(number: int, request: Request, examples: int) -> object:
-    """A key that is equal for requests of several runs that can be joined.
-
-    Tensors shared by all clients are computed differently from rows for each client; the same holds
-    for a request to a single client, and for one model that nobody trains. Such requests are not
-    joined. Neither are requests whose padding would take longer than a separate call.
-    """
-    if request.shared or len(request.clients) < 2 or not _is_little_padded(request, examples):
-        return number
-    trains = request.work.batching.size(1)[0] > 0
-    if not trains and all((rows.index == rows.index[0]).all() for rows in request.each.values()):
-        return number
-    each = tuple((name, rows.table.shape[1:]) for name, rows in sorted(request.each.items()))
-    return request.work, each
+        The chunks of a run alone begin and end at other clients, and all clients of a chunk may be
+        sent the same. With a single chunk there is no other.
+        """
+        if self.dense and trains(whole):
+            return True
+        return sum(1 for _ in self.engine.chunks(whole)) == 1

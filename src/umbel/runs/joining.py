@@ -1,0 +1,83 @@
+"""Requests of several runs that are joined into one, where no run's results change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+import torch
+
+from umbel.engines.vectorised import ROWS
+from umbel.flow import Request, Rows
+
+MOST_WASTED = 700_000
+"""Largest padding of a step, in values times examples, that costs less time than separate calls."""
+
+
+def padded(request: Request) -> Request:
+    """The request with its last client once more, until the next run's rows begin aligned.
+
+    Sums depend on where in memory rows of an odd number of values begin.
+    """
+    count = len(request.clients)
+    return request.pick(torch.arange(_seats(count)).clamp(max=count - 1))
+
+
+def _seats(count: int) -> int:
+    return -(-count // ROWS) * ROWS
+
+
+def _is_little_padded(request: Request, examples: int) -> bool:
+    """Whether joining saves more time than this padding costs, for clients of so many examples."""
+    count = len(request.clients)
+    steps, width = request.work.batching.size(examples)
+    values = sum(rows.table.shape[1:].numel() for rows in request.each.values())
+    return (_seats(count) - count) * values * (width if steps else examples) <= MOST_WASTED
+
+
+def merged(requests: Sequence[Request], first_clients: Sequence[int]) -> Request:
+    """Join equal requests, each for the clients of its own run, into one."""
+    sizes = [len(request.clients) for request in requests]
+    whose = torch.repeat_interleave(torch.arange(len(requests)), torch.tensor(sizes))
+    each = {}
+    for name in requests[0].each:
+        tables = [request.each[name].table for request in requests]
+        starts = torch.tensor(list(accumulate(map(len, tables), initial=0))[:-1])
+        index = torch.cat([request.each[name].index for request in requests])
+        each[name] = Rows(torch.cat(tables), index + starts[whose])
+    firsts = torch.tensor(first_clients)[whose]
+    return replace(
+        requests[0],
+        clients=torch.cat([request.clients for request in requests]) + firsts,
+        seeds=[seed for request in requests for seed in request.seeds],
+        each=each,
+        reduction=None,
+    )
+
+
+def kind_of(number: int, request: Request, examples: int, dense: bool) -> object:
+    """A key that is equal for requests of several runs that can be joined.
+
+    Tensors shared by all clients are computed differently from rows for each client; the same holds
+    for a request to a single client, and for one model that all are sent, unless the kernel of
+    chains of linear layers trains it. Such requests are not joined. Neither are requests whose
+    padding would take longer than a separate call.
+    """
+    if request.shared or len(request.clients) < 2 or not _is_little_padded(request, examples):
+        return number
+    if not (dense and trains(request)) and not _are_rows(request):
+        return number
+    each = tuple((name, rows.table.shape[1:]) for name, rows in sorted(request.each.items()))
+    return request.work, each
+
+
+def trains(request: Request) -> bool:
+    """Whether the work takes steps."""
+    return request.work.batching.size(1)[0] > 0
+
+
+def _are_rows(request: Request) -> bool:
+    """Whether nothing that clients are sent is the same for all."""
+    every = [rows.index for rows in request.each.values()]
+    return bool(every) and not any((index == index[0]).all() for index in every)
