@@ -9,13 +9,19 @@ from multiprocessing import forkserver
 import click
 import pytest
 import torch
+from torch import nn
 
+from tests.federations import blobs
 from tests.shell import Shell
 from umbel.cli.jobs import _load
-from umbel.engines import vectorised
+from umbel.client.net import Net
+from umbel.client.work import LocalTraining
+from umbel.engines import Sequential, Vectorised, vectorised
 from umbel.engines.columns import shared
 from umbel.engines.devices import enough_memory
 from umbel.engines.explained import explained
+from umbel.engines.workers import Workers
+from umbel.flow import Request, Rows
 
 SAID = (
     "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: "
@@ -37,6 +43,21 @@ def test_a_machine_without_memory_is_told_from_a_device_and_from_a_fault() -> No
 def test_the_network_is_not_blamed() -> None:
     with pytest.raises(MemoryError), explained(torch.zeros(2, 3)):
         fail()
+
+
+@pytest.mark.parametrize("kind", [Sequential, Vectorised])
+@pytest.mark.parametrize("count", [1, 2])
+def test_however_many_workers_there_are_the_engine_says_what_to_set(
+    kind: type[Sequential | Vectorised], count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kind, "answer", lambda *_: fail())
+    net = Net(lambda: nn.Linear(6, 3))
+    engine = kind(net, blobs())
+    theta = Rows(net.new(0)[None], torch.zeros(6, dtype=torch.long))
+    request = Request(LocalTraining(), torch.arange(6), range(6), each={"theta": theta})
+    for asked in (engine, Workers(engine, count)):
+        with pytest.raises(MemoryError, match=r"^engine\.\w+: .* set (fewer|less)$"):
+            asked.send(request)
 
 
 def test_replies_that_do_not_fit_are_no_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:

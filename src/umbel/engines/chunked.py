@@ -15,6 +15,11 @@ from umbel.flow import Replies, Request
 class Chunked(Protocol):
     """Computes chunks of clients; its user decides which process computes which chunk, and when."""
 
+    @property
+    def too_large(self) -> str:
+        """The error of an answer for which memory is too short."""
+        ...
+
     def chunks(self, request: Request) -> Iterator[Tensor]:
         """Positions in the request of the clients that are computed together, most work first."""
         ...

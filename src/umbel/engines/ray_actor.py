@@ -28,6 +28,7 @@ from umbel.data.federation import Federation
 from umbel.data.splits import Split
 from umbel.engines.alignment import aligned
 from umbel.engines.allocation import keep_freed_memory
+from umbel.engines.devices import enough_memory
 from umbel.engines.packed import Packed
 from umbel.engines.sequential import Sequential
 from umbel.engines.storage import Storage, chosen
@@ -253,7 +254,8 @@ class Actor:
             # An actor holds no examples of its own: it answers for those that were sent.
             engine.storage = Storage(split, split, split)
             part = replace(part, clients=torch.arange(len(arrays)))
-            reply = engine.answer(part, torch.arange(len(arrays)))
+            with enough_memory(engine.too_large):
+                reply = engine.answer(part, torch.arange(len(arrays)))
             rows.append({name: column.numpy() for name, column in reply.items()})
         return rows
 

@@ -48,10 +48,15 @@ class Sequential:
             return net
         return net.whole(mixes(self.given, self.federation))
 
+    @property
+    def too_large(self) -> str:
+        """The error of an answer for which memory is too short."""
+        return TOO_LARGE
+
     def send(self, request: Request) -> Replies:
         # Moved once; each client's own tensors follow when it is its turn.
         shared = {name: tensor.to(self.device) for name, tensor in request.shared.items()}
-        with repeatable(self.device), enough_memory(TOO_LARGE):
+        with repeatable(self.device), enough_memory(self.too_large):
             return answer_all(self, replace(request, shared=shared))
 
     def chunks(self, request: Request) -> Iterator[Tensor]:

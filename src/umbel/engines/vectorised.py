@@ -86,11 +86,12 @@ class Vectorised:
         return self.net.one_by_one()
 
     def send(self, request: Request) -> Replies:
-        with repeatable(self.device), enough_memory(self._too_large):
+        with repeatable(self.device), enough_memory(self.too_large):
             return answer_all(self, request)
 
     @property
-    def _too_large(self) -> str:
+    def too_large(self) -> str:
+        """The error of an answer for which memory is too short."""
         given = "" if self.memory_mb else ", the default,"
         bound = self.memory_mb or memory_of(self.device)
         return f"engine.memory_mb: {bound:,.0f} MiB{given} is too much for the device; set less"

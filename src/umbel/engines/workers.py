@@ -18,6 +18,7 @@ from umbel.checks import WorkersDiedError, check
 from umbel.engines.chunked import Chunked
 from umbel.engines.columns import Columns, shared
 from umbel.engines.crew import Crew, DeathsError
+from umbel.engines.devices import enough_memory
 from umbel.engines.pipes import MOST
 from umbel.flow import Replies, Request
 from umbel.summary import counted
@@ -67,7 +68,7 @@ class Workers:
         kind = _kind(request.work)
         expected = self.seconds.get(kind, inf) * len(request.clients)
         processes = min(self.count, len(chunks), max(1, ceil(min(expected / PAYS, self.count))))
-        with one_thread():
+        with one_thread(), enough_memory(self.engine.too_large):
             if processes > 1:
                 columns, seconds = self._together(request, chunks, processes)
             else:
