@@ -90,6 +90,30 @@ class Base(nn.Module):
         return self.head(self.trunk(x))  # type: ignore[no-any-return]
 
 
+class Shifted(nn.Module):
+    """A linear layer after a shift of its inputs, which is not trained."""
+
+    def __init__(self, shift: float) -> None:
+        super().__init__()
+        self.register_buffer("shift", torch.full((6,), shift))
+        self.register_buffer("mask", torch.full((6,), -torch.inf), persistent=False)
+        self.head = nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(x - self.shift)  # type: ignore[no-any-return, operator]
+
+
+def of_own_objective(power: float) -> Net:
+    """A net with an objective that is created anew for each."""
+    return Net(
+        lambda: nn.Linear(6, 3),
+        umbel.Objective(
+            lambda outputs, y: umbel.CLASSIFICATION.losses(outputs, y) ** power,
+            lambda outputs, y: umbel.CLASSIFICATION.correct(outputs, y),
+        ),
+    )
+
+
 def chain(between: nn.Module) -> Net:
     return Net(lambda: nn.Sequential(nn.Linear(6, 8), between, nn.Linear(8, 3)))
 
@@ -116,8 +140,18 @@ def chain(between: nn.Module) -> Net:
             Net(lambda: Base(0.2)),
             "the frozen values of its network differ",
         ),
+        (
+            of_own_objective(1),
+            of_own_objective(2),
+            "its network has another objective than that of the run: the objective's losses gives",
+        ),
+        (
+            Net(lambda: Shifted(0)),
+            Net(lambda: Shifted(2)),
+            "the constants of its network differ from those of the run; write",
+        ),
     ],
-    ids=["shape", "bias", "objective", "type", "structure", "frozen"],
+    ids=["shape", "bias", "objective", "type", "structure", "frozen", "own", "constants"],
 )
 def test_an_engine_with_another_network_than_the_run_is_refused(
     make: Make, there: Net, here: Net, said: str
@@ -135,6 +169,15 @@ def test_an_engine_made_anew_of_the_same_is_taken(make: Make) -> None:
     engine = make(Net(lambda: Base(0.1).double()), again)
     _, record = next(Run(FedAvg(), federation, net, engine=engine).rounds(1))
     assert record.untimed() == next(Run(FedAvg(), federation, net).rounds(1))[1].untimed()
+
+
+@pytest.mark.parametrize("make", KINDS, ids=NAMES)
+@pytest.mark.parametrize("net", [lambda: of_own_objective(1), lambda: Net(lambda: Shifted(2))])
+def test_an_engine_with_an_equal_objective_and_equal_constants_is_taken(
+    make: Make, net: Callable[[], Net]
+) -> None:
+    run = Run(FedAvg(), blobs(), net(), engine=make(net(), blobs()))
+    assert len(list(run.rounds(2))) == 2
 
 
 def test_what_is_no_engine_is_refused() -> None:

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from umbel.client.constants import bits
+from umbel.client.layout import tensors_of
+from umbel.client.net import Net
 from umbel.data.splits import Split
 
 CLOSE = 1e-5
@@ -45,6 +47,14 @@ def fingerprint(tensors: Iterable[Tensor]) -> tuple[float, ...]:
         sums += ((waves * places).sin() * values).sum(1)
         squares += float((values**2).sum())
     return (squares**0.5, *sums.tolist())
+
+
+def constants_print(net: Net, module: nn.Module) -> tuple[float, ...]:
+    """Fingerprint of the tensors of the net's module that are neither in theta nor frozen."""
+    entries = net.layout.weights + net.layout.rest
+    inside = {*(entry.name for entry in entries), *net.modules.frozen}
+    tensors = tensors_of(module).items()
+    return fingerprint(tensor for name, tensor in tensors if name not in inside)
 
 
 def near(one: Sequence[float], other: Sequence[float], close: float = CLOSE) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
 import numpy as np
 import torch
@@ -18,7 +18,8 @@ from umbel.data.splits import Split
 from umbel.engines.sequential import Sequential
 from umbel.engines.storage import Storage
 from umbel.engines.vectorised import Vectorised
-from umbel.runs.digests import structure
+from umbel.runs.digests import constants_print, near, structure
+from umbel.runs.own_objective import objective_prints, other_functions
 from umbel.summary import counted
 
 ROWS = 4096
@@ -28,13 +29,14 @@ ROWS = 4096
 def check_holds(engine: Sequential | Vectorised, net: Net, federation: Federation) -> None:
     """Raise `UsageError` unless an engine was made for this network and these clients."""
     there = engine.given if isinstance(engine, Sequential) else engine.net
-    for said in (*_other_network(there, net), *_other_clients(engine.storage, federation)):
+    said = chain(_other_network(there, net, federation), _other_clients(engine.storage, federation))
+    for difference in said:
         name = type(engine).__name__
         how = f"write {name}(net, federation) with the net and federation of the run"
-        raise UsageError(f"engine: {said}; {how}")
+        raise UsageError(f"engine: {difference}; {how}")
 
 
-def _other_network(there: Net, here: Net) -> Iterator[str]:
+def _other_network(there: Net, here: Net, federation: Federation) -> Iterator[str]:
     """How the network of an engine differs from that of its run, as sentences."""
     entries = zip_longest(*(each.layout.weights + each.layout.rest for each in (there, here)))
     for one, other in entries:
@@ -42,16 +44,30 @@ def _other_network(there: Net, here: Net) -> Iterator[str]:
             yield f"its network has {_tensor(one)}, but that of the run has {_tensor(other)}"
     if there.dtype != here.dtype:
         yield f"its network is of {there.dtype}, but that of the run is of {here.dtype}"
-    known = OBJECTIVES.values()
-    # The user's own functions may be equal although they were created again for each network.
-    named = there.objective in known or here.objective in known
-    if named and there.objective != here.objective:
-        yield "its network has another objective than that of the run"
+    if there.objective != here.objective:
+        yield from _other_objective(there, here, federation)
     if there.build is not here.build:
         if structure(there.modules.training) != structure(here.modules.training):
             yield "its network is not built like that of the run"
         if there.frozen_digest != here.frozen_digest:
             yield "the frozen values of its network differ from those of the run"
+        prints = [constants_print(each, each.modules.training) for each in (there, here)]
+        if not near(prints[0], prints[1]):
+            yield "the constants of its network differ from those of the run"
+
+
+def _other_objective(there: Net, here: Net, federation: Federation) -> Iterator[str]:
+    """How the objective of an engine's network differs, which is not the same object."""
+    said = "its network has another objective than that of the run"
+    known = OBJECTIVES.values()
+    if there.objective in known or here.objective in known:
+        yield said
+        return
+    # The user's own functions may be equal although they were created again for each network. Both
+    # are computed by the run's network, as that of an engine may be on another device.
+    one, other = (objective_prints(here, federation, each.objective) for each in (there, here))
+    for difference in other_functions(one, other, here):
+        yield f"{said}: {difference}"
 
 
 def _other_clients(there: Storage, here: Federation) -> Iterator[str]:

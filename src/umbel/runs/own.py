@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from umbel.checks import UsageError, check
 from umbel.client.imports import imported
+from umbel.client.layout import tensors_of
 from umbel.client.net import Net
 from umbel.client.objectives import OBJECTIVES
 from umbel.data.federation import Federation
@@ -21,7 +22,7 @@ from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings
 from umbel.networks.base import Model
 from umbel.runs.another import settings_of
-from umbel.runs.digests import digest, fingerprint, near, split_digest, structure
+from umbel.runs.digests import constants_print, digest, fingerprint, near, split_digest, structure
 from umbel.runs.experiment import Experiment
 from umbel.runs.origins import FROZEN_WITHIN
 from umbel.runs.own_objective import NOTHING, Prints, objective_prints, other_functions
@@ -190,8 +191,7 @@ def own_module(net: Net, federation: Federation | None = None) -> OwnModule:
     """The digests that identify a net's module and objective, for these clients."""
     module = net.module(net.new(0))
     entries = net.layout.weights + net.layout.rest
-    inside = {*(entry.name for entry in entries), *net.modules.frozen}
-    tensors = dict([*module.named_parameters(), *module.named_buffers()])
+    tensors = tensors_of(module)
     built = [structure(module), str(net.dtype)]
     built += [f"{entry.name} {tuple(entry.shape)}" for entry in entries]
     known = {id(value): name for name, value in KNOWN.items()}
@@ -203,7 +203,7 @@ def own_module(net: Net, federation: Federation | None = None) -> OwnModule:
         objective=objective or ", ".join(map(_type_name, vars(net.objective).values())),
         structure=digest(text.encode() for text in built),
         initial=fingerprint(tensors[entry.name] for entry in entries),
-        constants=fingerprint(tensor for name, tensor in tensors.items() if name not in inside),
+        constants=constants_print(net, module),
         gives=NOTHING if own is None else objective_prints(net, own),
         source=_source(net.build) if objective else "",
         moving=net.moving,

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from umbel.client.drawing import drawing_from
 from umbel.client.net import Net
+from umbel.client.objectives import Objective
 from umbel.data.federation import Federation
 from umbel.engines.explained import FAILURES
 from umbel.engines.fit import sample
@@ -31,8 +32,10 @@ NOTHING: Prints = ((), (), ())
 """No fingerprints: for umbel's own objectives, and for folders of earlier versions."""
 
 
-def objective_prints(net: Net, federation: Federation) -> Prints:
-    """Fingerprints of the objective on a few y and on generated outputs.
+def objective_prints(
+    net: Net, federation: Federation, objective: Objective | None = None
+) -> Prints:
+    """Fingerprints of an objective, by default the net's, on a few y and on generated outputs.
 
     There are none if the network refuses the inputs; that is reported before the first round.
     """
@@ -42,7 +45,7 @@ def objective_prints(net: Net, federation: Federation) -> Prints:
         count = max(2, min(MOST, VALUES // max(1, shape.numel()), len(federation.train.x)))
         y = sample(net, federation, count).y
         made_up = list(_made_up(torch.Size([count, *shape]), y, net.dtype))
-        objective, weights = net.objective, torch.tensor([0.25, 0.75], dtype=net.dtype)
+        objective, weights = objective or net.objective, torch.tensor([0.25, 0.75], dtype=net.dtype)
         return (
             _print(lambda outputs: objective.losses(outputs, y), made_up),
             _print(lambda outputs: objective.correct(outputs, y), made_up),
