@@ -344,10 +344,14 @@ def test_where_the_system_forgets_who_has_ended_all_is_done_as_well() -> None:
             time.sleep(0.001)
         done[task] = 1
 
-    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    others, before = children(parent), signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         some = Crew(do, 5, 3)
         some.run()
+        deadline = time.monotonic() + PATIENCE
+        while children(parent) - others:  # who ends after this would have to be waited for
+            assert time.monotonic() < deadline
+            time.sleep(0.001)
     finally:
         signal.signal(signal.SIGCHLD, before)
     assert done.all()
