@@ -10,6 +10,7 @@ from socketserver import StreamRequestHandler, TCPServer
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from umbel.checks import UsageError
 from umbel.data.hub import answers
@@ -176,6 +177,26 @@ def test_a_hub_out_of_reach_is_one_clear_error(
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hf")
     with pytest.raises(UsageError, match=r"'ylecun/mnist' can't be read from the Hugging Face hub"):
         Sources(None, tmp_path).load("mnist")
+
+
+def test_all_splits_of_a_set_that_has_one_on_the_hub_are_that_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def load(name: str, split: str, **_: object) -> object:
+        asked.append(f"{name} {split}")
+        picture = Image.fromarray(np.zeros((2, 2), dtype=np.uint8))
+        labels = datasets.ClassLabel(names=["a"])
+        features = datasets.Features(image=datasets.Image(), character=labels)
+        return datasets.Dataset.from_dict({"image": [picture], "character": [0]}, features)
+
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    sources = Sources(None, tmp_path)
+    assert len(sources.load("emnist", "train+test").x) == 1
+    assert asked == ["flwrlabs/femnist train"]
+    with pytest.raises(UsageError, match="on the hub, emnist has one split"):
+        sources.load("emnist", "test")
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from flwr.app import Context, RecordDict
 from flwr.cli.build import build_fab_from_disk
 
 from tests.flower.small import SMALL
+from umbel.checks import UsageError
 from umbel.flower.scaffold import FILES, sent_with, write_app
 from umbel.runs import durable
 
@@ -99,8 +100,19 @@ def test_a_new_app_reads_numbers_and_labels_of_any_number_of_classes(
 def test_an_app_of_an_earlier_version_is_told_that_it_sends_its_runs(tmp_path: Path) -> None:
     app = tmp_path / "my-sites"
     write_app(app)
-    assert sent_with(app / "runs") is None
-    assert sent_with(app / "others") == app
-    assert sent_with(tmp_path / "runs") is None
+    assert sent_with(app / "runs" / "sites-seed0") is None
+    assert sent_with(app / "others" / "sites-seed0") == app
+    assert sent_with(tmp_path / "runs" / "sites-seed0") is None
+    assert sent_with(app / "clients" / "sites-seed0") == app  # a comment there has the word
+    (app / ".gitignore").write_text("# /runs/\n")
+    assert sent_with(app / "runs" / "sites-seed0") == app
     (app / ".gitignore").unlink()
-    assert sent_with(app / "runs") == app
+    assert sent_with(app / "runs" / "sites-seed0") == app
+    assert sent_with(app / "sites-seed0") == app
+
+
+@pytest.mark.parametrize("name", ["site", "umbel", "torch", "random"])
+def test_an_app_that_would_hide_a_library_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"folder: '{name}' is not a name for the app"):
+        write_app(tmp_path / name)
+    assert not (tmp_path / name).exists()

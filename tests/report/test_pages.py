@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -20,6 +21,7 @@ from umbel.data.sources import Sources
 from umbel.report import write_files
 from umbel.report.packing import packed
 from umbel.runs.config import read
+from umbel.runs.deployed import NODES
 from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import find_experiment
@@ -156,6 +158,24 @@ def test_of_many_clients_a_share_is_drawn_and_the_page_says_so(tmp_path: Path) -
     assert len(json.loads(unpacked(rows))) == 3000
     page = report(many(num_clusters=None), tmp_path)
     assert re.search(r"The 60 largest of 2\d{3} clusters are shown", page.said)
+    assert re.search(r"There are 2,?\d{3} more clusters\.", page.said)
+
+
+@pytest.mark.parametrize("stop", [5, None])
+def test_a_run_over_flower_is_continued_and_made_again_there(
+    stop: int | None, tmp_path: Path
+) -> None:
+    folder = shutil.copytree(own(rounds=9, stop=stop), tmp_path / "over-flower")
+    (folder / NODES).write_text("{}")
+    said = report(folder, tmp_path).said
+    assert "the same flwr run makes it again" in said
+    assert "umbel run experiment.toml" not in said
+    assert ("the same flwr run continues it" in said) == (stop is not None)
+    assert "umbel resume" not in said
+    (folder / "clusters.csv").write_text("")
+    if stop is None:
+        with pytest.raises(UsageError, match="and the same `flwr run` writes it"):
+            RunFolder(folder).clients()
 
 
 def test_a_run_that_is_not_finished_says_so(tmp_path: Path) -> None:

@@ -47,10 +47,13 @@ HUB: Mapping[str, str] = {
     "mnist": "ylecun/mnist",
     "fashion_mnist": "zalando-datasets/fashion_mnist",
     "cifar10": "uoft-cs/cifar10",
-    "emnist": "flwrlabs/femnist",  # the 62 classes of EMNIST, by writer, in one split
+    "emnist": "flwrlabs/femnist",  # the 62 classes of EMNIST, by writer
     "femnist": "flwrlabs/femnist",
 }
 """Names on the hub of the data sets that don't need a data directory."""
+
+ONE_SPLIT = ("emnist", "femnist")
+"""Those of which the hub has all examples in one split."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,12 @@ class Sources:
             return self.load(VIEWS[name].source, split, setting).relabelled(VIEWS[name].names)
         names = split.split("+")
         check(len(set(names)) == len(names), setting, split, "made of different splits")
+        if self.data_dir is None and name in ONE_SPLIT:
+            expected = (
+                f'"train" or "train+test": on the hub, {name} has one split, with all examples'
+            )
+            check("train" in names, setting, split, expected)
+            names = ["train"]
         parts = [self._split(name, part, setting) for part in names]
         return parts[0] if len(parts) == 1 else _together(parts, split, setting)
 

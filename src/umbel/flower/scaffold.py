@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 from umbel.checks import UsageError, check
@@ -32,6 +34,8 @@ def write_app(folder: Path, experiment: str | None = None) -> list[Path]:
     if folder.exists() and any(folder.iterdir()):
         raise UsageError(f"{folder}: already exists and is not empty")
     package = name.replace("-", "_")
+    expected = "a name for the app: an installed package or a module of Python has this one"
+    check(not _is_taken(package), "folder", name, expected)
     runs = (folder.resolve() / RUNS).as_posix()
     written: list[Path] = []
     try:
@@ -46,6 +50,15 @@ def write_app(folder: Path, experiment: str | None = None) -> list[Path]:
                 remove()
         raise
     return written
+
+
+def _is_taken(package: str) -> bool:
+    """Whether a library or Python has a module of this name; an app that was installed may have."""
+    if package in {"umbel", *sys.stdlib_module_names}:
+        return True
+    found = find_spec(package)
+    origin = None if found is None else found.origin
+    return origin is not None and bool({"site-packages", "dist-packages"} & {*Path(origin).parts})
 
 
 def _texts(name: str, package: str, runs: str, experiment: str | None) -> Iterator[tuple[str, str]]:
@@ -65,16 +78,16 @@ def _escaped(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)[1:-1].replace("\x7f", "\\u007f")
 
 
-def sent_with(runs: Path) -> Path | None:
-    """The app folder, if any, whose upload by Flower would send these runs to every node.
+def sent_with(run: Path) -> Path | None:
+    """The app folder, if any, whose upload by Flower would send this run to every node.
 
     Newer apps have a `.gitignore` that excludes the runs; apps of earlier versions lack it.
     """
-    for folder in runs.resolve().parents:
+    for folder in run.resolve().parents:
         app = folder / "pyproject.toml"
         if app.is_file() and "[tool.flwr.app]" in app.read_text(encoding="utf-8", errors="ignore"):
             ignored = folder / ".gitignore"
-            lines = ignored.read_text(encoding="utf-8").split() if ignored.is_file() else []
-            inside = runs.resolve().relative_to(folder).parts[0]
-            return None if inside in {line.strip("/") for line in lines} else folder
+            text = ignored.read_text(encoding="utf-8") if ignored.is_file() else ""
+            excluded = {line.strip().strip("/") for line in text.splitlines()}
+            return None if run.resolve().relative_to(folder).parts[0] in excluded else folder
     return None

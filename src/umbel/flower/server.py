@@ -103,7 +103,7 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
     _check_describes(settings, experiment)
     folder = _folder(experiment, settings)
     path = folder.path.resolve()
-    if app := sent_with(Path(settings.runs_dir)):
+    if app := sent_with(path):
         log.warning(
             "%s: is in the folder of an app, which Flower sends to every node, including the "
             "names of all clients: write %s into %s, or give another runs-dir",

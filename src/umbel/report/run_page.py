@@ -15,13 +15,17 @@ from umbel.report.shared_models import not_served_apart
 from umbel.report.words import in_a_row
 from umbel.runs.budget import exact
 from umbel.runs.client_rows import Client, by_cluster
+from umbel.runs.deployed import over_flower
 from umbel.runs.own import OwnData
 from umbel.runs.records import MEGABYTE
 from umbel.runs.result import Result
 from umbel.runs.statistics.agreement import agreement
 from umbel.runs.statistics.baselines import Baselines
 from umbel.runs.statistics.fairness import fairness
-from umbel.summary import number_text
+from umbel.summary import counted, number_text
+
+MOST_ROWS = 100
+"""Rows of the table of clusters."""
 
 
 def run_page(run: Result) -> tuple[str, list[Panel]]:
@@ -53,7 +57,7 @@ def _head(run: Result) -> list[Part]:
     if not run.finished:
         text = (
             f"This run is not finished: {done} of {experiment.rounds} rounds are done. "
-            f"What follows is so far; umbel resume continues it. Results of single clients "
+            f"What follows is so far; {_way_on(run)} continues it. Results of single clients "
             "are known at the end."
         )
         parts.append(element("p", element("strong", text), class_="notice", role="note"))
@@ -110,10 +114,13 @@ def _headline(run: Result) -> Iterator[tuple[str, str, str]]:
 def _clients(run: Result, panels: Sequence[Panel]) -> tuple[Part, ...]:
     """The figures of clients, a table of clusters, and a table of clients to search."""
     parts: list[Part] = [figures(panels), element("h3", "Every cluster")]
-    several = by_cluster(run.clients)[:100]
+    every = by_cluster(run.clients)
+    several = every[:MOST_ROWS]
     heads = ["cluster", "clients", "training examples", *([_what(run)] if run.finished else [])]
     heads += ["planted groups"] if run.has_groups and run.finished else []
     parts.append(table(heads, [_cluster_row(run, each, len(heads)) for each in several]))
+    if more := len(every) - len(several):
+        parts.append(element("p", f"There are {counted(more, 'more cluster')}."))
     if not run.finished:
         return tuple(parts)
     heads = [
@@ -180,6 +187,13 @@ def _again(run: Result) -> Iterator[Part]:
     budget = run.folder.budget
     by_goal = stop is not None and budget.reached(run.last) == stop.why
     goals = [f"{name}={exact(goal)}" for name, goal in budget.until] if by_goal else []
+    if over_flower(run.folder.path):
+        yield lines(
+            "This run was over Flower: the same flwr run makes it again, with the settings below "
+            "and the same sites. On other processors and versions the last digits may differ."
+        )
+        yield from _settings(run)
+        return
     if isinstance(run.experiment.scenario, OwnData):
         what = "in Python the same umbel.Run, whose settings are below, this line"
         until = f", until={goals}" if goals else ""
@@ -196,7 +210,16 @@ def _again(run: Result) -> Iterator[Part]:
         yield element("p", f"It does all {run.experiment.rounds} rounds; this run was stopped.")
     yield element("pre", said, id="command")
     yield element("button", "copy the command", type="button", class_="copy", data_copy="command")
-    inside = element("pre", run.folder.toml, id="experiment")
+    yield from _settings(run)
+
+
+def _way_on(run: Result) -> str:
+    return "the same flwr run" if over_flower(run.folder.path) else "umbel resume"
+
+
+def _settings(run: Result) -> Iterator[Part]:
+    """The experiment, to be unfolded and copied, and what the run was made with."""
+    inside, file = element("pre", run.folder.toml, id="experiment"), "experiment.toml"
     yield element("details", element("summary", f"{file}: all settings"), inside)
     yield element("button", f"copy {file}", type="button", class_="copy", data_copy="experiment")
     yield element("h3", "Made with")

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from umbel.checks import UsageError, command
+from umbel.runs.deployed import over_flower
 
 
 @contextmanager
@@ -15,5 +16,6 @@ def putting_right(run: Path) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        how = f"remove clusters.csv, and `{command('resume', run)}` writes it and the models again"
+        again = "the same `flwr run`" if over_flower(run) else f"`{command('resume', run)}`"
+        how = f"remove clusters.csv, and {again} writes it and the models again"
         raise UsageError(f"{error}; {how}") from None

@@ -117,6 +117,8 @@ def read_inputs(path: Path, num_classes: int | None) -> Federation:
     kind = np.float32 if num_classes is None else np.int64
     files = _files(path)
     loaded = [_load(file, needed=("x",)) for file in files]
+    for file, each in zip(files, loaded, strict=True):
+        check(each["x"].ndim > 0, f"{file}: x", "a single number", "an array of examples")
     pairs = [(each["x"], np.zeros(len(each["x"]), dtype=kind)) for each in loaded]
     names = [file.stem for file in files]
     made = Federation.from_arrays(pairs, names=names, num_classes=num_classes, test_fraction=0.0)
