@@ -130,6 +130,25 @@ def test_one_cluster_takes_everybody() -> None:
     assert placed(table, np.zeros(8, dtype=int), table[:2], 1, 0).tolist() == [[1.0], [1.0]]
 
 
+def test_nobody_is_placed_while_no_client_of_a_cluster_is_described() -> None:
+    table = np.random.default_rng(0).normal(size=(8, 3))
+    for clusters, count, which in (([1] * 8, 2, "cluster 0"), ([0, 2] * 4, 5, "clusters 1, 3, 4")):
+        with pytest.raises(UsageError, match=f"no client of {which} has described"):
+            placed(table, np.array(clusters), table[:2], count, 0)
+
+
+def test_earlier_descriptions_are_kept_of_those_who_do_not_answer_again() -> None:
+    def of(*clients: int, value: float, width: int = 2) -> descriptions.Descriptions:
+        table = torch.full((len(clients), width), value)
+        return descriptions.Descriptions(clients=torch.tensor(clients), table=table)
+
+    found = descriptions.with_earlier(of(3, 1, value=1.0), of(0, 1, 2, value=2.0))
+    assert found.clients.tolist() == [0, 1, 2, 3]
+    assert found.table.tolist() == [[2.0] * 2, [1.0] * 2, [2.0] * 2, [1.0] * 2]
+    wider = of(0, value=2.0, width=3)
+    assert descriptions.with_earlier(of(1, value=1.0), wider).clients.tolist() == [1]
+
+
 def test_a_description_is_the_mean_and_deviation_of_bounded_outputs() -> None:
     clients = [(np.full((3, 1), 2.0), np.zeros(3)), (np.array([[0.0], [4.0], [99.0]]), np.zeros(3))]
     federation = umbel.Federation.from_arrays(clients, test_fraction=0.0)

@@ -21,7 +21,7 @@ from umbel.flower.scaffold import sent_with
 from umbel.report import terminal
 from umbel.runs import descriptions
 from umbel.runs.config import read
-from umbel.runs.deployed import NODES, ROLL
+from umbel.runs.deployed import NODES, ROLL, names_on_the_roll
 from umbel.runs.execution import advance_locked
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
@@ -109,7 +109,7 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
             "names of all clients: write %s into %s, or give another runs-dir",
             *(path, f"/{path.relative_to(app).parts[0]}/", app / ".gitignore"),
         )
-    to_describe = settings.describe and descriptions.load(folder.path) is None
+    to_describe = settings.describe and not _all_described(folder)
     if folder.finished and not to_describe:
         log.warning(
             "%s: finished already, after %d rounds, so nothing is trained; `umbel show %s` shows "
@@ -165,12 +165,22 @@ def _check_describes(settings: Settings, experiment: Experiment) -> None:
     check(not (settings.describe and private), "describe", settings.describe, expected)
 
 
+def _all_described(folder: RunFolder) -> bool:
+    """Whether there is a description of every client of the run; it may not have begun."""
+    kept = descriptions.load(folder.path)
+    return kept is not None and len(kept.clients) >= len(names_on_the_roll(folder.path))
+
+
 def _describe(folder: RunFolder, run: Run) -> None:
     """Ask clients to describe their inputs; the descriptions serve newcomers without labels."""
     found = descriptions.described(run, run.net, run.seed, run.federation.num_outputs)
-    log.info("%s: %d clients have described their inputs", folder.path, len(found.clients))
     if len(found.clients):
+        found = descriptions.with_earlier(found, descriptions.load(folder.path))
         descriptions.save(folder.path, found)
+    described, every = len(found.clients), run.federation.num_clients
+    again = "" if described == every else "; the same `flwr run` asks again for those that lack"
+    said = "%s: %d of %d clients have described their inputs%s"
+    log.info(said, folder.path, described, every, again)
 
 
 def _show_in_the_log_of_the_run() -> None:

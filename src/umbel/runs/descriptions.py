@@ -24,7 +24,7 @@ from umbel.runs import tensor_files
 from umbel.runs.run import Run
 from umbel.seeds import Stream, seed_of
 from umbel.server.ask import Context
-from umbel.summary import in_short
+from umbel.summary import few, in_short
 
 MODELS = 8
 """Number of untrained models that describe inputs."""
@@ -91,22 +91,34 @@ def load(folder: Path) -> Descriptions | None:
         return Descriptions(**tensor_files.tensors_in(opened))
 
 
+def with_earlier(found: Descriptions, earlier: Descriptions | None) -> Descriptions:
+    """The descriptions that were found, and earlier ones of clients who did not answer again.
+
+    Earlier ones of another width, as other versions of umbel make them, are left out.
+    """
+    if earlier is None or earlier.table.shape[1:] != found.table.shape[1:]:
+        return found
+    silent = ~torch.isin(earlier.clients, found.clients)
+    clients = torch.cat([found.clients, earlier.clients[silent]])
+    table = torch.cat([found.table, earlier.table[silent]])
+    order = clients.argsort()
+    return Descriptions(clients=clients[order], table=table[order])
+
+
 def placed(known: Floats, clusters: Ints, new: Floats, count: int, seed: int) -> Floats:
     """(N, K) probability of each cluster of the `known` descriptions for each of the `new` ones.
 
     Clusters are modelled as normal distributions with a common covariance. Raises `UsageError` if
-    inputs do not tell the clusters apart: if clusters differ only in labels given inputs, no rule
-    without labels can.
+    no client of a cluster is known, or if inputs do not tell the clusters apart: if clusters differ
+    only in labels given inputs, no rule without labels can.
     """
     from scipy.special import softmax
     from sklearn.covariance import ledoit_wolf
 
     sizes = np.bincount(clusters, minlength=count)
-    present = np.flatnonzero(sizes)
-    found = np.zeros((len(new), count))
-    if len(present) < 2:
-        found[:, present] = 1.0
-        return found
+    _check_none_is_empty(sizes)
+    if count == 1:
+        return np.ones((len(new), 1))
     scores, of_new = _components(known, new)
     chance = _chance(scores, clusters, np.random.default_rng(seed))
     if chance > ALPHA:
@@ -116,13 +128,25 @@ def placed(known: Floats, clusters: Ints, new: Floats, count: int, seed: int) ->
             "found without "
             "labels; give newcomers some labels, and leave out --unlabelled (labelled=False)"
         )
-    means = np.stack([scores[clusters == cluster].mean(0) for cluster in present])
-    within = scores - means[np.searchsorted(present, clusters)]
-    noise = ledoit_wolf(within, assume_centered=True)[0] * len(known) / (len(known) - len(present))
+    means = np.stack([scores[clusters == cluster].mean(0) for cluster in range(count)])
+    within = scores - means[clusters]
+    noise = ledoit_wolf(within, assume_centered=True)[0] * len(known) / (len(known) - count)
     gaps = of_new[:, None] - means
     far = np.einsum("nki,ij,nkj->nk", gaps, np.linalg.inv(noise), gaps)
-    found[:, present] = softmax(-far / 2 + np.log(sizes[present]), axis=1)
-    return found
+    likely: Floats = softmax(-far / 2 + np.log(sizes), axis=1)
+    return likely
+
+
+def _check_none_is_empty(sizes: Ints) -> None:
+    """Raise `UsageError` unless each cluster has a client with a description."""
+    empty = np.flatnonzero(sizes == 0).tolist()
+    if empty:
+        which = f"cluster{'' if len(empty) == 1 else 's'} {few(list(map(str, empty)))}"
+        raise UsageError(
+            f"no client of {which} has described its inputs yet, so a newcomer of it would not be "
+            "noticed: start the same `flwr run` with describe=true again while such clients are "
+            "connected; or give newcomers some labels, and leave out --unlabelled (labelled=False)"
+        )
 
 
 def _components(known: Floats, new: Floats) -> tuple[Floats, Floats]:
