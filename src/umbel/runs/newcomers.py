@@ -13,7 +13,7 @@ import torch
 
 from umbel.checks import UsageError, check, command
 from umbel.client.batches import Batch
-from umbel.client.objectives import CLASSIFICATION
+from umbel.client.objectives import BINARY, CLASSIFICATION
 from umbel.data.channel_scale import ChannelScale
 from umbel.data.federation import Federation
 from umbel.data.scenarios.folder import read_clients, read_inputs
@@ -71,7 +71,7 @@ def federation_of(result: Result, newcomers: Federation | Path | str, labelled: 
     if not holds_tables(data):
         classes = result.made_for[0].num_classes
         if labelled:
-            found = read_clients(data, classes)
+            found = read_clients(data, None if result.net.objective == BINARY else classes)
         else:
             found = _with_targets_that_fit(read_inputs(data, classes), result)
         return _scaled(found, scale, result)
@@ -278,6 +278,8 @@ def _check_alike(result: Result, newcomers: Federation) -> None:
     first, shape = f"client {newcomers.names[0]}", newcomers.input_shape
     expected = f"{made_for.input_shape}, the run's"
     check(shape == made_for.input_shape, f"{first}: shape of an input", shape, expected)
+    if result.net.objective == BINARY:
+        return  # answers may be of either kind, and are checked where the model is tried on them
     kinds = ("whole numbers, as class labels are", "floating-point numbers")
     given, wanted = (kinds[n is None] for n in (newcomers.num_classes, made_for.num_classes))
     check(given == wanted, f"{first}: y", given, f"{wanted}, as in the run")
