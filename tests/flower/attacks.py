@@ -142,6 +142,9 @@ def _all(**changes: Any) -> Attack:
 NO_CLASSES: Attack = _site(num_classes=None)
 """Takes labels for numbers, which no model tells from classes."""
 
+NO_LARGEST_INPUT: Attack = _site(largest_input=None)
+"""Does not tell that inputs are whole numbers, as earlier versions did not."""
+
 GREETINGS: Mapping[str, Attack] = {
     "no content": lambda _: RecordDict(),
     "metrics": lambda _: RecordDict({"site": MetricRecord({"version": 2})}),
@@ -163,6 +166,9 @@ GREETINGS: Mapping[str, Attack] = {
     "half a class": _site(num_classes=0.5),
     "more classes than outputs": _site(num_classes=10**6),
     "fewer classes than outputs": _site(num_classes=2),
+    "negative whole inputs": _site(largest_input=-1),
+    "large whole inputs": _site(largest_input=2**62),
+    "half an input": _site(largest_input=0.5),
     "another model": _site(model="0" * 64),
     "a long model": _site(model="0" * 10**6),
     "other frozen values": _site(frozen="0" * 64),

@@ -192,7 +192,7 @@ values = st.one_of(
 )
 keys = st.sampled_from(
     ["version", "work", "clients", "seeds", "remembered", "refused", "train", "test", "groups",
-     "input_shape", "num_outputs", "num_classes", "model"]
+     "input_shape", "num_outputs", "num_classes", "model", "largest_input"]
 )  # fmt: skip
 records = st.dictionaries(
     st.sampled_from(["asked", "index", "answer", "site"]), st.dictionaries(keys, values)

@@ -105,7 +105,15 @@ class Node:
             told(validation) if validation is not None and len(validation.x) else None,
             # Short lists of categories could be guessed from it.
             "" if self.private else meaning_of(federation.encoding),
+            self._largest_input(),
         )
+
+    def _largest_input(self) -> int | None:
+        """The largest input if inputs are whole numbers; 0 under privacy, which tells only that."""
+        x = self.federation.train.x
+        if x.is_floating_point():
+            return None
+        return 0 if self.private or not x.numel() else max(0, int(x.max()))
 
     def work(self, asked: messages.Asked, limits: NodeLimits) -> RecordDict:
         """Do what is asked. Raises `RefusedError` if it can't be done, or would take too much."""

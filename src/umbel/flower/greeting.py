@@ -18,6 +18,7 @@ from umbel.flower.refusals import RefusedError, refusing
 MAX_EXAMPLES = 10**9  # of one client
 MAX_GROUP = 2**31
 MAX_INPUT = 2**24  # values of one example
+MAX_WHOLE = 2**31  # an input that is a whole number; larger ones are told as this
 MAX_OUTPUTS = 10**6
 MAX_DIMENSIONS = 8
 
@@ -48,6 +49,8 @@ class Site:
     # validation examples of each client; None: no client of the node has any
     validation: Sequence[int] | None = None
     inputs: str = ""  # a digest of the columns, categories and classes of a table; "": not told
+    # the largest input if inputs are whole numbers; None: floats, or not told
+    largest_input: int | None = None
 
 
 def greet() -> RecordDict:
@@ -77,6 +80,8 @@ def introduce(site: Site) -> RecordDict:
         config["frozen"] = form.frozen
     if site.inputs:
         config["inputs"] = site.inputs
+    if site.largest_input is not None:
+        config["largest_input"] = min(site.largest_input, MAX_WHOLE)
     if form.num_classes is not None:
         config["num_classes"] = form.num_classes
     if site.groups is not None:
@@ -140,4 +145,5 @@ def site_in(content: RecordDict) -> Site:
     check_names("frozen", [form.frozen] if form.frozen else [], 1)
     inputs = text(config, "inputs") if "inputs" in config else ""
     check_names("inputs", [inputs] if inputs else [], 1)
-    return Site(clients, train, test, groups, form, validation, inputs)
+    largest = number(config, "largest_input", 0, MAX_WHOLE) if "largest_input" in config else None
+    return Site(clients, train, test, groups, form, validation, inputs, largest)

@@ -32,6 +32,8 @@ class Roll:
     form: SiteForm
     validation: Sequence[int] | None = None  # None: nobody has any
     inputs: str = ""  # what tables of sites must be like, as their greetings say; "": not settled
+    # an input that all sites have or exceed, if inputs are whole numbers; None: floats, or not told
+    largest_input: int | None = None
 
     @classmethod
     def call(cls, places: Mapping[str, int], sites: Mapping[int, Site]) -> Roll:
@@ -63,6 +65,7 @@ class Roll:
             groups if len(groups) == len(names) else None,
             every[0][1].form,
             validation if validated and most else None,
+            largest_input=_common_input([site for _, site, _ in every]),
         )
 
     @classmethod
@@ -87,6 +90,7 @@ class Roll:
         # Empty fields are left out, as earlier versions did not have them.
         absent = {"validation"} if self.validation is None else set()
         absent |= set() if self.inputs else {"inputs"}
+        absent |= {"largest_input"} if self.largest_input is None else set()
         return {name: value for name, value in table.items() if name not in absent}
 
     def federation(self, objective: Objective = CLASSIFICATION) -> Federation:
@@ -97,9 +101,13 @@ class Roll:
             one = form.num_outputs == 1 or objective != BINARY
             y = torch.zeros((1,) if one else (1, form.num_outputs), dtype=torch.long)
 
+        x = torch.zeros(1, *form.input_shape)
+        if self.largest_input is not None:
+            x = torch.full_like(x, self.largest_input, dtype=torch.long)
+
         def split(sizes: Sequence[int]) -> Split:
             offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-            return Split(torch.zeros(1, *form.input_shape), y, offsets)
+            return Split(x, y, offsets)
 
         groups = None if self.groups is None else np.asarray(self.groups, dtype=np.int64)
         return Federation(
@@ -110,6 +118,15 @@ class Roll:
             num_classes=form.num_classes,
             names=tuple(self.names),
         )
+
+
+def _common_input(sites: Sequence[Site]) -> int | None:
+    """A whole number that may be an input at the site of every client; None if most have floats.
+
+    It is the smallest, as a site that claims too much must not make inputs that no model takes.
+    """
+    told = [site.largest_input for site in sites if site.largest_input is not None]
+    return min(told) if 2 * len(told) > len(sites) else None
 
 
 def named_clients(names: Sequence[str], most: int = 5) -> str:

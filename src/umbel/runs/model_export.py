@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass
 from io import BytesIO, StringIO
@@ -21,6 +21,7 @@ from umbel.checks import UsageError, check, first_line, nearest
 from umbel.data.files import check_folder, check_no_link, check_place
 from umbel.runs import encoding_file
 from umbel.runs.adapter_export import to_peft
+from umbel.runs.deployed import over_flower
 from umbel.runs.digests import digest
 from umbel.runs.durable import write_bytes
 from umbel.runs.models_folder import MadeFor
@@ -94,10 +95,11 @@ def export_model(
         check_folder(file, "out")
     else:
         check_place(file, "out")
+    expected = _outputs(module, examples, result)
     file.parent.mkdir(parents=True, exist_ok=True)
     with _quietly(), torch.no_grad():
         written = WRITERS[to](module, examples[1], file)
-        differences = [_difference(written(x), module(x)) for x in examples]
+        differences = [_difference(written(x), y) for x, y in zip(examples, expected, strict=True)]
     if beside is not None:  # the run's inputs came from a table or channels
         encoding_file.write(beside, encoding)
     return Exported(file, max(differences), sum(BATCHES), beside)
@@ -186,8 +188,22 @@ def _examples(fits: MadeFor, size: int) -> Tensor:
     generator = torch.Generator().manual_seed(size)
     shape, kind = (size, *fits.input_shape), getattr(torch, fits.input_type)
     if not kind.is_floating_point:
-        return torch.randint((fits.largest or 0) + 1, shape, generator=generator, dtype=kind)
+        return torch.randint(max(fits.largest or 0, 0) + 1, shape, generator=generator, dtype=kind)
     return torch.randn(shape, generator=generator, dtype=kind)
+
+
+def _outputs(module: nn.Module, examples: Sequence[Tensor], result: Result) -> list[Tensor]:
+    """The model's outputs for random inputs; a refusal if it does not take them."""
+    try:
+        with _quietly(), torch.no_grad():
+            return [module(x) for x in examples]
+    except Exception as error:  # whatever the module does with inputs that are not its own
+        kind = str(examples[0].dtype).removeprefix("torch.")
+        early = "; a run over Flower of an earlier umbel does not know the type of its inputs"
+        raise UsageError(
+            f"to: the model does not take random inputs of type {kind}, on which a file is "
+            f"compared with it: {first_line(error)}{early * over_flower(result.folder.path)}"
+        ) from None
 
 
 def _difference(outputs: Tensor, expected: Tensor) -> float:
