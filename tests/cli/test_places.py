@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from io import BytesIO, TextIOWrapper
@@ -12,6 +13,12 @@ import pytest
 from tests.shell import Shell
 from umbel.cli import main
 from umbel.cli.advancing import no_empty_folders
+from umbel.cli.printing import print_rows
+from umbel.data.sources import Sources
+from umbel.runs.execution import advance, execute
+from umbel.runs.folder import RunFolder
+from umbel.runs.library import find_comparison, shipped_comparisons
+from umbel.runs.rows import Table
 
 RUN = "runs/fedavg-seed0"
 
@@ -110,3 +117,34 @@ def test_an_empty_folder_is_removed_where_the_user_stops_the_command(tmp_path: P
     with pytest.raises(KeyboardInterrupt):
         stopped()
     assert not place.exists()
+
+
+def test_a_folder_of_runs_hides_no_comparison_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "rotated-digits" / "fedavg-digits-seed0").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert find_comparison("rotated-digits") == shipped_comparisons()["rotated-digits"]
+
+
+def test_rows_are_json_whatever_encoding_the_terminal_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = Table(("client",), ({"client": "Zoë 北京 😀"},))
+    for encoding in ("cp1252", "utf-8"):
+        written = BytesIO()
+        out = TextIOWrapper(written, encoding=encoding, errors="backslashreplace")
+        monkeypatch.setattr(sys, "stdout", out)
+        print_rows(rows, "json")
+        out.flush()
+        assert json.loads(written.getvalue().decode(encoding)) == [{"client": "Zoë 北京 😀"}]
+
+
+def test_a_finished_run_is_loaded_without_a_lock(
+    umbel: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    umbel("run", "both/fedavg.toml")
+    folder = RunFolder(umbel.folder / "runs" / "fedavg-seed0")
+    monkeypatch.setattr(RunFolder, "locked", None)
+    assert list(execute(folder)) == []
+    assert list(advance(folder, folder.runnable.open(Sources.default()))) == []

@@ -292,6 +292,7 @@ def test_goals_and_times_that_are_not_given_again_stay_unless_they_ended_the_run
     for _ in make_run().rounds(8, folder=left):
         break
     RunFolder(left).set_budget(Budget.of("loss=0", "1h"))
+    package.finish(left, make_run())  # by hand is not by its time
     assert package.resume(left, make_run(), rounds=3).folder.budget == Budget.of("loss=0", "1h")
 
 

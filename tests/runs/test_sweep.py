@@ -133,3 +133,27 @@ def test_a_value_that_does_not_fit_is_refused(file: Path) -> None:
         sweep(file, ["participation=0.5,2.0"])
     with pytest.raises(UsageError, match="rounds: 0 is not"):
         sweep(file, ["rounds=0", "algorithm.lam=0.1,0.2"])
+
+
+def test_a_value_that_the_experiment_keeps_elsewhere_is_named_as_it_was_given(
+    file: Path, tmp_path: Path
+) -> None:
+    once = [e.name for e in sweep(file, ["algorithm.restarts=1,3"]).experiments]
+    assert once == ["joint-digits,algorithm.restarts=1", "joint-digits,algorithm.restarts=3"]
+    mixed = tmp_path / "fedem-digits.toml"
+    mixed.write_text(SMALL.format(name="fedem"))
+    former = [e.name for e in sweep(mixed, ["algorithm.num_components=2,3"]).experiments]
+    assert former == [f"fedem-digits,algorithm.num_components={k}" for k in (2, 3)]
+
+
+def test_names_of_many_settings_keep_their_values(file: Path) -> None:
+    lists = [f"algorithm.local.{name}" for name in ("batch_size", "epochs", "lr", "lr_decay")]
+    values = ["8,16", "1,2", "0.1,0.05", "1.0,0.99"]
+    settings = [f"{path}={value}" for path, value in zip(lists, values, strict=True)]
+    settings += ["algorithm.num_clusters=2,4", "algorithm.local.optimizer.momentum=0.0,0.9"]
+    found = sweep(file, settings).experiments
+    assert len({e.name for e in found}) == len(found) == 64
+    for experiment in found:
+        _, told = parts_of(experiment.name)
+        assert told["num_clusters"] in ("2", "4")
+        assert told["lr_decay"] in ("1", "0.99")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 import click
 from rich.box import SIMPLE_HEAD
@@ -64,7 +65,7 @@ def new(folder: Path, experiment: str | None) -> None:
     text = None if experiment is None else write(read(find_experiment(experiment), looking=True))
     for file in write_app(folder, text):
         say(file)
-    say(f"run it with: flwr run {folder} SUPERLINK --stream")
+    say(f"run it with: flwr run {quote(str(folder))} SUPERLINK --stream")
     say("where SUPERLINK is a name in config.toml of ~/.flwr, or of $FLWR_HOME if that is set")
 
 

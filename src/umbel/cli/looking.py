@@ -106,7 +106,8 @@ def _print_results(run: Path, at: str | None, reach: str | None, judge: str | No
     from umbel.runs.folder import RunFolder
     from umbel.runs.result import Result
 
-    folders = [RunFolder(path.parent) for path in sorted(run.glob("*/experiment.toml"))]
+    places = [RunFolder(path.parent) for path in sorted(run.glob("*/experiment.toml"))]
+    folders = [each for each in places if each.begun or not holds_advice(each.path)]
     if not folders:
         if at is None and reach is None and holds_advice(run) and not RunFolder(run).begun:
             _print_advice(run)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
+import json
+import re
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -13,13 +17,22 @@ from umbel.runs.rows import Table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+"""What other encodings than UTF-8 may lack; JSON has a way to write it."""
+
 WIDTH = 80
 """Width in characters that is used if a terminal is too narrow for all columns."""
 
 
 def print_rows(table: Table, form: RowFormat) -> None:
     """Print a table as JSON or CSV."""
-    click.echo(table.to_json() if form == "json" else table.to_csv(), nl=form == "json")
+    if form == "csv":
+        click.echo(table.to_csv(), nl=False)
+        return
+    text = table.to_json()
+    if codecs.lookup(getattr(sys.stdout, "encoding", None) or "utf-8").name != "utf-8":
+        text = NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    click.echo(text)
 
 
 def say(text: object, err: bool = False) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 
+from umbel.checks import UsageError
 from umbel.cli.budget import max_time_option, rounds_option, until_option
 from umbel.cli.completing import complete_comparisons, complete_experiments, complete_runs
 from umbel.cli.options import (
@@ -21,6 +23,9 @@ from umbel.cli.options import (
     set_option,
     workers_option,
 )
+
+if TYPE_CHECKING:
+    from umbel.runs.experiment import Experiment
 
 
 @click.command()
@@ -158,13 +163,11 @@ def compare(
     from umbel.runs.library import find_comparison
     from umbel.runs.result import Result
     from umbel.runs.run_tables import results_of
-    from umbel.runs.statistics.measures import measure_named
 
     source = find_comparison(folder)
     announce(strangers_named(source, settings), no_import)
     experiments = sweeps_in(source, settings)
-    if judge is not None:
-        measure_named(judge, experiments)
+    _check_judge(judge, form, experiments)
     place, numbers = runs_dir / source.resolve().name, range(first_seed, first_seed + seeds)
     groups = [[experiment.with_seed(n) for n in numbers] for experiment in experiments]
     sources = Sources.default(data_dir)
@@ -180,3 +183,16 @@ def compare(
         tables = [*terminal.results(runs), *standing_tables.statistics(runs, judge)]
         print_tables(*tables)
     end_if(failed)
+
+
+def _check_judge(
+    judge: str | None, form: RowFormat | None, experiments: Sequence[Experiment]
+) -> None:
+    """Raise `UsageError` for a measure that is not known, or that would not count."""
+    from umbel.runs.statistics.measures import measure_named
+
+    if judge is None:
+        return
+    measure_named(judge, experiments)
+    if form is not None:
+        raise UsageError("--judge: rows have every measure; leave it out with --json and --csv")

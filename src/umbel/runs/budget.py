@@ -32,6 +32,9 @@ VALIDATED = ("accuracy", "loss")
 
 SECONDS: Mapping[str, float] = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
+USED_UP = "are used up"
+"""End of the reason of a run that its time has ended."""
+
 Until = str | Iterable[str] | Mapping[str, float]
 """Goals as users write them: "accuracy=0.9", a list of these, or {"accuracy": 0.9}."""
 
@@ -126,7 +129,7 @@ class Budget:
         """A sentence if the session's time, in seconds, is up; else None."""
         if self.max_seconds is None or elapsed < self.max_seconds:
             return None
-        return f"{elapsed:.4g} s of {self.max_seconds:g} s are used up"
+        return f"{elapsed:.4g} s of {self.max_seconds:g} s {USED_UP}"
 
 
 def exact(value: float) -> str:

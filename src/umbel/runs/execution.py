@@ -52,6 +52,8 @@ def execute(
     `workers` replaces the experiment's `engine.workers` for this call; results do not depend on it.
     Raises `UsageError` for a run whose data were made in Python.
     """
+    if folder.finished:  # perhaps in a place that can't be written to
+        return
     with folder.locked():
         if not folder.finished:
             found = Sources.default() if sources is None else sources
@@ -60,6 +62,8 @@ def execute(
 
 def advance(folder: RunFolder, run: Run) -> Iterator[Record]:
     """As `execute`, for a run that the caller has opened: its clients may be on other machines."""
+    if folder.finished:
+        return
     with folder.locked():
         yield from advance_locked(folder, run)
 
@@ -72,6 +76,8 @@ def advance_locked(folder: RunFolder, run: Run) -> Iterator[Record]:
 
 def advance_states(folder: RunFolder, run: Run) -> Iterator[tuple[State, Record]]:
     """As `advance`, with the state after each round."""
+    if folder.finished:
+        return
     with folder.locked():
         if not folder.finished:
             yield from _session(folder, run)

@@ -42,7 +42,9 @@ def find_experiment(name: str) -> Path:
 def find_comparison(name: str) -> Path:
     """A folder of TOML files, or one of the package by name. Raises `UsageError` for neither."""
     known = shipped_comparisons()
-    folder = Path(name) if Path(name).is_dir() else known.get(name, Path(name))
+    folder = Path(name)
+    if not folder.is_dir() or not experiments_in(folder):  # a folder of runs may have its name
+        folder = known.get(name, folder)
     if folder.is_file() or (name in shipped_experiments() and not folder.is_dir()):
         how = f"`{command('run', name)}` runs it; a comparison is of a folder of experiments"
         raise UsageError(f"folder: {name!r} is one experiment: {how}")

@@ -10,7 +10,7 @@ from umbel.algorithms.base import State
 from umbel.checks import UsageError, check, command
 from umbel.data.files import check_file
 from umbel.data.sources import Sources
-from umbel.runs.budget import Budget, Stop, Until
+from umbel.runs.budget import USED_UP, Budget, Stop, Until
 from umbel.runs.durable import writing_to
 from umbel.runs.execution import advance_states, load, opened
 from umbel.runs.folder import RunFolder
@@ -185,7 +185,7 @@ def replan(
 def _over_kept(folder: RunFolder, given: Budget, records: Sequence[Record]) -> Budget:
     kept = folder.budget
     reached = bool(records) and kept.reached(records[-1]) is not None
-    spent = folder.stop is not None and not reached
+    spent = folder.stop is not None and folder.stop.why.endswith(USED_UP)
     time = None if spent else kept.max_seconds
     return Budget(
         given.until or (() if reached else kept.until),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import product
@@ -17,7 +17,7 @@ from umbel.checks import UsageError, check
 from umbel.runs.config import plain, read
 from umbel.runs.config_errors import TableError
 from umbel.runs.experiment import Experiment
-from umbel.runs.tables import names_first
+from umbel.runs.tables import names_first, parse_setting
 
 NOT_SWEPT: Mapping[str, str] = {
     "name": "each experiment has its own name, to which other values are added",
@@ -85,7 +85,8 @@ def sweep(file: Path, settings: Sequence[str]) -> Sweep:
                 applied.append(setting)
         used.update(map(_path, applied))
         experiment = read(file, applied)
-        name = _named(experiment, sorted({_path(setting) for setting in applied} & several))
+        given = {_path(setting): setting for setting in applied if _path(setting) in several}
+        name = _named(experiment, dict(sorted(given.items())))
         named = replace(experiment, name=name)
         if experiments.setdefault(name, named) != named:  # two values that are written alike
             other = f"{name}-{_digest(repr(plain(experiment)))}"
@@ -137,17 +138,41 @@ def _has(file: Path, settings: Sequence[str], setting: str) -> bool:
     return True
 
 
-def _named(experiment: Experiment, paths: Sequence[str]) -> str:
-    """The experiment's name with the values that it has at these paths."""
+def _named(experiment: Experiment, given: Mapping[str, str]) -> str:
+    """The experiment's name with the values that it has at these paths, given as settings."""
     table = plain(experiment)
-    name = experiment.name + "".join(f",{path}={_slug(_at(table, path))}" for path in paths)
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 7]}-{_digest(name)}"
+    values = {path: _slug(_value(table, path, setting)) for path, setting in given.items()}
+    name = _joined(experiment.name, values)
+    if len(name) <= LONGEST:
+        return name
+    short = _joined(experiment.name, {_last_key(path, values): v for path, v in values.items()})
+    return short if len(short) <= LONGEST else f"{short[: LONGEST - 7]}-{_digest(name)}"
+
+
+def _joined(name: str, values: Mapping[str, str]) -> str:
+    return name + "".join(f",{path}={value}" for path, value in values.items())
+
+
+def _last_key(path: str, paths: Collection[str]) -> str:
+    """The last key of a path, if no other of these paths has it, too."""
+    key = path.rpartition(".")[2]
+    return key if sum(other.rpartition(".")[2] == key for other in paths) == 1 else path
+
+
+def _value(table: Mapping[str, Any], path: str, setting: str) -> str:
+    """The value at a path as text; as it was given, where the experiment keeps it elsewhere."""
+    there: Any = table
+    for key in path.split("."):
+        if not isinstance(there, Mapping) or key not in there:
+            return _at(parse_setting(setting), path)
+        there = there[key]
+    return _at(table, path)
 
 
 def _at(table: Any, path: str) -> str:
     """A value as text, the same however it was written."""
     for key in path.split("."):
-        table = table.get(key) if isinstance(table, Mapping) else None
+        table = table[key]
     if isinstance(table, float):
         return repr(table).removesuffix(".0")
     if isinstance(table, str):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, check
 from umbel.runs import checkpoint
 from umbel.runs.client_rows import Client
 from umbel.runs.deployed import names_on_the_roll
@@ -12,6 +12,8 @@ from umbel.runs.scores import in_order_of_appearance
 
 def clients_so_far(folder: RunFolder) -> list[Client]:
     """The clusters after the last checkpoint; names are known then only for runs over Flower."""
+    expected = "the folder of a run: give its whole path if you change the current directory"
+    check(folder.path.is_dir(), "run", str(folder.path), expected)
     try:
         labels = checkpoint.labels(folder.file("checkpoint.safetensors")).numpy()
     except UsageError:
