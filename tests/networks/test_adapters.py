@@ -173,10 +173,32 @@ def test_a_head_in_another_precision_than_its_adapters_is_refused(kind: torch.dt
     adapted(made("GPT2LMHeadModel").to(kind), lora("CAUSAL_LM", **OF_GPT2))
 
 
-def test_a_start_that_changes_frozen_weights_is_refused() -> None:
-    config = lora(init_lora_weights="pissa")
-    with pytest.raises(umbel.UsageError, match="init_lora_weights: 'pissa'"):
-        adapted(made("BertForSequenceClassification"), config)
+@pytest.mark.parametrize("start", ["pissa", "olora"])
+def test_a_start_that_changes_frozen_weights_is_refused_and_changes_nothing(start: str) -> None:
+    given = made("BertForSequenceClassification")
+    before = {name: tensor.clone() for name, tensor in given.state_dict().items()}
+    with pytest.raises(umbel.UsageError, match=f"init_lora_weights: '{start}' is not a start"):
+        adapted(given, lora(init_lora_weights=start))
+    assert all(torch.equal(before[name], each) for name, each in given.state_dict().items())
+
+
+def test_a_start_that_changes_only_the_adapters_is_accepted() -> None:
+    net = umbel.Net(
+        adapted(made("BertForSequenceClassification"), lora(init_lora_weights="orthogonal"))
+    )
+    assert net.outputs(net.new(0), texts([3], 5)).shape == (1, 2)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_empty_text_and_all_padding_may_be_negative(kind: str) -> None:
+    name, config = KINDS[kind]
+    model = made(name, pad_token_id=0)
+    x = texts([5, 0, 3], 8)
+    net, other = (umbel.Net(adapted(model, config, pad=pad)) for pad in (0, -1))
+    theta, negative = moved(net), texts([5, 0, 3], 8, pad=-1)
+    expected = net.outputs(theta, x)
+    torch.testing.assert_close(net.outputs(theta, negative), expected)
+    torch.testing.assert_close(other.outputs(theta, negative), expected)
 
 
 def test_texts_longer_than_the_network_knows_are_refused() -> None:

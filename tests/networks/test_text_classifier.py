@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 import umbel
-from tests.networks.tiny import WORDS, encoder, package
+from tests.networks.tiny import WORDS, encoder, made, package
 from umbel.networks import TextClassifier
 from umbel.networks.base import check_size
 from umbel.networks.encoders import encoder_folder, load_encoder
@@ -84,6 +85,26 @@ def test_an_encoder_inside_a_package_is_found_without_running_the_package(
     assert found == tmp_path / "some_encoder" / "model"
     net = net_of(TextClassifier(encoder="package:some_encoder", adapters=1))
     assert net.outputs(net.new(0), X).shape == (3, 3)
+
+
+def test_an_empty_text_may_be_padded_by_negative_ids(folder: Path) -> None:
+    net = net_of(TextClassifier(encoder=str(folder), adapters=0))
+    zeros, negative = torch.zeros((1, 4), dtype=torch.long), torch.full((1, 4), -1)
+    theta = net.new(0)
+    torch.testing.assert_close(net.outputs(theta, negative), net.outputs(theta, zeros))
+
+
+@pytest.mark.parametrize(
+    ("kind", "dropout"),
+    [("GPT2Model", "resid_pdrop embd_pdrop attn_pdrop"), ("BertModel", "hidden_dropout_prob")],
+)
+def test_an_encoder_has_no_dropout_whatever_its_settings_are_called(
+    kind: str, dropout: str, tmp_path: Path
+) -> None:
+    made(kind, **dict.fromkeys(dropout.split(), 0.1)).save_pretrained(tmp_path)
+    found = [part for part in load_encoder(str(tmp_path)).modules() if isinstance(part, nn.Dropout)]
+    assert found
+    assert {part.p for part in found} == {0.0}
 
 
 def test_what_holds_no_encoder_is_refused(tmp_path: Path, folder: Path) -> None:

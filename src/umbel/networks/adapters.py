@@ -12,8 +12,9 @@ from torch import Tensor, nn
 from torch.nn.functional import pad as padded
 
 from umbel.checks import UsageError, check, first_line
+from umbel.client.constants import same
 from umbel.networks.packages import optional
-from umbel.networks.tokens import attended, check_ids, longest, positions
+from umbel.networks.tokens import attended, check_ids, filled, longest, positions
 
 
 class TokenNetwork(nn.Module):
@@ -28,7 +29,7 @@ class TokenNetwork(nn.Module):
         check_ids(x, self.most)
         mask = attended(x, self.pad)
         length = longest(mask)
-        ids = x.where(mask, 0 if self.pad is None else self.pad)
+        ids = filled(x, mask, self.pad)
         outputs = self.network(
             input_ids=ids[:, :length], attention_mask=mask[:, :length].to(ids.dtype)
         )
@@ -67,7 +68,9 @@ def adapted(
     check(usable, "config", config, "a configuration of peft for layers, such as peft.LoraConfig")
     name, own, settings = type(model).__name__, lent(model), copy.deepcopy(config)
     own.config.use_cache = False  # the cache of earlier tokens only helps to generate text
-    own.config.pad_token_id = pad = own.config.pad_token_id if pad is None else pad
+    # Negative ids are padding anyway, and no network has a row for them.
+    possible = (each for each in (pad, own.config.pad_token_id) if each is not None and each >= 0)
+    own.config.pad_token_id = pad = next(possible, None)
     most = positions(own)
 
     def build() -> nn.Module:
@@ -76,6 +79,7 @@ def adapted(
             draw_anew(network, own, peft)
         return TokenNetwork(network, pad, most)
 
+    _check_start(own, settings, peft)
     _try(build, name, own)
     return build
 
@@ -86,13 +90,7 @@ def with_adapters(own: Any, settings: Any, peft: Any, field: str) -> Any:
     Raises `UsageError` with the name of the field if peft finds no layers for adapters, and for a
     head that is trained in another precision than the adapters.
     """
-    base = lent(own)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # each build would repeat the same warnings
-        try:
-            network = peft.get_peft_model(base, copy.deepcopy(settings))
-        except (ValueError, TypeError) as error:
-            raise UsageError(f"{field}: {error}") from None
+    network = _wrapped(lent(own), settings, peft, field)
     kinds = {str(each.dtype) for each in network.parameters() if each.requires_grad}
     if len(kinds) > 1:
         raise UsageError(
@@ -101,15 +99,35 @@ def with_adapters(own: Any, settings: Any, peft: Any, field: str) -> Any:
             "a task_type that trains no head"
         )
     places = {tensor.data_ptr() for tensor in own.parameters()}
-    for name, tensor in network.named_parameters():
+    for tensor in network.parameters():
         if tensor.requires_grad and tensor.data_ptr() in places:
             tensor.data = tensor.data.clone()  # biases, if the adapters train them
-        if not tensor.requires_grad and "base_layer." in name:
-            kept = tensor.data_ptr() in places
-            start = getattr(settings, "init_lora_weights", None)
-            expected = "a start that does not change frozen weights: all models share them"
-            check(kept, f"{field}: init_lora_weights", start, expected)
     return network
+
+
+def _wrapped(base: nn.Module, settings: Any, peft: Any, field: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # each build would repeat the same warnings
+        try:
+            return peft.get_peft_model(base, copy.deepcopy(settings))
+        except (ValueError, TypeError) as error:
+            raise UsageError(f"{field}: {error}") from None
+
+
+def _check_start(own: nn.Module, settings: Any, peft: Any) -> None:
+    """Raise `UsageError` if making adapters would change frozen weights, which all models share."""
+    start = getattr(settings, "init_lora_weights", None)
+    if start in (True, False, "gaussian"):
+        return  # they only draw the adapters' own values, so a large model need not be copied
+    # Some starts write into the weights in place, so they are tried on weights of their own.
+    apart = copy.deepcopy(own)
+    pairs = list(zip(own.parameters(), apart.parameters(), strict=True))
+    with torch.random.fork_rng(devices=[]):
+        _wrapped(apart, settings, peft, "config")
+    kept = all(same(one, other) for one, other in pairs)
+    field = "config" if start is None else "config: init_lora_weights"
+    expected = "a start that does not change frozen weights: all models share them"
+    check(kept, field, type(settings).__name__ if start is None else start, expected)
 
 
 def lent(model: nn.Module) -> Any:

@@ -70,7 +70,8 @@ def load_encoder(name: str) -> Any:
         try:
             config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
             for key, value in vars(config).items():
-                if "dropout" in key and isinstance(value, float):
+                # such as hidden_dropout_prob, resid_pdrop and layerdrop
+                if "drop" in key and isinstance(value, float):
                     setattr(config, key, 0.0)
             encoder = transformers.AutoModel.from_pretrained(
                 folder, config=config, local_files_only=True, use_safetensors=True

@@ -15,7 +15,7 @@ from umbel.networks.adapters import draw_anew, lent, with_adapters
 from umbel.networks.base import Model
 from umbel.networks.encoders import PACKAGED, load_encoder
 from umbel.networks.packages import optional
-from umbel.networks.tokens import attended, check_ids, longest, positions
+from umbel.networks.tokens import attended, check_ids, filled, longest, positions
 
 
 class SentenceClassifier(nn.Module):
@@ -36,7 +36,7 @@ class SentenceClassifier(nn.Module):
         """Ids (B, L), padded to the right -> (B, num_outputs)."""
         check_ids(x, self.most)
         mask = attended(x, self.pad)
-        ids = x.where(mask, 0 if self.pad is None else self.pad)
+        ids = filled(x, mask, self.pad)
         read = mask[:, : longest(mask)]
         states = self.encoder(
             input_ids=ids[:, : read.shape[1]], attention_mask=read.to(ids.dtype)

@@ -21,6 +21,14 @@ def attended(ids: Tensor, pad: int | None) -> Tensor:
     return (until_the_last & real) | first
 
 
+def filled(ids: Tensor, mask: Tensor, pad: int | None) -> Tensor:
+    """(B, L) ids that a network has a row for: padding becomes `pad`, or 0 if that is negative.
+
+    The first place of an empty text is attended, and may be negative all the same.
+    """
+    return ids.where(mask & (ids >= 0), max(pad or 0, 0))
+
+
 def longest(mask: Tensor) -> int:
     """Length up to which some example of mask (B, L) has an attended place.
 
