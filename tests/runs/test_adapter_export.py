@@ -161,3 +161,26 @@ def test_it_is_the_active_adapter_whatever_its_name(active: str, tmp_path: Path)
     with torch.no_grad():
         logits = theirs(input_ids=x, attention_mask=(x != 0).long()).logits
         torch.testing.assert_close(logits, result.model_for(1)(x))
+
+
+def normalised(**settings: Any) -> Any:
+    """Frozen layers with adapters, and between them batch normalisation."""
+    layers = torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 3)
+    base = torch.nn.Sequential(*layers).requires_grad_(False)
+    return peft.get_peft_model(base, lora(None, target_modules=["0", "2"], **settings))
+
+
+def test_running_statistics_beside_the_adapters_are_named(tmp_path: Path) -> None:
+    method = umbel.FedAvg(umbel.LocalTraining(lr=0.1, epochs=1, batch_size=4, drop_last=True))
+    net = umbel.Net(normalised)
+    result = umbel.Run(method, blobs(), net).save(tmp_path / "beside", 1)
+    with pytest.raises(umbel.UsageError, match=r"no place for .*1\.running_mean, which is trained"):
+        result.export("peft")
+    assert result.export("safetensors").largest_difference < 1e-5
+    net = umbel.Net(lambda: normalised(modules_to_save=["1"]))
+    result = umbel.Run(method, blobs(), net).save(tmp_path / "among", 1)
+    done = result.export("peft")
+    assert done.largest_difference < 1e-5
+    assert any(
+        "running_mean" in name for name in load_file(done.file / "adapter_model.safetensors")
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import sys
 from dataclasses import replace
+from math import isnan
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import umbel
 from tests.federations import blobs
 from tests.runs.saved import LOCAL, Masked, build, make_run
 from tests.shell import Shell
-from umbel import FedEM, PFedMe, UsageError
+from umbel import FedAvg, FedEM, Federation, Net, PFedMe, Run, UsageError
 from umbel.data.channel_scale import ChannelScale
 
 FORMATS = ("onnx", "torch", "safetensors")
@@ -141,6 +142,61 @@ def test_constants_of_a_module_are_among_its_tensors(tmp_path: Path) -> None:
     result = make_run(net=umbel.Net(lambda: Masked(1))).save(tmp_path / "mine", 1)
     done = result.export("safetensors", client=0)
     assert set(load_file(done.file)) == {"layer.weight", "layer.bias", "mask"}
+
+
+class Columns(nn.Module):
+    """Reads two columns of different ranges."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.few, self.many = nn.Embedding(2, 4), nn.Embedding(500, 4)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        read = torch.cat([self.few(x[:, 0]), self.many(x[:, 1])], 1)
+        return self.head(read)  # type: ignore[no-any-return]
+
+
+NET_OF_COLUMNS = Net(Columns)
+
+
+def test_a_model_that_refuses_random_inputs_is_written_and_not_compared(
+    tmp_path: Path, umbel: Shell
+) -> None:
+    places = torch.arange(500)
+    x = torch.stack([places % 2, places], 1)
+    federation = Federation.from_arrays([(x, places % 3)] * 3, num_classes=3)
+    result = Run(FedAvg(LOCAL), federation, NET_OF_COLUMNS).save(tmp_path / "mine", 1)
+    done = result.export("safetensors")
+    assert set(load_file(done.file)) == set(result.model(0).state_dict())
+    assert isnan(done.largest_difference)
+    assert done.num_examples == 0
+    given = ("--to", "safetensors", "--net", f"{__name__}:NET_OF_COLUMNS")
+    printed, _ = umbel("export", str(result.folder.path), *given)
+    assert "written, but not compared: the model does not accept random inputs" in printed
+
+
+class Scaled(nn.Module):
+    """Has a constant that repeats one value in memory, and a class that is never predicted."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+        self.scale: Tensor
+        self.mask: Tensor
+        self.register_buffer("scale", torch.full((1,), 2.0).expand(6))
+        self.register_buffer("mask", torch.tensor([0.0, 0.0, -torch.inf]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x * self.scale) + self.mask  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("to", ["torch", "safetensors"])
+def test_repeated_values_and_infinite_outputs_are_exported(to: Any, tmp_path: Path) -> None:
+    clients = [(x, y.clamp(max=1)) for x, y in (blobs().train.of(n) for n in range(6))]
+    federation = Federation.from_arrays(clients, num_classes=3)
+    result = make_run(federation=federation, net=Net(Scaled)).save(tmp_path / "mine", 1)
+    assert result.export(to, client=0).largest_difference < 1e-5
 
 
 def test_what_can_not_be_exported_is_refused_in_one_line(

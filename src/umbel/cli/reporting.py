@@ -105,7 +105,9 @@ def export(
         allow_parts(result.experiment, _needed(result, client, net), no_import)
         done = export_model(result, cast("Format", to), client=client, cluster=cluster, out=out)
         most = f"{done.largest_difference:.2g} at most, on {done.num_examples} random examples"
-        say(f"{done.file}: its outputs differ from the model's by {most}")
+        compared = f"its outputs differ from the model's by {most}"
+        refused = "written, but not compared: the model does not accept random inputs"
+        say(f"{done.file}: {compared if done.num_examples else refused}")
         if done.encoding is not None:
             say(f"{done.encoding}: how its inputs are made")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,16 @@ from umbel.runs.tensor_files import write_plain
 WEIGHTS = "adapter_model.safetensors"
 
 
-def to_peft(module: nn.Module, x: Tensor, folder: Path) -> Callable[[Tensor], Tensor]:  # noqa: ARG001
+def to_peft(
+    module: nn.Module,
+    x: Tensor,  # noqa: ARG001
+    folder: Path,
+    *,
+    moved: Sequence[str] = (),
+) -> Callable[[Tensor], Tensor]:
     """Write the trained tensors into a folder, and return the module with the values read back.
 
+    `moved` are the names of buffers that training changes, such as running statistics.
     `peft.PeftModel.from_pretrained(base, folder)` reads it, too. Raises `UsageError` for a module
     without adapters of peft, for mixtures of adapters, and if tensors are trained that peft's files
     can't hold.
@@ -33,13 +40,8 @@ def to_peft(module: nn.Module, x: Tensor, folder: Path) -> Callable[[Tensor], Te
         )
     network = _network(module, peft)
     adapters = _adapters(network, peft)
-    held = {tensor.data_ptr() for tensor in adapters.values()}
-    for name, parameter in module.named_parameters():
-        if parameter.requires_grad and parameter.data_ptr() not in held:
-            raise UsageError(
-                f"to: 'peft' has no place for {name}, which is trained beside the adapters; "
-                "name its layer in modules_to_save, or export to safetensors"
-            )
+    used = _used(module, network, moved, peft)
+    _check_held(used, adapters)
     folder.mkdir(parents=True, exist_ok=True)
     written = {name: tensor.detach().clone().contiguous() for name, tensor in adapters.items()}
     write_plain(folder / WEIGHTS, written, {"format": "pt"})
@@ -52,6 +54,32 @@ def to_peft(module: nn.Module, x: Tensor, folder: Path) -> Callable[[Tensor], Te
         tensor.detach().zero_()
     peft.set_peft_model_state_dict(other, load_file(folder / WEIGHTS), other.active_adapter)
     return again
+
+
+def _used(module: nn.Module, network: Any, moved: Sequence[str], peft: Any) -> dict[str, Tensor]:
+    """The tensors that training changes, without buffers of copies of layers that are not used."""
+    trained = {name: each for name, each in module.named_parameters() if each.requires_grad}
+    copied = (p for p in network.modules() if isinstance(p, peft.utils.ModulesToSaveWrapper))
+    own = f"modules_to_save.{network.active_adapter}."
+    unused = {
+        id(buffer)
+        for layer in copied
+        for name, buffer in layer.named_buffers()
+        if not name.startswith(own)
+    }
+    buffers = {name: module.get_buffer(name) for name in moved}
+    return trained | {name: each for name, each in buffers.items() if id(each) not in unused}
+
+
+def _check_held(used: dict[str, Tensor], adapters: dict[str, Tensor]) -> None:
+    """Raise `UsageError` if training changes a tensor that is not among those of the adapters."""
+    held = {tensor.data_ptr() for tensor in adapters.values()}
+    for name, tensor in used.items():
+        if tensor.data_ptr() not in held:
+            raise UsageError(
+                f"to: 'peft' has no place for {name}, which is trained beside the adapters; "
+                "name its layer in modules_to_save, or export to safetensors"
+            )
 
 
 def _network(module: nn.Module, peft: Any) -> Any:

@@ -256,8 +256,8 @@ class Result:
 
         `to` is "onnx", "torch" (a program of `torch.export`), "safetensors" or "peft" (a folder).
         The file goes into the folder `exported` of the run unless `out` names another place.
-        Outputs of the exported and the original model are compared. Raises `UsageError` if the
-        export is not possible.
+        Outputs of the exported and the original model are compared on random inputs, where the
+        model accepts any. Raises `UsageError` if the export is not possible.
         """
         from umbel.runs.model_export import export_model
 
