@@ -74,7 +74,7 @@ def test_clients_describe_their_inputs_for_newcomers_without_labels(tmp_path: Pa
     kept = descriptions.load(folder.path)
     assert kept is not None
     run = SMALL.open(Sources.default())
-    here = descriptions.described(run, run.net, SMALL.seed, run.federation.num_outputs)
+    here = descriptions.described(run, run.net, SMALL.seed)
     torch.testing.assert_close(kept.table, here.table, rtol=1e-5, atol=1e-6)
     assert kept.clients.tolist() == list(range(8))
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +22,16 @@ from umbel.data.scenarios import LABEL_SWAPPED_DIGITS, ROTATED_DIGITS
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.engines import Sequential, Vectorised
-from umbel.flow import Request, Rows
+from umbel.flow import Engine, Replies, Request, Rows
 from umbel.networks import Linear
 from umbel.runs import descriptions
 from umbel.runs.descriptions import placed
 from umbel.runs.result import Result
 
 LOCAL = LocalTraining(epochs=1)
+
+Pairs = Callable[[Any], tuple[Any, Any]]
+"""Makes inputs and answers of numbers (n, 6)."""
 
 
 def finished(scenario: Scenario, folder: Path, clients: slice = slice(0, 20)) -> Result:
@@ -163,6 +167,84 @@ def test_a_description_is_the_mean_and_deviation_of_bounded_outputs() -> None:
         spread = (32 / 3) ** 0.5  # of 0, 4 and 8
         expected = torch.tensor([[0.0, 0.0], [spread, 0.0]], dtype=torch.float64)
         torch.testing.assert_close(columns["deviation"], expected)
+
+
+class Sequences(torch.nn.Module):
+    """Outputs at every place, as many as inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Conv1d(2, 2, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x)  # type: ignore[no-any-return]
+
+
+def _gaussian(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    mean, log_variance = outputs.unbind(1)
+    return 0.5 * (log_variance + (y[:, 0] - mean) ** 2 / log_variance.exp())
+
+
+def _near(outputs: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return ((outputs[:, 0] - y[:, 0]).abs() < 1).to(outputs.dtype)
+
+
+WIDTHS: dict[str, tuple[umbel.Net, Pairs]] = {
+    "more outputs than classes": (
+        umbel.Net(lambda: torch.nn.Linear(6, 5)),
+        lambda x: (x, (x[:, 0] > 0).astype(np.int64)),
+    ),
+    "pictures of the size of inputs": (
+        umbel.Net(Sequences, umbel.REGRESSION),
+        lambda x: (x.reshape(-1, 2, 3), x.reshape(-1, 2, 3)),
+    ),
+    "two outputs for a target": (
+        umbel.Net(lambda: torch.nn.Linear(6, 2), umbel.Objective(losses=_gaussian, correct=_near)),
+        lambda x: (x, x[:, :1]),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", WIDTHS)
+def test_inputs_are_described_by_as_many_outputs_as_the_network_has(
+    kind: str, tmp_path: Path
+) -> None:
+    net, pair = WIDTHS[kind]
+    rng = np.random.default_rng(0)
+    means = [0, 5] * 6
+    clients = [pair(rng.normal(mean, 1, (30, 6)).astype(np.float32)) for mean in means]
+    method = umbel.FixedClusters(clusters=(0, 1) * 6, local=LocalTraining(lr=0.001, epochs=1))
+    known = umbel.Federation.from_arrays(clients)
+    result = umbel.Run(method, known, net).save(tmp_path / "run", rounds=1)
+    new = umbel.Federation.from_arrays(clients[:2])
+    assigned = result.assign(new, labelled=False, clients=known)
+    assert [*assigned.clusters.values()] == [0, 1]
+
+
+@dataclass
+class Elsewhere:
+    """An engine whose clients' examples are not in the run's federation."""
+
+    there: Engine
+    elsewhere: bool = True
+
+    def send(self, request: Request) -> Replies:
+        return self.there.send(request)
+
+
+def test_clients_describe_whole_numbers_to_a_server_that_has_zeros_in_their_place() -> None:
+    x = torch.arange(12).reshape(6, 2) % 5
+    there = umbel.Federation.from_arrays([(x, x[:, 0] % 2), (x + 1, x[:, 0] % 2)])
+    net = umbel.Net(
+        lambda: torch.nn.Sequential(
+            torch.nn.Embedding(6, 3), torch.nn.Flatten(), torch.nn.Linear(6, 4)
+        )
+    )
+    here = replace(there, train=replace(there.train, x=torch.zeros(there.train.x.shape)))
+    engine = Elsewhere(Sequential(net, there))
+    run = umbel.Run(umbel.FedAvg(LOCAL), here, net, engine=engine)
+    found = descriptions.described(run, net, 0)
+    assert found.table.shape == (2, 2 * descriptions.MODELS * 4)
 
 
 def test_by_labels_a_clear_case_is_sure_and_a_single_example_is_not(tmp_path: Path) -> None:

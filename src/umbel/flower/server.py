@@ -173,7 +173,7 @@ def _all_described(folder: RunFolder) -> bool:
 
 def _describe(folder: RunFolder, run: Run) -> None:
     """Ask clients to describe their inputs; the descriptions serve newcomers without labels."""
-    found = descriptions.described(run, run.net, run.seed, run.federation.num_outputs)
+    found = descriptions.described(run, run.net, run.seed)
     if len(found.clients):
         found = descriptions.with_earlier(found, descriptions.load(folder.path))
         descriptions.save(folder.path, found)

@@ -6,6 +6,7 @@ the run's folder. After that the run's data are no longer needed.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from math import comb, factorial, prod
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch import Tensor
 from umbel.checks import UsageError
 from umbel.client.net import Net
 from umbel.client.work import Description
+from umbel.data.splits import typed
 from umbel.engines.wrappers import Guarded
 from umbel.flow import Flow, drive
 from umbel.runs import tensor_files
@@ -60,11 +62,22 @@ class Descriptions:
     __repr__ = in_short
 
 
-def described(run: Run, net: Net, seed: int, outputs: int) -> Descriptions:
+def described(run: Run, net: Net, seed: int) -> Descriptions:
     """Describe the training inputs of all clients of a run, by untrained models of its own seed."""
     models = torch.stack([net.new(seed_of(seed, Stream.ADVICE, n)) for n in range(MODELS)])
+    work = Description(_width(run, net, models[0]))
     guard = Guarded(run.clients, run.limits.unbounded)
-    return drive(_ask(models, Description(outputs), run.context(0, 1).everyone), guard)
+    return drive(_ask(models, work, run.context(0, 1).everyone), guard)
+
+
+def _width(run: Run, net: Net, theta: Tensor) -> int:
+    """The number of outputs of a model, which need not be that of classes or target values."""
+    first = run.federation.train.x[:1]
+    # A deployed run has zeros in place of an example, which may be of another type.
+    for x in (typed(first, net.dtype), first.long()):
+        with suppress(Exception):  # whatever a module raises
+            return Description.width(net, theta, x)
+    return run.federation.num_outputs
 
 
 def _ask(models: Tensor, work: Description, ctx: Context) -> Flow[Descriptions]:

@@ -260,8 +260,7 @@ def _check_own(result: Result, clients: Federation) -> None:
 
 
 def _described(result: Result, run: Run) -> Descriptions:
-    made_for = result.made_for[0]
-    return descriptions.described(run, result.net, result.experiment.seed, made_for.num_outputs)
+    return descriptions.described(run, result.net, result.experiment.seed)
 
 
 def _run_of(result: Result, federation: Federation) -> Run:

@@ -56,6 +56,12 @@ class Description(Work):
     def footprint(self, sent: Mapping[str, torch.Size]) -> Footprint:
         return Footprint(sent["models"][0])
 
+    @classmethod
+    def width(cls, net: Net, theta: Tensor, x: Tensor) -> int:
+        """C, the number of outputs of a model; x is (B, ...), with examples of any values."""
+        with torch.no_grad():
+            return cls._said(net, theta, x).shape[1]
+
     @staticmethod
     def _said(net: Net, theta: Tensor, x: Tensor) -> Tensor:
         """Outputs (B, C); if an example has outputs at many positions, their mean."""
