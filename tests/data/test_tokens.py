@@ -109,3 +109,22 @@ def test_what_can_not_be_tokenised_is_refused(folder: Path, tmp_path: Path) -> N
     table.write_text("\n".join(["who,text,target,note", *(f"{row},x" for row in ROWS)]) + "\n")
     with pytest.raises(umbel.UsageError, match=r"columns: .* is not one column of texts"):
         federation(folder, columns=("text", "note"))
+
+
+@pytest.mark.parametrize(("of_network", "expected"), [(None, -1), (5, 5)])
+def test_padding_is_what_the_network_takes_for_it(
+    folder: Path, of_network: int | None, expected: int
+) -> None:
+    config = folder / "config.json"
+    said = json.loads(config.read_text())
+    config.write_text(json.dumps({**said, "pad_token_id": of_network}))
+    text = [*ids("[CLS]", "the", "library", "[SEP]"), expected, expected]
+    assert text in federation(folder).train.of(0)[0].tolist()
+
+
+def test_a_text_has_room_for_the_tokens_that_are_added_to_it(folder: Path) -> None:
+    with pytest.raises(
+        umbel.UsageError, match=r"scenario\.text_tokens: 1 is not at least 2, the special tokens"
+    ):
+        federation(folder, text_tokens=1)
+    assert federation(folder, text_tokens=2).train.x[0].tolist() == ids("[CLS]", "[SEP]")

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import UsageError, check_memory, first_line
+from umbel.checks import UsageError, check, check_memory, first_line
 from umbel.data.files import check_file, read_text
 from umbel.data.tables.kinds import Words
 from umbel.data.tables.parts import Places
@@ -20,7 +20,7 @@ from umbel.networks.packages import optional
 from umbel.summary import in_short
 
 NEGATIVE = -1
-"""Padding id if a tokenizer has none: networks treat negative ids as padding."""
+"""Padding id if a network names none: networks treat negative ids as padding."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,13 @@ def tokens_of(column: Words, encoder: str, longest: int | None) -> Tokens:
     """
     folder = encoder_folder(encoder, "scenario.tokenizer")
     tokenizer = _tokenizer(folder / "tokenizer.json")
-    pad = _pad(tokenizer, folder)
+    pad = _pad(folder)
     tokenizer.no_padding()
     tokenizer.no_truncation()
     if longest is not None:
+        least = tokenizer.num_special_tokens_to_add(False)
+        expected = f"at least {least}, the special tokens that the tokenizer adds to each text"
+        check(longest >= least, "scenario.text_tokens", longest, expected)
         tokenizer.enable_truncation(longest)
     # One at a time: batches start threads, and forked workers would warn about these.
     read = [tokenizer.encode(text).ids for text in (*column.words, "")]
@@ -81,10 +84,11 @@ def _tokenizer(file: Path) -> Any:
         raise UsageError(f"{file}: is no tokenizer: {said}") from None
 
 
-def _pad(tokenizer: Any, folder: Path) -> int:
-    """The id of padding, from the tokenizer or from the network's configuration."""
-    if tokenizer.padding is not None:
-        return int(tokenizer.padding["pad_id"])
+def _pad(folder: Path) -> int:
+    """The id of padding, from the network's configuration.
+
+    A tokenizer may name another, which the network would read as text.
+    """
     try:
         pad = json.loads(read_text(folder / "config.json", 1 << 20)).get("pad_token_id")
     except (ValueError, AttributeError):
