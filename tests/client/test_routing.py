@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from tests.federations import blobs
 from umbel.checks import UsageError
 from umbel.client.batches import Batch
-from umbel.client.experts import slot_shares
+from umbel.client.experts import Down, slot_shares
 from umbel.client.layout import unflatten
 from umbel.client.net import Net
 from umbel.client.routing import Routing, adapters_of, columns_of, directions
@@ -74,6 +74,34 @@ def test_a_mixture_adds_up_the_experts_with_the_routers_weights(own: int) -> Non
     expected = base + (shares[..., None] * added).sum(1)
     torch.testing.assert_close(net.routed(3).outputs(theta, x), expected)
     torch.testing.assert_close(net.routed(3).module(theta)(x), expected)
+
+
+class Tied(nn.Module):
+    """Two layers that share an adapter."""
+
+    def __init__(self, one_module: bool) -> None:
+        super().__init__()
+        one, other = (LoRA(nn.Linear(4, 4), rank=2) for _ in range(2))
+        other.lora_A.weight, other.lora_B.weight = one.lora_A.weight, one.lora_B.weight
+        self.layers = nn.Sequential(one, nn.Tanh(), one if one_module else other)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layers(x)  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("one_module", [False, True])
+def test_an_adapter_at_several_places_is_a_mixture_at_each(one_module: bool) -> None:
+    net = Net(lambda: Tied(one_module).double())
+    routing, models, routers = experts(net, 2)
+    theta = whole(routing, models, routers)[0]
+    routed = net.routed(2)
+    layers = routed.module(theta).get_submodule("layers")
+    first, last = layers.get_submodule("0"), layers.get_submodule("2")
+    assert isinstance(first.lora_A, Down)
+    assert first.lora_A is last.lora_A
+    assert first.lora_B is last.lora_B
+    x = drawn(5, 4)
+    torch.testing.assert_close(routed.outputs(theta, x), routed.module(theta)(x))
 
 
 def test_alike_experts_are_as_one_whatever_the_router_says() -> None:

@@ -13,6 +13,7 @@ from torch.nn.functional import linear
 from umbel.checks import check
 from umbel.client.constants import twin
 from umbel.client.kernels.modules import Modules
+from umbel.client.layout import Entry
 from umbel.client.routing import Routing
 
 
@@ -74,8 +75,8 @@ def routed_module(module: nn.Module, routing: Routing) -> nn.Module:
     Raises `UsageError` unless all layers of adapters are `nn.Linear` without bias.
     """
     for each in routing.adapters:
-        _replace(module, each.down.name, Down, routing.num_experts)
-        _replace(module, each.up.name, Up, routing.num_experts)
+        _replace(module, each.down, Down, routing.num_experts)
+        _replace(module, each.up, Up, routing.num_experts)
     return module
 
 
@@ -86,11 +87,16 @@ def routed_modules(modules: Modules, num_experts: int) -> Modules:
     return Modules.around(training, routing.layout, modules.dtype)
 
 
-def _replace(module: nn.Module, name: str, kind: type[Down | Up], num_experts: int) -> None:
-    """Replace the layer with the weight of this name."""
-    path, _, _ = name.rpartition(".")
-    layer, (parent, _, last) = module.get_submodule(path), path.rpartition(".")
-    plain = isinstance(layer, nn.Linear) and layer.bias is None
-    check(plain, path, type(layer).__name__, "an nn.Linear without bias, as in umbel.networks.LoRA")
-    assert isinstance(layer, nn.Linear)
-    setattr(module.get_submodule(parent), last, kind(layer, num_experts))
+def _replace(module: nn.Module, weight: Entry, kind: type[Down | Up], num_experts: int) -> None:
+    """Replace the layers with this weight, which several places may share, by one."""
+    paths = [name.rpartition(".")[0] for name in (weight.name, *weight.also)]
+    layers = [module.get_submodule(path) for path in paths]
+    for path, layer in zip(paths, layers, strict=True):
+        plain = isinstance(layer, nn.Linear) and layer.bias is None
+        expected = "an nn.Linear without bias, as in umbel.networks.LoRA"
+        check(plain, path, type(layer).__name__, expected)
+    assert isinstance(layers[0], nn.Linear)
+    mixture = kind(layers[0], num_experts)
+    for path in paths:
+        parent, _, last = path.rpartition(".")
+        setattr(module.get_submodule(parent), last, mixture)
