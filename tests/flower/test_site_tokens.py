@@ -68,15 +68,13 @@ def test_sites_of_an_earlier_version_and_those_that_lie_do_not_hinder_an_export(
     assert result.export("safetensors").largest_difference < 1e-5
 
 
-def test_a_run_whose_sites_do_not_tell_the_type_is_not_exported(tmp_path: Path) -> None:
+def test_a_model_whose_sites_do_not_tell_the_type_of_inputs_is_not_compared(tmp_path: Path) -> None:
     result = finished(tmp_path, dict.fromkeys((1, 2, 3), NO_LARGEST_INPUT))
     assert "largest_input" not in result.folder.file(ROLL).read_text()
     assert Roll.read(result.folder.file(ROLL)).federation().train.x.dtype == torch.float32
-    with pytest.raises(UsageError, match="does not take random inputs of type float32") as refused:
-        result.export("safetensors")
-    assert "of an earlier umbel does not know the type of its inputs" in str(refused.value)
-    assert "\n" not in str(refused.value)
-    assert not result.folder.file("exported").exists()
+    exported = result.export("safetensors")  # written, with nothing to compare it by
+    assert exported.num_examples == 0
+    assert math.isnan(exported.largest_difference)
 
 
 def test_under_privacy_only_the_type_of_inputs_is_told(tmp_path: Path) -> None:

@@ -153,6 +153,12 @@ def test_earlier_descriptions_are_kept_of_those_who_do_not_answer_again() -> Non
     assert descriptions.with_earlier(of(1, value=1.0), wider).clients.tolist() == [1]
 
 
+def test_descriptions_by_another_number_of_outputs_are_to_be_made_again() -> None:
+    table = np.random.default_rng(0).normal(size=(8, 6))
+    with pytest.raises(UsageError, match="holds 6 values of each client, but newcomers have 4"):
+        placed(table, np.arange(8) % 2, table[:2, :4], 2, 0)
+
+
 def test_a_description_is_the_mean_and_deviation_of_bounded_outputs() -> None:
     clients = [(np.full((3, 1), 2.0), np.zeros(3)), (np.array([[0.0], [4.0], [99.0]]), np.zeros(3))]
     federation = umbel.Federation.from_arrays(clients, test_fraction=0.0)

@@ -48,6 +48,8 @@ FEWEST_INPUTS = 5
 
 FILE = "descriptions.safetensors"
 
+ADVICE = "remove it, and it will be made again from the run's data"
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
@@ -96,7 +98,7 @@ def load(folder: Path) -> Descriptions | None:
     file = folder / FILE
     if not file.is_file():
         return None
-    advice = "; remove it, and it will be made again from the run's data"
+    advice = f"; {ADVICE}"
     with tensor_files.reading(file, "not the descriptions that were written", advice) as (
         opened,
         _,
@@ -128,6 +130,11 @@ def placed(known: Floats, clusters: Ints, new: Floats, count: int, seed: int) ->
     from scipy.special import softmax
     from sklearn.covariance import ledoit_wolf
 
+    if known.shape[1] != new.shape[1]:  # as kept by earlier versions
+        raise UsageError(
+            f"{FILE}: holds {known.shape[1]} values of each client, but newcomers have "
+            f"{new.shape[1]}: {ADVICE}"
+        )
     sizes = np.bincount(clusters, minlength=count)
     _check_none_is_empty(sizes)
     if count == 1:
