@@ -167,3 +167,11 @@ def test_a_client_whose_mixture_weights_do_not_sum_to_one_is_refused() -> None:
     ]
     reason = "memory: sums to 2.7 instead of 1"
     assert bad_values(asked, assemble(asked, sent), Limits()) == {0: reason}
+
+
+def test_infinity_is_refused_whatever_the_bound_is_in_the_type_of_a_column() -> None:
+    sent = answer(update=torch.tensor([1.0, math.inf, 0, 0]))
+    replies = assemble(ASKED, [(2, answer()), (5, sent)])
+    faults = bad_values(ASKED, replies, Limits(max_value=1e39))
+    assert faults == {5: faults[5]}
+    assert faults[5].startswith("update: inf is not within -1e+39 to 1e+39")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pytest
 import torch
 from flwr.app import RecordDict
 
@@ -16,7 +16,6 @@ from tests.flower.attacks import NO_LARGEST_INPUT, Attack, with_config
 from tests.flower.small import SMALL, site
 from tests.flower.test_hostile import hostile
 from umbel.algorithms import FedAvg
-from umbel.checks import UsageError
 from umbel.data.federation import Federation
 from umbel.engines.privacy import Privacy
 from umbel.flower import Settings, serve

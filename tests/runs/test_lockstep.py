@@ -35,8 +35,9 @@ from umbel.runs.execution import TOGETHER, execute, execute_together
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.joining import merged
-from umbel.runs.lockstep import MeetingPoint, joined
+from umbel.runs.lockstep import MeetingPoint, joined, seats
 from umbel.runs.records import Record
+from umbel.runs.run import Run
 
 LOCAL = LocalTraining(epochs=2, batch_size=10)
 EXPERIMENT = Experiment(
@@ -108,11 +109,16 @@ class Normalised(Model):
         )
 
 
-@pytest.mark.parametrize("method", [FedAvg(LOCAL), PFedMe(), IFCA(local=LOCAL)], ids=type)
+NORMALISED = [FedAvg(LOCAL), PFedMe(), IFCA(local=LOCAL), IFCA(num_clusters=1, local=LOCAL)]
+
+
+@pytest.mark.parametrize("participation", [0.75, 1.0])
+@pytest.mark.parametrize("method", NORMALISED, ids=["fedavg", "pfedme", "ifca", "one model"])
 def test_with_normalisation_each_run_has_the_very_results_of_a_run_alone(
-    method: Algorithm[Any], tmp_path: Path
+    method: Algorithm[Any], participation: float, tmp_path: Path
 ) -> None:
-    experiment = replace(EXPERIMENT, model=Normalised(), algorithm=method, rounds=3)
+    changed = replace(EXPERIMENT, model=Normalised(), algorithm=method, rounds=3)
+    experiment = replace(changed, participation=participation)
     runs, others = folders(tmp_path / "a", experiment), folders(tmp_path / "b", experiment)
     together(runs)
     alone(others)
@@ -120,6 +126,15 @@ def test_with_normalisation_each_run_has_the_very_results_of_a_run_alone(
         found, expected = (load_file(each.file("checkpoint.safetensors")) for each in (run, other))
         torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
         assert [r.untimed() for r in run.records()] == [r.untimed() for r in other.records()]
+
+
+def test_runs_of_one_client_are_side_by_side_only_with_the_kernel_that_they_have_alone() -> None:
+    federation, here = blobs([50]), EngineSettings(device="cpu")
+    dense = Net(lambda: nn.Linear(6, 3))
+    normalised = Net(lambda: nn.Sequential(nn.Linear(6, 3), nn.LayerNorm(3)))
+    for net in (dense, normalised):
+        runs = [Run(FedAvg(LOCAL), federation, net, seed=seed, engine=here) for seed in (0, 1)]
+        assert (seats(runs) is not None) == (net is dense)
 
 
 def test_with_normalisation_the_chunks_of_joined_requests_change_no_results() -> None:

@@ -58,7 +58,10 @@ class Batch:
     def mean(self, values: Tensor) -> Tensor:
         """Mean of a value per example (B,)."""
         counts = self.counts
-        return values.mean() if counts is None else self.total(values) / counts.sum().clamp(min=1)
+        if counts is None:
+            return values.mean()
+        sums = self.total(values.to(_wide(values.dtype)))
+        return (sums / counts.sum().clamp(min=1)).to(values.dtype)
 
     def unweighted(self, values: Tensor) -> Tensor:
         """Values (B',) of the rows that count, from values (B,) of all rows.
@@ -76,8 +79,8 @@ class Batch:
         if self.counts is None:
             size = len(self.x)
             return torch.full((size,), 1 / size, dtype=dtype, device=self.x.device)
-        counts = self.counts.to(dtype)
-        return counts / counts.sum().clamp(min=1)
+        counts = self.counts.to(_wide(dtype))
+        return (counts / counts.sum().clamp(min=1)).to(dtype)
 
     def size(self) -> Tensor:
         """The weight of the batch: its number of examples or labels, as a float."""
@@ -91,6 +94,11 @@ class Batch:
             return tuple(new)
         happened = self.keep.any()
         return tuple(torch.where(happened, n, o) for n, o in zip(new, old, strict=True))
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """A type for counts and sums: float16 ends at 65,504."""
+    return torch.promote_types(dtype, torch.float32)
 
 
 @dataclass(frozen=True)

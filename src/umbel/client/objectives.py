@@ -179,8 +179,9 @@ def _each(values: Tensor, counts: Tensor | None = None) -> Tensor:
         return values
     if counts is None:
         return values.flatten(1).mean(1)
-    kept = counts.flatten(1)
-    return values.flatten(1).where(kept, 0).sum(1) / kept.sum(1).clamp(min=1)
+    kept, wide = counts.flatten(1), torch.promote_types(values.dtype, torch.float32)
+    sums = values.flatten(1).where(kept, 0).sum(1, dtype=wide)  # float16 ends at 65,504
+    return (sums / kept.sum(1).clamp(min=1)).to(values.dtype)
 
 
 CLASSIFICATION = Objective(_cross_entropy, _right_class, _mixed_classes)

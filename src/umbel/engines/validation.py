@@ -135,11 +135,13 @@ def bad_values(request: Request, replies: Replies, limits: Limits) -> dict[int, 
             counts = replies.columns[promise.per].clamp(min=0)[:, None] * (1 + 1e-9)
             values = values.where(values == 0, values / counts)
         largest, smallest = values.amax(1), values.amin(1)  # NaN where any value is
-        usable = (largest <= high) & (smallest >= low)
+        finite = largest.isfinite() & smallest.isfinite()  # a bound may be infinite in this type
+        usable = (largest <= high) & (smallest >= low) & finite
         if promise.may_be_nan:
             usable |= values.isnan().all(1)
         for n in torch.nonzero(~usable)[:, 0].tolist():
-            value = float(largest[n] if not largest[n] <= high else smallest[n])
+            below = largest[n] <= high and largest[n].isfinite()
+            value = float(smallest[n] if below else largest[n])
             fault = f"{name}: {value:.3g} is not within {low:.3g} to {high:.3g}"
             if promise.low is None and column.is_floating_point():
                 fault += DIVERGED

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,6 +54,7 @@ def _as_one(errors: Sequence[BaseException]) -> BaseException:
 class Seat:
     """The engine of one of the runs."""
 
+    beside: ClassVar[bool] = True  # the clients are here, as without other runs
     table: MeetingPoint
     number: int
 
@@ -104,6 +105,8 @@ def seats(runs: Sequence[Run]) -> MeetingPoint | None:
     begins = accumulate((run.divided.num_clients for run in runs), initial=0)
     most = max(int(sizes.max(initial=1)) for sizes in examples)
     dense = engine.net.is_dense and engine.net.way.kernel == "dense"
+    if not dense and any(run.divided.num_clients == 1 for run in runs):  # not batched if alone
+        return None
     return MeetingPoint(engine, list(begins)[:-1], most, dense)
 
 

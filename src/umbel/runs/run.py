@@ -252,9 +252,9 @@ class Run(Settings):
         It would not be theirs to keep where they are elsewhere, and where they fail or are few, a
         round does not begin with what an evaluation asks.
         """
-        here = isinstance(self.engine, EngineSettings) and self.privacy.clip is None
+        here = isinstance(self.engine, EngineSettings) or getattr(self.engine, "beside", False)
         whole = self.cohort_size == self.federation.num_clients
-        if not here or not whole or self.faults.any:
+        if not here or not whole or self.faults.any or self.privacy.clip is not None:
             return self.clients
         return Remembering(self.clients, self.federation.num_clients)
 

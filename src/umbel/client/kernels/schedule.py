@@ -72,8 +72,9 @@ class Schedule:
             if self.keep is None or self.full[s]:
                 yield SideBySide(rows, torch.full((1, 1), 1 / w, dtype=dtype, device=rows.device))
             else:
-                keep = self.keep[s, :c, :w].to(dtype)
-                yield SideBySide(rows, keep / keep.sum(1, keepdim=True))
+                wide = torch.promote_types(dtype, torch.float32)  # float16 counts to 65,504
+                keep = self.keep[s, :c, :w].to(wide)
+                yield SideBySide(rows, (keep / keep.sum(1, keepdim=True)).to(dtype))
 
     def arranged(self, values: Tensor) -> Tensor:
         """Rows (C, ...), one per client, in the order of the schedule."""
