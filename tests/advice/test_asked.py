@@ -61,3 +61,15 @@ def test_local_training_is_stated_by_a_table_as_by_its_keys() -> None:
     )
     assert stated("rotated-digits", "model.hidden=[8]") is None
     assert stated("rotated-digits", "algorithm.name=ifca") is None
+
+
+def test_an_experiment_without_local_training_has_its_rate_found_as_data_have(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "short.toml"
+    file.write_text(
+        'scenario = {name = "rotated-digits"}\nmodel = {name = "linear"}\n'
+        'algorithm = {name = "fedavg"}\n'
+    )
+    assert stated(str(file)) is None
+    assert stated(str(file), "algorithm.local.lr=0.01") == umbel.LocalTraining(lr=0.01)

@@ -15,6 +15,7 @@ from umbel.client.objectives import CLASSIFICATION, REGRESSION
 from umbel.data.federation import Federation
 from umbel.data.scenarios.folder import read_clients
 
+BELOW = "a label is below 0, and not in 0 to"
 FROM_SIGNS = "number the classes from 0, as by (y > 0).astype(int)"
 X, Y = np.arange(12, dtype=np.float32).reshape(6, 2), np.array([0, 1, 2, 0, 1, 2])
 
@@ -170,10 +171,22 @@ def test_clients_are_compared_with_one_that_has_examples(none: object) -> None:
         ([], {}, "train: 'list' is not filled with clients: give at least one"),
         ([(X, Y), (X[:0], Y[:0])], {}, "client 1: 0 is not a positive number of training examples"),
         ([(X, Y[:2])], {}, "client 0: '(6, 2) inputs and (2,) targets' is not as many inputs"),
-        ([(X, Y)], {"num_classes": 2}, "client 0: label: 2 is not in 0 to 1"),
-        ([(X, Y), (X, Y - 1)], {}, "client 1: label: -1 is not in 0 to 2; number the classes"),
-        ([(X, 2 * (Y > 1) - 1)], {}, f"client 0: label: -1 is not in 0 to 1; {FROM_SIGNS}"),
-        ([(X, Y), (X, Y - 100)], {}, "client 1: label: -100 is not in 0 to 2; leave examples"),
+        ([(X, Y)], {"num_classes": 2}, "client 0: a label is above 1, and not in 0 to 1"),
+        (
+            [(X, Y), (X, Y - 1)],
+            {},
+            f"client 1: {BELOW} 2; number the classes",
+        ),
+        (
+            [(X, 2 * (Y > 1) - 1)],
+            {},
+            f"client 0: {BELOW} 1; {FROM_SIGNS}",
+        ),
+        (
+            [(X, Y), (X, Y - 100)],
+            {},
+            f"client 1: {BELOW} 2; leave examples",
+        ),
         ([(X, Y), (X[:, :1], Y)], {}, "client 1: 'inputs of shape (1,) with labels"),
         ([(X, Y), (X, X)], {}, "client 1: 'inputs of shape (2,) with numbers of shape (2,)'"),
         ([(X * np.nan, Y)], {}, "client 0: x, column 0: row 0 is NaN; fill it in, or"),

@@ -83,6 +83,11 @@ def test_it_runs_where_no_batch_is_of_one_or_the_last_dimension_is_named() -> No
     next(umbel.Run(umbel.FedAvg(LOCAL), federation((8, 5), (4, 1), False), named).rounds(1))
 
 
+def test_mini_batches_of_training_that_nobody_does_do_not_count() -> None:
+    method = umbel.IFCA(num_clusters=1, send="gradient", local=LOCAL)
+    next(umbel.Run(method, federation((8, 5), (4, 4), False), SQUEEZED).rounds(1))
+
+
 def test_outputs_without_a_batch_are_refused_with_their_shape() -> None:
     with pytest.raises(umbel.UsageError, match=r"shape \(\) and the targets y \(B,\)"):
         alike(torch.tensor(1.0), torch.tensor([1.0]))

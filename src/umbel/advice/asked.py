@@ -16,7 +16,7 @@ from umbel.data.tables.reading import holds_tables
 from umbel.runs.config import read, structured
 from umbel.runs.experiment import Experiment
 from umbel.runs.library import find_experiment, shipped_experiments
-from umbel.runs.tables import merged, names_first, parse_setting
+from umbel.runs.tables import load_table, merged, names_first, parse_setting
 
 MODEL = {"name": "mlp", "hidden": [64]}
 """The network if the user names none."""
@@ -54,8 +54,9 @@ def asked_about(
 
 def local_training(asked: Experiment, data: str, settings: Sequence[str]) -> LocalTraining | None:
     """Local training, if the experiment states it; None: its learning rate is to be found."""
-    said = "local" in _over({"algorithm": {}}, settings)["algorithm"]
-    if not said and not data.endswith(".toml") and data not in shipped_experiments():
+    of_a_file = data.endswith(".toml") or data in shipped_experiments()
+    table = load_table(find_experiment(data)) if of_a_file else {"algorithm": {}}
+    if "local" not in _over(table, settings)["algorithm"]:
         return None
     local = getattr(innermost(asked.algorithm), "local", None)
     return local if isinstance(local, LocalTraining) else None

@@ -113,6 +113,8 @@ class FLACC(Algorithm[FLACCState]):
         else:
             trained = yield from train_with_gradient(theta, ctx, self.local)
             directions = trained.gradient
+        if not len(trained.clients):  # nobody answered, which a quorum of 0 allows
+            return state
         # Buffers such as running statistics carry no information about a client's direction.
         directions = directions[:, : ctx.layout.num_weights]
         with ctx.clustering:

@@ -99,6 +99,8 @@ class Joint(Algorithm[JointState]):
         trained = yield from train_jointly(
             state.models, state.moves, given, ctx, self._score(ctx.round)
         )
+        if not len(trained.clients):  # nobody answered, which a quorum of 0 allows
+            return state
         step = self.averaging.step(
             trained.update, trained.chosen, trained.num_examples, self.num_clusters, ctx.layout
         )

@@ -46,8 +46,9 @@ def check_labels(
     for y, name in zip(counted, names, strict=True):
         for label in (int(y.min()), int(y.max())) if len(y) else ():
             if not 0 <= label < classes:
+                side = "below 0" if label < 0 else f"above {classes - 1}"
                 expected = f"in 0 to {classes - 1}; {_advice(y, filled)}"
-                check(False, f"client {name}: label", label, expected)
+                raise UsageError(f"client {name}: a label is {side}, and not {expected}")
     return classes
 
 
@@ -82,7 +83,9 @@ def _warn_without_zero(labels: Sequence[Tensor]) -> None:
 def _check_not_numbers(labels: Sequence[Tensor]) -> None:
     """Raise `UsageError` for labels far above the number of examples, as outputs are per label."""
     largest, count = max(int(y.max()) for y in labels), sum(map(len, labels))
-    expected = (
-        f"the number of a class among {count:,} examples: number the classes from 0 without gaps"
-    )
-    check(largest < max(MANY, count), "label", largest, f"{expected}, or set num_classes")
+    most = max(MANY, count)
+    if largest >= most:  # it may be an amount of somebody's, so it is not shown
+        raise UsageError(
+            f"y: a label is {most:,} or more, among {count:,} examples: number the classes from 0 "
+            "without gaps, or set num_classes; amounts are given as floating-point numbers"
+        )

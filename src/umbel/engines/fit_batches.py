@@ -54,9 +54,13 @@ def _way_out(settings: Any) -> str:
 
 
 def _works_in(settings: Any) -> Iterator[Work]:
-    """The works among the fields of a method, at any depth."""
+    """The works among the fields of a method, at any depth, that it has clients do."""
+    send = getattr(settings, "send", None)
+    unused = "local" if send == "gradient" else "gradient" if send is not None else ""
     for field in fields(settings) if is_dataclass(settings) else ():
         value = getattr(settings, field.name)
+        if field.name == unused:
+            continue
         if isinstance(value, Work):
             yield value
         yield from _works_in(value)

@@ -26,7 +26,7 @@ from umbel.engines.ray_session import alive, connect, new_actor, session
 from umbel.engines.sequential import Sequential
 from umbel.engines.vectorised import Vectorised
 from umbel.flow import Replies, Request
-from umbel.summary import counted
+from umbel.summary import few
 
 log = logging.getLogger(__name__)
 
@@ -268,8 +268,8 @@ class RayCluster:
         clients = request.clients[torch.cat(task.chunks)].tolist()
         if task.attempts >= ATTEMPTS:
             raise WorkersDiedError(
-                f"{counted(len(clients), 'client')} from number {clients[0]} on: each actor that "
-                "worked for them was lost"
+                f"clients of numbers {few([*map(str, clients)])}: each actor that worked for them "
+                "was lost"
             )
         todo.insert(0, task)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import torch
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
@@ -173,11 +174,13 @@ def _all_described(folder: RunFolder) -> bool:
 
 def _describe(folder: RunFolder, run: Run) -> None:
     """Ask clients to describe their inputs; the descriptions serve newcomers without labels."""
-    found = descriptions.described(run, run.net, run.seed)
+    kept, everyone = descriptions.load(folder.path), torch.arange(run.federation.num_clients)
+    missing = everyone if kept is None else everyone[~torch.isin(everyone, kept.clients)]
+    found = descriptions.described(run, run.net, run.seed, missing)
     if len(found.clients):
-        found = descriptions.with_earlier(found, descriptions.load(folder.path))
-        descriptions.save(folder.path, found)
-    described, every = len(found.clients), run.federation.num_clients
+        kept = descriptions.with_earlier(found, kept)
+        descriptions.save(folder.path, kept)
+    described, every = 0 if kept is None else len(kept.clients), len(everyone)
     again = "" if described == every else "; the same `flwr run` asks again for those that lack"
     said = "%s: %d of %d clients have described their inputs%s"
     log.info(said, folder.path, described, every, again)

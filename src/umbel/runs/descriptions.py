@@ -64,12 +64,17 @@ class Descriptions:
     __repr__ = in_short
 
 
-def described(run: Run, net: Net, seed: int) -> Descriptions:
-    """Describe the training inputs of all clients of a run, by untrained models of its own seed."""
+def described(run: Run, net: Net, seed: int, missing: Tensor | None = None) -> Descriptions:
+    """Describe the training inputs of clients of a run, by untrained models of its own seed.
+
+    All clients are asked, or those that are `missing`, of whom some may not answer.
+    """
     models = torch.stack([net.new(seed_of(seed, Stream.ADVICE, n)) for n in range(MODELS)])
     work = Description(_width(run, net, models[0]))
     guard = Guarded(run.clients, run.limits.unbounded)
-    return drive(_ask(models, work, run.context(0, 1).everyone), guard)
+    context = run.context(0, 1)
+    asked = context.everyone if missing is None else context.asking(missing, optional=True)
+    return drive(_ask(models, work, asked), guard)
 
 
 def _width(run: Run, net: Net, theta: Tensor) -> int:

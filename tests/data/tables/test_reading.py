@@ -217,6 +217,7 @@ def test_a_table_that_memory_can_not_hold_is_refused_before_it_is_read(
         (["-0,5", "1,25", "none"], r"numbers such as 0,5: write them as 0\.5, or name it in"),
         (["31.12.2024", "1.2.24"], r"dates such as 31\.1\.2013: write them as 2013-01-31"),
         (["12/31/2024", "1/2/2024"], r"dates such as 31\.1\.2013"),
+        (["31.1.2013 12:30", "1.2.2013 9:05:01"], r"dates such as 31\.1\.2013"),
     ],
 )
 def test_what_other_countries_write_otherwise_is_no_category(

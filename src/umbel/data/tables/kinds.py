@@ -30,7 +30,11 @@ YEAR = r"\d{4}"
 
 ELSEWHERE = (
     (re.compile(r"[+-]?\d+,\d+"), "numbers such as 0,5", "as 0.5"),
-    (re.compile(r"\d{1,2}[./]\d{1,2}[./]\d{2,4}"), "dates such as 31.1.2013", "as 2013-01-31"),
+    (
+        re.compile(r"\d{1,2}[./]\d{1,2}[./]\d{2,4}([ T]+\d{1,2}:\d{2}.*)?"),
+        "dates such as 31.1.2013",
+        "as 2013-01-31",
+    ),
 )
 """Numbers and dates in formats of other countries, which would become categories."""
 

@@ -1,0 +1,50 @@
+"""With a quorum of 0, a round that nobody answers changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from tests.federations import blobs, mlp
+from umbel.algorithms import FLACC, IFCA, Joint
+from umbel.algorithms.base import Algorithm
+from umbel.client.work import LocalTraining
+from umbel.engines.validation import Limits, assemble
+from umbel.flow import Engine, Replies, Request
+from umbel.runs.run import Run
+from umbel.testing import assert_same_state
+
+LOCAL = LocalTraining(epochs=1, batch_size=8)
+
+
+@dataclass
+class Silent:
+    """An engine whose clients have stopped answering once it is told so."""
+
+    engine: Engine
+    silent: Callable[[], bool]
+
+    def send(self, request: Request) -> Replies:
+        return assemble(request, ()) if self.silent() else self.engine.send(request)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [FLACC(LOCAL, n_merge=1, n_sep=1_000), Joint(2, local=LOCAL), IFCA(local=LOCAL)],
+    ids=type,
+)
+def test_a_round_that_nobody_answers_changes_nothing(method: Algorithm[Any]) -> None:
+    run = Run(method, blobs(), mlp(), limits=Limits(quorum=0.0), evaluate_every=1_000)
+    gone = False
+    run = replace(run, engine=Silent(run.clients, lambda: gone))
+    before = None
+    for number, (state, _) in enumerate(run.rounds(5)):
+        if before is not None:
+            assert_same_state(state, before, 0.0)
+            return
+        if number == 1:
+            before, gone = state, True
+    raise AssertionError("no round was silent")
