@@ -98,7 +98,7 @@ def test_torch_datasets_bring_validation_examples_too() -> None:
         ({"validation": [(X, Y)], "validation_fraction": 0.1}, "validation_fraction: 0.1 is not 0"),
         ({"validation": [(X[:, :1], Y)]}, "client 0: .* is not inputs of shape"),
         ({"validation": [(X * np.nan, Y)]}, "client 0"),
-        ({"validation": [(X, Y + 7)], "num_classes": 3}, "client 0: label: 7"),
+        ({"validation": [(X, Y + 7)], "num_classes": 3}, "client 0: a label is above"),
         ({"validation": [X]}, "a pair"),
     ],
 )
