@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from umbel.data.tables.reading import holds_tables
 from umbel.runs.config import read, structured
 from umbel.runs.experiment import Experiment
 from umbel.runs.library import find_experiment, shipped_experiments
-from umbel.runs.tables import load_table, merged, names_first, parse_setting
+from umbel.runs.tables import load_table, merged, tables_of
 
 MODEL = {"name": "mlp", "hidden": [64]}
 """The network if the user names none."""
@@ -43,7 +44,7 @@ def asked_about(
             "model": MODEL,
             "algorithm": {"name": "fedavg"},
         }
-        table = _over(table, settings)
+        table = reduce(merged, tables_of(settings), table)
         found = structured(table, Experiment, looking)
         if path.exists() and "path" not in table["scenario"]:
             found = _reading(found, data)
@@ -56,17 +57,10 @@ def local_training(asked: Experiment, data: str, settings: Sequence[str]) -> Loc
     """Local training, if the experiment states it; None: its learning rate is to be found."""
     of_a_file = data.endswith(".toml") or data in shipped_experiments()
     table = load_table(find_experiment(data)) if of_a_file else {"algorithm": {}}
-    if "local" not in _over(table, settings)["algorithm"]:
+    if "local" not in reduce(merged, tables_of(settings), table)["algorithm"]:
         return None
     local = getattr(innermost(asked.algorithm), "local", None)
     return local if isinstance(local, LocalTraining) else None
-
-
-def _over(table: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """The table with these settings, in the order in which `umbel run` takes them."""
-    for setting in names_first(settings):
-        table = merged(table, parse_setting(setting))
-    return table
 
 
 def _reading(asked: Experiment, data: str) -> Experiment:

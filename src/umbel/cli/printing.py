@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import json
-import re
 import sys
 from typing import TYPE_CHECKING
 
@@ -17,9 +15,6 @@ from umbel.runs.rows import Table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-NOT_ASCII = re.compile(r"[^\x00-\x7f]")
-"""What other encodings than UTF-8 may lack; JSON has a way to write it."""
-
 WIDTH = 80
 """Width in characters that is used if a terminal is too narrow for all columns."""
 
@@ -29,10 +24,8 @@ def print_rows(table: Table, form: RowFormat) -> None:
     if form == "csv":
         click.echo(table.to_csv(), nl=False)
         return
-    text = table.to_json()
-    if codecs.lookup(getattr(sys.stdout, "encoding", None) or "utf-8").name != "utf-8":
-        text = NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], text)
-    click.echo(text)
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    click.echo(table.to_json(ascii_only=codecs.lookup(encoding).name != "utf-8"))
 
 
 def say(text: object, err: bool = False) -> None:

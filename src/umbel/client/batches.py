@@ -60,7 +60,7 @@ class Batch:
         counts = self.counts
         if counts is None:
             return values.mean()
-        sums = self.total(values.to(_wide(values.dtype)))
+        sums = self.total(values.to(wide(values.dtype)))
         return (sums / counts.sum().clamp(min=1)).to(values.dtype)
 
     def unweighted(self, values: Tensor) -> Tensor:
@@ -79,7 +79,7 @@ class Batch:
         if self.counts is None:
             size = len(self.x)
             return torch.full((size,), 1 / size, dtype=dtype, device=self.x.device)
-        counts = self.counts.to(_wide(dtype))
+        counts = self.counts.to(wide(dtype))
         return (counts / counts.sum().clamp(min=1)).to(dtype)
 
     def size(self) -> Tensor:
@@ -96,8 +96,8 @@ class Batch:
         return tuple(torch.where(happened, n, o) for n, o in zip(new, old, strict=True))
 
 
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    """A type for counts and sums: float16 ends at 65,504."""
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """A type for counts, sums and large values, at least single: float16 ends at 65,504."""
     return torch.promote_types(dtype, torch.float32)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, logsigmoid
 
 from umbel.checks import UsageError, check
-from umbel.client.batches import IGNORED
+from umbel.client.batches import IGNORED, wide
 
 FEW, MANY = 16, 128
 """With fewer classes than this, and at least this many examples, a softmax on a CPU takes several
@@ -179,8 +179,8 @@ def _each(values: Tensor, counts: Tensor | None = None) -> Tensor:
         return values
     if counts is None:
         return values.flatten(1).mean(1)
-    kept, wide = counts.flatten(1), torch.promote_types(values.dtype, torch.float32)
-    sums = values.flatten(1).where(kept, 0).sum(1, dtype=wide)  # float16 ends at 65,504
+    kept = counts.flatten(1)
+    sums = values.flatten(1).where(kept, 0).sum(1, dtype=wide(values.dtype))
     return (sums / kept.sum(1).clamp(min=1)).to(values.dtype)
 
 

@@ -28,7 +28,7 @@ from umbel.runs import wrapped
 from umbel.runs.config_errors import TableError, problems
 from umbel.runs.experiment import Experiment
 from umbel.runs.strangers import OURS, Stranger, stranger
-from umbel.runs.tables import load_table, merged, names_first, parse_setting
+from umbel.runs.tables import load_table, merged, tables_of
 from umbel.server.clusterers import CLUSTERERS, Clusterer
 from umbel.settings import SCALARS, UnfitError, bare, choice, is_choice, is_tuple, items_of, scalar
 
@@ -62,7 +62,7 @@ def read(file: Path | str, settings: Sequence[str] = (), *, looking: bool = Fals
     file = Path(file)
     alone = {"name": file.stem, **load_table(file)}
     settings = [settings] if isinstance(settings, str) else settings
-    above = [parse_setting(setting) for setting in names_first(settings)]
+    above = tables_of(settings)
     try:
         table = reduce(merged, above, alone)
         experiment: Experiment = structured(table, Experiment, looking)

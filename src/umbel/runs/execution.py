@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
-from typing import Literal
+from typing import Literal, TypeVar
 
 from umbel.algorithms.base import State
 from umbel.checks import UsageError, check, command, naming
@@ -30,6 +30,8 @@ from umbel.runs.records import Record
 from umbel.runs.result import Result
 from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
+
+T = TypeVar("T")
 
 TOGETHER = 100
 """Largest number of runs that go side by side."""
@@ -52,20 +54,17 @@ def execute(
     `workers` replaces the experiment's `engine.workers` for this call; results do not depend on it.
     Raises `UsageError` for a run whose data were made in Python.
     """
-    if folder.finished:  # perhaps in a place that can't be written to
-        return
-    with folder.locked():
-        if not folder.finished:
-            found = Sources.default() if sources is None else sources
-            yield from _records(folder, opened(folder, found, workers))
+
+    def records() -> Iterator[Record]:
+        found = Sources.default() if sources is None else sources
+        return _records(folder, opened(folder, found, workers))
+
+    yield from _unless_finished(folder, records)
 
 
 def advance(folder: RunFolder, run: Run) -> Iterator[Record]:
     """As `execute`, for a run that the caller has opened: its clients may be on other machines."""
-    if folder.finished:
-        return
-    with folder.locked():
-        yield from advance_locked(folder, run)
+    yield from _unless_finished(folder, lambda: _records(folder, run))
 
 
 def advance_locked(folder: RunFolder, run: Run) -> Iterator[Record]:
@@ -76,11 +75,16 @@ def advance_locked(folder: RunFolder, run: Run) -> Iterator[Record]:
 
 def advance_states(folder: RunFolder, run: Run) -> Iterator[tuple[State, Record]]:
     """As `advance`, with the state after each round."""
+    yield from _unless_finished(folder, lambda: _session(folder, run))
+
+
+def _unless_finished(folder: RunFolder, rest: Callable[[], Iterator[T]]) -> Iterator[T]:
+    """The rest of a run, inside its lock; a finished one may be where nothing can be written."""
     if folder.finished:
         return
     with folder.locked():
         if not folder.finished:
-            yield from _session(folder, run)
+            yield from rest()
 
 
 def opened(

@@ -80,9 +80,9 @@ class Table:
             raise UsageError('to_pandas: needs an extra: pip install "umbel[data]"') from None
         return pd.DataFrame(list(self.rows), columns=list(self.columns))
 
-    def to_json(self) -> str:
+    def to_json(self, ascii_only: bool = False) -> str:
         """A list of objects, one a row."""
-        text = json.dumps(list(self.rows), indent=1, allow_nan=False, ensure_ascii=False)
+        text = json.dumps(list(self.rows), indent=1, allow_nan=False, ensure_ascii=ascii_only)
         return ACTING.sub(lambda found: json.dumps(found[0])[1:-1], text)
 
     def to_csv(self) -> str:

@@ -17,7 +17,7 @@ from umbel.checks import UsageError, check
 from umbel.runs.config import plain, read
 from umbel.runs.config_errors import TableError
 from umbel.runs.experiment import Experiment
-from umbel.runs.tables import names_first, parse_setting
+from umbel.runs.tables import names_first, parse_setting, says
 
 NOT_SWEPT: Mapping[str, str] = {
     "name": "each experiment has its own name, to which other values are added",
@@ -161,12 +161,7 @@ def _last_key(path: str, paths: Collection[str]) -> str:
 
 def _value(table: Mapping[str, Any], path: str, setting: str) -> str:
     """The value at a path as text; as it was given, where the experiment keeps it elsewhere."""
-    there: Any = table
-    for key in path.split("."):
-        if not isinstance(there, Mapping) or key not in there:
-            return _at(parse_setting(setting), path)
-        there = there[key]
-    return _at(table, path)
+    return _at(table if says(table, path.split(".")) else parse_setting(setting), path)
 
 
 def _at(table: Any, path: str) -> str:

@@ -67,13 +67,14 @@ def _without_former(below: Mapping[str, Any], over: Mapping[str, Any]) -> Mappin
     """The lower table without what the upper one says by a former or a present name."""
     kind = ALGORITHMS.get(str(over.get("name", below.get("name"))))
     for names in kind.former.items() if kind else ():
-        if any(_says(over, name.split(".")) for name in names):
+        if any(says(over, name.split(".")) for name in names):
             for name in names:
                 below = _without(below, name.split("."))
     return below
 
 
-def _says(table: Any, path: Sequence[str]) -> bool:
+def says(table: Any, path: Sequence[str]) -> bool:
+    """Whether there is a value at this path of keys."""
     for name in path:
         if not isinstance(table, Mapping) or name not in table:
             return False
@@ -82,7 +83,7 @@ def _says(table: Any, path: Sequence[str]) -> bool:
 
 
 def _without(table: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
-    if not _says(table, path):
+    if not says(table, path):
         return table
     name, *rest = path
     if rest:
@@ -121,6 +122,11 @@ def names_first(settings: Sequence[str]) -> list[str]:
         return not begins, depth if begins else 0
 
     return sorted(settings, key=place)
+
+
+def tables_of(settings: Sequence[str]) -> list[dict[str, Any]]:
+    """The settings as tables, each over those before it."""
+    return [parse_setting(setting) for setting in names_first(settings)]
 
 
 def parsed(text: str) -> dict[str, Any]:

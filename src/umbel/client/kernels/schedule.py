@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from umbel.client.batches import wide
 from umbel.summary import in_short
 
 
@@ -72,8 +73,7 @@ class Schedule:
             if self.keep is None or self.full[s]:
                 yield SideBySide(rows, torch.full((1, 1), 1 / w, dtype=dtype, device=rows.device))
             else:
-                wide = torch.promote_types(dtype, torch.float32)  # float16 counts to 65,504
-                keep = self.keep[s, :c, :w].to(wide)
+                keep = self.keep[s, :c, :w].to(wide(dtype))
                 yield SideBySide(rows, (keep / keep.sum(1, keepdim=True)).to(dtype))
 
     def arranged(self, values: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from umbel.client.batches import wide
 from umbel.client.work.base import Promise
 
 MAX_LOSS = 1e12
@@ -16,8 +17,8 @@ def clipped(losses: Tensor) -> Tensor:
 
     The result has at least single precision: half precision has no number this large.
     """
-    wide = losses.to(torch.promote_types(losses.dtype, torch.float32))
-    return wide.clamp(-MAX_LOSS, MAX_LOSS).where(wide.isfinite(), MAX_LOSS)
+    exact = losses.to(wide(losses.dtype))
+    return exact.clamp(-MAX_LOSS, MAX_LOSS).where(exact.isfinite(), MAX_LOSS)
 
 
 def bounded(losses: Tensor) -> Tensor:

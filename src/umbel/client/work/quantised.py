@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from umbel.checks import check
-from umbel.client.batches import Shard
+from umbel.client.batches import Shard, wide
 from umbel.client.net import Net
 from umbel.client.work.base import Promise, Work
 
@@ -46,7 +46,7 @@ class Quantised(Work):
 
 def _cut(values: Tensor, scale: float) -> Tensor:
     """The values without further digits; large numbers have no further digits."""
-    wide = values.to(torch.promote_types(values.dtype, torch.float32))
-    scaled = wide * scale
-    few = scaled.abs() < 1 / torch.finfo(wide.dtype).eps
-    return torch.where(few, scaled.trunc() / scale, wide).to(values.dtype)
+    exact = values.to(wide(values.dtype))
+    scaled = exact * scale
+    few = scaled.abs() < 1 / torch.finfo(exact.dtype).eps
+    return torch.where(few, scaled.trunc() / scale, exact).to(values.dtype)
