@@ -141,7 +141,22 @@ def test_of_a_baseline_that_never_gets_there_more_than_its_rounds_are_saved() ->
     wanted = reproduction({"method": Published(95.0), "base": Published(0.0)}, "saved_pure_round")
     ours = results({"method": (5.0, 15.0), "base": (None, 100.0)}, "pure_round")
     (saved,) = compared(wanted, ours, "saved_pure_round")
-    assert (saved.ours, saved.within) == ("90 or more", True)
+    assert saved.ours == "90 or more"
+
+
+@pytest.mark.parametrize(
+    ("paper", "within", "verdict"),
+    [(95.0, None, ""), (90.0, None, ""), (89.6, None, ""), (80.0, False, "+10")],
+)
+def test_a_lower_bound_is_judged_only_by_a_number_of_the_paper_that_contradicts_it(
+    paper: float, within: bool | None, verdict: str
+) -> None:
+    wanted = reproduction({"method": Published(paper), "base": Published(0.0)}, "saved_pure_round")
+    ours = results({"method": (5.0, 15.0), "base": (None, 100.0)}, "pure_round")
+    (saved,) = compared(wanted, ours, "saved_pure_round")
+    assert (saved.within, saved.verdict) == (within, verdict)
+    judged = 0 if within is None else 1
+    assert summary(wanted, ours) == f"0 of {judged} numbers within the spreads, 0 reversed"
 
 
 def test_a_row_that_never_gets_there_saves_nothing_that_can_be_said() -> None:

@@ -38,14 +38,19 @@ class Compared:
 
     @property
     def within(self) -> bool | None:
-        """Whether the two lie within their spreads of each other."""
+        """Whether the two lie within their spreads of each other.
+
+        None without both numbers, and for a lower bound that the paper's number doesn't contradict:
+        how far apart the two are is not known.
+        """
         if self.difference is None or self.published is None:
             return None
-        if self.at_least and self.difference <= 0:
-            return True
-        allowed = (self.std or 0.0) + self.published.std
         # Printed numbers have a rounding error of up to half of the last decimal.
-        return abs(self.difference) <= allowed + 0.5 * 10.0 ** -named(self.measure).digits
+        rounding = 0.5 * 10.0 ** -named(self.measure).digits
+        allowed = (self.std or 0.0) + self.published.std + rounding
+        if self.at_least and self.difference <= allowed:
+            return None
+        return abs(self.difference) <= allowed
 
     @property
     def ours(self) -> str:
@@ -58,11 +63,11 @@ class Compared:
 
     @property
     def verdict(self) -> str:
-        """The difference, and whether it is within the spreads."""
-        if self.difference is None:
+        """The difference, and whether it is within the spreads; empty if that is not known."""
+        if self.difference is None or self.within is None:
             return ""
         places = named(self.measure).digits
-        return f"{self.difference:+.{places}f}" + " within" * bool(self.within)
+        return f"{self.difference:+.{places}f}" + " within" * self.within
 
 
 def compared(wanted: Reproduction, results: SavedResults, measure: str) -> list[Compared]:
@@ -167,5 +172,5 @@ def summary(wanted: Reproduction, results: SavedResults) -> str:
     cells = [cell for name in wanted.measures for cell in compared(wanted, results, name)]
     known = [cell for cell in cells if cell.within is not None]
     against = sum(len(list(reversals(wanted, results, name))) for name in wanted.measures)
-    inside = sum(bool(cell.within) for cell in known)
+    inside = sum(cell.within is True for cell in known)
     return f"{inside} of {len(known)} numbers within the spreads, {against} reversed"

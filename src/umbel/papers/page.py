@@ -30,10 +30,12 @@ long a kept one took.
 
 Each cell gives our mean and population standard deviation over seeds, and below it *the paper's*.
 **✓**: the two lie within their spreads of each other, to half of the last decimal; otherwise the
-difference. "About" is what the paper says in words, or shows in a figure. A *reduced* result is of
-a smaller problem, so that only the order of its rows is to be compared with the paper's. Two rows
-are *reversed* if they come in another order than in the paper, by more than the standard deviation
-of their difference in both, and by more than the last decimal here; where we have one seed, the
+difference. "Or more" is a lower bound, because the baseline did not reach the goal in every seed.
+It has no mark, and a difference only if the paper's number is below it by more than the spreads.
+"About" is what the paper says in words, or shows in a figure. A *reduced* result is of a smaller
+problem, so that only the order of its rows is to be compared with the paper's. Two rows are
+*reversed* if they come in another order than in the paper, by more than the standard deviation of
+their difference in both, and by more than the last decimal here; where we have one seed, the
 paper's deviation stands for ours.
 
 Commands below that name a folder such as `runs/reproduce-reduced/NAME-seed0` go on from a run of
