@@ -21,7 +21,7 @@ from umbel.runs.environment import environment
 from umbel.summary import counted
 
 MOST_POINTS = 100
-"""Largest number of rounds of a curve that are saved."""
+"""Largest number of rounds of a curve that are saved, without the last."""
 
 
 @dataclass(frozen=True)
@@ -133,9 +133,10 @@ def made_here(command: str, seconds: float) -> Made:
 
 
 def curve(runs: Sequence[Sequence[float | None]]) -> Curve:
-    """Mean and spread over runs of a value per round, in at most `MOST_POINTS` rounds.
+    """Mean and spread over runs of a value per round.
 
-    It ends where the first run does: later means would be over other seeds than before.
+    It has every n-th round, at most `MOST_POINTS` of them, and the last. It ends where the first
+    run does: later means would be over other seeds than before.
     """
     known = [n for n, values in enumerate(zip(*runs, strict=False)) if None not in values]
     step = -(-len(known) // MOST_POINTS) if known else 1
