@@ -7,6 +7,7 @@ import json
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -20,13 +21,14 @@ from benchmarks.measure import (
     peak_memory_mb,
     pin,
 )
+from benchmarks.result_files import check_folder, earlier
 from benchmarks.server import server_table
 from benchmarks.workloads import Contest, contests
 
 Row = dict[str, str | float | None]
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Read the command line, time, print, and write the result file."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--short", action="store_true", help="smaller workloads, fewer repeats")
@@ -37,7 +39,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the results here")
     parser.add_argument("--plot", type=Path, help="draw W7 here, as .svg or .png")
     parser.add_argument("--once", nargs=2, metavar=("NAME", "WAY"), help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
+    about: Row = {"machine": machine(), "device": given.device}
+    earlier(given.json, about, TABLES)
+    check_folder(given.plot)
     pin()
     if given.once:
         name, way = given.once
@@ -45,27 +50,31 @@ def main() -> None:
         return
     console, rows = Console(), list[Row]()
     peak = matmul_peak(given.device)
+    about["peak_gflops"] = peak / 1e9
     for name, build in contests(given.short, given.device).items():
         if wanted(name, given.only):
             contest = build()
             repeats = given.repeats or (2 if given.short else 5)
             rows += rows_of(contest, peak, repeats, given.short, given.device, given.memory)
             print_rows(console, rows[-len(contest.ours) :])
+            write(given.json, about, rows, [])
     server = server_table(given.short, console) if wanted("W7", given.only) else []
+    write(given.json, about, rows, server)
     if given.plot and server:
         from benchmarks.picture import draw_server
 
         draw_server(server, given.plot)
-    if given.json:
-        about = {"machine": machine(), "device": given.device, "peak_gflops": peak / 1e9}
-        write(given.json, about, rows, server)
 
 
-def write(file: Path, about: Row, rows: list[Row], server: list[Row]) -> None:
-    """Write the results; results of other workloads in the file are kept."""
-    before = json.loads(file.read_text()) if file.exists() else {"clients": [], "server": []}
-    if any(before.get(key, about[key]) != about[key] for key in ("machine", "device")):
-        raise SystemExit(f"{file}: from another machine: {before['machine']}")
+TABLES = ("clients", "server")
+
+
+def write(file: Path | None, about: Row, rows: list[Row], server: list[Row]) -> None:
+    """Write the results, if a file is given; results of other workloads in it are kept."""
+    if file is None:
+        return
+    machine_and_device = {key: about[key] for key in ("machine", "device")}
+    before = earlier(file, machine_and_device, TABLES) or {"clients": [], "server": []}
     new = {row["name"]: [r for r in rows if r["name"] == row["name"]] for row in rows}
     old = {
         row["name"]: [r for r in before["clients"] if r["name"] == row["name"]]

@@ -20,6 +20,7 @@ from rich.console import Console
 
 import umbel
 from benchmarks.planted import Planted, forty
+from benchmarks.result_files import check_folder
 from umbel.networks import MLP
 from umbel.runs.scores import adjusted_rand_index
 
@@ -130,6 +131,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--first-seed", type=int, default=5000)
     parser.add_argument("--out", type=Path, default=KEPT)
     given = parser.parse_args(argv)
+    check_folder(given.out)
     console = Console()
     rows = [Row(**row) for row in json.loads(given.out.read_text())] if given.out.is_file() else []
     done = {row.seed for row in rows}

@@ -1,6 +1,6 @@
 """Comparison of full precision and bfloat16: `python -m benchmarks.precision`.
 
-Whole workloads in both, experiments in both, and with `--products` what single products gain.
+Whole workloads, experiments, other networks and single products, or the `--parts` named.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from benchmarks.__main__ import machine
 from benchmarks.measure import alternate, difference, matmul_peak, pin
 from benchmarks.products import measured
 from benchmarks.report import precision_markdown
+from benchmarks.result_files import earlier
 from benchmarks.workers import CharLSTM, CharTransformer, letters
 from benchmarks.workloads import (
     BF16,
@@ -198,20 +199,19 @@ def sources() -> Sources:
     return Sources.default()
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print the tables, and write the result file."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.precision", description=__doc__)
     parser.add_argument("--parts", nargs="*", default=PARTS, choices=PARTS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", type=Path, help="write the results here")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
+    about: Row = {"machine": f"{machine()}, {', '.join(bf16_units())}"}
+    results = earlier(given.json, about, PARTS) | about
     if not bf16_units():
         raise SystemExit("this processor has no products of bfloat16 numbers")
     pin()
-    results: dict[str, Any] = {"machine": f"{machine()}, {', '.join(bf16_units())}"}
-    if given.json and given.json.exists():
-        results = json.loads(given.json.read_text()) | results
     parts: dict[str, Callable[[], list[Row]]] = {
         "speeds": partial(speeds, given.repeats),
         "experiments": partial(experiments, range(given.seeds)),

@@ -14,6 +14,13 @@ from typing import Any
 from benchmarks.stopwatch import PARTS
 
 
+def shown(results: dict[str, Any]) -> str:
+    """The tables of a file; that of a comparison of precisions may have any of its parts."""
+    if "rounds" in results:
+        return rounds_markdown(results)
+    return markdown(results) if "clients" in results else precision_markdown(results)
+
+
 def markdown(results: dict[str, Any]) -> str:
     """Two tables: what clients do, and the server's own work."""
     peak = f"one core whose best matrix product reaches {results['peak_gflops']:.0f} GFLOP/s"
@@ -159,7 +166,4 @@ def _table(header: str, rows: list[list[str]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    read = json.loads(Path(sys.argv[1]).read_text())
-    ways = {"rounds": rounds_markdown, "experiments": precision_markdown}
-    way = next((way for key, way in ways.items() if key in read), markdown)
-    sys.stdout.write(way(read))
+    sys.stdout.write(shown(json.loads(Path(sys.argv[1]).read_text())))

@@ -7,7 +7,7 @@ import json
 import logging
 import statistics
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import process_time
@@ -19,6 +19,7 @@ from rich.table import Table
 
 from benchmarks.__main__ import machine, wanted
 from benchmarks.measure import matmul_peak, pin
+from benchmarks.result_files import earlier
 from benchmarks.stopwatch import PARTS, Stopwatch, watching
 from benchmarks.workloads import classifier, forward_flops
 from umbel.algorithms import ALGORITHMS
@@ -159,7 +160,7 @@ def warm_up(size: Size, names: list[str]) -> None:
         measured(few, name, 4)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Time every method at every size, print, and write the result file."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.rounds", description=__doc__)
     parser.add_argument("--short", action="store_true", help="smaller workloads, fewer rounds")
@@ -168,10 +169,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, help="default: 12 of W1, else 4")
     parser.add_argument("--in-memory", action="store_true", help="write no records or checkpoints")
     parser.add_argument("--json", type=Path, help="write the results here")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
+    earlier(given.json, {"machine": machine()}, ["rounds"])
     logging.getLogger("umbel").setLevel(logging.ERROR)  # of modules that no file describes
     pin()
-    peak, rows, console = matmul_peak("cpu"), list[Row](), Console()
+    peak, console = matmul_peak("cpu"), Console()
     for workload, size in sizes(given.short).items():
         if not wanted(workload, given.only):
             continue
@@ -181,18 +183,14 @@ def main() -> None:
             row_of(workload, size, name, rounds, peak, given.in_memory) for name in given.methods
         ]
         console.print(table(found))
-        rows += found
-    if given.json:
-        write(given.json, rows)
+        if given.json:
+            write(given.json, found)
 
 
 def write(file: Path, rows: list[Row]) -> None:
     """Write the results; results of other workloads in the file are kept."""
-    before: Row = {"machine": machine(), "rounds": []}
-    if file.exists():
-        before = json.loads(file.read_text())
-    if before["machine"] != machine():
-        raise SystemExit(f"{file}: from another machine: {before['machine']}")
+    about: Row = {"machine": machine()}
+    before = earlier(file, about, ["rounds"]) or {**about, "rounds": []}
     new = {row["name"] for row in rows}
     kept = [row for row in before["rounds"] if row["name"] not in new]
     every = sorted([*kept, *rows], key=lambda row: str(row["name"]))

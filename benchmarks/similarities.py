@@ -24,6 +24,7 @@ from torch import nn
 
 from benchmarks.choices import changed
 from benchmarks.merges import RoundSeen, Spread, rounds_seen, swapped_pairs
+from benchmarks.result_files import check_folder
 from umbel.algorithms.flacc import FLACC
 from umbel.client.optimizers import SGD
 from umbel.client.work import LocalTraining
@@ -189,6 +190,7 @@ def main() -> None:
     parser.add_argument("--precision", choices=["full", "bf16"], default="full")
     parser.add_argument("--json", type=Path, help="write the results here")
     given = parser.parse_args()
+    check_folder(given.json)
     torch.set_num_threads(1)
     console, studies = Console(width=120), list[Study]()
     for choice in given.choices:
