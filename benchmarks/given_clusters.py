@@ -8,7 +8,7 @@ the clusters that it ended with from the first round, and shows both courses of 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,16 +41,22 @@ def reached(result: Result, rounds: int) -> State:
     return State(state.models, state.labels)
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print both courses, and their means over the later half of the rounds."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--rounds", type=int, default=70)
     parser.add_argument("--after", type=int, default=0)
-    options = parser.parse_args()
-    done = []
-    for number, found, given in courses(umbel.load(options.run), options.rounds, options.after):
+    options = parser.parse_args(arguments)
+    result, done = umbel.load(options.run), []
+    compared = min(options.rounds, len(result.records))
+    if options.after >= compared:
+        raise SystemExit(f"after: {options.after} is not below {compared}, the last round compared")
+    for number, found, given in courses(result, options.rounds, options.after):
         done.append((found, given))
         click.echo(f"round {number}: {100 * found:.1f}, clusters given {100 * given:.1f}")
+    if not done:
+        raise SystemExit(f"no round up to {compared} is evaluated in both courses")
     late = done[len(done) // 2 :]
     means = (100 * sum(each) / len(late) for each in zip(*late, strict=True))
     click.echo("mean of the later half: {:.1f}, clusters given {:.1f}".format(*means))

@@ -119,6 +119,23 @@ def test_a_run_whose_clusters_are_known_from_the_first_round_has_one_course(tmp_
             assert given == pytest.approx(found)
 
 
+def test_a_run_without_rounds_to_compare_with_given_clusters_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenario = replace(ROTATED_DIGITS, clients=4, examples=(20,))
+    experiment = Experiment(scenario, MLP((4,)), Oracle(LocalTraining(epochs=1)), rounds=3)
+    folder = RunFolder.begin(tmp_path, replace(experiment, evaluate_every=2))
+    for _ in execute(folder, Sources.default()):
+        pass
+    place = str(folder.path)
+    with pytest.raises(SystemExit, match="no round up to 1 is evaluated in both"):
+        given_clusters.main([place, "--rounds", "1"])
+    monkeypatch.setattr(given_clusters, "reached", lambda *_: pytest.fail("rounds were made"))
+    for after, rounds, compared in (("2", "2", 2), ("3", "70", 3)):
+        with pytest.raises(SystemExit, match=f"after: {after} is not below {compared}"):
+            given_clusters.main([place, "--rounds", rounds, "--after", after])
+
+
 def test_a_run_of_fl_hc_would_have_its_clusters_again_by_a_cut_that_is_shown(
     tmp_path: Path,
 ) -> None:
