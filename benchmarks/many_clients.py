@@ -56,7 +56,7 @@ def federation(case: Case, clients: int) -> Federation:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """One line per method: seconds of a round, of the evaluation after the last, and memory."""
+    """One line per method: seconds of a round and of the last with its evaluation, and memory."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.many_clients", description=__doc__)
     parser.add_argument("case", choices=CASES)
     parser.add_argument("--clients", type=int, help="by default 100,000 and 1,000,000")
@@ -86,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         f"{given.method}, {count:,} clients, of whom {run.cohort_size:,} are asked, "
         f"{net.layout.num_values:,} values, {case.examples * prod(case.shape):,} numbers a client: "
         f"{seconds:.1f} s a round, {taken[-1]:.1f} s with the evaluation of all, "
-        f"{peak_memory_mb():,.0f} MiB\n"
+        f"{peak_memory_mb():,.0f} MiB in the main process\n"
     )
 
 

@@ -87,8 +87,9 @@ def sizes(short: bool) -> dict[str, Size]:
 
 
 def method(name: str, local: LocalTraining) -> Algorithm[Any]:
-    """The method with four clusters, if it takes their number, and this training."""
+    """The method with four clusters, if it takes their number, and this training, if it trains."""
     changes: dict[str, dict[str, Any]] = {
+        # Whatever `local` is, clients send gradients of two models: Algorithm 1.
         "cfl-gp": {"num_clusters": GROUPS, "gradient": Gradient(64), "patience": 1000},
         "fl-hc": {"num_clusters": GROUPS, "cluster_round": 2},
         "lcfl": {"num_clusters": GROUPS},
