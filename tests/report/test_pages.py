@@ -7,15 +7,17 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from tests.report.pages import NASTY, Page, compared, made, many, own, unpacked
 from tests.shell import Shell
+from umbel.algorithms import FLACC
 from umbel.checks import UsageError
 from umbel.data.sources import Sources
 from umbel.report import write_files
@@ -197,6 +199,28 @@ def test_a_regression_is_told_by_its_loss(tmp_path: Path) -> None:
     assert "Worst client's loss" in page.said
     assert page.titles[0] == "Loss"
     assert "Singular values after round 5" in page.titles
+
+
+@dataclass(frozen=True)
+class OwnFLACC(FLACC):
+    """A method of one's own, which a report does not import."""
+
+
+@dataclass(frozen=True)
+class Unset(OwnFLACC):
+    """One whose own settings lack the limit of its measure."""
+
+    alpha_0: ClassVar[float] = 0.0  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(("method", "lines"), [("OwnFLACC", 2), ("Unset", 1)])
+def test_a_method_of_ones_own_with_a_measure_of_umbels_has_a_report(
+    method: str, lines: int, tmp_path: Path
+) -> None:
+    small = ["rounds=4", "scenario.clients=6", f'algorithm.name="{__name__}:{method}"']
+    page = report(made("flacc-digits", *small), tmp_path)
+    figure = page.figures[page.titles.index("Smallest cross-similarity of the best pair")]
+    assert len([trace for trace in figure["data"] if trace.get("name")]) == lines
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from umbel.runs.client_rows import Client
 from umbel.runs.evidence import Snapshot
 from umbel.runs.metrics import names_of
 from umbel.runs.result import Result
+from umbel.runs.strangers import Stranger
 
 MEASURES: Mapping[str, tuple[str, str]] = {
     "best_cross": ("Smallest cross-similarity of the best pair", "alpha-min-cross"),
@@ -206,12 +207,21 @@ def _measures(run: Result) -> Iterator[Panel]:
         if name in UNDRAWN or len(set(line.y)) < 2:
             continue
         title, what = MEASURES.get(name, (name.replace("_", " ").capitalize(), name))
-        method = innermost(run.experiment.algorithm)
-        settings = [(key, getattr(method, key)) for key in LIMITS.get(name, ())]
-        limits = [Line(key, (line.x[0], line.x[-1]), (at, at)) for key, at in settings]
+        limits = [
+            Line(key, (line.x[0], line.x[-1]), (at, at)) for key, at in _limits(run, name).items()
+        ]
         zero = not limits and min(line.y) >= 0
         lines = (line, *limits)
         yield Panel(Chart(title, "round", what, lines, marks(run), from_zero=zero))
+
+
+def _limits(run: Result, measure: str) -> dict[str, float]:
+    """The settings of the run's method that a measure is compared with; others have none."""
+    method = innermost(run.experiment.algorithm)
+    # A method of one's own is not imported to be looked at; its table tells all its settings.
+    told = method.table if isinstance(method, Stranger) else vars(method)
+    found = {key: told.get(key) for key in LIMITS.get(measure, ())}
+    return {key: at for key, at in found.items() if isinstance(at, int | float)}
 
 
 def _whose(run: Result, snapshot: Snapshot) -> list[Client]:
