@@ -6,6 +6,7 @@ import io
 import re
 from dataclasses import replace
 from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,17 @@ def test_without_a_judge_it_is_accuracy_or_where_there_is_none_loss(place: Path)
     (row,) = results(place).differences("loss")
     assert row["measure"] == "loss"
     assert measure_of(runs(place)) == ACCURACY
+
+
+def test_without_a_finished_run_the_table_is_empty_whatever_is_asked(
+    place: Path, tmp_path: Path
+) -> None:
+    begun = copytree(place / "fedavg-seed0", tmp_path / "fedavg-seed0")
+    (begun / "clusters.csv").unlink()
+    for judge in (None, "loss", "perplexity"):
+        assert len(results(tmp_path).differences(judge)) == 0
+    with pytest.raises(UsageError, match="judge: 'speed' is not any of"):
+        results(tmp_path).differences("speed")
 
 
 def test_the_table_says_what_is_less(place: Path) -> None:

@@ -63,8 +63,8 @@ def measure_named(name: str, experiments: Sequence[Experiment]) -> Measure:
     Raises `UsageError` for any other, and for a metric of one's own: which way is better is not
     known of it.
     """
-    measured = (set(names_of(each)) & set(METRICS) for each in experiments)
-    known = [ACCURACY.name, LOSS.name, *sorted(set.intersection(*measured))]
+    measured = set(METRICS).intersection(*map(names_of, experiments))
+    known = [ACCURACY.name, LOSS.name, *sorted(measured)]
     expected = f'measured by all of these runs, as {", ".join(known)}: write metrics = ["{name}"]'
     check(name in known, "judge", name, expected if name in METRICS else f"any of {known}")
     return Measure(name)
