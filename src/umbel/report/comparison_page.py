@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from umbel.checks import command
 from umbel.report import comparing
+from umbel.report.again import again
 from umbel.report.comparing import Sheet
 from umbel.report.fates import fates
 from umbel.report.leading import chance, leads, signed, verdict
 from umbel.report.markup import Markup, Part, element, join, table
-from umbel.report.page import Section, figures, made_with, page
+from umbel.report.page import Section, figures, page
 from umbel.report.panels import Panel
 from umbel.runs.outcomes import Methods, by_method
 from umbel.runs.result import Result
@@ -34,7 +34,7 @@ def comparison_page(name: str, runs: Sequence[Result]) -> tuple[str, list[Panel]
     sections = [
         Section("Methods side by side", (_table(comparing.sheet(methods)), figures(beside))),
         Section("Round by round", (figures(courses),)),
-        Section("Run it again", tuple(_again(name, shown))),
+        Section("Run it again", tuple(again(name, methods))),
     ]
     if any(pair.lead is not None for pair in order.pairs):
         sections.insert(1, Section("Every pair of methods", tuple(_pairs(order, measure))))
@@ -121,26 +121,3 @@ def _pair(pair: Pair) -> list[str]:
         return [*names, "-" if pair.lead is None else signed(pair.lead.mean), "-", "-", "-"]
     ends = f"{signed(pair.lead.low)} to {signed(pair.lead.high)}"
     return [*names, signed(pair.lead.mean), ends, chance(pair.lead.p_value), chance(pair.p_value)]
-
-
-def _again(name: str, runs: Sequence[Result]) -> Iterator[Part]:
-    seeds = sorted({run.experiment.seed for run in runs})
-    if seeds != list(range(seeds[0], seeds[0] + len(seeds))):
-        return  # `umbel compare` takes a first seed, and those that follow it
-    first = ("--first-seed", seeds[0]) if seeds[0] else ()
-    again = command("compare", name, "--seeds", len(seeds), *first)
-    yield element(
-        "p", "If umbel compare made these runs, this makes them again, with the same --set:"
-    )
-    yield element("pre", again, id="command")
-    yield element("button", "copy the command", type="button", class_="copy", data_copy="command")
-    for session in runs[0].folder.sessions.read()[:1]:
-        yield element("p", f"Begun: {made_with(session)}", class_="quiet")
-    yield element(
-        "p", "For a single run, save this text as a file and use umbel run FILE --seed N:"
-    )
-    named: dict[str, str] = {}
-    for run in runs:
-        named.setdefault(run.experiment.name, run.folder.toml)
-    for method, text in named.items():
-        yield element("details", element("summary", f"{method}.toml"), element("pre", text))

@@ -34,7 +34,7 @@ def by_method(runs: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     methods = [
         each
         for group in named
-        for each in ([({}, group)] if _is_control(group[0]) else variants(group))
+        for each in ([({}, group)] if is_control(group[0]) else variants(group))
     ]
     for _, seeded in methods:
         _check_single(seeded)
@@ -60,7 +60,8 @@ def _check_single(runs: Sequence[Result]) -> None:
             )
 
 
-def _is_control(run: Result) -> bool:
+def is_control(run: Result) -> bool:
+    """Whether `umbel compare --control` made it."""
     return CONTROL in parts_of(run.experiment.name)[1].items()
 
 

@@ -1,0 +1,80 @@
+"""How the runs of a comparison are made again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from umbel.checks import command
+from umbel.report.markup import Markup, Part, element
+from umbel.report.page import made_with
+from umbel.runs.deployed import over_flower
+from umbel.runs.outcomes import Methods, is_control
+from umbel.runs.own import OwnData
+from umbel.runs.result import Result
+
+BY_FILE = "For a single run, save its text as a file and use umbel run FILE --seed N:"
+IN_PYTHON = (
+    "Runs made in Python: run.save of the same umbel.Run, with these settings, makes them again:"
+)
+BY_FLOWER = "Runs over Flower: the same flwr run, with these settings and sites, makes them again:"
+
+
+def again(name: str, methods: Methods) -> Iterator[Part]:
+    """The command of the whole comparison, and the settings of each method's runs."""
+    runs = [run for _, seeded in methods for run in seeded]
+    if {_way(run) for run in runs} == {BY_FILE}:
+        yield from _compared(name, runs)
+    for session in runs[0].folder.sessions.read()[:1]:
+        yield element("p", f"Begun: {made_with(session)}", class_="quiet")
+    settings = [(method, alike) for method, seeded in methods for alike in _alike(seeded)]
+    for way in (BY_FILE, IN_PYTHON, BY_FLOWER):
+        made = [(method, alike) for method, alike in settings if _way(alike[0]) == way]
+        if made:
+            yield element("p", way)
+        for method, alike in made:
+            yield _unfolded(method, alike)
+
+
+def _compared(name: str, runs: Sequence[Result]) -> Iterator[Part]:
+    seeds = sorted({run.experiment.seed for run in runs})
+    if seeds != list(range(seeds[0], seeds[0] + len(seeds))):
+        return  # `umbel compare` takes a first seed, and those that follow it
+    first = ("--first-seed", seeds[0]) if seeds[0] else ()
+    control = ("--control",) if any(map(is_control, runs)) else ()
+    yield element(
+        "p", "If umbel compare made these runs, this makes them again, with the same --set:"
+    )
+    said = command("compare", name, "--seeds", len(seeds), *first, *control)
+    yield element("pre", said, id="command")
+    yield element("button", "copy the command", type="button", class_="copy", data_copy="command")
+
+
+def _way(run: Result) -> str:
+    if over_flower(run.folder.path):
+        return BY_FLOWER
+    return IN_PYTHON if isinstance(run.experiment.scenario, OwnData) else BY_FILE
+
+
+def _alike(runs: Sequence[Result]) -> list[list[Result]]:
+    """The runs, those together that differ in their seed alone: one text makes all of these.
+
+    A control's sizes of clusters differ between seeds, and so do digests of data made in Python.
+    """
+    parts: list[list[Result]] = []
+    for run in runs:
+        seed, way = run.experiment.seed, _way(run)
+        for part in parts:
+            first = part[0]
+            if _way(first) == way and first.experiment.with_seed(seed) == run.experiment:
+                part.append(run)
+                break
+        else:
+            parts.append([run])
+    return parts
+
+
+def _unfolded(method: str, runs: Sequence[Result]) -> Markup:
+    """The settings of runs that differ in their seed alone, to be unfolded."""
+    seeds = ", ".join(str(run.experiment.seed) for run in runs)
+    title = f"{method}: {'seed' if len(runs) == 1 else 'seeds'} {seeds}"
+    return element("details", element("summary", title), element("pre", runs[0].folder.toml))
