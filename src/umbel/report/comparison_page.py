@@ -20,8 +20,13 @@ from umbel.runs.statistics.pairs import Pair, Standing, standing
 from umbel.summary import counted
 
 
-def comparison_page(name: str, runs: Sequence[Result]) -> tuple[str, list[Panel]]:
-    """The page about runs with at least one finished round, and its figures."""
+def comparison_page(
+    name: str, runs: Sequence[Result], without: Sequence[str] = ()
+) -> tuple[str, list[Panel]]:
+    """The page about runs with at least one finished round, and its figures.
+
+    `without` names the folders of runs without such a round.
+    """
     finished = [run for run in runs if run.finished]
     shown = finished or list(runs)
     methods = by_method(shown)
@@ -41,14 +46,16 @@ def comparison_page(name: str, runs: Sequence[Result]) -> tuple[str, list[Panel]
     if against:
         parts = [join(figures([each.panel]), each.tables) for each in against]
         sections.insert(1, Section("Client by client", tuple(parts)))
-    head = _head(methods, runs, finished)
+    head = _head(methods, runs, finished, without)
     if len(methods) > 1:
         head.append(element("p", verdict(order, measure), id="verdict"))
     panels = [*beside, *(each.panel for each in against), *courses]
     return page(f"{name}: {len(methods)} methods", head, sections), panels
 
 
-def _head(methods: Methods, runs: Sequence[Result], finished: Sequence[Result]) -> list[Part]:
+def _head(
+    methods: Methods, runs: Sequence[Result], finished: Sequence[Result], without: Sequence[str]
+) -> list[Part]:
     seeds = sorted({run.experiment.seed for run in finished or runs})
     numbers = ", ".join(map(str, seeds))
     each = sorted({len(runs) for _, runs in methods})
@@ -59,10 +66,17 @@ def _head(methods: Methods, runs: Sequence[Result], finished: Sequence[Result]) 
     counts = f"{counted(len(methods), 'method')}, {many} ({numbers})."
     parts: list[Part] = [element("p", counts)]
     left = [run.folder.path.name for run in runs if run not in finished]
-    if left:
-        what = "so they are left out" if finished else "so what follows is so far"
-        text = f"Not finished, {what}: {', '.join(left)}."
-        parts.append(element("p", element("strong", text), class_="notice", role="note"))
+    notes: dict[str, Sequence[str]]
+    if finished:
+        notes = {"Not finished, so they are left out": sorted([*left, *without])}
+    else:
+        notes = {
+            "Not finished, so what follows is so far": left,
+            "Without a finished round, so they are left out": without,
+        }
+    for what, names in notes.items():
+        text = element("strong", f"{what}: {', '.join(names)}.")
+        parts += [element("p", text, class_="notice", role="note")] if names else []
     return parts
 
 

@@ -12,6 +12,7 @@ from umbel.report.panels import numbered
 from umbel.report.plot_files import check_plotting
 from umbel.report.plots import draw_each
 from umbel.report.run_page import run_page
+from umbel.runs.advised import holds_advice
 from umbel.runs.durable import write_text
 from umbel.runs.folder import RunFolder
 from umbel.runs.result import Result
@@ -31,10 +32,11 @@ def write_files(path: Path, out: Path | None = None, figures: Path | None = None
         text, panels = run_page(_begun(path))
     else:
         folders = [RunFolder(file.parent) for file in sorted(path.glob("*/experiment.toml"))]
-        runs = [Result(folder) for folder in folders if folder.begun]
-        begun = [run for run in runs if run.records]  # they may be lost
+        runs = [Result(each) for each in folders if each.begun or not holds_advice(each.path)]
+        begun = [run for run in runs if run.folder.begun and run.records]  # they may be lost
         check(bool(begun), "report", str(path), "the folder of a run, or of runs, that were begun")
-        text, panels = comparison_page(path.resolve().name, begun)
+        without = [run.folder.path.name for run in runs if run not in begun]
+        text, panels = comparison_page(path.resolve().name, begun, without)
     page = path / "report.html" if out is None else out
     if out is None:
         check_no_link(page)
