@@ -175,8 +175,8 @@ def test_the_clients_of_a_run_are_read_once(
 
     monkeypatch.setattr(RunFolder, "clients", noted)
     result = umbel.load(tmp_path / "run", mlp())
-    assert result.megabytes_down > 0
-    assert result.megabytes_up > 0
+    assert result.megabytes_down
+    assert result.megabytes_up
     assert result.evaluations("gradient") is not None
     assert len(result.clients) == 3
     assert len(reads) <= 1

@@ -22,6 +22,7 @@ from umbel.checks import UsageError
 from umbel.data.sources import Sources
 from umbel.report import write_files
 from umbel.report.packing import packed
+from umbel.runs.advised import ADVICE
 from umbel.runs.config import read
 from umbel.runs.deployed import NODES
 from umbel.runs.execution import execute
@@ -287,14 +288,39 @@ def texts(page: str) -> list[str]:
 
 
 def test_a_comparison_with_a_run_that_is_not_finished_names_it(tmp_path: Path) -> None:
-    path = compared(1, "scenario.clients=8")
+    path = shutil.copytree(compared(1, "scenario.clients=8"), tmp_path / "runs")
+    for name in ("advice", "no-round-seed0"):
+        (path / name).mkdir()
+        shutil.copy(path / "ifca-digits-seed0" / "experiment.toml", path / name)
+    (path / "advice" / ADVICE).write_text("{}")
     (path / "ifca-digits-seed0" / "clusters.csv").unlink()
     page = report(path, tmp_path)
-    assert "Not finished, so they are left out: ifca-digits-seed0." in page.said
+    assert "Not finished, so they are left out: ifca-digits-seed0, no-round-seed0." in page.said
     (path / "fedavg-digits-seed0" / "clusters.csv").unlink()
     page = report(path, tmp_path)
-    assert "so what follows is so far" in page.said
+    assert "so what follows is so far: fedavg-digits-seed0, ifca-digits-seed0." in page.said
+    assert "Without a finished round, so they are left out: no-round-seed0." in page.said
     assert "ifca" in texts(page.text)[0]
+
+
+def test_before_a_checkpoint_traffic_to_each_client_is_not_known(tmp_path: Path) -> None:
+    settings = ["rounds=6", "checkpoint_every=5", "scenario.clients=8"]
+    for name, rounds in (("fedavg-digits", 2), ("ifca-digits", 5)):
+        experiment = read(find_experiment(name), settings)
+        records = execute(RunFolder.create(tmp_path / "runs" / f"{name}-seed0", experiment))
+        for _ in islice(records, rounds):
+            pass
+        records.close()  # type: ignore[attr-defined]
+    page = report(tmp_path / "runs", tmp_path)
+    heads, _, *rows = (line.split(" | ") for line in texts(page.text)[0].splitlines())
+    known = {row[0].strip("| "): row[heads.index("MB to a client")] for row in rows}
+    assert known["fedavg"] == "-"
+    assert float(known["ifca"]) > 0
+    assert "What it costs" in page.titles
+    assert "0 clients" not in report(tmp_path / "runs" / "fedavg-digits-seed0", tmp_path).said
+    shutil.rmtree(tmp_path / "runs" / "ifca-digits-seed0")
+    assert "What it costs" not in report(tmp_path / "runs", tmp_path).titles
+    assert results(tmp_path / "runs").column("megabytes_up") == [None]
 
 
 def test_a_comparison_left_between_evaluations_is_told_by_those_before(tmp_path: Path) -> None:

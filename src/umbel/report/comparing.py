@@ -95,7 +95,8 @@ class Sheet:
 
 def sheet(methods: Methods) -> Sheet:
     """One row per method, the best last; columns without any value are left out."""
-    small = all(run.megabytes_down + run.megabytes_up < 1 for _, runs in methods for run in runs)
+    traffic = [_megabytes(run) for _, runs in methods for run in runs]
+    small = all(each < 1 for each in traffic if each is not None)
     digits = 4 if small else 2
     by_loss = all(run.by_loss for _, runs in methods for run in runs)
     columns: list[tuple[str, Callable[[Sequence[Result]], str]]] = [
@@ -126,6 +127,12 @@ def sheet(methods: Methods) -> Sheet:
 
 def _evaluations(of: Literal["gradient", "loss"], runs: Sequence[Result]) -> str:
     return mean_text([run.evaluations(of) for run in runs], 0)
+
+
+def _megabytes(run: Result) -> float | None:
+    """To and from each client; None: not known so far."""
+    down, up = run.megabytes_down, run.megabytes_up
+    return None if down is None or up is None else down + up
 
 
 def _metrics(methods: Methods) -> list[str]:
@@ -193,7 +200,7 @@ def ends(methods: Methods) -> Iterator[Panel]:
     finished = all(run.finished for _, runs in methods for run in runs)
     note = "After the last round" + ("." if finished else " that was evaluated.")
     yield Panel(Strips("Every seed", what, tuple(strips), "each seed's"), note)
-    yield _price(methods, by_loss, what)
+    yield from _price(methods, by_loss, what)
 
 
 def _seeds(name: str, kind: str, values: Sequence[tuple[int, float | None]]) -> Iterator[Dot]:
@@ -204,22 +211,21 @@ def _seeds(name: str, kind: str, values: Sequence[tuple[int, float | None]]) -> 
         yield Dot(value, shift, 1, kind, f"{name}, seed {seed}\n{kind} {value:.4g}")
 
 
-def _price(methods: Methods, by_loss: bool, what: str) -> Panel:
-    """Traffic against quality, one marker per seed."""
+def _price(methods: Methods, by_loss: bool, what: str) -> Iterator[Panel]:
+    """Traffic against quality, one marker per seed; nothing if no traffic is known."""
     lines = []
     for name, runs in methods:
         prices = [
-            (
-                run.megabytes_down + run.megabytes_up,
-                run.so_far.loss if by_loss else run.so_far.accuracy,
-            )
-            for run in runs
+            (_megabytes(run), run.so_far.loss if by_loss else run.so_far.accuracy) for run in runs
         ]
-        lines.append(_dots(name, [(x, y) for x, y in prices if y is not None]))
+        known_prices = [(x, y) for x, y in prices if x is not None and y is not None]
+        lines.append(_dots(name, known_prices))
     known = tuple(line for line in lines if line.x)
+    if not known:
+        return
     wide = [x for line in known for x in line.x]
-    log = bool(wide) and min(wide) > 0 and max(wide) > 4 * min(wide)
-    return Panel(
+    log = min(wide) > 0 and max(wide) > 4 * min(wide)
+    yield Panel(
         Chart("What it costs", "MB to and from each client", what, known, log_x=log),
         "The whole run; a marker a seed.",
     )

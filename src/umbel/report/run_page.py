@@ -98,8 +98,10 @@ def _headline(run: Result) -> Iterator[tuple[str, str, str]]:
     if "tuned_share" in last.measures:
         before = f"{number_text(last.measures.get(f'untuned_{measure}'), digits)} without"
         yield "Fine-tuned", f"{last.measures['tuned_share'] or 0:.0%} of clients", before
-    fewer = not_served_apart(last)
-    yield "Clusters", number_text(last.num_clusters, 0), f"of {len(run.clients)} clients{fewer}"
+    # Before its first checkpoint, a run's clients are not known.
+    of_all = f"of {counted(len(run.clients), 'client')}" if run.clients else ""
+    more = (of_all + not_served_apart(last)).removeprefix(", ")
+    yield "Clusters", number_text(last.num_clusters, 0), more
     if run.has_groups:
         yield "ARI", number_text(last.ari, 2), f"purity {number_text(last.purity, 2)}; 1 is perfect"
     said = "agreement of clusters; 0 is that of chance"

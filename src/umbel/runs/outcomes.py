@@ -115,9 +115,14 @@ def mean_text(values: Sequence[float | None], digits: int) -> str:
     return f"{value:.{digits}f}" if np.isfinite(value) else "-"
 
 
-def megabytes_text(values: Sequence[float]) -> str:
-    """The mean as text: a digit after the point, or, of little, the first digit that is not 0."""
+def megabytes_text(values: Sequence[float | None]) -> str:
+    """The mean as text: a digit after the point, or, of little, the first digit that is not 0.
+
+    It is a dash if nothing is known.
+    """
     value = mean(values)
+    if not np.isfinite(value):
+        return "-"
     return f"{value:.1g}" if 1e-6 <= value < 0.095 else f"{value:.1f}"
 
 

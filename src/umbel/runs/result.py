@@ -136,23 +136,24 @@ class Result:
         return any(record.validation_loss is not None for record in self.records)
 
     @property
-    def megabytes_down(self) -> float:
-        """Traffic to each client, in megabytes, over all rounds."""
-        return self._per_client(sum(r.bytes_down for r in self.records)) / MEGABYTE
+    def megabytes_down(self) -> float | None:
+        """Traffic to each client, in megabytes, over all rounds; None: not known so far."""
+        return self._per_client(sum(r.bytes_down for r in self.records), MEGABYTE)
 
     @property
-    def megabytes_up(self) -> float:
-        """Traffic from each client, in megabytes, over all rounds."""
-        return self._per_client(sum(r.bytes_up for r in self.records)) / MEGABYTE
+    def megabytes_up(self) -> float | None:
+        """Traffic from each client, in megabytes, over all rounds; None: not known so far."""
+        return self._per_client(sum(r.bytes_up for r in self.records), MEGABYTE)
 
     def evaluations(self, of: Literal["gradient", "loss"]) -> float | None:
         """Mean number of gradients, or losses alone, of examples per client; None: not known."""
         counts = [getattr(record, f"{of}_evaluations") for record in self.records]
         return None if None in counts else self._per_client(sum(counts))
 
-    def _per_client(self, total: float) -> float:
-        """Raises `UsageError` where no round is done."""
-        return total / (len(self.clients) or self.folder.num_clients)
+    def _per_client(self, total: float, unit: float = 1) -> float | None:
+        """None before the first checkpoint, which tells how many clients there are."""
+        sized = self.finished or self.folder.file("checkpoint.safetensors").is_file()
+        return total / (len(self.clients) or self.folder.num_clients) / unit if sized else None
 
     @property
     def seconds(self) -> float:

@@ -167,17 +167,16 @@ def _which(run: Result, said: Mapping[str, Any]) -> dict[str, Value]:
 
 def _summary(run: Result) -> dict[str, Value]:
     last = run.so_far if run.records else None
-    sized = run.finished or run.folder.file("checkpoint.safetensors").is_file()
     return {
         "finished": run.finished,
         "rounds": len(run.records),
         "rounds_planned": run.experiment.rounds,
         **{name: getattr(last, name, None) for name in RESULTS},
         **{name: last.measures.get(name) if last else None for name in names_of(run.experiment)},
-        "megabytes_down": run.megabytes_down if sized else None,
-        "megabytes_up": run.megabytes_up if sized else None,
-        "gradient_evaluations": run.evaluations("gradient") if sized else None,
-        "loss_evaluations": run.evaluations("loss") if sized else None,
+        "megabytes_down": run.megabytes_down,
+        "megabytes_up": run.megabytes_up,
+        "gradient_evaluations": run.evaluations("gradient"),
+        "loss_evaluations": run.evaluations("loss"),
         "seconds": run.seconds,
     }
 
