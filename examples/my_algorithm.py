@@ -48,7 +48,7 @@ class OneShotKMeans(Algorithm[State]):
         return one_model(setup)
 
     def round(self, state: State, ctx: Context) -> Flow[State]:
-        if ctx.round >= self.cluster_round and len(state.models) == 1:
+        if ctx.round >= self.cluster_round and len(state.models) < self.num_clusters:
             state = yield from self._cluster(state, ctx.everyone)
         return (yield from federate(state, ctx, self.local, self.averaging))
 
