@@ -108,16 +108,23 @@ def words(folder: Path, lists: Sequence[str]) -> None:
 
 def main(arguments: Sequence[str]) -> None:
     """Make one of the data sets."""
-    if len(arguments) < 2 or arguments[1] not in ("watch", "flights", "packages", "words"):
+    kind, given = "".join(arguments[1:2]), arguments[2:]
+    complete = {
+        "watch": True,
+        "flights": True,
+        "packages": len(given) == 1,
+        "words": bool(given) and all("=" in named for named in given),
+    }
+    if not complete.get(kind, False):
         sys.exit(__doc__)
     folder = Path(arguments[0]) / "natural"
     folder.mkdir(parents=True, exist_ok=True)
-    if arguments[1] == "packages":
-        packages(folder, Path(arguments[2]))
-    elif arguments[1] == "words":
-        words(folder, arguments[2:])
+    if kind == "packages":
+        packages(folder, Path(given[0]))
+    elif kind == "words":
+        words(folder, given)
     else:
-        {"watch": watch, "flights": flights}[arguments[1]](folder)
+        {"watch": watch, "flights": flights}[kind](folder)
 
 
 if __name__ == "__main__":

@@ -55,8 +55,14 @@ def test_words_of_six_clients_a_language(tmp_path: Path) -> None:
     assert federation.attributes["language"].count("german") == 6
 
 
-def test_unknown_data_are_refused_with_what_there_is(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "given", [["wristwatch"], ["packages"], ["words"], ["words", "german"], []]
+)
+def test_unknown_or_missing_arguments_are_refused_with_what_there_is(
+    given: list[str], tmp_path: Path
+) -> None:
     from examples.natural_data import main
 
     with pytest.raises(SystemExit, match=r"examples/natural_data.py DIRECTORY watch"):
-        main([str(tmp_path), "wristwatch"])
+        main([str(tmp_path), *given])
+    assert not any(tmp_path.iterdir())
