@@ -9,6 +9,9 @@ from itertools import count
 
 from umbel.report.charts import Chart, Figure, Heatmap, Line, Scatter, Strip, Strips
 
+LONGEST = 100
+"""Bytes of a file's name, without its number and ending: file systems take 255 or fewer."""
+
 
 @dataclass(frozen=True)
 class Panel:
@@ -20,8 +23,9 @@ class Panel:
 
     @property
     def file_name(self) -> str:
-        """The name of its files."""
-        return re.sub(r"[^a-z0-9]+", "-", self.figure.title.lower()).strip("-")
+        """The name of its files, of letters and digits of any script; "figure" if none is left."""
+        words = re.sub(r"[\W_]+", "-", self.figure.title.lower()).encode()[:LONGEST]
+        return words.decode(errors="ignore").strip("-") or "figure"
 
 
 def numbered(names: Iterable[str]) -> list[str]:

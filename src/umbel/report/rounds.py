@@ -14,20 +14,24 @@ from umbel.runs.records import MEGABYTE, Record, RoundValue
 from umbel.runs.result import Result
 
 MOST_MARKS = 6
-"""Largest number of marked rounds, for methods that split many times."""
+"""Changes of the number of models that are marked, for methods that split many times."""
 
 
 def marks(run: Result) -> tuple[Mark, ...]:
-    """The rounds in which clients were clustered, separated or split."""
+    """The first rounds in which clients were clustered, separated or split, and the last change."""
+    turns = _turns(run)[:MOST_MARKS]
+    settled = run.last.measures.get("last_change")
+    return (*turns, *([Mark(settled + 1, "last change of clusters")] if settled else []))
+
+
+def _turns(run: Result) -> list[Mark]:
+    """Every round in which the number of models changed."""
     turns = []
     for before, after in pairwise(run.records):
         old, new = before.num_models, after.num_models
         if old is not None and new is not None and old != new:
             turns.append(Mark(after.round + 1, f"{old} → {new} models"))
-    settled = run.last.measures.get("last_change")
-    if settled:
-        turns.append(Mark(settled + 1, "last change of clusters"))
-    return tuple(turns[:MOST_MARKS])
+    return turns
 
 
 def course(run: Result, name: str, measure: RoundValue, spread: RoundValue | None = None) -> Line:
@@ -67,7 +71,9 @@ def quality(run: Result) -> Iterator[Panel]:
     chart = Chart(
         "Clusters", "round", "clusters", (clusters,), clustered, from_zero=True, counts=True
     )
-    yield Panel(chart)
+    turns = len(_turns(run))
+    few = f"The number of models changed {turns} times; the first {MOST_MARKS} changes are marked."
+    yield Panel(chart, few if turns > MOST_MARKS else "")
 
 
 def _metric(name: str, record: Record) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 
 from umbel.checks import command
 from umbel.report import clients, rounds
@@ -235,5 +236,5 @@ def _what(run: Result) -> str:
 
 
 def _three(value: float) -> str:
-    """Three digits, and no powers of ten."""
-    return f"{value:.3g}" if value < 1000 else f"{value:.0f}"
+    """Three digits, or all before the point, and no powers of ten."""
+    return f"{Decimal(f'{value:.3g}'):f}" if value < 1000 else f"{value:.0f}"

@@ -1,0 +1,70 @@
+"""Figures of a report: names of their files, marks in them, and the numbers beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from umbel.algorithms import FedAvg
+from umbel.client.work import LocalTraining
+from umbel.report.charts import Chart
+from umbel.report.panels import LONGEST, Panel
+from umbel.report.rounds import MOST_MARKS, marks, quality
+from umbel.report.run_page import _three
+from umbel.runs.records import Record
+from umbel.runs.result import Result
+from umbel.runs.run import Run
+from umbel.testing import blobs, mlp
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("Clients' features after round 3", "clients-features-after-round-3"),
+        ("macro_f1 (of all)", "macro-f1-of-all"),
+        ("α", "α"),
+        ("精度", "精度"),
+        ("%!", "figure"),
+        ("../..", "figure"),
+        ("精" * 200, "精" * (LONGEST // 3)),
+    ],
+)
+def test_files_of_figures_are_named_by_letters_and_digits_of_any_script(
+    title: str, name: str
+) -> None:
+    assert Panel(Chart(title, "x", "y", ())).file_name == name
+
+
+@dataclass(frozen=True)
+class Split(Result):
+    """A run that is said to have one model more after each round, of which the last is new."""
+
+    @property
+    def records(self) -> list[Record]:
+        (record,) = super().records
+        last = {"last_change": 9.0}
+        return [replace(record, round=n, num_models=n + 1, measures=last) for n in range(10)]
+
+
+def test_of_many_changes_the_first_are_marked_and_the_last_and_the_rest_are_counted(
+    tmp_path: Path,
+) -> None:
+    run = Run(FedAvg(LocalTraining(epochs=1)), blobs(), mlp()).save(tmp_path / "run", rounds=1)
+    split = Split(run.folder)
+    texts = [mark.text for mark in marks(split)]
+    assert texts[:-1] == [f"{n} → {n + 1} models" for n in range(1, MOST_MARKS + 1)]
+    assert texts[-1] == "last change of clusters"
+    (note,) = (panel.note for panel in quality(split) if panel.figure.title == "Clusters")
+    assert note == "The number of models changed 9 times; the first 6 changes are marked."
+    (note,) = (panel.note for panel in quality(run) if panel.figure.title == "Clusters")
+    assert note == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (0.00005, "0.00005"), (1.2345, "1.23"), (999.6, "1000"), (12345.6, "12346")],
+)
+def test_numbers_beside_figures_have_no_powers_of_ten(value: float, text: str) -> None:
+    assert _three(value) == text
