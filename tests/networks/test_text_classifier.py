@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
-from torch import nn
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
 
 import umbel
 from tests.networks.tiny import WORDS, encoder, made, package
@@ -121,6 +122,48 @@ def test_what_holds_no_encoder_is_refused(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(umbel.UsageError, match="can't be read"):
         TextClassifier(encoder=str(tmp_path)).build((6,), 3)
+
+
+def test_an_encoder_whose_weights_do_not_fit_is_refused(tmp_path: Path, folder: Path) -> None:
+    def written(tensors: dict[str, Tensor]) -> str:
+        (tmp_path / "config.json").write_bytes((folder / "config.json").read_bytes())
+        save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
+        return str(tmp_path)
+
+    own = load_file(folder / "model.safetensors")
+    key, words = "encoder.layer.0.attention.self.key.bias", "embeddings.word_embeddings.weight"
+    for tensors, said in [
+        ({name: own[name] for name in own if name != key}, f"tensors are missing: {key}$"),
+        (
+            {f"base_model.model.{name}": tensor for name, tensor in own.items()},
+            rf"missing: {words}, .* and \d+ more; the files have others, such as base_model\.",
+        ),
+        (
+            {**own, words: torch.zeros(3, 16)},
+            rf"{words} has the shape \(3, 16\), and by config.json \(14, 16\)",
+        ),
+    ]:
+        with pytest.raises(umbel.UsageError, match=f"encoder: .*{said}"):
+            load_encoder(written(tensors))
+
+
+def test_an_encoder_with_a_head_for_masked_words_is_read_without_it(tmp_path: Path) -> None:
+    whole = made("BertForMaskedLM")  # it has no pooling head
+    whole.save_pretrained(tmp_path)
+    tensors = load_encoder(str(tmp_path)).state_dict()
+    assert all(torch.equal(one, tensors[name]) for name, one in whole.bert.state_dict().items())
+
+
+def test_code_in_the_folder_of_an_encoder_is_not_run_whatever_is_on_the_terminal(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    config = {"model_type": "own", "auto_map": {"AutoConfig": "own.C", "AutoModel": "own.M"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes())
+    (tmp_path / "own.py").write_text("raise SystemError('this was run')\n")
+    with pytest.raises(umbel.UsageError, match=r"can't be read: .* contains custom code"):
+        load_encoder(str(tmp_path))
 
 
 def test_settings_that_can_not_work_are_refused(folder: Path) -> None:

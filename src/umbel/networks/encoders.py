@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,6 +13,7 @@ from torch import nn
 
 from umbel.checks import UsageError, check, first_line
 from umbel.networks.packages import optional
+from umbel.summary import few
 
 PACKAGE = "package:"
 """Prefix of the name of an encoder that is inside an installed package."""
@@ -62,26 +63,48 @@ def load_encoder(name: str) -> Any:
     """The encoder as a transformers model on the CPU, without dropout and pooling head.
 
     Only safetensors are read, no code beside them is run, and nothing is downloaded. Raises
-    `UsageError` if it can't be read.
+    `UsageError` if it can't be read, or if tensors of the encoder are missing or have other shapes.
     """
     folder = encoder_folder(name)
     transformers = optional("transformers", "text-classifier")
+    # Without a choice, transformers asks on the terminal whether to run code in the folder.
+    kept: dict[str, Any] = {"local_files_only": True, "trust_remote_code": False}
     with _silent(transformers), torch.device("cpu"), torch.random.fork_rng(devices=[]):
         try:
-            config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+            config = transformers.AutoConfig.from_pretrained(folder, **kept)
             for key, value in vars(config).items():
                 # such as hidden_dropout_prob, resid_pdrop and layerdrop
                 if "drop" in key and isinstance(value, float):
                     setattr(config, key, 0.0)
-            encoder = transformers.AutoModel.from_pretrained(
-                folder, config=config, local_files_only=True, use_safetensors=True
+            encoder, loaded = transformers.AutoModel.from_pretrained(
+                folder,
+                config=config,
+                use_safetensors=True,
+                ignore_mismatched_sizes=True,  # `_check_complete` names them
+                output_loading_info=True,
+                **kept,
             )
         except Exception as error:  # the libraries raise any exception for damaged files
             said = first_line(error)
             raise UsageError(f"encoder: {folder}: can't be read: {said}") from None
     if isinstance(getattr(encoder, "pooler", None), nn.Module):
         encoder.pooler = None
+    _check_complete(encoder, loaded, folder)
     return encoder
+
+
+def _check_complete(encoder: nn.Module, loaded: Mapping[str, Any], folder: Path) -> None:
+    """Raise `UsageError` if tensors were not read, which transformers fills with random values."""
+    own = encoder.state_dict()
+    for name, found, expected in sorted(loaded["mismatched_keys"]):
+        if name in own:
+            shapes = f"has the shape {tuple(found)}, and by {CONFIG} {tuple(expected)}"
+            raise UsageError(f"encoder: {folder}: {name} {shapes}")
+    lacking = [name for name in own if name in loaded["missing_keys"]]
+    if lacking:
+        others = sorted(loaded["unexpected_keys"])
+        more = f"; the files have others, such as {others[0]}" if others else ""
+        raise UsageError(f"encoder: {folder}: tensors are missing: {few(lacking)}{more}")
 
 
 @contextmanager
