@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -75,6 +76,16 @@ def test_a_gradient_that_a_mean_goes_into_mixes() -> None:
 )
 def test_rounding_is_no_mixing(build: Build, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     assert not mixes(Net(lambda: build().to(dtype)), blobs(shape=shape))
+
+
+def test_examples_are_not_mixed_by_draws_from_numpy() -> None:
+    class Masked(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            draws = np.random.random(x.shape)  # noqa: NPY002
+            return x * torch.from_numpy(draws > 0.5) if self.training else x
+
+    layers = lambda: nn.Sequential(Masked(), nn.Linear(6, 8), Masked(), nn.Linear(8, 3))  # noqa: E731
+    assert not mixes(Net(layers), blobs())
 
 
 def test_attention_does_not_mix_examples() -> None:

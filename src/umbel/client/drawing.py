@@ -20,8 +20,9 @@ def drawing_from(seed: int, device: torch.device | None = None) -> Iterator[None
     other devices are not changed. Other threads wait before they draw.
     """
     cuda = device is not None and device.type == "cuda"
-    devices = [device] if cuda else []
-    with TURN.lock, _plain_generators(seed), torch.random.fork_rng(devices=devices):
+    with TURN.lock, generators_restored(device):
+        random.seed(seed)
+        np.random.seed(seed % 2**32)  # noqa: NPY002
         if cuda:
             with torch.cuda.device(device):
                 torch.cuda.manual_seed(seed)
@@ -33,20 +34,23 @@ def drawing_from(seed: int, device: torch.device | None = None) -> Iterator[None
         yield
 
 
+@contextmanager
+def generators_restored(device: torch.device | None = None) -> Iterator[None]:
+    """Restore the generators after the block: what comes next draws the same as the block.
+
+    PyTorch's generators are those of the CPU and of `device`, if it is a CUDA device.
+    """
+    before = random.getstate(), np.random.get_state()  # noqa: NPY002
+    devices = [device] if device is not None and device.type == "cuda" else []
+    try:
+        with torch.random.fork_rng(devices=devices):
+            yield
+    finally:
+        random.setstate(before[0])
+        np.random.set_state(before[1])  # noqa: NPY002
+
+
 def plain_state() -> tuple[object, ...]:
     """The state of the generators of Python and NumPy, which changes with every draw."""
     _, key, *rest = np.random.get_state()  # noqa: NPY002
     return random.getstate(), np.asarray(key).tobytes(), *rest
-
-
-@contextmanager
-def _plain_generators(seed: int) -> Iterator[None]:
-    """The same for the generators of NumPy and Python."""
-    before = random.getstate(), np.random.get_state()  # noqa: NPY002
-    random.seed(seed)
-    np.random.seed(seed % 2**32)  # noqa: NPY002
-    try:
-        yield
-    finally:
-        random.setstate(before[0])
-        np.random.set_state(before[1])  # noqa: NPY002

@@ -54,9 +54,9 @@ def _outputs_mix(net: Net, module: nn.Module, x: Tensor, theta: Tensor) -> bool 
     """Whether its outputs do, in the module's present mode; None if it draws random numbers."""
     module = twin(module, net.layout)
     with torch.no_grad(), drawing_from(0):
-        before = torch.get_rng_state()
+        before, plain = torch.get_rng_state(), plain_state()
         whole = one_tensor(module(x))
-        if not torch.equal(torch.get_rng_state(), before):
+        if plain_state() != plain or not torch.equal(torch.get_rng_state(), before):
             normed = (isinstance(part, _BatchNorm) and part.training for part in module.modules())
             return True if any(normed) else None
         try:

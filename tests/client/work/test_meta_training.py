@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
@@ -47,8 +50,29 @@ def slope(theta: Tensor, rows: list[int]) -> Tensor:
     return torch.autograd.grad(loss(theta, rows), theta)[0]
 
 
-def test_the_hessian_is_that_of_one_draw_of_dropout() -> None:
-    net = Net(lambda: nn.Sequential(nn.Linear(6, 8), nn.Dropout(0.5), nn.Linear(8, 3)).double())
+class Masked(nn.Module):
+    """Dropout by masks that `draw` gives for a shape."""
+
+    def __init__(self, draw: Callable[[torch.Size], Tensor]) -> None:
+        super().__init__()
+        self.draw = draw
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * (self.draw(x.shape) > 0.5) if self.training else x / 2
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        torch.rand,
+        lambda shape: torch.from_numpy(np.random.random(shape)),  # noqa: NPY002
+        lambda shape: torch.tensor([random.random() for _ in range(shape.numel())]).view(shape),
+    ],
+    ids=["PyTorch", "NumPy", "Python"],
+)
+def test_the_hessian_is_that_of_one_draw_of_dropout(draw: Callable[[torch.Size], Tensor]) -> None:
+    net = Net(lambda: nn.Sequential(nn.Linear(6, 8), Masked(draw), nn.Linear(8, 3)).double())
+    net = net.using("in-place")
     theta = {"theta": each_its_own(net.new(0)[None])}
 
     def update(delta: float) -> Tensor:

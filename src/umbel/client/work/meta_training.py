@@ -13,6 +13,7 @@ from torch.func import grad
 
 from umbel.checks import check, first_line
 from umbel.client.batches import Batch, Plan, Shard
+from umbel.client.drawing import generators_restored
 from umbel.client.net import Net
 from umbel.client.work.base import Batching, Cost, Footprint, Promise, Work
 from umbel.client.work.local_training import LocalTraining
@@ -84,7 +85,7 @@ class MetaTraining(Work):
         if self.variant == "exact":
             return _differentiated_twice(vector, net, theta, batch)
         # Dropout must draw the same mask both times: otherwise masks would cause the difference.
-        with torch.random.fork_rng(devices=[theta.device] if theta.is_cuda else []):
+        with generators_restored(theta.device):
             if theta.is_cuda:  # for cuDNN, which restarts when the state is set
                 torch.cuda.set_rng_state(torch.cuda.get_rng_state(theta.device), theta.device)
             ahead, _ = net.gradient(_moved(theta, self.delta * vector, rest), batch)
