@@ -92,12 +92,17 @@ def predictions(objective: Objective, outputs: Tensor, y: Tensor) -> Predictions
 
 
 def _log_odds(logits: Tensor) -> Tensor:
-    """(n, C) log of p / (1 - p) of each class, precise where p is close to 1, too."""
-    highest = logits.argmax(1, keepdim=True)
-    others = logits.scatter(1, highest, -inf).logsumexp(1, keepdim=True)
+    """(n, C) log of p / (1 - p) of each class, precise where p is close to 1, too.
+
+    The highest are those of the highest logits, and equal if these are equal.
+    """
+    highest = logits.amax(1, keepdim=True)
+    others = logits.scatter(1, logits.argmax(1, keepdim=True), -inf).logsumexp(1, keepdim=True)
     logs = logits.log_softmax(1)  # p is at most 1/2 where it is not the highest
-    odds = logs - torch.log1p(-logs.exp())
-    return odds.scatter(1, highest, logits.gather(1, highest) - others)
+    odds, most = logs - torch.log1p(-logs.exp()), highest - others
+    # Rounding must not make another class the predicted one.
+    below = torch.nextafter(most, most.new_tensor(-inf))
+    return torch.where(logits == highest, most, odds.minimum(below))
 
 
 def measured(names: Sequence[str], found: Predictions) -> dict[str, Tensor]:
