@@ -74,12 +74,15 @@ class Layout:
         return flags.repeat_interleave(sizes)
 
 
-def matching(names: Sequence[str], patterns: Sequence[str], field: str) -> set[str]:
+def matching(
+    names: Sequence[str], patterns: Sequence[str], field: str, kind: str = "parameters"
+) -> set[str]:
     """The names that match any pattern. Raises `UsageError` for a pattern that matches none."""
     hits: set[str] = set()
     for pattern in patterns:
         matching = {name for name in names if fnmatchcase(name, pattern)}
-        check(bool(matching), field, pattern, f"a pattern for any of {few(names)}")
+        expected = f"a pattern for any of {few(names) or f'its {kind}: it has none'}"
+        check(bool(matching), field, pattern, expected)
         hits |= matching
     return hits
 
@@ -227,7 +230,8 @@ def moved(module: nn.Module, patterns: Sequence[str] = ()) -> list[str]:
     """The names of the buffers that training changes, in the module's order."""
     persistent = persistent_buffers(module)
     buffers = {name: b for name, b in module.named_buffers() if b.is_floating_point()}
-    named = matching(list(buffers), patterns, "moving") if patterns else set()
+    _check_moving(module, patterns)
+    named = matching(list(buffers), patterns, "moving", "buffers of floating-point numbers")
     tracking = {
         f"{place}.{name}" if place else name
         for place, part in module.named_modules()
@@ -235,6 +239,18 @@ def moved(module: nn.Module, patterns: Sequence[str] = ()) -> list[str]:
         for name, _ in part.named_buffers(recurse=False)
     }
     return [name for name in buffers if name in named or name in tracking & persistent]
+
+
+def _check_moving(module: nn.Module, patterns: Sequence[str]) -> None:
+    """Raise `UsageError` for a pattern that matches buffers, but none that can be averaged."""
+    for pattern in patterns:
+        kinds = {name: b.dtype for name, b in module.named_buffers() if fnmatchcase(name, pattern)}
+        if kinds and not any(kind.is_floating_point for kind in kinds.values()):
+            name, kind = next(iter(kinds.items()))
+            raise UsageError(
+                f"moving: {name} holds {kind}, and only floating-point numbers are averaged: "
+                "leave it out, and register counters with persistent=False"
+            )
 
 
 def persistent_buffers(module: nn.Module) -> set[str]:
