@@ -9,9 +9,11 @@ from torch.nn.functional import cross_entropy
 
 from tests.federations import mlp
 from umbel.checks import UsageError
-from umbel.client.batches import Batch
+from umbel.client.batches import Batch, Shard, Step, Steps
+from umbel.client.descent import Descent
 from umbel.client.net import Net
-from umbel.client.objectives import CLASSIFICATION, REGRESSION
+from umbel.client.objectives import CLASSIFICATION, REGRESSION, Objective
+from umbel.client.optimizers import SGD
 from umbel.client.ways import KernelName
 
 
@@ -186,6 +188,34 @@ def test_the_gradient_is_autograds() -> None:
     gradient, rest = net.gradient(theta, Batch(x, y))
     torch.testing.assert_close(gradient, expected)
     assert len(rest) == 0
+
+
+@pytest.mark.parametrize("kernel", ["general", "dense"])
+@pytest.mark.parametrize("objective", [CLASSIFICATION, REGRESSION])
+def test_many_models_may_be_trained_on_the_same_examples(
+    kernel: KernelName, objective: Objective
+) -> None:
+    build = lambda: nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))  # noqa: E731
+    net = Net(build, objective).using(kernel)
+    rng = torch.Generator().manual_seed(0)
+    x, labels = torch.randn(6, 4, generator=rng), torch.arange(6) % 3
+    y = torch.randn(6, 3, generator=rng) if objective == REGRESSION else labels
+    models = torch.stack([net.new(seed) for seed in range(3)])
+
+    def updated(theta: torch.Tensor, steps: int) -> torch.Tensor:
+        rows = torch.arange(6).view(steps, -1)
+        planned = Steps(rows, [Step(row) for row in rows])
+        shard = Shard(x, y, torch.tensor(6), planned, [Step(torch.arange(6))])
+        return net.descend(theta, shard, Descent(lr=0.1, proximal=0.0, optimizer=SGD()))
+
+    functions: list[Callable[[torch.Tensor], torch.Tensor]] = [
+        lambda theta: net.gradient(theta, Batch(x, y))[0],
+        lambda theta: updated(theta, steps=1),
+        lambda theta: updated(theta, steps=3),
+    ]
+    for function in functions:
+        expected = torch.stack([function(theta) for theta in models])
+        torch.testing.assert_close(net.each(function, models), expected)
 
 
 def test_padding_changes_neither_loss_nor_gradient() -> None:

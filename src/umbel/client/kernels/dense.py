@@ -76,8 +76,10 @@ class Dense:
     ) -> tuple[Tensor, Tensor]:
         """Gradient (C, P) of the sum over examples of loss times factor (C, B), and the sum (C,).
 
-        C may be 1 in theta, and in the factors.
+        C may be 1 in any of them.
         """
+        height = max(map(len, (theta, x, y, factors)))
+        x, y = (tensor.expand(height, *tensor.shape[1:]) for tensor in (x, y))
         gradient, outputs = self._pass(theta, x, y, factors)
         losses = self.objective.losses(outputs.flatten(0, 1), y.flatten(0, 1))
         return gradient, (losses.view(outputs.shape[:2]) * factors).sum(1)
@@ -105,9 +107,10 @@ class Dense:
     ) -> tuple[Tensor]:
         """Updates (C, P) after a step on each mini-batch: rows (C, S, B) of x and y.
 
-        A negative row is padding, replaced by the row ~row. C may be 1 in theta. The optimiser must
-        be SGD.
+        A negative row is padding, replaced by the row ~row. C may be 1 in theta and in rows. The
+        optimiser must be SGD.
         """
+        rows = rows.expand(max(len(theta), len(rows)), -1, -1)
         schedule = Schedule.of(rows)
         if schedule.at_work == [len(rows)] and not sgd_of(descent).weight_decay:
             return (self._one_step(descent, x, y, theta, schedule),)
