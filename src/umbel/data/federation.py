@@ -21,7 +21,7 @@ from umbel.data.form import Form
 from umbel.data.given import by_split, check_picked, in_order, listed
 from umbel.data.groups import numbers_of
 from umbel.data.labels import check_labels, check_trainable, fitting_classes
-from umbel.data.splits import Pair, Split, by_name, joined, set_apart
+from umbel.data.splits import Pair, Split, by_name, for_validation, joined, set_apart
 from umbel.data.tables.encoding import Encoding
 from umbel.notebooks import cut
 from umbel.seeds import Stream
@@ -285,9 +285,7 @@ def _validation(
     """The validation examples, given or a fraction. Raises `UsageError` if there are none."""
     if shards is None:
         return None
-    some = any(len(x) for x, _ in shards)
-    expected = "0, or enough for an example of at least one client"
-    check(some or not fraction, "validation_fraction", fraction, expected)
+    found = for_validation(shards, fraction)
     expected = f"an example for any of {counted(len(names), 'client')}; give some, or leave it out"
-    check(some, "validation", "no example", expected)
+    check(found is not None, "validation", "no example", expected)
     return joined(shards)

@@ -98,3 +98,17 @@ def set_apart(
         left.append((x[order[:cut]], y[order[:cut]]))
         apart.append((x[order[cut:]], y[order[cut:]]))
     return left, apart
+
+
+def for_validation(
+    shards: Sequence[tuple[Values, Values]], fraction: float | None
+) -> Sequence[tuple[Values, Values]] | None:
+    """Each client's validation examples; None if no client has any.
+
+    Raises `UsageError` if a positive `fraction` was to give some: rounds would be judged by test
+    examples without a word.
+    """
+    some = any(len(y) for _, y in shards)
+    expected = "0, or enough for an example of at least one client"
+    check(some or not fraction, "validation_fraction", fraction, expected)
+    return shards if some else None

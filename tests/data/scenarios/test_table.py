@@ -209,6 +209,13 @@ def test_a_column_says_which_rows_are_for_what(tmp_path: Path) -> None:
         build(scenario)
 
 
+def test_validation_without_a_row_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path, frame(30))
+    table = Table(path=path, client="site", target="outcome", validation_fraction=0.01)
+    with pytest.raises(UsageError, match=r"validation_fraction: 0\.01 is not 0, or enough"):
+        build(table)
+
+
 def test_training_rows_are_limited_at_random_and_small_clients_left_out(tmp_path: Path) -> None:
     scenario = fixed(tmp_path, frame(), train_rows=30, test_rows=5)
     federation = build(scenario)
@@ -392,6 +399,10 @@ def test_features_that_memory_can_not_hold_are_refused_before_they_are_made(
         ({"least_clients": 0}, "least_clients: 0 is not 1 or more"),
         ({"split": "time"}, "time: .* is not filled"),
         ({"split": "column"}, "split_column: None is not a column"),
+        (
+            {"split": "column", "split_column": "part", "validation_fraction": 0.3},
+            "validation_fraction: 0.3 is not allowed: split_column says",
+        ),
         ({"separator": ", "}, "separator: ', ' is not one character"),
         ({"numbers": ("a",), "texts": ("a",)}, "is not limited to one kind each"),
         ({"columns": ("a",), "leave_out": ("a",)}, "leave_out: .* is not allowed"),

@@ -59,6 +59,13 @@ def test_no_window_straddles_two_parts_or_two_recordings(tmp_path: Path) -> None
     assert max(seen[1] & set(steps[:40])) < min(seen[2] & set(steps[:40]))
 
 
+def test_validation_without_a_window_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, "one", np.zeros(40), 0)
+    with pytest.raises(UsageError, match=r"validation_fraction: 0\.1 is not 0, or enough"):
+        build(tmp_path, replace(PLAIN, validation_fraction=0.1))  # three steps, and windows of four
+    assert build(tmp_path, replace(PLAIN, validation_fraction=0.0)).validation is None
+
+
 def test_one_label_or_number_may_stand_for_all_steps(tmp_path: Path) -> None:
     write(tmp_path, "calm", np.zeros((20, 3)), 0)
     write(tmp_path, "wild", np.ones((20, 3)), [1])

@@ -73,6 +73,12 @@ def test_words_of_one_split_are_in_no_other_and_symbols_are_those_of_training_wo
     assert not seen[0] & seen[2]
 
 
+def test_validation_without_a_word_is_refused(tmp_path: Path) -> None:
+    sources = write(tmp_path, {"aa-0": ["ab", "ba", "aa"]})
+    with pytest.raises(UsageError, match=r"validation_fraction: 0\.01 is not 0, or enough"):
+        Words(validation_fraction=0.01, least_clients=1).build(0, sources)
+
+
 def test_the_words_are_drawn_by_the_seed(tmp_path: Path) -> None:
     sources = write(tmp_path, {"aa-0": [f"{a}{b}" for a in "abcd" for b in "efgh"]})
     scenario = Words(words=5, least_clients=1)

@@ -15,6 +15,7 @@ from umbel.data.federation import Federation
 from umbel.data.scaling import Scale, federated, pooled
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
+from umbel.data.splits import for_validation
 from umbel.data.tables.clients import Clients, clients_of, known_of, texts_of
 from umbel.data.tables.encoding import Column, Encoding, Target, columns_of
 from umbel.data.tables.features import Encoder
@@ -99,6 +100,9 @@ class Table(Scenario):
         check(said or bool(self.time), "time", self.time, 'filled, as split = "time" needs')
         column = self.split != "column" or self.split_column is not None
         check(column, "split_column", self.split_column, 'a column, as split = "column" needs')
+        fine = self.split != "column" or not self.validation_fraction
+        expected = "allowed: split_column says which rows are for validation"
+        check(fine, "validation_fraction", self.validation_fraction, expected)
         kinds = (*self.numbers, *self.categories, *self.dates, *self.texts)
         check(self.target != self.client, "target", self.target, "another column than client")
         told = sorted({self.target, self.client or self.target} & {*self.columns})
@@ -133,7 +137,7 @@ class Table(Scenario):
         federation = Federation.from_arrays(
             train,
             test,
-            validation=validation if any(len(y) for _, y in validation) else None,
+            validation=for_validation(validation, self.validation_fraction),
             attributes=known_of(rows, clients, self.attributes),
             names=clients.names,
             num_classes=None if targets.classes is None else len(targets.classes),

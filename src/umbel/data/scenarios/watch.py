@@ -56,6 +56,7 @@ class Watch(Scenario):
             scale=True,
             num_classes=EXERCISES,
             attributes={"person": persons, "wrist": wrists},
+            validation_fraction=self.validation_fraction,
         )
 
     def _client(self, file: Path, seed: int, client: int) -> dict[str, Windows]:

@@ -20,6 +20,7 @@ from umbel.data.recordings import Cut, Labelling, Windows
 from umbel.data.scaling import pooled
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
+from umbel.data.splits import for_validation
 from umbel.data.tables.parts import PARTS, check_fractions
 from umbel.summary import counted
 
@@ -69,6 +70,7 @@ class RecordedWindows(Scenario):
             scale=self.scale,
             num_classes=self.num_classes,
             attributes=read_attributes(path, tuple(names)),
+            validation_fraction=self.validation_fraction,
         )
 
 
@@ -79,19 +81,22 @@ def federation_of(
     scale: bool,
     num_classes: int | None,
     attributes: dict[str, tuple[str, ...]],
+    validation_fraction: float | None = None,
 ) -> Federation:
-    """The federation of these clients; with `scale` channels have mean 0 and deviation 1."""
+    """The federation of these clients; with `scale` channels have mean 0 and deviation 1.
+
+    Raises `UsageError` if the `validation_fraction` has given no client any validation windows.
+    """
     by = None
     if scale:
         about = pooled(np.concatenate([_columns(x) for x, _ in parts["train"]]))
         by = ChannelScale(tuple(about.mean.tolist()), tuple(about.deviation.tolist()))
     # Single precision comes after the scale: before it, offsets may be far larger than the signal.
     parts = {part: [(_single(x, by), y) for x, y in clients] for part, clients in parts.items()}
-    validation = parts["validation"] if any(len(y) for _, y in parts["validation"]) else None
     federation = Federation.from_arrays(
         parts["train"],
         parts["test"],
-        validation=validation,
+        validation=for_validation(parts["validation"], validation_fraction),
         names=names,
         num_classes=num_classes,
         attributes=attributes,

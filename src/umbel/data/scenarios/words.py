@@ -15,6 +15,7 @@ from umbel.client.batches import IGNORED
 from umbel.data.federation import Federation
 from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
+from umbel.data.splits import for_validation
 from umbel.data.tables.clients import clients_of, known_of, texts_of
 from umbel.data.tables.parts import PARTS, check_fractions, client_generator, divided
 from umbel.data.tables.reading import CsvFormat, read_rows
@@ -70,7 +71,7 @@ class Words(Scenario):
         return Federation.from_arrays(
             train,
             test,
-            validation=validation if any(len(y) for _, y in validation) else None,
+            validation=for_validation(validation, self.validation_fraction),
             attributes=known_of(rows, clients, ["language"]),
             names=clients.names,
             num_classes=len(symbols) + FIRST,
