@@ -262,6 +262,20 @@ def test_targets_of_which_only_some_are_of_rows_of_x_are_refused(index: list[int
     assert built(TABLE, labels.reset_index(drop=True)).num_classes == 3
 
 
+@pytest.mark.parametrize(
+    ("of_x", "of_y"), [([0, 0, 1, 1], [0, 1, 0, 1]), ([0, 1, 2, 3], [0, 0, 0, 0])]
+)
+def test_labels_of_rows_that_repeat_in_another_order_are_refused(
+    of_x: list[int], of_y: list[int]
+) -> None:
+    x, y = TABLE.set_index(pd.Index(of_x)), pd.Series(Y, index=of_y)
+    said = refusal(x, y)
+    assert "Ava: labels of rows repeat, and x and y differ in them, by their index" in said
+    assert "y.reset_index(drop=True)" in said
+    assert built(x.reset_index(drop=True), y.reset_index(drop=True)).num_classes == 3
+    assert built(x, pd.Series(Y, index=of_x)).num_classes == 3
+
+
 def test_targets_whose_index_has_nothing_of_that_of_x_are_taken_row_by_row() -> None:
     assert built(TABLE, pd.Series(Y, index=[*"abcd"])).num_classes == 3
 

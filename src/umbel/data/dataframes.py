@@ -73,11 +73,14 @@ def check_rows(x: Any, y: Any, client: str) -> None:
         raise UsageError(
             f"client {client}: y has the rows of x in another order; write y.loc[x.index]"
         )
-    if 0 < shared < len(y):
+    if shared:
+        fault = f"{len(y) - shared} of {len(y)} rows of y are not rows of x"
+        if shared == len(y):
+            fault = "labels of rows repeat, and x and y differ in them"
         raise UsageError(
-            f"client {client}: {len(y) - shared} of {len(y)} rows of y are not rows of x, by their "
-            "index; give x and y the same rows, or, if each row of y is that of the same row of x, "
-            "give x.reset_index(drop=True) and y.reset_index(drop=True)"
+            f"client {client}: {fault}, by their index; give x and y the same rows, or, if each "
+            "row of y is that of the same row of x, give x.reset_index(drop=True) and "
+            "y.reset_index(drop=True)"
         )
 
 
