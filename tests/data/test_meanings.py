@@ -122,6 +122,39 @@ def test_an_interrupted_save_is_not_read_as_fewer_clients(
     assert umbel.scenario("folder", path=str(tmp_path / "some")).num_clients == 3
 
 
+def test_a_save_interrupted_among_its_last_steps_leaves_no_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = Path.replace
+
+    def until_the_second(file: Path, to: Path) -> Path:
+        if file.name == "1.partial":
+            raise KeyboardInterrupt
+        return plain(file, to)
+
+    monkeypatch.setattr(Path, "replace", until_the_second)
+    with pytest.raises(KeyboardInterrupt):
+        one_each([0, 1, 0]).save(tmp_path)
+    assert {file.name for file in tmp_path.iterdir()} == {"groups.csv"}
+    monkeypatch.setattr(Path, "replace", plain)
+    one_each([0, 1, 0]).save(tmp_path)
+    assert umbel.scenario("folder", path=str(tmp_path)).num_clients == 3
+
+
+def test_what_a_killed_save_left_is_not_read_as_fewer_clients(tmp_path: Path) -> None:
+    federation = one_each([0, 1, 0])
+    federation.save(tmp_path)
+    max(tmp_path.glob("*.npz")).rename(tmp_path / "2.partial")
+    for read in (lambda: umbel.scenario("folder", path=str(tmp_path)),
+                 lambda: federation.save(tmp_path)):  # fmt: skip
+        with pytest.raises(UsageError, match=r"holds 2\.partial of a save that did not end; empty"):
+            read()
+    for file in tmp_path.glob("*.npz"):
+        file.unlink()
+    federation.pick([0, 1]).save(tmp_path)
+    assert umbel.scenario("folder", path=str(tmp_path)).num_clients == 2
+
+
 @pytest.mark.parametrize("offset", [0.0, 5.4e6, 1.7e9])
 def test_a_signal_survives_a_large_offset(offset: float) -> None:
     steps = np.random.default_rng(0).normal(0, 0.14, (400, 1)) + offset

@@ -22,8 +22,24 @@ HEADERS = {
 """Functions that read the header of an array, by the version of its format."""
 
 
+def partial_files(folder: Path) -> list[Path]:
+    """The files of clients, `0.partial` and so on, of a save that has not ended."""
+    return [file for file in files_in(folder, ".partial") if file.stem.isdecimal()]
+
+
+def check_saved(folder: Path) -> None:
+    """Raise `UsageError` for a folder that a save has not completed."""
+    for file in partial_files(folder):
+        advice = "empty the folder, and save again"
+        raise UsageError(f"{folder}: holds {file.name} of a save that did not end; {advice}")
+
+
 def client_files(folder: Path) -> list[Path]:
-    """The `.npz` files of a folder, one per client. Raises `UsageError` if there are none."""
+    """The `.npz` files of a folder, one per client.
+
+    Raises `UsageError` if there are none, or not yet all.
+    """
+    check_saved(folder)
     files = files_in(folder, ".npz")
     if not files:
         raise UsageError(f"{folder}: holds no .npz files; it needs one for each client")

@@ -18,7 +18,7 @@ from umbel.data.channel_scale import ChannelScale
 from umbel.data.federation import Federation
 from umbel.data.files import check_length, files_in, read_text
 from umbel.data.groups import LARGEST, read_groups
-from umbel.data.npz import client_files, read_arrays
+from umbel.data.npz import check_saved, client_files, partial_files, read_arrays
 from umbel.data.scenarios.base import Scenario, check_validation
 from umbel.data.sources import Sources
 from umbel.data.splits import by_name, set_apart
@@ -137,25 +137,31 @@ def write_clients(federation: Federation, path: Path) -> None:
         check_length(Path(f"{name}.npz"), f"client {name[:20]}...")
     check_length(path, "folder")
     free = not path.exists() or (path.is_dir() and not files_in(path, ".npz"))
-    if not free and _is_written(federation, path):
-        return
+    if not free:
+        check_saved(path)
+        if _is_written(federation, path):
+            return
     check(free, "folder", str(path), "a folder without .npz files")
     texts = {file: text for file, text in _texts(federation).items() if text}
     for file in {FILE, GROUPS} - set(texts):
         expected = "there for these clients, of whom nothing is known; remove it"
         check(not (path / file).exists(), "folder", str(path / file), expected)
     path.mkdir(parents=True, exist_ok=True)
-    files = [path / f"{client}.partial" for client in range(federation.num_clients)]
+    for left in partial_files(path):  # of a process that was killed
+        left.unlink()
+    partial = [path / f"{client}.partial" for client in range(federation.num_clients)]
+    whole = [path / f"{name}.npz" for name in federation.names]
     try:
-        _write_arrays(federation, files)
+        _write_arrays(federation, partial)
         for file, text in texts.items():
             (path / file).write_text(text, encoding="utf-8")
-        # Last and all at once: an interrupted save must not be read as fewer clients.
-        for file_of, name in zip(files, federation.names, strict=True):
-            file_of.replace(path / f"{name}.npz")
-    finally:
-        for file_of in files:
-            file_of.unlink(missing_ok=True)
+        # Last: until the last file has its name, a partial one shows that clients are missing.
+        for one, other in zip(partial, whole, strict=True):
+            one.replace(other)
+    except BaseException:
+        for each in (*whole, *partial):
+            each.unlink(missing_ok=True)
+        raise
 
 
 def _write_arrays(federation: Federation, files: Sequence[Path]) -> None:
