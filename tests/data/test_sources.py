@@ -90,6 +90,14 @@ def test_splits_are_put_together_with_a_plus(tmp_path: Path) -> None:
         sources.load("digits", "train+test")
 
 
+def test_views_of_other_classes_are_refused(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "emnist", np.zeros((2, 4, 4), dtype=np.uint8), [0, 1])
+    sources = Sources(tmp_path, tmp_path / "cache")
+    expected = "source: 'emnist-merged' is not made of emnist with 3 classes: it needs 62"
+    with pytest.raises(UsageError, match=expected):
+        sources.load("emnist-merged")
+
+
 def test_a_full_disk_is_named_with_the_folder_and_what_sets_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

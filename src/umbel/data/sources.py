@@ -99,10 +99,15 @@ class Sources:
 
         `digits` has only one split, and needs neither files nor the internet; `emnist-merged` and
         `emnist-a-to-j` are views of `emnist`. Raises `UsageError`, with the name of the `setting`,
-        if there is no such data set or split.
+        if there is no such data set or split, or for a view of other classes.
         """
         if name in VIEWS:
-            return self.load(VIEWS[name].source, split, setting).relabelled(VIEWS[name].names)
+            view = VIEWS[name]
+            whole = self.load(view.source, split, setting)
+            there, wanted = whole.num_classes, len(view.names)
+            expected = f"made of {view.source} with {there} classes: it needs {wanted}"
+            check(there == wanted, "source", name, expected)
+            return whole.relabelled(view.names)
         names = split.split("+")
         check(len(set(names)) == len(names), setting, split, "made of different splits")
         if self.data_dir is None and name in ONE_SPLIT:
