@@ -87,6 +87,16 @@ def test_labels_are_permuted_by_offsets_or_at_random() -> None:
 
 
 @given(seed=st.integers(0, 1000))
+def test_labels_are_permuted_differently_in_each_group(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    groups = PermuteLabels(groups=6).make(3, rng)
+    tables = {tuple(group.transform(IMAGE, LABELS[:3], rng)[1].tolist()) for group in groups}
+    assert len(tables) == 6
+    with pytest.raises(UsageError, match="groups: 7 is not at most 6, the number of permutations"):
+        PermuteLabels(groups=7).make(3, rng)
+
+
+@given(seed=st.integers(0, 1000))
 def test_label_groups_are_disjoint(seed: int) -> None:
     groups = LabelGroups(5, 2).make(10, np.random.default_rng(seed))
     held = [label for group in groups for label in group.labels or ()]

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
+from math import factorial
 from typing import TypeAlias
 
 import numpy as np
@@ -101,8 +102,8 @@ class SwapLabels(Shift):
 class PermuteLabels(Shift):
     """In each group labels are renamed: y becomes (y + offset) mod the number of classes.
 
-    Without offsets, each of `groups` groups renames labels by a random permutation, except for the
-    first group, which keeps its labels.
+    Without offsets, each of `groups` groups renames labels by another random permutation, except
+    for the first group, which keeps its labels.
     """
 
     groups: int = 4
@@ -117,8 +118,15 @@ class PermuteLabels(Shift):
         if self.offsets is not None:
             turns = (offset % num_classes for offset in self.offsets)
             return [relabelled((names + turn) % num_classes) for turn in turns]
-        others = [rng.permutation(num_classes) for _ in range(self.groups - 1)]
-        return [relabelled(table) for table in [names, *others]]
+        # Groups are at most 10,000, fewer than the permutations of eight labels.
+        most = factorial(min(num_classes, 8))
+        expected = f"at most {most}, the number of permutations of {num_classes} labels"
+        check(self.groups <= most, "groups", self.groups, expected)
+        tables = {names.tobytes(): names}
+        while len(tables) < self.groups:
+            table = rng.permutation(num_classes)
+            tables[table.tobytes()] = table
+        return [relabelled(table) for table in tables.values()]
 
 
 @dataclass(frozen=True)
