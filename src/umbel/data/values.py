@@ -77,7 +77,7 @@ def _tensor(values: object, what: str, advice: str) -> Tensor:
         check(
             values.dtype in USUAL, what, str(values.dtype), "a type that layers take; call .float()"
         )
-        tensor = values.detach()
+        tensor = values.detach().cpu()  # files, splits and checks are NumPy's
         wraps = values.dtype == torch.uint64 and bool((tensor.long() < 0).any())
         check(not wraps, what, "torch.uint64 beyond 2^63 - 1", "a type of numbers")
         return tensor
