@@ -95,7 +95,8 @@ class Table(Scenario):
             check(value >= 1, name, value, "1 or more")
         least = self.text_tokens is None or self.text_tokens >= 1
         check(least, "text_tokens", self.text_tokens, "1 or more")
-        check(len(self.separator) == 1, "separator", self.separator, "one character")
+        fine = len(self.separator) == 1 and self.separator.isascii()
+        check(fine, "separator", self.separator, "one ASCII character")
         said = bool(self.time) == (self.split == "time")
         check(said or bool(self.time), "time", self.time, 'filled, as split = "time" needs')
         column = self.split != "column" or self.split_column is not None

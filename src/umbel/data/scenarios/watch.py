@@ -14,7 +14,7 @@ from umbel.data.federation import Federation
 from umbel.data.npz import client_files, read_arrays
 from umbel.data.recordings import Windows
 from umbel.data.scenarios.base import Scenario
-from umbel.data.scenarios.windows import federation_of
+from umbel.data.scenarios.windows import check_numbers, federation_of
 from umbel.data.sources import Sources
 from umbel.data.tables.parts import PARTS, check_fractions, client_generator, divided
 
@@ -66,9 +66,13 @@ class Watch(Scenario):
             raise UsageError(f"{file}: lacks {', '.join(lacking)}")
         for name in ("x", "x_test"):
             x, y = arrays[name], arrays[name.replace("x", "y")]
-            fine = x.ndim == 3 and x.shape[2] == 6 and x.shape[1] > 1 and len(x) == len(y)
+            fine = x.ndim == 3 and x.shape[2] == 6 and x.shape[1] > 1 and y.shape == x.shape[:1]
             check(fine, f"{file}: {name}", x.shape, "windows (n, steps, 6) with a label each")
+            check_numbers(x, f"{file}: {name}")
+            check_numbers(y, f"{file}: {name.replace('x', 'y')}")
         y, recording, rng = arrays["y"], arrays["recording"], client_generator(seed, client)
+        expected = f"a number for each of {len(y)} windows"
+        check(recording.shape == y.shape, f"{file}: recording", recording.shape, expected)
         train, validation = [], []
         fractions = self.validation_fraction or 0.0, 0.0
         for number in dict.fromkeys(recording.tolist()):

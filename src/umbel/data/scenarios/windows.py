@@ -104,6 +104,13 @@ def federation_of(
     return replace(federation, encoding=by)
 
 
+def check_numbers(values: NDArray[Any], what: str) -> None:
+    """Raise `UsageError` unless these are finite numbers."""
+    check(values.dtype.kind in "biuf", what, str(values.dtype), "a type of numbers")
+    fine = values.dtype.kind != "f" or bool(np.isfinite(values).all())
+    check(fine, what, "NaN or infinite", "finite")
+
+
 def _check_channels(files: Sequence[Path], channels: Sequence[int]) -> None:
     """Raise `UsageError` unless all recordings have the channels of the first."""
     for file, found in zip(files, channels, strict=True):
@@ -127,10 +134,7 @@ def _recordings(file: Path) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     for name in ("x", "y"):
         if name not in found:
             raise UsageError(f"{file}: lacks {name}: arrays x and y are needed")
-        kind = found[name].dtype
-        check(kind.kind in "biuf", f"{file}: {name}", str(kind), "a type of numbers")
-        fine = kind.kind != "f" or bool(np.isfinite(found[name]).all())
-        check(fine, f"{file}: {name}", "NaN or infinite", "finite")
+        check_numbers(found[name], f"{file}: {name}")
     steps = len(found["x"]) if found["x"].ndim else 0
     recording = found.get("recording", np.zeros(steps, dtype=np.int64))
     known = recording.dtype.kind != "f" or bool(np.isfinite(recording).all())
