@@ -214,6 +214,15 @@ def test_labels_that_are_no_numbers_of_classes_are_refused(y: Any, message: str)
     assert refusal(X, y).startswith(message)
 
 
+def test_masked_values_in_lists_are_refused() -> None:
+    row = np.ma.array([SECRET, 1.0], mask=[True, False])
+    cells = np.empty(4, dtype=object)
+    cells[:] = [row] * 4
+    for x in ([row] * 4, [[row, row]] * 4, cells, pd.DataFrame({"pair": cells})):
+        assert "without gaps: fill them in" in refusal(x)
+    assert built([np.ma.array(row.data, mask=False)] * 4).train.x.tolist() == [[SECRET, 1.0]] * 4
+
+
 def test_the_advice_for_words_works() -> None:
     classes = sorted(set(WORDS))
     assert "y = [classes.index(name) for name in y]" in refusal(X, WORDS)

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from umbel.checks import LARGEST, UsageError
+from umbel.checks import LARGEST, UsageError, check
 
 PAD = (
     "pad sequences to one length, as torch.nn.utils.rnn.pad_sequence(x, batch_first=True) does, "
@@ -25,6 +25,7 @@ def numbers_of(array: NDArray[Any], what: str, advice: str) -> NDArray[Any]:
     if array.ndim == 0:
         refuse(what, type(array.item()).__name__, advice)
     if array.size and all(map(_is_sequence, array.flat)):
+        check_gaps(list(array.flat), what)
         check_even([np.shape(entry) for entry in array.flat], what)
         inner = np.stack([np.asarray(entry) for entry in array.flat])
         return numbers_of(inner, what, advice) if inner.dtype == object else inner
@@ -39,6 +40,22 @@ def numbers_of(array: NDArray[Any], what: str, advice: str) -> NDArray[Any]:
     if whole and not all(-LARGEST <= entry <= LARGEST for entry in array.flat):
         refuse(what, "whole numbers beyond 2^63 - 1", "")
     return array.astype(np.int64 if whole else np.float64)
+
+
+def check_gaps(values: object, what: str) -> None:
+    """Raise `UsageError` if values are masked, in an array or in a list of arrays.
+
+    NumPy makes plain arrays of lists, with the values that the masks hide.
+    """
+    kind = type(values).__name__
+    fine = not _has_gaps(values)
+    check(fine, what, kind, "without gaps: fill them in, or leave those examples out")
+
+
+def _has_gaps(values: object) -> bool:
+    if isinstance(values, list | tuple):  # numbers are passed over: there may be millions
+        return any(_has_gaps(entry) for entry in values if not isinstance(entry, float | int))
+    return bool(np.ma.is_masked(values))
 
 
 def check_even(shapes: Sequence[tuple[int, ...]], what: str) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from umbel.checks import LARGEST, check
 from umbel.data import dataframes
-from umbel.data.objects import PAD, check_even, numbers_of, refuse, refuse_row
+from umbel.data.objects import PAD, check_even, check_gaps, numbers_of, refuse, refuse_row
 
 CODE_INPUTS = "write words and dates as numbers, the same for every client, or leave them out"
 CODE_LABELS = (
@@ -102,8 +102,7 @@ def _array(values: object, what: str, advice: str) -> NDArray[Any]:
         return dataframes.numbers(values, what, advice)
     kind = type(values).__name__
     check(not hasattr(values, "toarray"), what, kind, "dense: write x.toarray()")
-    gaps = np.ma.is_masked(values)
-    check(not gaps, what, kind, "without gaps: fill them in, or leave those examples out")
+    check_gaps(values, what)
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError):
