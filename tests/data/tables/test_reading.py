@@ -183,8 +183,14 @@ def test_files_of_a_folder_must_be_alike(tmp_path: Path) -> None:
         read_rows(tmp_path, FORM, everything)
     (tmp_path / "a.csv").unlink()
     parquet(tmp_path / "d.parquet", {"x": ["one"]})
-    with pytest.raises(UsageError, match=r"d.parquet: column 'x' is of texts, unlike in .*numbers"):
+    expected = r"d.parquet: column 'x' is of texts, unlike in .*c.parquet, where it is of numbers"
+    with pytest.raises(UsageError, match=expected):
         read_rows(tmp_path, FORM, everything)
+    parquet(tmp_path / "a.parquet", {"x": [None]})  # says nothing about the others
+    with pytest.raises(UsageError, match=expected):
+        read_rows(tmp_path, FORM, everything)
+    (tmp_path / "d.parquet").unlink()
+    assert len(read_rows(tmp_path, FORM, everything)) == 2
 
 
 @pytest.mark.parametrize("name", ["none.csv", "t.txt", "."])

@@ -199,10 +199,12 @@ def _joined(columns: Sequence[Any], files: Sequence[Path], name: str) -> Any:
     """A column of all files as a Series."""
     import pandas as pd
 
-    first = _type(columns[0])
-    for column, file in zip(columns, files, strict=True):
-        if first != "nothing" and _type(column) not in (first, "nothing"):
-            said = f"of {_type(column)}, unlike in {files[0]}, where it is of {first}"
+    kinds = zip(map(_type, columns), files, strict=True)
+    known = [(kind, file) for kind, file in kinds if kind != "nothing"]
+    for kind, file in known[1:]:
+        first, where = known[0]
+        if kind != first:
+            said = f"of {kind}, unlike in {where}, where it is of {first}"
             raise UsageError(f"{file}: column {name!r} is {said}")
     series = _signed_alike([_series(column) for column in columns])
     return series[0] if len(series) == 1 else pd.concat(series, ignore_index=True)
