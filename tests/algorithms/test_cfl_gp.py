@@ -292,8 +292,37 @@ def test_clients_cut_off_decimals_where_told_to() -> None:
 def test_with_one_cluster_it_is_one_model_and_clusters_nothing() -> None:
     run = Run(CFLGP(1), blobs([20] * 4), mlp())
     *_, (last, record) = run.rounds(4)
+    assert isinstance(last, CFLGPState)
     assert last.labels.tolist() == [0, 0, 0, 0]
     assert record.measures["queries"] == 0
+    # Nothing is ever written to its features.
+    assert [tuple(block.shape) for block in last.features] == [(4, 1)]
+    assert CFLGP(1).profile(last).isnan().all()
+
+
+def test_a_checkpoint_of_one_cluster_with_all_features_goes_on(tmp_path: Path) -> None:
+    file, run = tmp_path / "state.safetensors", Run(CFLGP(1), blobs([20] * 4), mlp())
+    *_, (last, _) = run.rounds(3)
+    ((first, _),) = run.rounds(1)
+    assert isinstance(first, CFLGPState)
+    size = first.models.shape[1]
+    wide = replace(first, features=(torch.zeros(4, size),), coordinates=torch.arange(size))
+    checkpoint.save(file, wide, next_round=1)
+    loaded, number = checkpoint.load(file, first)
+    assert loaded.features[0].shape == (4, size)
+    *_, (resumed, _) = run.rounds(3, loaded, number)
+    assert torch.equal(resumed.models, last.models)
+
+
+def test_features_that_do_not_fit_in_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("umbel.checks.SMALL", 1000)
+    monkeypatch.setattr("umbel.checks.free_memory", lambda: 2000)
+    said = r"features of 1,000 clients, 1 values for each of 2 models .*: .* GiB is more than"
+    with pytest.raises(UsageError, match=said):
+        CFLGP(2).init(setup(1000))
+    known = replace(CFLGP(2).init(setup(10)), features=(torch.zeros(10, 30),) * 2)
+    with pytest.raises(UsageError, match=r"features of 10 clients, side by side: .* GiB is more"):
+        CFLGP(2).profile(known)
 
 
 @pytest.mark.parametrize("beta", ["running-mean", "latest"])

@@ -110,6 +110,18 @@ def test_a_model_that_nobody_uses_is_a_cluster_of_nobody() -> None:
     assert several._leader(rivals_of(CFLGP(3), [0, 0, 2, 2], [0, 1, 2, 2])) == 1
 
 
+@pytest.mark.parametrize("method", [CFLGP(2), Sharing(FLACC(), kept=("*",))], ids=type)
+def test_tables_of_clients_of_all_starts_have_to_fit_in_memory(
+    method: Algorithm[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone, several = setup(1000, 10), Restarts(method, restarts=10, keep="most-balanced")
+    monkeypatch.setattr("umbel.checks.SMALL", 1000)
+    monkeypatch.setattr("umbel.checks.free_memory", lambda: 100_000)
+    method.init(alone)
+    with pytest.raises(UsageError, match=r"states of 10 restarts: .* GiB is more than"):
+        several.init(alone)
+
+
 def test_until_then_all_train_and_the_leader_is_served() -> None:
     algorithm = Restarts(IFCA(num_clusters=2), restarts=2, trial_rounds=5)
     after = after_a_trial(

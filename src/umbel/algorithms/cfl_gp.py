@@ -5,21 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from math import ceil
+from math import ceil, inf
 from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import (
-    Algorithm,
-    Assigned,
-    Known,
-    Setup,
-    State,
-    check_clustered,
-)
+from umbel.algorithms.base import Algorithm, Assigned, Known, Setup, State, check_clustered
 from umbel.algorithms.fitting import check_clusters, check_num_clusters
 from umbel.checks import check
 from umbel.client.work import Gradient, LocalTraining, Quantised
@@ -28,7 +21,7 @@ from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Features, Sample, features, gradients, train
 from umbel.server.clustering import k_means, leading_projection, match_labels, projection_by
-from umbel.server.kept_features import allowed, drawn, moved, to_means
+from umbel.server.kept_features import allowed, drawn, moved, no_features, side_by_side, to_means
 from umbel.server.kept_products import no_products, products_after
 from umbel.server.shares import within_norms
 
@@ -119,22 +112,24 @@ class CFLGP(Algorithm[CFLGPState]):
         check_num_clusters(self.num_clusters, setup)
         check_clusters(self.clusters, setup)
         rng = np.random.default_rng(setup.seed)
-        clients = setup.num_clients
-        models = setup.new_models(self.num_clusters, self.averaging.shared)
-        coordinates = drawn(allowed(setup.layout, self.parameters), self.compression, rng)
-        count, size = self.num_clusters, len(coordinates)
+        count, clients = self.num_clusters, setup.num_clients
+        models = setup.new_models(count, self.averaging.shared)
+        # One cluster needs no features.
+        compression = self.compression if count > 1 else inf
+        coordinates = drawn(allowed(setup.layout, self.parameters), compression, rng)
+        size = len(coordinates)
         balanced = torch.from_numpy(rng.permutation(np.arange(clients) % count))
         return CFLGPState(
             models=models,
             labels=torch.tensor(self.clusters) if self.clusters else balanced,
-            features=tuple(models.new_zeros(clients, size) for _ in range(count)),
+            features=no_features(models, clients, size),
             products=no_products(count, clients, size),
             counts=torch.zeros(clients, count, dtype=torch.long),
             coordinates=coordinates,
             anchors=torch.zeros_like(models),
             queries=0,
             last_change=0,
-            stopped=self.num_clusters == 1,
+            stopped=count == 1,
         )
 
     def round(self, state: CFLGPState, ctx: Context) -> Flow[CFLGPState]:
@@ -156,9 +151,7 @@ class CFLGP(Algorithm[CFLGPState]):
         return Assigned(clients, self._to_means(state, blocks), MEANING)
 
     def profile(self, state: CFLGPState) -> Tensor:
-        features = torch.cat(state.features, dim=1)
-        features[~_complete(state)] = torch.nan
-        return features
+        return side_by_side(state.features, _complete(state))
 
     def evidence(self, state: CFLGPState, sample: Sample) -> Mapping[str, Tensor]:
         """The projections that Algorithm 3 clusters by k-means, and more singular values."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -74,7 +74,7 @@ class Restarts(Algorithm[State]):
             self.trial_rounds, "trial_rounds", "goes on with the best start alone"
         )
         first = self.of.init(setup)
-        check_memory(self.restarts * first.models.nbytes, f"models of {self.restarts:,} restarts")
+        check_memory(self.restarts * _nbytes(first), f"states of {self.restarts:,} restarts")
         others = [
             self.of.init(setup.restarted(number * len(first.models), number))
             for number in range(1, self.restarts)
@@ -142,6 +142,15 @@ def innermost(algorithm: Algorithm[Any]) -> Algorithm[Any]:
     """The method itself, without any wrappers around it, such as `Sharing`."""
     of = getattr(algorithm, "of", None)
     return innermost(of) if isinstance(of, Algorithm) else algorithm
+
+
+def _nbytes(value: object) -> int:
+    """The size of the tensors in a state, or in a field of one."""
+    if isinstance(value, State):
+        return sum(_nbytes(getattr(value, member.name)) for member in fields(value))
+    if isinstance(value, tuple):
+        return sum(map(_nbytes, value))
+    return value.nbytes if isinstance(value, Tensor) else 0
 
 
 def _smallest(state: State, labels: Tensor) -> int:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 from torch import Tensor
 
-from umbel.checks import check
+from umbel.checks import check, check_memory
 from umbel.client.layout import Layout
 from umbel.server.ask import Features
 
@@ -27,6 +29,29 @@ def drawn(values: Tensor, compression: float, rng: np.random.Generator) -> Tenso
     """A random sample of these values, one in `compression` but at least one, in their order."""
     kept = max(1, round(len(values) / compression))
     return values[np.sort(rng.choice(len(values), kept, replace=False))]
+
+
+def no_features(models: Tensor, clients: int, size: int) -> tuple[Tensor, ...]:
+    """Features that are all zero, for models (K, P): K of (M, J).
+
+    Raises `UsageError` if they do not fit in memory.
+    """
+    said = f"features of {clients:,} clients, {size:,} values for each of {len(models):,} models"
+    needed = len(models) * clients * size * models.itemsize
+    check_memory(needed, f"{said} (raise compression, or set parameters)")
+    return tuple(models.new_zeros(clients, size) for _ in models)
+
+
+def side_by_side(features: Sequence[Tensor], complete: Tensor) -> Tensor:
+    """Features (M, K J) of K times (M, J), NaN for a client that is not `complete` (M,).
+
+    Raises `UsageError` if they do not fit in memory a second time.
+    """
+    said = f"features of {len(complete):,} clients, side by side"
+    check_memory(sum(block.nbytes for block in features), said)
+    joined = torch.cat(tuple(features), dim=1)
+    joined[~complete] = torch.nan
+    return joined
 
 
 def moved(block: Tensor, answer: Features, rate: Tensor) -> Tensor:
