@@ -276,6 +276,20 @@ def test_a_lost_reply_leaves_what_was_known() -> None:
     assert known[0, 2] == pytest.approx(1.0)
 
 
+def test_a_round_without_replies_merges_nothing_and_forgets_as_others_do() -> None:
+    algorithm = FLACC(memory=1)
+    state = play(algorithm, start(algorithm, 3), 0, [0, 1, 2], directions(0, 10, 120))
+    assert state.merges == 1
+    for number, remembered in ((1, 3), (2, 0)):
+        flow = algorithm.round(state, context([0, 1, 2], 3, num_weights=2, number=number))
+        requested(flow)
+        state = answered(flow, [], update=torch.zeros(0, 2), num_examples=torch.zeros(0).long())
+        assert state.merges == 0
+        assert math.isnan(state.best_cross)
+        assert len(state.pairs) == remembered
+    assert entities(state) == {frozenset({0, 1}), frozenset({2})}
+
+
 def test_a_single_reply_or_a_single_client_merges_nothing() -> None:
     algorithm = FLACC()
     state = play(algorithm, start(algorithm, 3), 0, [1], directions(20))

@@ -1,15 +1,16 @@
-"""With a quorum of 0, a round that nobody answers changes nothing."""
+"""With a quorum of 0, a round that nobody answers changes nothing, and is recorded as such."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import nan
 from typing import Any
 
 import pytest
 
 from tests.federations import blobs, mlp
-from umbel.algorithms import FLACC, IFCA, Joint
+from umbel.algorithms import FLACC, IFCA, Joint, Sattler
 from umbel.algorithms.base import Algorithm
 from umbel.client.work import LocalTraining
 from umbel.engines.validation import Limits, assemble
@@ -32,18 +33,28 @@ class Silent:
 
 
 @pytest.mark.parametrize(
-    "method",
-    [FLACC(LOCAL, n_merge=1, n_sep=1_000), Joint(2, local=LOCAL), IFCA(local=LOCAL)],
-    ids=type,
+    ("method", "measures"),
+    [
+        (FLACC(LOCAL, n_merge=1, n_sep=1_000), {"merges": 0, "best_cross": nan}),
+        (
+            Sattler(LOCAL, eps_1=1e3, eps_2=0.0, from_round=1),
+            {"splits": 0, "max_norm": nan, "mean_norm": nan},
+        ),
+        (Joint(2, local=LOCAL), {}),
+        (IFCA(local=LOCAL), {}),
+    ],
+    ids=lambda value: type(value).__name__,
 )
-def test_a_round_that_nobody_answers_changes_nothing(method: Algorithm[Any]) -> None:
+def test_a_round_that_nobody_answers_changes_nothing(
+    method: Algorithm[Any], measures: dict[str, Any]
+) -> None:
     run = Run(method, blobs(), mlp(), limits=Limits(quorum=0.0), evaluate_every=1_000)
     gone = False
     run = replace(run, engine=Silent(run.clients, lambda: gone))
     before = None
     for number, (state, _) in enumerate(run.rounds(5)):
         if before is not None:
-            assert_same_state(state, before, 0.0)
+            assert_same_state(state, replace(before, **measures), 0.0)
             return
         if number == 1:
             before, gone = state, True

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import nan
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -43,7 +44,7 @@ class FLACCState(State):
     last_merge: int  # the last round with a merge, -1 before the first merge
     separated: bool
     merges: int  # number of merges in the last round
-    best_cross: float  # the value that solved eq. 9 in the last round; NaN if no pair is known
+    best_cross: float  # the value that solved eq. 9 in the last round; NaN if none did
 
     @property
     def labels_end(self) -> int:
@@ -96,7 +97,7 @@ class FLACC(Algorithm[FLACCState]):
             last_merge=-1,
             separated=False,
             merges=0,
-            best_cross=float("nan"),
+            best_cross=nan,
         )
 
     def round(self, state: FLACCState, ctx: Context) -> Flow[FLACCState]:
@@ -114,7 +115,8 @@ class FLACC(Algorithm[FLACCState]):
             trained = yield from train_with_gradient(theta, ctx, self.local)
             directions = trained.gradient
         if not len(trained.clients):  # nobody answered, which a quorum of 0 allows
-            return state
+            silent = replace(state, merges=0, best_cross=nan)
+            return _forget(silent, ctx.round - self.memory)
         # Buffers such as running statistics carry no information about a client's direction.
         directions = directions[:, : ctx.layout.num_weights]
         with ctx.clustering:
@@ -161,7 +163,7 @@ class FLACC(Algorithm[FLACCState]):
     def _merge(self, state: FLACCState, number: int) -> FLACCState:
         """Lines 13 to 18: up to n_merge merges, each chosen after the previous one."""
         labels, pairs = state.labels.numpy().copy(), state.pairs.numpy()
-        first_best, merges = float("nan"), 0
+        first_best, merges = nan, 0
         for _ in range(self.n_merge):
             pairs_across = _cross_pairs(labels[pairs], state.similarity.numpy(), len(labels))
             if not len(pairs_across.smallest):
@@ -266,5 +268,5 @@ def _separate(state: FLACCState) -> FLACCState:
         seen=nothing,
         separated=True,
         merges=0,
-        best_cross=float("nan"),
+        best_cross=nan,
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import nan
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
@@ -28,7 +29,7 @@ class SattlerState(State):
     """`models` gains a row with every split."""
 
     splits: int  # number of splits in the last round
-    max_norm: float  # the largest |delta_i| of the last round
+    max_norm: float  # the largest |delta_i| of the last round; NaN if nobody answered
     mean_norm: float  # |weighted mean delta| in the cluster of the client with max_norm
     # (N,) the clients of the next field, in the last round with a settled cluster
     compared: Tensor
@@ -292,7 +293,7 @@ def _without_idle_rows(state: SattlerState) -> SattlerState:
 def _note_norms(state: SattlerState, labels: Tensor, rows: Tensor, mean: Tensor) -> SattlerState:
     """Note the norms that eps_1 and eps_2 are compared with."""
     if not len(rows):
-        return replace(state, splits=0)
+        return replace(state, splits=0, max_norm=nan, mean_norm=nan)
     norms = rows.norm(dim=1)
     farthest = norms.argmax()
     mean_norm = mean[labels[farthest]].norm()
