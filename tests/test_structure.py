@@ -21,6 +21,7 @@ MAY_BE_SEEN_BY_ALGORITHMS = (
     "umbel.server.clusterers",
     "umbel.server.aggregation",
     "umbel.server.cluster_test",
+    "umbel.server.copies",
     "umbel.server.kept_features",
     "umbel.server.kept_products",
     "umbel.server.loss_distances",

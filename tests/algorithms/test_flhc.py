@@ -64,6 +64,16 @@ def test_the_clustering_round_asks_everyone_and_moves_no_model() -> None:
     torch.testing.assert_close(after.means[crowd], torch.tensor([3.0, 0.1]))
 
 
+def test_clusters_whose_models_do_not_fit_in_memory_are_not_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("umbel.checks.SMALL", 12)
+    monkeypatch.setattr("umbel.checks.free_memory", lambda: 12)
+    said = r"2 models of 2 values, one for each cluster: .* GiB is more than"
+    with pytest.raises(UsageError, match=said):
+        clustered()
+
+
 def test_newcomers_are_compared_with_plain_means_of_updates() -> None:
     flow = ALGORITHM.round(start(3), context([0], 3, 2, number=2))
     requested(flow)

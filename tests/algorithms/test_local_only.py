@@ -8,7 +8,16 @@ import pytest
 import torch
 
 from tests.federations import answered, context, requested, setup
-from umbel.algorithms import FedLEASE, FixedClusters, LocalOnly, PFedMe, RandomClusters
+from umbel.algorithms import (
+    IFCA,
+    FedEM,
+    FedLEASE,
+    FixedClusters,
+    Joint,
+    LocalOnly,
+    PFedMe,
+    RandomClusters,
+)
 from umbel.algorithms.base import Algorithm, State
 from umbel.checks import UsageError
 
@@ -34,6 +43,17 @@ def test_more_models_than_memory_holds_are_refused_before_they_are_made(
     monkeypatch.setattr("umbel.checks.SMALL", 1000)
     monkeypatch.setattr("umbel.checks.free_memory", lambda: 2000)
     with pytest.raises(UsageError, match=r"1,000 models of 1 values: .* GiB is more than"):
+        method.init(setup(1000))
+
+
+@pytest.mark.parametrize("method", [IFCA(10), Joint(10), FedEM(10)], ids=type)
+def test_more_numbers_of_clients_than_memory_holds_are_refused_too(
+    method: Algorithm[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("umbel.checks.SMALL", 1000)
+    monkeypatch.setattr("umbel.checks.free_memory", lambda: 2000)
+    said = r"what 1,000 clients say of 10 models: .* GiB is more than"
+    with pytest.raises(UsageError, match=said):
         method.init(setup(1000))
 
 

@@ -72,6 +72,28 @@ def test_everyone_is_clustered_before_the_first_training() -> None:
     )
 
 
+def test_vectors_that_do_not_fit_in_memory_are_not_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("umbel.checks.SMALL", 100)
+    monkeypatch.setattr("umbel.checks.free_memory", lambda: 100)
+    said = r"vectors of 4 clients, 1 of 2 values each: .* GiB is more than"
+    with pytest.raises(UsageError, match=said):
+        next(ALGORITHM.round(start(4), at([1, 2], 4, 0)))
+
+
+def test_clusters_whose_models_do_not_fit_in_memory_are_not_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flow = ALGORITHM.round(start(2), at([0], 2, 0))
+    next(flow)
+    monkeypatch.setattr("umbel.checks.SMALL", 6)
+    monkeypatch.setattr("umbel.checks.free_memory", lambda: 6)
+    said = r"2 models of 1 values, one for each cluster: .* GiB is more than"
+    with pytest.raises(UsageError, match=said):
+        send(flow, [0, 1], [0.0, 90.0])
+
+
 def test_vectors_may_be_asked_for_by_class() -> None:
     algorithm = PACFL(threshold=20.0, num_vectors=2, per_class=True)
     request = next(algorithm.round(start(4), at([1, 2], 4, 0)))

@@ -19,6 +19,7 @@ from umbel.flow import Flow, Rows
 from umbel.seeds import Stream, seed_of
 from umbel.server.aggregation import Averaging, moved
 from umbel.server.ask import Context, Sample, losses, train_summed
+from umbel.server.copies import copies
 from umbel.settings import Settings
 from umbel.summary import in_short
 
@@ -94,8 +95,7 @@ class Setup:
     def copies(self, count: int) -> Tensor:
         """(count, P): copies of model 0. Raises `UsageError` if they do not fit in memory."""
         first = self.new_models(1)
-        check_memory(count * first.nbytes, f"{count:,} models of {first.shape[1]:,} values")
-        return first.repeat(count, 1)
+        return copies(first, count, f"{count:,} models of {first.shape[1]:,} values")
 
     def warn_if_shorter(self, rounds: int, setting: str, what: str) -> None:
         """Warn if the run has fewer rounds than a method needs to do `what`.

@@ -17,6 +17,7 @@ from umbel.client.work.local_training import check_no_pull
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, TrainedWithMemory, mixture_weights, train_mixture
+from umbel.server.copies import opinions
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class FedEM(Algorithm[FedEMState]):
         # equal.
         models = setup.new_models(self.num_clusters, self.averaging.shared)
         nobody = torch.zeros(setup.num_clients, dtype=torch.long)
-        return FedEMState(models, nobody, _equal(models).repeat(setup.num_clients, 1))
+        return FedEMState(models, nobody, opinions(_equal(models), setup.num_clients))
 
     def round(self, state: FedEMState, ctx: Context) -> Flow[FedEMState]:
         memory = Rows(state.weights, ctx.cohort)

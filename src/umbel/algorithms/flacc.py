@@ -22,12 +22,13 @@ from umbel.algorithms.base import (
     federate,
     one_model,
 )
-from umbel.checks import UsageError, check, check_memory
+from umbel.checks import UsageError, check
 from umbel.client.work import LocalTraining
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, Trained, train, train_with_gradient
 from umbel.server.clustering import cosine_similarity
+from umbel.server.copies import model_of_each
 from umbel.summary import in_short
 
 
@@ -257,11 +258,9 @@ def _separate(state: FLACCState) -> FLACCState:
     """Every entity becomes a separate federation, and starts from the global model."""
     names, labels = torch.unique(state.labels, return_inverse=True)
     nothing = torch.zeros(0, dtype=torch.long)
-    said = f"{len(names):,} models of {state.models.shape[1]:,} values, one for each cluster"
-    check_memory(len(names) * state.models.nbytes, said)
     return replace(
         state,
-        models=state.models.repeat(len(names), 1),
+        models=model_of_each(state.models, len(names)),
         labels=labels,
         pairs=nothing.view(0, 2),
         similarity=nothing.double(),

@@ -27,6 +27,7 @@ from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging, cluster_mean
 from umbel.server.ask import Context, Sample, train
 from umbel.server.clustering import agglomerate, check_cut, distances
+from umbel.server.copies import model_of_each
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ class FLHC(Algorithm[FLHCState]):
         largest = sizes.argmax().expand(ctx.num_clients)
         shown = ctx.sample(len(rows))
         return FLHCState(
-            models=state.models.repeat(len(sizes), 1),
+            models=model_of_each(state.models, len(sizes)),
             labels=largest.index_copy(0, trained.clients, clusters),
             placed=placed,
             joint=state.models,

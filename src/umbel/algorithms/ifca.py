@@ -32,6 +32,7 @@ from umbel.server.ask import (
     losses,
     train_best_summed,
 )
+from umbel.server.copies import opinions
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,9 @@ class IFCA(Algorithm[IFCAState]):
         # The models must differ: with equal models, losses tie, and every client chooses cluster 0.
         models = setup.new_models(self.num_clusters, self.averaging.shared)
         nobody = torch.full((setup.num_clients,), -1)
-        unknown = torch.full((setup.num_clients, self.num_clusters), torch.nan)
-        return IFCAState(models, nobody.clamp(min=0), nobody, unknown.double())
+        unknown = torch.full((1, self.num_clusters), torch.nan).double()
+        unknown = opinions(unknown, setup.num_clients)
+        return IFCAState(models, nobody.clamp(min=0), nobody, unknown)
 
     def round(self, state: IFCAState, ctx: Context) -> Flow[IFCAState]:
         step, answer = yield from self._improve(state.models, ctx)

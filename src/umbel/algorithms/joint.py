@@ -24,6 +24,7 @@ from umbel.client.work import JointScore, LocalTraining
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, joint_scores, train_jointly
+from umbel.server.copies import opinions
 
 
 @dataclass(frozen=True)
@@ -84,13 +85,13 @@ class Joint(Algorithm[JointState]):
         identities = np.random.default_rng(setup.seed).integers(
             0, self.num_clusters, setup.num_clients
         )
-        unknown = torch.full((setup.num_clients, self.num_clusters), torch.nan)
+        unknown = torch.full((1, self.num_clusters), torch.nan).double()
         return JointState(
             models,
             torch.from_numpy(identities),
             torch.zeros_like(models),
             some_empty=False,
-            scores=unknown.double(),
+            scores=opinions(unknown, setup.num_clients),
             idle=torch.zeros(self.num_clusters, dtype=torch.long),
         )
 

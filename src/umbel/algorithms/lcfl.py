@@ -28,6 +28,7 @@ from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, losses, own_loss, train, train_with_gradient
 from umbel.server.clusterers import Clusterer, KMedoids, joined, medoids, parted
 from umbel.server.clustering import distances
+from umbel.server.copies import model_of_each
 from umbel.server.loss_distances import loss_distance
 from umbel.server.shares import within_shares
 from umbel.summary import in_short
@@ -235,7 +236,7 @@ class LCFL(Algorithm[LCFLState]):
         labels = clusters if apart else torch.zeros_like(clusters)
         weights = within_shares(warm.num_examples, labels, ctx.max_share)
         mean = self.averaging.step(warm.model, labels, weights, count if apart else 1, ctx.layout)
-        return mean if apart else mean.repeat(count, 1)
+        return mean if apart else model_of_each(mean, count)
 
     def _assign_late(self, state: LCFLState, ctx: Context) -> Flow[LCFLState]:
         """Clients that missed the clustering join the nearest medoid."""
@@ -281,9 +282,8 @@ class LCFL(Algorithm[LCFLState]):
 
     def _warm_up(self, start: Rows, ctx: Context) -> Flow[Warm]:
         """Lines 2 to 5: each client trains alone, from its row of `start`."""
-        own = self.warm_up_training if self.warm_up == "local" else None
         # Late clients warm up with the same learning rate as the others.
-        local = (own or self.local).at_round(self._clustering_round)
+        local = (self.warm_up_training or self.local).at_round(self._clustering_round)
         if self.metric != "gradient":
             trained = yield from train(start, ctx, local)
             directions = trained.update if self.metric == "update" else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import ClassVar, Literal
 
 import torch
@@ -22,12 +23,13 @@ from umbel.algorithms.base import (
     one_model,
 )
 from umbel.algorithms.fitting import check_num_clusters
-from umbel.checks import check
+from umbel.checks import check, check_memory
 from umbel.client.work import LocalTraining
 from umbel.flow import Flow
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, principal_vectors
 from umbel.server.clustering import agglomerate, check_cut, orthonormal_bases, principal_angles
+from umbel.server.copies import model_of_each
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ class PACFL(Algorithm[PACFLState]):
 
     def _cluster(self, state: PACFLState, ctx: Context) -> Flow[PACFLState]:
         """Before training: all clients' subspaces, their angles, and a model for each cluster."""
+        self._check_room(ctx)
         sent = yield from principal_vectors(ctx, self.num_vectors, self.per_class)
         if not len(sent.clients):
             return state
@@ -119,7 +122,7 @@ class PACFL(Algorithm[PACFLState]):
         largest = sizes.argmax().expand(ctx.num_clients)
         everyones = bases.new_zeros(ctx.num_clients, *bases.shape[1:])
         return PACFLState(
-            models=state.models.repeat(len(sizes), 1),
+            models=model_of_each(state.models, len(sizes)),
             labels=largest.index_copy(0, sent.clients, clusters),
             placed=state.placed.index_fill(0, sent.clients, True),
             bases=everyones.index_copy(0, sent.clients, bases),
@@ -142,6 +145,13 @@ class PACFL(Algorithm[PACFLState]):
             placed=state.placed.index_fill(0, sent.clients, True),
             bases=state.bases.index_copy(0, sent.clients, bases),
         )
+
+    def _check_room(self, ctx: Context) -> None:
+        """Raise `UsageError` if all clients' vectors and their bases do not fit in memory."""
+        size = prod(ctx.input_shape)
+        each = min(self.num_vectors, size) * (ctx.num_outputs if self.per_class else 1)
+        said = f"vectors of {ctx.num_clients:,} clients, {each:,} of {size:,} values each"
+        check_memory(2 * ctx.num_clients * each * size * torch.double.itemsize, said)
 
     def _to_clusters(self, state: PACFLState, bases: Tensor) -> Tensor:
         """Mean angles (N, K) between these subspaces and those of each cluster's members."""

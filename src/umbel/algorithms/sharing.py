@@ -21,11 +21,12 @@ from umbel.algorithms.base import (
     State,
     check_only_trains,
 )
-from umbel.checks import UsageError, check, check_memory
+from umbel.checks import UsageError, check
 from umbel.client.layout import Layout
 from umbel.client.work import MEMORY, LocalTraining, SharedTraining, joined, parted
 from umbel.flow import Flow, Replies, Request, Rows
 from umbel.server.ask import Context, Sample
+from umbel.server.copies import copies
 
 T = TypeVar("T")
 
@@ -100,10 +101,9 @@ class Sharing(Algorithm[SharingState]):
     def init(self, setup: Setup) -> SharingState:
         inner = self.of.init(setup)
         _, own = parted(setup.layout, self.stays)
-        size = setup.num_clients * len(own) * inner.models.itemsize
-        check_memory(size, f"values that stay with each of {setup.num_clients:,} clients")
         start = inner.models[:1].index_select(1, own)
-        return _around(inner, start.repeat(setup.num_clients, 1))
+        said = f"values that stay with each of {setup.num_clients:,} clients"
+        return _around(inner, copies(start, setup.num_clients, said))
 
     def round(self, state: SharingState, ctx: Context) -> Flow[SharingState]:
         kept = state.kept
