@@ -45,5 +45,10 @@ def test_generators_of_one_purpose_agree_and_of_two_differ() -> None:
     assert first.tolist() != other.tolist()
 
 
+def test_no_number_and_the_number_0_are_one_seed() -> None:
+    assert seed_of(5, Stream.DATA) == seed_of(5, Stream.DATA, 0) == seed_of(5, Stream.DATA, 0, 0)
+    assert seed_of(5, Stream.DATA) != seed_of(5, Stream.DATA, 1)
+
+
 def test_nobody_needs_no_seed() -> None:
     assert client_seeds(0, Stream.CLIENT, 0, np.array([], dtype=np.int64)) == []

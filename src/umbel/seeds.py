@@ -28,7 +28,11 @@ class Stream(IntEnum):
 
 
 def seed_of(seed: int, stream: Stream, *more: int) -> int:
-    """One 63-bit seed; `more` is the round, the number of a model, ..."""
+    """One 63-bit seed; `more` is the round, the number of a model, ...
+
+    Missing numbers and zeros at the end give the same seed, so that a stream that is used without a
+    number counts its other uses from 1.
+    """
     return int(_words(seed, stream, more, 1)[0])
 
 
