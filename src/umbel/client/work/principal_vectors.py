@@ -22,10 +22,10 @@ NOISE = 1e-10
 class PrincipalVectors(Work):
     """The leading left singular vectors of the data matrix, whose columns are the examples.
 
-    The reply is `vectors` (D, num_vectors), or (D, num_classes * num_vectors) for separate classes.
-    They are eigenvectors of the second-moment matrix (D, D), which is summed slice by slice. If the
-    rank is lower, the remaining columns are zero. The sign of a singular vector is arbitrary: the
-    entry of largest magnitude is made positive.
+    The reply is `vectors` (D, Q), or (D, num_classes * Q) for separate classes, where Q is the
+    smaller of `num_vectors` and D. They are eigenvectors of the second-moment matrix (D, D), which
+    is summed slice by slice. If the rank is lower, the remaining columns are zero. The sign of a
+    singular vector is arbitrary: the entry of largest magnitude is made positive.
     """
 
     num_vectors: int  # p

@@ -100,7 +100,8 @@ def principal_vectors(ctx: Context, num_vectors: int, per_class: bool = False) -
     """Get the leading left singular vectors of each client's training inputs, or of each class.
 
     Gives `vectors` (N, D, Q) in double precision, for inputs of D values; columns have length 1,
-    missing ones are zero. Q is `num_vectors`, with `per_class` times the number of classes.
+    missing ones are zero. Q is the smaller of `num_vectors` and D, with `per_class` times the
+    number of classes.
     """
     work = PrincipalVectors(
         num_vectors, prod(ctx.input_shape), ctx.num_outputs if per_class else None
