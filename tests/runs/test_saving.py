@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import signal
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from html import unescape
 from itertools import islice
@@ -265,6 +267,18 @@ def test_an_objective_of_ones_own_is_said_at_once_and_its_net_given_again(
     with pytest.raises(UsageError, match=r"is one of your own: give the net again, by umbel\.load"):
         umbel.load(tmp_path / "mine").model(0)
     assert umbel.load(tmp_path / "mine", run.net).model(0)(torch.zeros(2, 6)).shape == (2, 3)
+
+
+@pytest.mark.parametrize("twin", [deepcopy, lambda each: pickle.loads(pickle.dumps(each))])
+def test_a_copy_of_a_run_is_the_same_run(
+    twin: Callable[[Any], Any], tmp_path: Path, whole: umbel.Result
+) -> None:
+    run = make_run()
+    for _ in islice(run.rounds(6, folder=tmp_path / "mine"), 2):
+        pass
+    result = umbel.resume(tmp_path / "mine", twin(run))
+    assert_same_end(result.folder, whole.folder)
+    umbel.load(tmp_path / "mine", twin(run.net))
 
 
 def test_an_engine_of_ones_own_is_said_and_asked_for_again(

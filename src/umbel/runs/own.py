@@ -194,8 +194,8 @@ def own_module(net: Net, federation: Federation | None = None) -> OwnModule:
     tensors = tensors_of(module)
     built = [structure(module), str(net.dtype)]
     built += [f"{entry.name} {tuple(entry.shape)}" for entry in entries]
-    known = {id(value): name for name, value in KNOWN.items()}
-    objective = known.get(id(net.objective))
+    # Equal, not the same object: nets are copied, and sent to other processes.
+    objective = next((name for name, each in KNOWN.items() if each == net.objective), None)
     own = federation if objective is None else None
     return OwnModule(
         kind=type(module).__name__,
