@@ -172,6 +172,9 @@ def test_a_run_that_was_begun_is_not_given_another_goal_or_time_without_a_word(
     )
     with pytest.raises(UsageError, match=said):
         run.save(folder, 8, until="loss=0.1")
+    several = r'run, until=\["accuracy=0.9", "loss=0.1"\]\) changes it'
+    with pytest.raises(UsageError, match=several):
+        run.save(folder, 8, until=["loss=0.1", "accuracy=0.9"])
     with pytest.raises(UsageError, match=r"max_time: '60s' is not none, as planned in"):
         run.save(folder, 8, max_time="1m")
     goals = [f"accuracy={best}", "loss=1e-9"]
@@ -288,6 +291,9 @@ def test_goals_and_times_that_are_not_given_again_stay_unless_they_ended_the_run
     package.resume(path, make_run(), rounds=6, until="accuracy=0", max_time="1h")
     package.resume(path, make_run(), rounds=8)
     assert by_time.budget == Budget.of((), "1h")
+    package.resume(path, make_run(), rounds=10, until=["accuracy=0", "loss=0"])
+    package.resume(path, make_run(), rounds="+1")  # one of the two has ended it
+    assert by_time.budget == Budget.of("loss=0", "1h")
     left = tmp_path / "left"
     for _ in make_run().rounds(8, folder=left):
         break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -66,7 +67,8 @@ def _check_same_budget(folder: RunFolder, budget: Budget) -> None:
         ("until", budget.goals, kept.goals),
         ("max_time", budget.time, kept.time),
     ):
-        how = f'umbel.resume("{folder.path}", run, {name}="{new}") changes it'
+        value = json.dumps(new.split(", ") if ", " in new else new)  # several goals are a list
+        how = f'umbel.resume("{folder.path}", run, {name}={value}) changes it'
         expected = f"{old or 'none'}, as planned in {folder.path}; {how}"
         check(new in ("", old), name, new, expected)
     if stopped is not None and budget == Budget() != kept:
@@ -184,11 +186,12 @@ def replan(
 
 def _over_kept(folder: RunFolder, given: Budget, records: Sequence[Record]) -> Budget:
     kept = folder.budget
-    reached = bool(records) and kept.reached(records[-1]) is not None
+    last = records[-1:]
+    ahead = tuple(goal for goal in kept.until if not any(map(Budget((goal,)).reached, last)))
     spent = folder.stop is not None and folder.stop.why.endswith(USED_UP)
     time = None if spent else kept.max_seconds
     return Budget(
-        given.until or (() if reached else kept.until),
+        given.until or ahead,
         time if given.max_seconds is None else given.max_seconds,
     )
 
