@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,6 +66,7 @@ def test_a_finished_run_without_all_its_records_is_told(
         b"\xff\x00",
         b"client,group,cluster,examples,accuracy,loss\n",
         b"client,group,cluster,examples,accuracy,loss\n0,0,zero,9,0.5,0.5\n",
+        b"client,group,cluster,examples,accuracy,loss\n0,0,-1,9,0.5,0.5\n",
         b"client,group,cluster,examples,accuracy,loss\n0,0,0,9,0.5\n",
         b"client,group,cluster,examples,accuracy,loss\n0,0,0,9,half,0.5\n",
         b"client,group,cluster,examples,accuracy,loss\n0,0,0,9,1e999,0.5\n",
@@ -188,6 +191,53 @@ def test_what_a_run_can_not_go_on_from_is_told_before_anything_is_written(
     told = umbel.refused(name, str(interrupted), *options)
     assert told.startswith(f"umbel: {file}: {message}")
     assert contents(interrupted) == before
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"kind": [1]}, "is a checkpoint in format 4 of [1]"),
+        ({"next_round": math.inf}, "not a readable checkpoint: "),
+        ({"parts": [1]}, "not a readable checkpoint: "),
+        ({"parts": {"features.0": 5}}, "not a readable checkpoint: 5 is not the name of a part"),
+        ({"numbers": {"models": 5}}, "not a readable checkpoint: "),
+        ({"made": {"x": 1}}, "not a readable checkpoint: "),
+        ({"made": {"experiment": 1, "federation": {}}}, "not a readable checkpoint: "),
+        ({"made": {"experiment": {}, "federation": {}}}, "not a readable checkpoint: "),
+    ],
+    ids=str,
+)
+def test_what_a_checkpoint_can_not_say_is_told(
+    said: dict[str, Any], message: str, interrupted: Path, umbel: Shell
+) -> None:
+    file = interrupted / "checkpoint.safetensors"
+    with reading(file, "damaged") as (opened, header):
+        write(file, tensors_in(opened), {**header, **said})
+    for command in ["resume"], ["resume", "--rounds", "6"], ["finish"]:
+        told = umbel.refused(command[0], str(interrupted), *command[1:])
+        assert message in told
+        assert str(interrupted / "checkpoint") in told
+
+
+@pytest.mark.parametrize(
+    ("name", "table", "message"),
+    [
+        ("stopped.json", {"rounds": math.inf, "why": ""}, "cannot convert float infinity"),
+        ("budget.json", {"until": [["loss", 10**400]], "max_seconds": None}, "until: loss: "),
+        ("budget.json", {"until": [["foo", 1]], "max_seconds": None}, "until: 'foo' is not a"),
+        ("budget.json", {"until": [["accuracy", 7]], "max_seconds": None}, "is not in 0 to 1"),
+        ("budget.json", {"until": [], "max_seconds": "x"}, "max_time: 'x' is not a time"),
+    ],
+)
+def test_values_of_tables_that_can_not_be_are_told(
+    name: str, table: dict[str, object], message: str, interrupted: Path, umbel: Shell
+) -> None:
+    (interrupted / name).write_text(json_text(table))
+    before = (interrupted / "records.jsonl").read_bytes()
+    told = umbel.refused("resume", str(interrupted))
+    assert f"{interrupted / name}: damaged: " in told
+    assert message in told
+    assert (interrupted / "records.jsonl").read_bytes() == before
 
 
 def test_a_run_with_a_damaged_budget_is_not_ended(interrupted: Path, umbel: Shell) -> None:

@@ -77,9 +77,10 @@ class Budget:
 
     @classmethod
     def from_plain(cls, table: Mapping[str, Any]) -> Budget:
-        """The inverse of `plain`."""
-        goals = tuple((str(name), float(value)) for name, value in table["until"])
-        return cls(goals, table["max_seconds"])
+        """The inverse of `plain`. Raises `UsageError` for what `of` refuses, too."""
+        goals = tuple((name, _checked(name, value)) for name, value in table["until"])
+        time = table["max_seconds"]
+        return cls(goals, None if time is None else seconds(time))
 
     @property
     def plain(self) -> dict[str, Any]:

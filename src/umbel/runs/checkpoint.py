@@ -24,7 +24,7 @@ from umbel.client.constants import written_out
 from umbel.runs import checkpoint_parts
 from umbel.runs.checkpoint_parts import NO_PARTS, Parts, is_entry
 from umbel.runs.former_states import as_now, is_idle, without_idle
-from umbel.runs.tensor_files import reading, tensors_in, write
+from umbel.runs.tensor_files import DAMAGED, reading, tensors_in, write
 
 FORMAT, BEFORE_PARTS, BEFORE_SEALS = 4, 3, 2
 
@@ -92,26 +92,29 @@ def load(file: Path, template: Any) -> tuple[Any, int]:
     """
     with reading(file, UNREADABLE) as (opened, header):
         tensors = tensors_in(opened)
+        named, parts = str(header.get("kind")), dict(header.get("parts", NOTHING))
     # If a state contains one of its own class, the outer one is meant.
     kinds = {type(state).__name__: state for state in (*within(template)[1], template)}
     known = header.get("format") in (FORMAT, BEFORE_PARTS, BEFORE_SEALS)
-    idle = header.get("kind") not in kinds and is_idle(str(header.get("kind")), tensors)
-    if not known or (header.get("kind") not in kinds and not idle):
-        there = f"format {header.get('format')} of {header.get('kind')}"
+    idle = named not in kinds and is_idle(named, tensors)
+    if not known or (named not in kinds and not idle):
+        there = f"format {header.get('format')} of {named}"
         wanted = f"format {FORMAT} of {' or '.join(kinds)}"
         raise UsageError(f"{file}: is a checkpoint in {there}, but {wanted} is needed")
     if header["format"] == BEFORE_SEALS and header.get("checksum") != _checksum(tensors):
         raise UsageError(f"{file}: damaged: its checksum does not match")
-    beside, parts = checkpoint_parts.place(file), header.get("parts", {})
-    tensors |= checkpoint_parts.read(beside, parts, UNREADABLE)
+    tensors |= checkpoint_parts.read(checkpoint_parts.place(file), parts, UNREADABLE)
     try:
-        kind, tensors = as_now(header["kind"], tensors)
+        kind, tensors = as_now(named, tensors)
         values: Mapping[str, Any] = {**tensors, **header["numbers"]}
         values = without_idle(values, template) if idle else values
         if (following := int(header["next_round"])) < 0:
             raise ValueError(f"the next round is {following}")
-        return _filled(kinds.get(kind, template), values), following
-    except (LookupError, TypeError, ValueError) as error:
+        state = _filled(kinds.get(kind, template), values)
+        if not _holds_tensors((state.models, state.labels)):
+            raise TypeError("its models and labels are not tensors")
+        return state, following
+    except DAMAGED as error:
         raise UsageError(f"{file}: {UNREADABLE}: {error}") from None
 
 
@@ -209,8 +212,8 @@ def _holds_tensors(value: Any) -> bool:
 def tidy(file: Path) -> None:
     """Remove files that a killed process left beside it. Raises `UsageError` as `load` does."""
     with reading(file, UNREADABLE) as (_, header):
-        parts = header.get("parts", {})
-    checkpoint_parts.remove_others(checkpoint_parts.place(file), parts.values())
+        digests = list(header.get("parts", NOTHING).values())
+    checkpoint_parts.remove_others(checkpoint_parts.place(file), digests)
 
 
 def labels(file: Path) -> Tensor:

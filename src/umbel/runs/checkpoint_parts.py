@@ -106,7 +106,7 @@ def read(folder: Path, digests: Mapping[str, str], otherwise: str) -> dict[str, 
     """The tensors of these digests, by name. Raises `UsageError` if a file does not match."""
     tensors = {}
     for name, digest in digests.items():
-        if not re.fullmatch("[0-9a-f]+", digest):
+        if not (isinstance(digest, str) and re.fullmatch("[0-9a-f]+", digest)):
             raise UsageError(f"{folder}: {otherwise}: {digest!r} is not the name of a part")
         file = _file(folder, digest)
         with reading(file, otherwise) as (opened, _):

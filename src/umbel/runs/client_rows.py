@@ -116,13 +116,15 @@ def _client(number: int, row: Mapping[str, str]) -> Client:
     """Raises `ValueError` or `TypeError` for wrong columns and for text in place of numbers."""
     if tuple(row)[: len(COLUMNS)] != COLUMNS or None in row or None in row.values():
         raise ValueError("other columns")
+    if (cluster := int(row["cluster"])) < 0:
+        raise ValueError("a cluster below 0")
     told = {*COLUMNS, *TUNED}
     epochs, *further = (row.get(name, "") for name in TUNED)
     weight, accuracy, loss = map(_number, further)
     return Client(
         formula_again(row["client"]),
         number,
-        int(row["cluster"]),
+        cluster,
         group=row["group"],
         examples=int(row["examples"]),
         accuracy=_finite(_number(row["accuracy"])),

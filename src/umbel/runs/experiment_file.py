@@ -11,7 +11,7 @@ from umbel.runs import checkpoint, config
 from umbel.runs.durable import write_text
 from umbel.runs.experiment import Experiment
 from umbel.runs.origins import experiment_changes
-from umbel.runs.seals import BLANK, KEY, intact, sealed
+from umbel.runs.seals import BLANK, BROKEN, KEY, intact, sealed
 
 HEAD = f"# {KEY}: {BLANK}\n"
 """Beginning of the first line, above the settings."""
@@ -86,6 +86,7 @@ class ExperimentFile:
         try:
             was = checkpoint.made(file) if file.is_file() else {}
             now = config.plain(config.read(self.file, looking=True))
-        except UsageError:  # damage is reported when that file is read
+            changes = list(experiment_changes(was, now)) if was else []
+        except BROKEN:  # damage is reported when that file is read
             return ""
-        return "; ".join(list(experiment_changes(was, now))[:3]) if was else ""
+        return "; ".join(changes[:3])

@@ -13,10 +13,12 @@ from umbel.algorithms.base import State
 from umbel.checks import UsageError, check
 from umbel.client.net import Net
 from umbel.data.federation import Federation
+from umbel.runs.checkpoint import UNREADABLE
 from umbel.runs.config import plain, structured
 from umbel.runs.digests import digest, fingerprint, near
 from umbel.runs.experiment import Experiment
 from umbel.runs.flat import flat
+from umbel.runs.seals import BROKEN
 
 FREE = ("name", "description", "rounds", "evaluate_every", "checkpoint_every", "metrics")
 """Settings that may change during a run: they change no model, or only the number of rounds."""
@@ -49,6 +51,17 @@ def check_origin(file: Path, was: Origin, now: Origin) -> None:
     """Raise `UsageError` that says what has changed since the checkpoint of this file."""
     if not was:  # of an earlier version
         return
+    try:
+        changes = _changes(was, now)
+    except BROKEN as error:
+        raise UsageError(f"{file}: {UNREADABLE}: {error}") from None
+    if changes:
+        how = "undo that, or make another run under another name"
+        raise UsageError(f"{file}: of another run: {'; '.join(changes[:3])}; {how}")
+
+
+def _changes(was: Origin, now: Origin) -> list[str]:
+    """A phrase for each difference."""
     changes = [*experiment_changes(was, now["experiment"])]
     there, here = was["federation"], now["federation"]
     changes += [
@@ -62,9 +75,7 @@ def check_origin(file: Path, was: Origin, now: Origin) -> None:
     was_frozen, is_frozen = (made.get("frozen", {}) for made in (was, now))
     if was_frozen and was_frozen != is_frozen:
         changes.append("frozen values of the network: changed")
-    if changes:
-        how = "undo that, or make another run under another name"
-        raise UsageError(f"{file}: of another run: {'; '.join(changes[:3])}; {how}")
+    return changes
 
 
 def experiment_changes(was: Origin, now: Mapping[str, Any]) -> Iterator[str]:

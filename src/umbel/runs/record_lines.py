@@ -14,7 +14,7 @@ from umbel.checks import UsageError
 from umbel.data.files import read_bytes
 from umbel.runs.durable import append_text, write_text
 from umbel.runs.records import Record
-from umbel.runs.seals import AGAIN, BLANK, KEY, intact, sealed
+from umbel.runs.seals import AGAIN, BLANK, BROKEN, KEY, intact, sealed
 
 END = len(f'{BLANK}"}}\n')
 """Length of the end of a line: its seal and the closing characters."""
@@ -86,6 +86,6 @@ def _read(line: bytes, before: str | None, number: int) -> Record | None:
         return None
     try:
         record = Record.from_json(line.decode(errors="replace"))
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+    except BROKEN:
         return None
     return record if record.round == number else None

@@ -34,6 +34,12 @@ IN_TEXT = re.compile(
 DIGITS, ENOUGH = frozenset(b"0123456789abcdef"), 20
 """Characters of a seal; this many of the 32 tell a damaged seal from another text."""
 
+BROKEN = (
+    *(ValueError, TypeError, LookupError, AttributeError),
+    *(ArithmeticError, RecursionError),
+)
+"""What a value that is not as it was written may raise when something is made of it."""
+
 Data = bytes | mmap.mmap
 
 T = TypeVar("T")
@@ -124,5 +130,5 @@ def json_value(file: Path, make: Callable[[Any], T], advice: str = AGAIN) -> T |
         named = isinstance(table, dict) and table.pop(KEY, None) is not None
         check_seal(named, intact(raw))
         return make(value)
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+    except BROKEN as error:
         raise UsageError(f"{file}: damaged: {error}; {advice}") from None

@@ -18,7 +18,7 @@ from umbel.checks import UsageError, check_memory
 from umbel.data.files import check_file
 from umbel.engines.alignment import aligned
 from umbel.runs.durable import PARTIAL, replacing
-from umbel.runs.seals import BLANK, KEY, check_seal, file_intact, seal_file
+from umbel.runs.seals import BLANK, BROKEN, KEY, check_seal, file_intact, seal_file
 
 HALF_WRITTEN = ".tmp??????"
 """Files that safetensors has not finished, and leaves where its process is killed."""
@@ -66,10 +66,7 @@ def remove_half_written(folder: Path) -> None:
             file.unlink()
 
 
-DAMAGED = (
-    *(OSError, SafetensorError, LookupError, TypeError, ValueError),
-    *(AttributeError, ArithmeticError, RuntimeError),
-)
+DAMAGED = (*BROKEN, OSError, SafetensorError, RuntimeError)
 """What reading a file that is not as it was written may raise."""
 
 
