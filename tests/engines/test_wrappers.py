@@ -437,6 +437,27 @@ def test_each_fault_is_seen_for_what_it_is(
     assert all(why.startswith(reason) for why in refused.values())
 
 
+class Refusing:
+    """An engine that has refused client 1 itself."""
+
+    def __init__(self, engine: Sequential) -> None:
+        self.engine = engine
+
+    def send(self, request: Request) -> Replies:
+        answered = request.clients != 1
+        replies = self.engine.send(request).pick(answered.nonzero()[:, 0])
+        return replace(replies, refused={1: "its node said no"})
+
+
+def test_what_an_engine_refused_stays_refused_where_others_fail(engine: Sequential) -> None:
+    class LastIsLate(Faults):
+        def of(self, seed: int) -> str | None:
+            return "late" if seed == CLIENTS - 1 else None
+
+    replies = Faulty(Refusing(engine), LastIsLate()).send(request())
+    assert replies.refused == {1: "its node said no", CLIENTS - 1: "late"}
+
+
 def test_clients_that_do_not_fail_answer_as_they_would_have(engine: Sequential) -> None:
     faults = Faults(drop=0.1, late=0.05, not_finite=0.05, wrong_shape=0.05, huge=0.05)
     healthy, seen = engine.send(request()), set()

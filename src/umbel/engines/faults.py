@@ -74,7 +74,8 @@ class Faulty:
         replies = self.engine.send(request.pick(torch.from_numpy(working)))
         seen = assemble(request, _answers(replies, fate_of))
         late = {client: "late" for client, fate in fate_of.items() if fate == "late"}
-        return Replies(seen.clients, seen.columns, {**seen.refused, **late})
+        refused = {**replies.refused, **seen.refused, **late}
+        return Replies(seen.clients, seen.columns, refused)
 
 
 def _answers(
