@@ -8,6 +8,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -49,7 +50,8 @@ def test_clients_with_names_are_known_by_their_numbers_too(tmp_path: Path) -> No
     result = umbel.Run(umbel.LocalOnly(LOCAL), named, mlp()).save(tmp_path / "run", 1)
     x = data.train.of(0)[0]
     assert torch.equal(result.model_for(3)(x), result.model_for("site-3")(x))
-    for client in (-1, data.num_clients):
+    assert torch.equal(result.model_for(np.int64(3))(x), result.model_for(3)(x))  # type: ignore[arg-type]
+    for client in (-1, data.num_clients, True):
         with pytest.raises(UsageError, match=f"client: '{client}' is not known"):
             result.model_for(client)
 

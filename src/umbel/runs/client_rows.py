@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from numbers import Integral
 from pathlib import Path
 
 import numpy as np
@@ -80,8 +81,8 @@ def number_of(client: str | int, names: list[str]) -> int:
     name = str(client)
     if name in names:
         return names.index(name)
-    number = isinstance(client, int) and not any(each.isdecimal() for each in names)
-    if number and 0 <= int(client) < len(names):
+    whole = isinstance(client, Integral) and not isinstance(client, bool)
+    if whole and not any(each.isdecimal() for each in names) and 0 <= int(client) < len(names):
         return int(client)
     few = "" if len(names) <= 10 else f"known: {', '.join(names[:3])} and others"
     raise UsageError(f"client: {name!r} is not known; {nearest(name, names, few)}")
