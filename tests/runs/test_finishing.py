@@ -11,11 +11,12 @@ import pytest
 import torch
 
 import umbel
-from umbel.checks import UsageError
+from umbel.checks import InUseError, UsageError
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.networks import Linear
 from umbel.runs.budget import Budget
+from umbel.runs.checkpoint import next_round
 from umbel.runs.execution import execute
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
@@ -55,9 +56,13 @@ def test_without_a_checkpoint_the_way_on_is_said(tmp_path: Path) -> None:
         umbel.finish(folder.path)
 
 
-def test_without_a_checkpoint_the_way_on_of_a_run_made_in_python_is_said(tmp_path: Path) -> None:
+def own_run() -> umbel.Run:
     net = umbel.Net(lambda: torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10)))
-    run = umbel.Run(EXPERIMENT.algorithm, umbel.scenario("rotated-digits", clients=4), net)
+    return umbel.Run(EXPERIMENT.algorithm, umbel.scenario("rotated-digits", clients=4), net)
+
+
+def test_without_a_checkpoint_the_way_on_of_a_run_made_in_python_is_said(tmp_path: Path) -> None:
+    run = own_run()
     going = rounds_in(run, tmp_path / "fin", 9, Budget(), checkpoint_every=5)
     list(islice(going, 3))
     going.close()  # type: ignore[attr-defined]
@@ -65,6 +70,26 @@ def test_without_a_checkpoint_the_way_on_of_a_run_made_in_python_is_said(tmp_pat
     with pytest.raises(UsageError, match=re.escape(said)):
         umbel.finish(tmp_path / "fin", run)
     assert len(umbel.resume(tmp_path / "fin", run).records) == 9
+
+
+@pytest.mark.parametrize("by", ["rounds", "save"])
+def test_a_run_that_was_begun_has_checkpoints_as_often_as_the_call_asks(
+    by: str, tmp_path: Path
+) -> None:
+    run, path = own_run(), tmp_path / "mine"
+    going = rounds_in(run, path, 9, Budget(), checkpoint_every=4)
+    list(islice(going, 1))
+    going.close()  # type: ignore[attr-defined]
+    going = run.rounds(9, folder=path) if by == "rounds" else rounds_in(run, path, 9, Budget(), 1)
+    list(islice(going, 2))
+    assert next_round(path / "checkpoint.safetensors") == 2
+    with pytest.raises(InUseError):
+        run.save(path, 9, checkpoint_every=3)
+    going.close()  # type: ignore[attr-defined]
+    assert run.save(path, 9, checkpoint_every=3).experiment.checkpoint_every == 3
+    before = (path / "experiment.toml").read_bytes()
+    assert len(run.save(path, 9).records) == 9  # a finished run has no round left
+    assert (path / "experiment.toml").read_bytes() == before
 
 
 def test_as_many_rounds_as_are_recorded_may_be_asked_for(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from umbel.algorithms.base import State
@@ -49,6 +50,7 @@ def rounds_in(
         how = f'umbel.resume("{path}", run, rounds={rounds}) changes the number'
         check(there == rounds, "rounds", rounds, f"{there}, as planned in {path}; {how}")
         _check_same_budget(folder, budget)
+        _set_checkpoints(folder, checkpoint_every)
     else:
         with writing_to(where, "folder"):
             folder = RunFolder.create(where, experiment)
@@ -56,6 +58,13 @@ def rounds_in(
         if said := what_only_python_has(experiment):
             log.warning("%s: %s", path, said)
     return advance_states(folder, run)
+
+
+def _set_checkpoints(folder: RunFolder, every: int) -> None:
+    """Write as many checkpoints in the rounds that are left as this call asks for."""
+    if folder.experiment.checkpoint_every != every and not folder.finished:
+        with folder.locked():
+            folder.settings.write(replace(folder.experiment, checkpoint_every=every))
 
 
 def _check_same_budget(folder: RunFolder, budget: Budget) -> None:
