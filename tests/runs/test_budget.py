@@ -218,7 +218,8 @@ def test_a_loop_that_was_left_can_be_finished_there(
     for _, record in run.rounds(8, folder=path):
         if record.round == 3:
             break
-    with pytest.raises(UsageError, match=r"not finished; .* or end it here by `umbel finish"):
+    way = r"not finished; go on .* umbel\.resume\(\".*\", run\), .* umbel\.finish\(\".*\", run\)$"
+    with pytest.raises(UsageError, match=way):
         package.load(path)
     result = package.finish(path, run)
     assert result.folder.stop == Stop(4, "it was finished by hand")

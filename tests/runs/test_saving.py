@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 import signal
 import tomllib
 from collections.abc import Callable, Mapping
@@ -212,6 +213,30 @@ def test_a_folder_of_an_experiment_and_one_of_a_run_are_not_mixed_up(
     assert f'umbel.resume("{whole.folder.path}", run)' in message
     message = umbel.refused("run", str(whole.folder.path / "experiment.toml"))
     assert "these data were made in Python, and no file holds them" in message
+
+
+def test_the_way_on_is_one_that_a_run_made_in_python_can_take(
+    tmp_path: Path, whole: umbel.Result, umbel: Shell
+) -> None:
+    run = RunFolder(Path(shutil.copytree(whole.folder.path, tmp_path / "run")))
+    way = f'umbel.resume("{run.path}", run'
+    (run.path / "models" / "cluster-0.safetensors").unlink()
+    (run.path / "encoding.json").write_text("{}")
+    again = f"remove clusters.csv, and {way}) writes"
+    assert again in umbel.refused("export", str(run.path), "--to", "safetensors", "--cluster", "0")
+    assert f"remove it and clusters.csv, and {way}) writes" in umbel.refused(
+        "assign", str(run.path), "newcomers"
+    )
+    assert f"{way}) continues it" in umbel.refused("compare", str(run.path))
+    run.file("clusters.csv").unlink()
+    umbel("report", str(run.path), "--out", "page.html")
+    assert "umbel.resume in Python continues it" in (umbel.folder / "page.html").read_text()
+    with pytest.raises(UsageError) as refused:
+        RunFolder.create(run.path, whole.experiment)
+    assert f"holds a run already; go on with it by {way}), or choose" in str(refused.value)
+    file = run.file("experiment.toml")
+    file.write_text(file.read_text().replace('kernel = "auto"', 'kernel = "general"'))
+    assert f"run {way}, rounds=N)" in umbel.refused("show", str(run.path))
 
 
 def test_what_no_folder_can_hold_is_refused_before_the_first_round(tmp_path: Path) -> None:

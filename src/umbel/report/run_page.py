@@ -17,12 +17,12 @@ from umbel.report.words import in_a_row
 from umbel.runs.budget import exact
 from umbel.runs.client_rows import Client, by_cluster
 from umbel.runs.deployed import over_flower
-from umbel.runs.own import OwnData
 from umbel.runs.records import MEGABYTE
 from umbel.runs.result import Result
 from umbel.runs.statistics.agreement import agreement
 from umbel.runs.statistics.baselines import Baselines
 from umbel.runs.statistics.fairness import fairness
+from umbel.runs.way_on import in_python
 from umbel.summary import counted, number_text
 
 MOST_ROWS = 100
@@ -197,7 +197,7 @@ def _again(run: Result) -> Iterator[Part]:
         )
         yield from _settings(run)
         return
-    if isinstance(run.experiment.scenario, OwnData):
+    if in_python(run.folder.path):
         what = "in Python the same umbel.Run, whose settings are below, this line"
         until = f", until={goals}" if goals else ""
         again = f'"{run.folder.path.resolve().name}", rounds={run.experiment.rounds}{until}'
@@ -217,7 +217,9 @@ def _again(run: Result) -> Iterator[Part]:
 
 
 def _way_on(run: Result) -> str:
-    return "the same flwr run" if over_flower(run.folder.path) else "umbel resume"
+    if over_flower(run.folder.path):
+        return "the same flwr run"
+    return "umbel.resume in Python" if in_python(run.folder.path) else "umbel resume"
 
 
 def _settings(run: Result) -> Iterator[Part]:

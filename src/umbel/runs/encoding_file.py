@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from umbel.checks import command
 from umbel.data.channel_scale import CHANNELS, ChannelScale
 from umbel.data.tables.encoding import Encoding
 from umbel.runs.durable import write_text
 from umbel.runs.seals import json_text, json_value
+from umbel.runs.way_on import way_on
 
 FILE = "encoding.json"
 
@@ -22,7 +22,7 @@ def write(file: Path, encoding: Encoding | ChannelScale | None) -> None:
 
 def read(folder: Path) -> Encoding | ChannelScale | None:
     """What a run's folder holds, if it does. Raises `UsageError` for a file that is damaged."""
-    how = f"remove it and clusters.csv, and `{command('resume', folder)}` writes them again"
+    how = f"remove it and clusters.csv, and {way_on(folder)} writes them again"
     return json_value(folder / FILE, _from_plain, how)
 
 

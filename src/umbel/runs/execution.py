@@ -12,7 +12,7 @@ from time import perf_counter
 from typing import Literal, TypeVar
 
 from umbel.algorithms.base import State
-from umbel.checks import UsageError, check, command, naming
+from umbel.checks import UsageError, check, naming
 from umbel.client.net import Net
 from umbel.data.sources import Sources
 from umbel.flow import Engine
@@ -30,6 +30,7 @@ from umbel.runs.records import Record
 from umbel.runs.result import Result
 from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
+from umbel.runs.way_on import way_on
 
 T = TypeVar("T")
 
@@ -97,7 +98,7 @@ def opened(
     if isinstance(experiment.scenario, OwnData) and folder.begun:
         raise UsageError(
             f"{folder.path}: was made in Python, from data that no file holds: continue it there "
-            f'by umbel.resume("{folder.path}", run)'
+            f"by {way_on(folder.path)}"
         )
     runnable = folder.runnable
     if workers is not None:
@@ -235,8 +236,8 @@ def load(path: Path | str, net: Net | None = None) -> Result:
     """
     folder = RunFolder.open(path)
     if not folder.finished:
-        resume, finish = command("resume", path), command("finish", path)
-        here = f"go on with it by `{resume}`, or end it here by `{finish}`"
+        resume, finish = way_on(folder.path), way_on(folder.path, "finish")
+        here = f"go on with it by {resume}, or end it here by {finish}"
         how = OVER_FLOWER if over_flower(folder.path) else here
         raise UsageError(f"{path}: not finished; {how}")
     if net is not None:

@@ -12,6 +12,7 @@ from umbel.runs.durable import write_text
 from umbel.runs.experiment import Experiment
 from umbel.runs.origins import experiment_changes
 from umbel.runs.seals import BLANK, BROKEN, KEY, intact, sealed
+from umbel.runs.way_on import in_python
 
 HEAD = f"# {KEY}: {BLANK}\n"
 """Beginning of the first line, above the settings."""
@@ -49,7 +50,7 @@ class ExperimentFile:
             raise UsageError(f"{self.file}: changed after it was written: {changes}; undo that")
         if whole is False:
             how = "undo that, or, if it is intended, remove the first line, the seal"
-            how += f"; to change only rounds, undo that and run `{self._with_rounds}`"
+            how += f"; to change only rounds, undo that and run {self._with_rounds}"
             raise UsageError(f"{self.file}: changed after it was written; {how}")
         return config.read(self.file, looking=looking)
 
@@ -65,14 +66,17 @@ class ExperimentFile:
         """Raise `UsageError` where a finished run did all of its rounds, and this says others."""
         file = self.file.with_name("checkpoint.safetensors")
         if said != done and file.is_file() and checkpoint.next_round(file) == done:
-            how = f"write {done} again; for more rounds, then run `{self._with_rounds}`"
+            how = f"write {done} again; for more rounds, then run {self._with_rounds}"
             raise UsageError(
                 f"{self.file}: rounds: {said}, but the run finished after {done}; {how}"
             )
 
     @property
     def _with_rounds(self) -> str:
-        return command("resume", self.file.parent, "--rounds", "N")
+        run = self.file.parent
+        if in_python(run):
+            return f'umbel.resume("{run}", run, rounds=N)'
+        return f"`{command('resume', run, '--rounds', 'N')}`"
 
     @property
     def text(self) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from umbel.algorithms.base import State
-from umbel.checks import InUseError, UsageError, check, command
+from umbel.checks import InUseError, UsageError, check
 from umbel.data.files import check_no_link
 from umbel.runs import checkpoint, config, encoding_file
 from umbel.runs.advised import check_no_advice
@@ -34,6 +34,7 @@ from umbel.runs.scores import ClientScores
 from umbel.runs.seals import AGAIN, json_text, json_value
 from umbel.runs.sessions import SessionsFile
 from umbel.runs.tensor_files import remove_half_written
+from umbel.runs.way_on import held
 
 FIRST_FILES = ("experiment.toml", "budget.json", "environment.json", "records.jsonl", ".lock")
 """What the folder of a run holds before its first round."""
@@ -49,12 +50,8 @@ class RunFolder:
     def create(cls, path: Path | str, experiment: Experiment) -> RunFolder:
         """Make a folder for a new run; `UsageError` if one exists, or if no file can hold it."""
         folder = cls(Path(path))
-        if folder.finished:
-            how = f"""see its results by `{command("show", path)}` or umbel.load("{path}")"""
-            raise UsageError(f"{path}: holds a finished run; {how}, or {ELSEWHERE}")
         if folder.begun:
-            how = f"""go on with it by `{command("resume", path)}` or umbel.resume("{path}")"""
-            raise UsageError(f"{path}: holds a run already; {how}, or {ELSEWHERE}")
+            raise UsageError(f"{path}: {held(folder.path, folder.finished)}, or {ELSEWHERE}")
         check_no_advice(folder.path)
         config.writable(experiment)
         folder.path.mkdir(parents=True, exist_ok=True)

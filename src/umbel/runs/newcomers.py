@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from umbel.checks import UsageError, check, command
+from umbel.checks import UsageError, check
 from umbel.client.batches import Batch
 from umbel.client.objectives import BINARY, CLASSIFICATION
 from umbel.data.channel_scale import ChannelScale
@@ -31,6 +31,7 @@ from umbel.runs.descriptions import Descriptions
 from umbel.runs.origins import check_origin, origin
 from umbel.runs.run import Run
 from umbel.runs.saving import reopened
+from umbel.runs.way_on import way_on
 from umbel.settings import argument
 from umbel.summary import few
 
@@ -79,8 +80,7 @@ def federation_of(result: Result, newcomers: Federation | Path | str, labelled: 
         if over_flower(path):
             how = "give arrays in .npz files, encoded as the sites encode their rows"
             raise UsageError(f"{path}: {NOT_HERE} how sites encode their tables; {how}")
-        again = command("resume", path)
-        how = f"give arrays in .npz files, or else remove clusters.csv and run `{again}`"
+        how = f"give arrays in .npz files, or else remove clusters.csv and run {way_on(path)}"
         raise UsageError(
             f"{path}: lacks {encoding_file.FILE}: the run is not of a table, or is of an older "
             f"umbel; {how}"
@@ -127,8 +127,7 @@ def _check_scale_is_kept(result: Result, scaled_apart: bool) -> None:
         if scaled:
             log.warning("%s: newcomers are taken as %s", path, how)
     elif scaled:
-        again = command("resume", path)
-        how = f"remove clusters.csv, and `{again}` writes it"
+        how = f"remove clusters.csv, and {way_on(path)} writes it"
         raise UsageError(f"{path}: lacks {encoding_file.FILE}, the scale of its channels; {how}")
 
 

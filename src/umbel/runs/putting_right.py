@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from umbel.checks import UsageError, command
-from umbel.runs.deployed import over_flower
+from umbel.checks import UsageError
+from umbel.runs.way_on import way_on
 
 
 @contextmanager
@@ -16,6 +16,5 @@ def putting_right(run: Path) -> Iterator[None]:
     try:
         yield
     except UsageError as error:
-        again = "the same `flwr run`" if over_flower(run) else f"`{command('resume', run)}`"
-        how = f"remove clusters.csv, and {again} writes it and the models again"
+        how = f"remove clusters.csv, and {way_on(run)} writes it and the models again"
         raise UsageError(f"{error}; {how}") from None

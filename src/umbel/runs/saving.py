@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from umbel.algorithms.base import State
-from umbel.checks import UsageError, check, command
+from umbel.checks import UsageError, check
 from umbel.data.files import check_file
 from umbel.data.sources import Sources
 from umbel.runs.budget import USED_UP, Budget, Stop, Until
@@ -17,10 +17,11 @@ from umbel.runs.durable import writing_to
 from umbel.runs.execution import advance_states, load, opened
 from umbel.runs.folder import RunFolder
 from umbel.runs.origins import origin
-from umbel.runs.own import OwnData, OwnModule, described, differences, what_only_python_has
+from umbel.runs.own import OwnModule, described, differences, what_only_python_has
 from umbel.runs.records import Record
 from umbel.runs.result import Result
 from umbel.runs.run import Run
+from umbel.runs.way_on import way_on
 from umbel.summary import counted
 
 log = logging.getLogger(__name__)
@@ -135,7 +136,7 @@ def finish(
             done, recorded = _done(there, going, there.experiment.rounds), len(there.records())
             if recorded and not done:
                 every = there.experiment.checkpoint_every
-                how = f"go on with it by {_way_on(there)}"
+                how = f"go on with it by {way_on(there.path)}"
                 said = f"{counted(recorded, 'round')} done, and no checkpoint yet"
                 raise UsageError(f"{folder}: {said}: one every {every}; {how}")
             check(done > 0, "run", str(folder), "a run with at least one finished round")
@@ -147,13 +148,6 @@ def finish(
         for _ in advance_states(there, going):
             pass
     return _result(there, going)
-
-
-def _way_on(folder: RunFolder) -> str:
-    """How to resume a run, where its data are known."""
-    if isinstance(folder.experiment.scenario, OwnData):
-        return f'umbel.resume("{folder.path}", run)'
-    return f"`{command('resume', folder.path)}`"
 
 
 def reopened(folder: RunFolder, run: Run | None, data_dir: Path | str | None = None) -> Run:
