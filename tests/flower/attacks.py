@@ -178,6 +178,8 @@ GREETINGS: Mapping[str, Attack] = {
     "many examples": _all(test=2**62),
     "no training examples": _all(train=0),
     "large groups": _all(groups=2**62),
+    "no groups": _site(groups=[]),
+    "no validation counts": _site(validation=[]),
     "a refusal": lambda _: RecordDict({"answer": ConfigRecord({"refused": "\x1b[2J" * 10**4})}),
 }
 """What a node may answer when it is greeted."""

@@ -126,9 +126,8 @@ def site_in(content: RecordDict) -> Site:
     validation = None
     if "validation" in config:
         validation = numbers(config, "validation", 0, MAX_EXAMPLES)
-    none = [0] * len(clients)
-    lists = [train, test, groups or none, none if validation is None else validation]
-    if len(set(clients)) != len(clients) or any(len(each) != len(clients) for each in lists):
+    given = [each for each in (train, test, groups, validation) if each is not None]
+    if len(set(clients)) != len(clients) or any(len(each) != len(clients) for each in given):
         raise RefusedError("clients do not match their examples")
     shape = numbers(config, "input_shape", 1, MAX_INPUT)
     if len(shape) > MAX_DIMENSIONS or math.prod(shape) > MAX_INPUT:
