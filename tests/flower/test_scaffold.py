@@ -106,6 +106,9 @@ def test_an_app_of_an_earlier_version_is_told_that_it_sends_its_runs(tmp_path: P
     assert sent_with(app / "clients" / "sites-seed0") == app  # a comment there has the word
     (app / ".gitignore").write_text("# /runs/\n")
     assert sent_with(app / "runs" / "sites-seed0") == app
+    # Flower reads no pattern from a file in another encoding.
+    (app / ".gitignore").write_text("# données\n/runs/\n", encoding="latin-1")
+    assert sent_with(app / "runs" / "sites-seed0") == app
     (app / ".gitignore").unlink()
     assert sent_with(app / "runs" / "sites-seed0") == app
     assert sent_with(app / "sites-seed0") == app

@@ -86,8 +86,10 @@ def sent_with(run: Path) -> Path | None:
     for folder in run.resolve().parents:
         app = folder / "pyproject.toml"
         if app.is_file() and "[tool.flwr.app]" in app.read_text(encoding="utf-8", errors="ignore"):
-            ignored = folder / ".gitignore"
-            text = ignored.read_text(encoding="utf-8") if ignored.is_file() else ""
+            try:
+                text = (folder / ".gitignore").read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError):
+                text = ""  # Flower, too, reads no pattern from such a file
             excluded = {line.strip().strip("/") for line in text.splitlines()}
             return None if run.resolve().relative_to(folder).parts[0] in excluded else folder
     return None

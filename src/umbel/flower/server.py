@@ -107,7 +107,7 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
     if app := sent_with(path):
         log.warning(
             "%s: is in the folder of an app, which Flower sends to every node, including the "
-            "names of all clients: write %s into %s, or give another runs-dir",
+            "names of all clients: write %s into %s, in UTF-8, or give another runs-dir",
             *(path, f"/{path.relative_to(app).parts[0]}/", app / ".gitignore"),
         )
     to_describe = settings.describe and not _all_described(folder)
