@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import grpc  # type: ignore[import-untyped]
+import httpx
 import numpy as np
 import pytest
 import torch
@@ -152,28 +152,28 @@ def test_what_flower_can_not_decode_is_refused_without_the_others(tmp_path: Path
     assert record.refused == dict.fromkeys((1, 4, 7), why)
 
 
-class RefusedCallError(grpc.RpcError):  # type: ignore[misc]
-    """What gRPC raises where a message is larger than it takes."""
-
-    def code(self) -> grpc.StatusCode:
-        return grpc.StatusCode.RESOURCE_EXHAUSTED
+def answered(status: int) -> httpx.HTTPStatusError:
+    """What Flower's grid raises for an answer of this HTTP status."""
+    request = httpx.Request("POST", "http://superlink/pull-messages")
+    response = httpx.Response(status, request=request)
+    return httpx.HTTPStatusError(f"{status} from the SuperLink", request=request, response=response)
 
 
 @dataclass
-class TooLarge(MemoryGrid):
+class RefusedForGood(MemoryGrid):
     """The SuperLink refuses for good to hand on the replies of one of the nodes."""
 
     def pull_messages(self, message_ids: Any) -> list[Message]:
         replies = super().pull_messages(message_ids)
         if any(reply.metadata.src_node_id == 993 for reply in replies):
-            raise RefusedCallError
+            raise answered(400)
         return replies
 
 
 def test_what_the_superlink_refuses_for_good_is_refused_at_once(tmp_path: Path) -> None:
     grid = grid_of(EVERYONE, tmp_path)
     engine = engine_of(grid)
-    engine.meeting.grid = TooLarge(grid.apps, grid.configs)
+    engine.meeting.grid = RefusedForGood(grid.apps, grid.configs)
     ((_, record),) = replace(EVERYONE.open(Sources.default()), engine=engine).rounds(1)
     assert sorted(record.refused) == [1, 4, 7]
     assert all("node 993: not a message" in why for why in record.refused.values())
@@ -181,23 +181,32 @@ def test_what_the_superlink_refuses_for_good_is_refused_at_once(tmp_path: Path) 
 
 @dataclass
 class Interrupted(MemoryGrid):
-    """The SuperLink does not answer the first time that replies are pulled."""
+    """The SuperLink answers nothing the first times that replies are pulled."""
 
+    error: Exception = field(default_factory=ConnectionError)
     pulls: int = 0
+
+    def get_node_ids(self) -> list[int]:
+        if 0 < self.pulls <= 2:
+            raise self.error
+        return super().get_node_ids()
 
     def pull_messages(self, message_ids: Any) -> list[Message]:
         self.pulls += 1
         if self.pulls <= 2:
-            raise ConnectionError("503 from the SuperLink")
+            raise self.error
         return super().pull_messages(message_ids)
 
 
+@pytest.mark.parametrize(
+    "error", [ConnectionError("reset"), httpx.ReadError("reset"), answered(500), answered(503)]
+)
 def test_replies_are_looked_for_again_where_the_superlink_does_not_answer_once(
-    tmp_path: Path,
+    error: Exception, tmp_path: Path
 ) -> None:
     grid = grid_of(EVERYONE, tmp_path)
     engine = engine_of(grid)
-    engine.meeting.grid = interrupted = Interrupted(grid.apps, grid.configs)
+    engine.meeting.grid = interrupted = Interrupted(grid.apps, grid.configs, error=error)
     ((_, record),) = replace(EVERYONE.open(Sources.default()), engine=engine).rounds(1)
     assert interrupted.pulls > 2
     assert (record.missing, record.refused) == ((), {})

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-import grpc  # type: ignore[import-untyped]
+import httpx
 from flwr.app import Message, RecordDict
 from flwr.serverapp import Grid
 
@@ -80,16 +80,17 @@ def pause(began: float) -> None:
 
 def _may_pass(error: Exception) -> bool:
     """Whether the SuperLink may answer the same question a moment later."""
-    status = error.code() if isinstance(error, grpc.RpcError) and hasattr(error, "code") else None
-    passing = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
-    return isinstance(error, OSError) or status in passing
+    if isinstance(error, httpx.HTTPStatusError):
+        return error.response.is_server_error
+    return isinstance(error, OSError | httpx.TransportError)
 
 
 def pulled(grid: Grid, names: Iterable[str]) -> list[tuple[str, Reply]]:
     """The replies that have come to the messages of these names.
 
     Each reply is pulled by itself, because Flower decodes it at once: a reply that can't be decoded
-    must not affect the others. If the SuperLink does not answer for a moment, no reply is lost.
+    must not affect the others. If the SuperLink fails for a moment, the reply is left for the next
+    look, where Flower says that it is missing if the SuperLink had handed it out already.
     """
     found = []
     for name in names:
@@ -99,8 +100,8 @@ def pulled(grid: Grid, names: Iterable[str]) -> list[tuple[str, Reply]]:
             if replies:
                 found.append((name, Reply.of(own[0]) if own else Reply(error=ASTRAY)))
         except Exception as error:
-            grid.get_node_ids()  # this raises too if the SuperLink is gone for good
             if _may_pass(error):
                 continue
+            grid.get_node_ids()  # this raises too if the run was stopped
             found.append((name, Reply(error=f"not a message: {reason(error)}")))
     return found
