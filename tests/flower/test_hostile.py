@@ -122,12 +122,15 @@ def test_a_node_that_always_forgets_is_asked_again_once(honest: int, tmp_path: P
     assert requests == len(answers) - again
 
 
-def test_a_node_that_never_answers_a_greeting_is_greeted_ever_more_rarely(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("fate", "most"), [("expired", 3), ("silent", 1)])
+def test_greetings_that_failed_are_repeated_ever_more_rarely_and_open_ones_are_not(
+    fate: str, most: int, tmp_path: Path
+) -> None:
     grid = grid_of(EVERYONE, tmp_path)
-    grid.fate[list(grid.apps)[1]] = "expired"
+    grid.fate[list(grid.apps)[1]] = fate
     meeting = Meeting(grid, 600.0)
     meeting.gather(8, 2.6)
-    assert grid.asked.count(HELLO) <= 2 + 3
+    assert grid.asked.count(HELLO) <= 2 + most
 
 
 @dataclass

@@ -130,10 +130,12 @@ class Meeting:
         return {*connected(self.grid.get_nodes())} - self.sites.keys() - self.left_out
 
     def _greet(self, online: Collection[int]) -> None:
-        """Greet new nodes, and repeat greetings without a usable answer after 1, 2, 4, ... seconds.
+        """Greet new nodes, and those that gave no usable answer or have come back, again.
 
-        A node may have given no answer, or answered that it can't work. The interval grows up to
-        `time_limit` seconds. A node that comes back may have been started with other clients.
+        A greeting that failed, as Flower or the node itself says, is repeated after 1, 2, 4, ...
+        seconds. The interval grows up to `time_limit` seconds. A greeting without any answer is
+        repeated after `time_limit` only, because the node may just be slow. A node that comes back
+        may have been started with other clients.
         """
         now = time.monotonic()
         self.greeted = {name: sent for name, sent in self.greeted.items() if sent[1] > now}
