@@ -14,7 +14,7 @@ from rich.console import Console
 import umbel
 from umbel.advice.fates import fates
 from umbel.advice.summary import ContenderRow, Summary, summary
-from umbel.advice.trial import DIVERGED, waiting
+from umbel.advice.trial import DIVERGED, TIME_UP, waiting
 from umbel.advice.words import sentences
 from umbel.cli.advising import LEAST, contenders_table
 
@@ -70,6 +70,18 @@ def test_clusters_that_trained_to_the_end_have_a_gain_however_far_behind_they_ar
     losses = [each.loss for each in rows if each.loss is not None]
     assert max(losses) > 1.2 * min(losses)
     assert [each.stopped for each in rows if each.stopped or each.gain is None] == []
+
+
+def test_fine_tuning_and_its_rivals_are_judged_after_as_many_epochs_if_time_is_up() -> None:
+    net = umbel.Net(lambda: torch.nn.Linear(4, 2))
+    local = umbel.LocalTraining(lr=0.3, epochs=2)
+    for budget, epochs in (("0.001s", 1), (2, 10)):
+        found = umbel.advise(turned(2), net, local=local, budget=budget).standings
+        tuned = [each for each in found if each.contender.tuned]
+        assert len(tuned) > 1
+        for way in (each for one in tuned for each in (one, *one.rivals)):
+            assert way.rounds == way.course[-1][0] == epochs
+            assert way.stopped == (TIME_UP if epochs == 1 else "")
 
 
 @pytest.mark.parametrize("local", [None, LOCAL])

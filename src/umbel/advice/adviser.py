@@ -145,7 +145,7 @@ def _trained(
     standings = race(track, contenders(found, local), local, allowance, progress)
     standings = with_examples(net, trial, standings)
     progress("fine-tuning")
-    tuned = tuple(fine_tuned(track, standings, found, local))
+    tuned = tuple(fine_tuned(track, standings, found, local, allowance))
     return (*standings, *with_examples(net, trial, tuned))
 
 

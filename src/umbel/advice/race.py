@@ -7,12 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import inf, isinf
 from time import monotonic
 
 from umbel.advice.gains import SURE, gain
 from umbel.advice.structure import Structure
-from umbel.advice.trial import BEHIND, DIVERGED, Contender, Standing, Track, waiting
+from umbel.advice.trial import (
+    BEHIND,
+    DIVERGED,
+    TIME_UP,
+    Contender,
+    Standing,
+    Track,
+    to_train_on,
+    to_tune,
+    waiting,
+)
 from umbel.advice.verdict import preferred_clusters
 from umbel.algorithms import IFCA, FedAvg, FixedClusters, LocalOnly
 from umbel.checks import UsageError, check
@@ -126,7 +136,11 @@ def race(
 
 
 def fine_tuned(
-    track: Track, standings: Sequence[Standing], structure: Structure, local: LocalTraining
+    track: Track,
+    standings: Sequence[Standing],
+    structure: Structure,
+    local: LocalTraining,
+    allowance: Allowance,
 ) -> Iterator[Standing]:
     """Fine-tuned versions of one model and the best clusters, each with its rivals.
 
@@ -135,19 +149,31 @@ def fine_tuned(
     one = standings[0]
     clustered = [each for each in standings if each.contender.kind == "clusters" and each.divided]
     lowest = min(clustered, key=lambda each: each.mean, default=None)
-    preferred = preferred_clusters(standings, structure)
-    best = (lowest,) if preferred is lowest else (lowest, preferred)
+    best = (one, lowest, preferred_clusters(standings, structure))
+    bases = [base for base in standings if base.course and any(base is each for each in best)]
     # Fine-tuning means more epochs, so that it is compared with rivals trained for as many.
-    further = {
-        base.contender: track.trained_on(base, local, EPOCHS)
-        for base in (one, *best)
-        if base is not None and base.course
-    }
-    for base in standings:
-        if base.contender in further:
-            longer = further[base.contender]
-            rivals = tuple(further.values()) if base is one else (further[one.contender], longer)
-            yield replace(track.tuned(base, local, longer.rounds or EPOCHS), rivals=rivals)
+    starts = [to_train_on(base, local) for base in bases] + [to_tune(base, local) for base in bases]
+    ended = _side_by_side(track, starts, allowance)
+    further, tuned = ended[: len(bases)], ended[len(bases) :]
+    for base, longer, found in zip(bases, further, tuned, strict=True):
+        yield replace(
+            found,
+            clusters=base.clusters,
+            megabytes=base.megabytes,
+            rivals=tuple(further) if base is one else (further[0], longer),
+        )
+
+
+def _side_by_side(
+    track: Track, standings: Sequence[Standing], allowance: Allowance
+) -> list[Standing]:
+    """The standings after `EPOCHS` epochs of all clients, or fewer, equally many, if time is up."""
+    everyone, found = track.of_all(), list(standings)
+    for epoch in (EPOCHS,) if isinf(allowance.seconds) else range(1, EPOCHS + 1):
+        found = [everyone.advance(each, epoch) for each in found]
+        if epoch < EPOCHS and track.out_of_time():
+            return [replace(each, stopped=each.stopped or TIME_UP) for each in found]
+    return found
 
 
 def _check_trained(one: Standing, track: Track, local: LocalTraining) -> None:

@@ -29,6 +29,8 @@ from umbel.summary import in_short
 DIVERGED = "its models diverged"
 """Reason given when a contender's training diverges for too many clients."""
 
+TIME_UP = "the time was up"
+
 BEHIND = "behind "
 """Beginning of the reason if a contender is surely worse than another."""
 
@@ -136,7 +138,7 @@ class Track:
     net: Net
     seed: int
     out_of_time: Callable[[], bool]  #: asked after every round
-    participation: float = 1.0  #: share of the clients in a round; in fine-tuning all take part
+    participation: float = 1.0  #: share of the clients in a round
     engine: EngineSettings = field(default_factory=EngineSettings)  #: where clients work
     limits: Limits = field(default_factory=Limits)  #: limits on clients' replies
     faults: Faults = field(default_factory=Faults)  #: faults to simulate
@@ -145,9 +147,6 @@ class Track:
 
     def advance(self, standing: Standing, rounds: int) -> Standing:
         """Train until `rounds` rounds are done, or the time is up."""
-        return self._advanced(standing, rounds, self.participation)
-
-    def _advanced(self, standing: Standing, rounds: int, participation: float) -> Standing:
         if standing.stopped or standing.rounds >= rounds:
             return standing
         step = max(1, (rounds - standing.rounds) // EVALUATIONS)
@@ -155,7 +154,7 @@ class Track:
             standing.contender.algorithm,
             self.federation,
             self.net,
-            participation=participation,
+            participation=self.participation,
             engine=self.engine,
             limits=self.limits,
             faults=self.faults,
@@ -177,33 +176,37 @@ class Track:
                 )
                 standing = standing if scores is None else judged(standing, scores)
                 if self.out_of_time() and standing.course:
-                    return replace(standing, stopped="the time was up")
+                    return replace(standing, stopped=TIME_UP)
         except QuorumError:
             return replace(standing, stopped=DIVERGED)
         return standing
 
-    def tuned(self, base: Standing, local: LocalTraining, epochs: int) -> Standing:
-        """Each client trains on by itself, from the model that it was served in the best round."""
-        assert base.served is not None
-        models = base.served.table[base.served.index]
-        contender = replace(
-            base.contender,
-            name=f"{base.contender.name}, fine-tuned",
-            algorithm=LocalOnly(_by_epoch(local)),
-            base=base.contender,
-        )
-        start = _again(base, contender, State(models, torch.arange(len(models))))
-        after = self._advanced(start, epochs, 1.0)
-        return replace(after, clusters=base.clusters, megabytes=base.megabytes)
+    def of_all(self) -> Track:
+        """The same, in which all clients take part in every round and time does not matter."""
+        return replace(self, participation=1.0, out_of_time=lambda: False)
 
-    def trained_on(self, base: Standing, local: LocalTraining, epochs: int) -> Standing:
-        """The same with averaging after each epoch, to tell fine-tuning from longer training."""
-        assert base.served is not None
-        models, clusters = base.served.table, base.served.index
-        algorithm = FixedClusters(clusters=tuple(clusters.tolist()), local=_by_epoch(local))
-        name = f"{base.contender.name}, trained on"
-        contender = replace(base.contender, name=name, algorithm=algorithm)
-        return self._advanced(_again(base, contender, State(models, clusters)), epochs, 1.0)
+
+def to_tune(base: Standing, local: LocalTraining) -> Standing:
+    """Each client trains on by itself, from the model that it was served in the best round."""
+    assert base.served is not None
+    models = base.served.table[base.served.index]
+    contender = replace(
+        base.contender,
+        name=f"{base.contender.name}, fine-tuned",
+        algorithm=LocalOnly(_by_epoch(local)),
+        base=base.contender,
+    )
+    return _again(base, contender, State(models, torch.arange(len(models))))
+
+
+def to_train_on(base: Standing, local: LocalTraining) -> Standing:
+    """The same with averaging after each epoch, to tell fine-tuning from longer training."""
+    assert base.served is not None
+    models, clusters = base.served.table, base.served.index
+    algorithm = FixedClusters(clusters=tuple(clusters.tolist()), local=_by_epoch(local))
+    name = f"{base.contender.name}, trained on"
+    contender = replace(base.contender, name=name, algorithm=algorithm)
+    return _again(base, contender, State(models, clusters))
 
 
 def _by_epoch(local: LocalTraining) -> LocalTraining:
