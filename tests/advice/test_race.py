@@ -105,6 +105,21 @@ def test_clients_that_never_trained_are_named(half: umbel.Advice) -> None:
     assert "too small for clusters" not in str(half)
 
 
+@pytest.mark.parametrize(("share", "rounds"), [(1.0, 2), (0.5, 6), (1 / 8, 2)])
+def test_clients_that_were_not_asked_neither_trained_nor_diverged(
+    share: float, rounds: int
+) -> None:
+    net = umbel.Net(lambda: torch.nn.Linear(4, 1), umbel.REGRESSION)
+    federation = regressions(*[1.0] * 3, 1e12, *[1.0] * 4)
+    advice = umbel.advise(federation, net, local=LOCAL, budget=rounds, participation=share)
+    run = umbel.Run(umbel.FedAvg(local=LOCAL), federation, net, participation=share)
+    asked = {n for number in range(rounds) for n in run.context(number, rounds).cohort.tolist()}
+    one = advice.verdict.one
+    assert set(np.flatnonzero(one.trained)) == asked - {3}
+    assert set(np.flatnonzero(one.never_trained)) == asked & {3}
+    assert ("1 of 8 clients never trained (3)" in str(advice)) == (3 in asked)
+
+
 @pytest.fixture(scope="module")
 def without_one(half: umbel.Advice) -> umbel.Advice:
     """The same where training alone diverged before it was judged."""

@@ -37,6 +37,7 @@ def standing(kind: Kind, loss: float, clusters: int = 1, tuned: bool = False) ->
         accuracy=np.full(CLIENTS, np.nan),
         clusters=labels,
         trained=np.full(CLIENTS, True),
+        refused=np.full(CLIENTS, False),
         course=((2, 2.0), (10, loss)),
     )
 

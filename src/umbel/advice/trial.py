@@ -21,7 +21,7 @@ from umbel.engines import EngineSettings
 from umbel.engines.faults import Faults
 from umbel.engines.validation import Limits
 from umbel.flow import Rows
-from umbel.runs.records import MEGABYTE
+from umbel.runs.records import EVALUATION, MEGABYTE, Record
 from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
 from umbel.summary import in_short
@@ -33,6 +33,8 @@ TIME_UP = "the time was up"
 
 BEHIND = "behind "
 """Beginning of the reason if a contender is surely worse than another."""
+
+Bools = NDArray[np.bool_]
 
 Kind = Literal["one", "clusters", "local"]
 
@@ -76,7 +78,8 @@ class Standing:
     #: (M,) validation accuracy in the best round; NaN for regression or if unknown
     accuracy: Floats
     clusters: Ints  #: (M,) clusters in the best round
-    trained: NDArray[np.bool_]  #: (M,) False for clients whose training diverged in every round
+    trained: Bools  #: (M,) clients whose training was used in some round
+    refused: Bools  #: (M,) clients whose training diverged in some round
     served: Rows | None = None  #: the models that clients were served in the best round
     course: tuple[tuple[int, float], ...] = ()  #: pairs of rounds done and mean validation loss
     megabytes: float = 0.0  #: to and from each client, until the best round
@@ -94,6 +97,11 @@ class Standing:
         """Mean over clients of their validation losses in the best round."""
         known = self.loss[~np.isnan(self.loss)]
         return float(known.mean()) if len(known) else float("inf")
+
+    @property
+    def never_trained(self) -> Bools:
+        """(M,) clients whose training diverged in every round in which they were asked."""
+        return self.refused & ~self.trained
 
     @property
     def outrun(self) -> bool:
@@ -126,6 +134,7 @@ def waiting(contender: Contender, num_clients: int) -> Standing:
         accuracy=unknown,
         clusters=clusters,
         trained=np.zeros(num_clients, dtype=bool),
+        refused=np.zeros(num_clients, dtype=bool),
     )
 
 
@@ -166,12 +175,14 @@ class Track:
             for after, record, scores in run.scored_rounds(rounds, state, standing.rounds):
                 traffic = (record.bytes_down + record.bytes_up) / MEGABYTE
                 spent = standing.all_megabytes + traffic / self.federation.num_clients
-                usable = ~np.isin(np.arange(self.federation.num_clients), list(record.refused))
+                cohort = run.context(record.round, rounds).cohort.numpy()
+                trained, refused = _outcomes(record, cohort, self.federation.num_clients)
                 standing = replace(
                     standing,
                     rounds=record.round + 1,
                     state=after,
-                    trained=standing.trained | usable,
+                    trained=standing.trained | trained,
+                    refused=standing.refused | refused,
                     all_megabytes=spent,
                 )
                 standing = standing if scores is None else judged(standing, scores)
@@ -214,6 +225,15 @@ def _by_epoch(local: LocalTraining) -> LocalTraining:
     return LocalTraining(
         lr=local.lr, epochs=1, batch_size=local.batch_size, optimizer=local.optimizer
     )
+
+
+def _outcomes(record: Record, cohort: Ints, num_clients: int) -> tuple[Bools, Bools]:
+    """(M,) the clients of a round's cohort whose training was used, and those where it diverged."""
+    failed = [n for n, why in record.refused.items() if not why.startswith(EVALUATION)]
+    without = [*failed, *record.missing]
+    everyone = np.arange(num_clients)
+    asked = np.isin(everyone, cohort)
+    return asked & ~np.isin(everyone, without), asked & np.isin(everyone, failed)
 
 
 def _again(base: Standing, contender: Contender, state: State) -> Standing:

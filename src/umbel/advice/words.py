@@ -66,8 +66,8 @@ def _untrained(advice: Advice) -> Iterator[str]:
 
 
 def _never_trained(advice: Advice) -> list[str]:
-    trained = advice.verdict.chosen.trained
-    return [name for name, once in zip(advice.names, trained, strict=True) if not once]
+    never = advice.verdict.chosen.never_trained
+    return [name for name, lost in zip(advice.names, never, strict=True) if lost]
 
 
 def _why(advice: Advice) -> Iterator[str]:
