@@ -37,6 +37,32 @@ def test_another_scenario_named_for_data_reads_these_data(tmp_path: Path) -> Non
         asked_about(str(tmp_path), ["scenario.name=rotated-digits"], None)
 
 
+def test_a_scenario_of_ones_own_named_for_data_reads_these_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sites_of_tests.py").write_text(
+        "from dataclasses import dataclass\n"
+        "import umbel\n\n"
+        "@dataclass(frozen=True)\n"
+        "class Sites(umbel.Scenario):\n"
+        "    path: str = 'sites'\n\n"
+        "    def build(self, seed, sources):\n"
+        "        return umbel.scenario('folder', path=self.path)\n\n"
+        "@dataclass(frozen=True)\n"
+        "class Made(umbel.Scenario):\n"
+        "    def build(self, seed, sources):\n"
+        "        return umbel.scenario('rotated-digits')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    data, name = str(tmp_path), "scenario.name=sites_of_tests:{}".format
+    assert asked_about(data, [name("Sites")], None, looking=True).name == tmp_path.name
+    scenario: Any = asked_about(data, [name("Sites")], None).scenario
+    assert scenario.path == data
+    asked_about(data, [name("Made")], None, looking=True)
+    with pytest.raises(umbel.UsageError, match="'Made' is not a scenario that reads files"):
+        asked_about(data, [name("Made")], None)
+
+
 def stated(data: str, *settings: str) -> umbel.LocalTraining | None:
     return local_training(asked_about(data, settings, None), data, settings)
 
