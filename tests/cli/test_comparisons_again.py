@@ -45,6 +45,26 @@ def test_controls_are_waited_for_with_the_sizes_of_their_own_seed(
     assert asked
 
 
+def test_controls_start_with_the_federation_of_their_own_seed(umbel: Shell) -> None:
+    (umbel.folder / "growing_of_tests.py").write_text(
+        "from dataclasses import dataclass\n"
+        "import umbel\n"
+        "from umbel.testing import blobs\n\n"
+        "@dataclass(frozen=True)\n"
+        "class Growing(umbel.Scenario):\n"
+        "    def build(self, seed, sources):\n"
+        "        return blobs([20] * (4 + seed))\n"
+    )
+    umbel.monkeypatch.syspath_prepend(umbel.folder)
+    for name in ("flacc", "fedavg"):
+        file = umbel.folder / "both" / f"{name}.toml"
+        table = file.read_text().replace("clients = 8\nexamples = [40]\n", "")
+        file.write_text(table.replace("rotated-digits", "growing_of_tests:Growing"))
+    umbel("compare", "both", "--seeds", "2", "--control")
+    held = sorted((umbel.folder / "runs" / "both").glob("*control*"))
+    assert [folder.name[-1] for folder in held] == ["0", "1"]
+
+
 def test_another_experiment_in_a_folder_is_told_before_anything_is_trained(umbel: Shell) -> None:
     umbel("run", "both/flacc.toml", "--runs-dir", "runs/both", "--seed", "1", "--set", "rounds=1")
     said = umbel.refused("compare", "both", "--seeds", "2")

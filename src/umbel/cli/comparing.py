@@ -112,11 +112,12 @@ def check_start(groups: Sequence[Sequence[Experiment]], runs_dir: Path, sources:
             check_same(folder.path, folder.experiment, seeded)
     firsts = [group[0] for group in groups]
     new = [first for first in firsts if not RunFolder.of(runs_dir, first).begun]
-    scenario, federation = None, None
+    new.sort(key=lambda first: first.seed)  # as each seed has a federation of its own
+    built, federation = None, None
     for first in new if len(groups) > 1 else ():
         with interruptible("the same command"), unsaid(), naming_refused(_titled(first)):
-            if federation is None or first.scenario != scenario:
-                scenario, federation = first.scenario, first.federation(sources)
+            if federation is None or (first.scenario, first.seed) != built:
+                built, federation = (first.scenario, first.seed), first.federation(sources)
             first.opened(federation).start(first.rounds)
 
 
