@@ -32,10 +32,10 @@ class UnfitError(ValueError):
 class Settings:
     """Base class of all settings: a dataclass whose constructor checks and converts its fields.
 
-    Scalars of NumPy or torch become Python's, lists become tuples, and whole numbers become floats
-    where a float is declared. Any other value of a wrong type raises `UsageError` before the
-    `__post_init__` of the subclass runs. Only fields whose types are scalars, literals,
-    dataclasses, or tuples of these are checked.
+    Scalars of NumPy or torch become Python's, and lists become tuples. A whole number is accepted
+    where a float is declared, and stays a whole number. Any other value of a wrong type raises
+    `UsageError` before the `__post_init__` of the subclass runs. Only fields whose types are
+    scalars, literals, dataclasses, or tuples of these are checked.
     """
 
     former: ClassVar[Mapping[str, str]] = {}
@@ -80,7 +80,7 @@ def _after_fitting(own: Callable[..., None]) -> Callable[..., None]:
 
 
 def fit_fields(settings: Any) -> None:
-    """Make each field of a new dataclass what its type says, or raise `UsageError`."""
+    """Convert each field of a new dataclass to its type, or raise `UsageError`."""
     kind: Any = type(settings)
     for field in declared(kind):
         value = getattr(settings, field.name)
@@ -90,7 +90,7 @@ def fit_fields(settings: Any) -> None:
             fit = fitted(value, field.kind)
         except UnfitError as error:
             raise UsageError(f"{kind.__name__}: {field.name}{error.place}: {error}") from None
-        if fit is not value and type(value) is not int:
+        if fit is not value and type(value) is not int:  # 1 is written as given
             object.__setattr__(settings, field.name, fit)  # it may be frozen
 
 
