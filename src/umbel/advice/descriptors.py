@@ -19,6 +19,9 @@ WIDEST = 64
 ROWS_A_NUMBER = 25
 """Examples needed for each number in a descriptor, to estimate how much the number varies."""
 
+ROUNDING = 1e-6
+"""Components whose deviation is a smaller share of the largest are rounding errors of float32."""
+
 CLIP = 3.0
 """Numbers are cut at this many standard deviations: means of long-tailed numbers tell little."""
 
@@ -40,14 +43,18 @@ def descriptors(examples: Pooled, seed: int) -> dict[str, Floats]:
 
 
 def _components(inputs: Floats, seed: int) -> Floats:
-    """The inputs' principal components, each with deviation 1."""
+    """The inputs' principal components, each with deviation 1, without those of rounding alone."""
     from sklearn.decomposition import PCA
 
     most = max(1, min(COMPONENTS, inputs.shape[1], len(inputs) // 20))
     if not inputs.std(0).any():
         return np.zeros((len(inputs), most))
     parts = PCA(most, random_state=seed % 2**32).fit_transform(inputs)
-    scaled: Floats = parts / np.maximum(parts.std(0), 1e-9)
+    spread = parts.std(0)
+    # Linearly dependent inputs, such as the indicators of a category, have components without
+    # variance, in which only rounding errors would be compared.
+    varies = spread > ROUNDING * spread.max()
+    scaled: Floats = parts[:, varies] / spread[varies]
     return scaled
 
 
