@@ -11,8 +11,11 @@ from umbel.report.page import Section, figures, lines, page
 from umbel.report.panels import Panel
 
 
-def advice_page(name: str, told: Summary, toml: str) -> str:
-    """The page; `toml` is the experiment to run next, empty where there is no file for it."""
+def advice_page(name: str, told: Summary, toml: str, to_run: str) -> str:
+    """The page; `toml` is the experiment to run next, empty where there is no file for it.
+
+    `to_run` is the command that runs it, in the folder where the advice was asked for.
+    """
     head: list[Part] = [element("p", element("strong", told.sentences[0]), id="verdict")]
     sections = [
         Section("Why", (lines(*told.sentences[1:]),)),
@@ -21,7 +24,8 @@ def advice_page(name: str, told: Summary, toml: str) -> str:
         Section("Client by client", (_clients(told), figures([_fates(told)]))),
     ]
     if toml:
-        where = "Save this for umbel run FILE, or use umbel run experiment.toml in this folder:"
+        # Paths in it, as of the data, count from where the command is used.
+        where = f"Where umbel advise was used, {to_run} runs this experiment:"
         again = (element("p", where), element("pre", toml, id="command"))
         sections.append(Section("What to run next", again))
     return page(f"{name}: should I cluster?", head, sections)

@@ -10,7 +10,7 @@ from typing import Any
 
 from umbel.advice.page import advice_page
 from umbel.advice.summary import Summary
-from umbel.checks import UsageError, check
+from umbel.checks import UsageError, check, command
 from umbel.data.files import check_no_link, read_text
 from umbel.runs import config
 from umbel.runs.advised import ADVICE, holds_advice
@@ -63,5 +63,6 @@ def write_page(folder: Path, out: Path | None = None) -> Path:
     if out is None:
         check_no_link(page)
     page.parent.mkdir(parents=True, exist_ok=True)
-    write_text(page.resolve(), advice_page(folder.resolve().name, read_summary(folder), toml))
+    name, to_run = folder.resolve().name, command("run", text)
+    write_text(page.resolve(), advice_page(name, read_summary(folder), toml, to_run))
     return page
