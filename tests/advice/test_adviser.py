@@ -232,6 +232,13 @@ def test_a_single_client_is_not_advised_on() -> None:
         umbel.advise(tables(1, clients=1), net())
 
 
+def test_more_clients_than_a_setting_can_list_are_refused_before_training() -> None:
+    one = (np.zeros((1, 4)), np.zeros(1, dtype=np.int64))
+    many = umbel.Federation.from_arrays([one] * 10_001, test_fraction=0, num_classes=2)
+    with pytest.raises(umbel.UsageError, match="federation: 10001 is not at most 10,000 clients"):
+        umbel.advise(many, net())
+
+
 @pytest.mark.parametrize("share", [0, -0.5, 1.5, float("nan")])
 def test_a_share_that_is_none_is_refused_before_clients_are_compared(share: float) -> None:
     begun: list[str] = []
@@ -251,6 +258,8 @@ def test_the_command_prints_writes_and_names_the_run_to_make_next(tmp_path: Path
     assert json.loads((out / "advice.json").read_text())["answer"] == "clusters"
     experiment = umbel.read(out / "experiment.toml")
     assert isinstance(experiment.algorithm, umbel.FixedClusters)
+    written = (out / "report.html").read_text()
+    assert f"Where umbel advise was used, umbel run {out}/experiment.toml runs" in written
     made = ["run", str(out / "experiment.toml"), "--runs-dir", str(tmp_path / "runs")]
     assert CliRunner().invoke(app, made).exit_code == 0
     shown = CliRunner().invoke(app, ["show", str(out)])

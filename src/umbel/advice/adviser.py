@@ -21,7 +21,7 @@ from umbel.engines import EngineSettings
 from umbel.engines.faults import Faults
 from umbel.engines.validation import Limits
 from umbel.runs.starting import check_settings
-from umbel.settings import argument
+from umbel.settings import MOST_ITEMS, argument
 from umbel.summary import in_short
 
 LOCAL = LocalTraining(epochs=2)
@@ -80,14 +80,16 @@ def advise(
     "5m"; with a time, the result depends on the speed of the machine. A share `participation` of
     the clients trains in each round; all clients fine-tune. `engine`, `limits` and `faults` are as
     in a `Run`. Test examples are used only once, to report the results of the answer. `progress` is
-    called with a line of text for each step. Raises `UsageError` for fewer than two clients, and
-    for an invalid budget.
+    called with a line of text for each step. Raises `UsageError` for fewer than two clients, for
+    more than 10,000, and for an invalid budget.
     """
     federation = argument("federation", federation, Federation)
     check(isinstance(net, Net), "net", net, "a Net; write Net(lambda: MyModule(...))")
     check_settings(seed, participation, evaluate_every=1)
     count = federation.num_clients
     check(count >= 2, "federation", count, "two clients or more")
+    # The answer is a list with an entry for each client, as an experiment has it, too.
+    check(count <= MOST_ITEMS, "federation", count, f"at most {MOST_ITEMS:,} clients")
     allowance = Allowance.of(budget)
     progress("comparing clients")
     trial = for_selection(federation, seed)
