@@ -81,17 +81,22 @@ def pooled(federation: Federation, seed: int, objective: Objective | None = None
 
 def _numbers(x: torch.Tensor) -> Floats:
     """Inputs as rows of numbers; whole numbers count as categories, without an order."""
-    flat = x.reshape(len(x), prod(x.shape[1:])).numpy()
+    flat = x.reshape(len(x), prod(x.shape[1:]))
     if x.is_floating_point():
-        return flat.astype(np.float64)
-    return _shares(flat.astype(np.int64) % BINS, BINS)
+        return _doubles(flat)
+    return _shares(flat.numpy().astype(np.int64) % BINS, BINS)
 
 
 def _targets(y: torch.Tensor, classes: int | None) -> Floats:
-    values = y.reshape(len(y), prod(y.shape[1:])).numpy()
+    values = y.reshape(len(y), prod(y.shape[1:]))
     if classes is None:
-        return values.astype(np.float64)
-    return _shares(values.astype(np.int64), classes)
+        return _doubles(values)
+    return _shares(values.numpy().astype(np.int64), classes)
+
+
+def _doubles(values: torch.Tensor) -> Floats:
+    found: Floats = values.double().numpy()  # NumPy has no bfloat16
+    return found
 
 
 def _shares(values: Ints, bins: int) -> Floats:

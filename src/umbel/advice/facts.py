@@ -135,5 +135,5 @@ def _sampled(
     place = np.arange(len(mine)) - np.repeat(split.offsets[:-1], split.sizes)
     rows = rng.permutation(mine[place < np.repeat(counts, split.sizes)])[:MOST]
     flat = split.x[rows].reshape(len(rows), prod(split.x.shape[1:]))
-    found: NDArray[np.float32] = flat.numpy().astype(np.float32)
+    found: NDArray[np.float32] = flat.float().numpy()
     return found
