@@ -15,7 +15,9 @@ from torch.nn.utils.rnn import pack_padded_sequence
 import umbel
 from tests.engines.fitted import LABELS, clients, numbers
 from tests.engines.modules import Recurrent, Transformer
-from umbel.engines import Vectorised, make_engine
+from tests.federations import blobs
+from umbel.engines import Sequential, Vectorised, make_engine
+from umbel.flow import Request, Rows
 from umbel.networks import MLP
 
 
@@ -75,6 +77,22 @@ class Tracked(nn.Module):
         return out
 
 
+class Centred(nn.Module):
+    """Takes a running mean off its inputs in evaluation only."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.running: Tensor
+        self.register_buffer("running", torch.zeros(6))
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            self.running.mul_(0.9).add_(x.mean(0), alpha=0.1)
+        out: Tensor = self.layer(x if self.training else x - self.running)
+        return out
+
+
 @pytest.mark.parametrize(
     ("build", "x"),
     [
@@ -107,6 +125,17 @@ def test_what_only_plain_pytorch_can_do_runs_one_client_after_another(
     *_, (state, record) = umbel.Run(method, federation, net).rounds(2)
     assert state.models.isfinite().all()
     assert record.refused == {}
+
+
+@pytest.mark.parametrize("index", [[0, 0, 0], [0, 1, 2]], ids=["one model", "own models"])
+def test_padding_does_not_move_a_statistic_that_only_evaluation_reads(index: list[int]) -> None:
+    federation, net = blobs((5, 7, 12)), umbel.Net(Centred, moving=["running"])
+    theta = Rows(torch.stack([net.new(seed) for seed in range(3)]), torch.tensor(index))
+    work = umbel.LocalTraining(lr=0.1, epochs=1, batch_size=4)
+    request = Request(work, torch.arange(3), [1, 2, 3], each={"theta": theta})
+    expected = Sequential(net, federation).send(request).columns["update"]
+    found = make_engine(net, federation, umbel.EngineSettings(device="cpu")).send(request)
+    torch.testing.assert_close(found.columns["update"], expected)
 
 
 @pytest.mark.parametrize("num_inputs", [5, 6, 7, 10, 14, 30, 50])

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 import torch
-from torch.nn.modules.batchnorm import _BatchNorm, _NormBase
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from umbel.checks import first_line
 from umbel.client.net import Net
@@ -29,17 +29,17 @@ MIXES = "the module mixes the examples of a batch, padding among them"
 def why_not_batchable(net: Net, federation: Federation) -> str | None:
     """Return why the module can't run for many clients at once, or None if it can.
 
-    Chains of linear layers can. Any other module is tried with two clients of unequal size: both
-    engines compute a gradient, steps of training, and an evaluation of several models. Examples are
-    also evaluated alone and beside others, because padding repeats an example and a mean might hide
-    its influence.
+    Chains of linear layers can, and modules with buffers that training moves can't. Any other
+    module is tried with two clients of unequal size: both engines compute a gradient, steps of
+    training, and an evaluation of several models. Examples are also evaluated alone and beside
+    others, because padding repeats an example and a mean might hide its influence.
     """
     if net.is_dense:
         return None
     if any(isinstance(part, _BatchNorm) for part in net.parts):
         return "batch normalisation mixes the examples of a batch, padding among them"
-    if any(isinstance(part, _NormBase) and part.track_running_stats for part in net.parts):
-        return "running statistics mix the examples of a batch, padding among them"
+    if net.layout.rest:  # may be read in evaluation only, where the trial would not notice
+        return "training moves buffers of the module, and padding may move them, too"
     few = _two_clients(net, federation)
     one_by_one = Sequential(net.using("in-place"), few)
     for work in PROBES:
