@@ -123,3 +123,18 @@ def test_models_of_half_precision_are_mixed(engine: Any, dtype: torch.dtype) -> 
     run = umbel.Run(method, federation, net, engine=umbel.EngineSettings(name=engine))
     records = [record for _, record in run.rounds(2)]
     assert [record.refused for record in records] == [{}, {}]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("objective", [umbel.REGRESSION, umbel.BINARY], ids=["numbers", "binary"])
+def test_models_of_half_precision_are_mixed_for_targets_that_are_no_classes(
+    objective: umbel.Objective, dtype: torch.dtype
+) -> None:
+    x = np.random.default_rng(0).normal(size=(12, 5))
+    y = (x[:, 0] > 0).astype(float)
+    federation = umbel.Federation.from_arrays([(x, y), (x, 1 - y)])
+    net = umbel.Net(lambda: nn.Linear(5, 1).to(dtype), objective)
+    run = umbel.Run(FedEM(2), federation, net, engine=umbel.EngineSettings(device="cpu"))
+    *_, (state, record) = run.rounds(2)
+    assert state.models.dtype == dtype
+    assert record.refused == {}

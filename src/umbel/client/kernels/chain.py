@@ -35,7 +35,8 @@ class Chain:
         if not self.dense.takes(batch.x, batch.y):
             return self.general.gradient(theta, batch, factors)
         shares = batch.shares(theta.dtype)
-        shares = shares if factors is None else shares * factors
+        if factors is not None:  # may be wider, as the shares of a mixture are
+            shares = (shares * factors).to(theta.dtype)
         gradient, loss = Stacked(self.dense.gradient, self._sums)(theta, batch.x, batch.y, shares)
         return gradient, loss, theta[len(gradient) :]
 
