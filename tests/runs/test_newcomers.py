@@ -452,3 +452,43 @@ def test_one_or_two_inputs_are_not_enough_to_be_sure_of(tmp_path: Path) -> None:
     assert assigned.confidence[:3].tolist() == [0.5] * 3
     assert float(assigned.confidence[3:].min()) > 0.9
     assert list(assigned.clusters.values())[3:] == [result.clusters["0"]] * 2
+
+
+def test_newcomers_without_a_usable_reply_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clients = newcomers(ROTATED_DIGITS, slice(0, 6))
+    method = umbel.FLHC(cluster_round=1, num_clusters=2, local=LOCAL)
+    result = umbel.Run(method, clients, umbel.Net(_linear)).save(tmp_path, 2)
+    x, y = clients.train.of(0)
+    pairs = {"kim": (x, y), "lee": (x * 1e30, y), "max": (x, y)}
+    new = umbel.Federation.from_arrays(pairs, test_fraction=0.0, num_classes=10)
+
+    assert result.assign(new).clusters.keys() == {"kim", "max"}
+
+    said = "not assigned to a cluster for lack of a usable reply: lee (update: "
+    assert [text for text in caplog.messages if text.startswith(said)]
+
+
+def test_clients_whose_inputs_are_not_described_are_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pairs: dict[str, Any] = {name: (torch.ones(4, 2), torch.zeros(4, 1)) for name in "abc"}
+    pairs["b"] = (torch.full((4, 2), 3e38), torch.zeros(4, 1))
+    net = umbel.Net(_Difference, umbel.REGRESSION)
+    federation = umbel.Federation.from_arrays(pairs, test_fraction=0.0)
+    found = descriptions.described(umbel.Run(umbel.FedAvg(LOCAL), federation, net), net, 0)
+    assert found.clients.tolist() == [0, 2]
+    assert "inputs not described for lack of a usable reply: b (mean: nan" in caplog.text
+
+
+class _Difference(torch.nn.Module):
+    """Not a number for large inputs, which are infinite when squared."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        said: torch.Tensor = self.layer(x**2 - x**2)
+        return said

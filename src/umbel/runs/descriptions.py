@@ -20,9 +20,9 @@ from umbel.checks import UsageError
 from umbel.client.net import Net
 from umbel.client.work import Description
 from umbel.data.splits import typed
-from umbel.engines.wrappers import Guarded
-from umbel.flow import Flow, drive
+from umbel.flow import Flow
 from umbel.runs import tensor_files
+from umbel.runs.guards import asked
 from umbel.runs.run import Run
 from umbel.seeds import Stream, seed_of
 from umbel.server.ask import Context
@@ -67,14 +67,14 @@ class Descriptions:
 def described(run: Run, net: Net, seed: int, missing: Tensor | None = None) -> Descriptions:
     """Describe the training inputs of clients of a run, by untrained models of its own seed.
 
-    All clients are asked, or those that are `missing`, of whom some may not answer.
+    All clients are asked, or those that are `missing`, of whom some may not answer. A warning names
+    those without a usable reply.
     """
     models = torch.stack([net.new(seed_of(seed, Stream.ADVICE, n)) for n in range(MODELS)])
     work = Description(_width(run, net, models[0]))
-    guard = Guarded(run.clients, run.limits.unbounded)
     context = run.context(0, 1)
-    asked = context.everyone if missing is None else context.asking(missing, optional=True)
-    return drive(_ask(models, work, asked), guard)
+    those = context.everyone if missing is None else context.asking(missing, optional=True)
+    return asked(run, _ask(models, work, those), "inputs not described")
 
 
 def _width(run: Run, net: Net, theta: Tensor) -> int:

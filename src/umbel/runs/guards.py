@@ -1,10 +1,11 @@
-"""The checks between clients and a run: one set for training, one for evaluation."""
+"""The checks between clients and a run: for training, for evaluation, and beside the rounds."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from umbel.algorithms.base import Algorithm
 from umbel.algorithms.restarts import innermost
@@ -17,7 +18,15 @@ from umbel.engines.metering import Metered
 from umbel.engines.privacy import Privacy
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Guarded
-from umbel.flow import Engine
+from umbel.flow import Engine, Flow, drive
+from umbel.summary import few
+
+if TYPE_CHECKING:
+    from umbel.runs.run import Run
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 def are_elsewhere(clients: Engine) -> bool:
@@ -57,3 +66,19 @@ def judge_of(clients: Engine, limits: Limits, net: Net) -> Guarded:
 def share_of(clients: Engine, limits: Limits) -> float:
     """One client's largest share in means over examples; counts of this process are trusted."""
     return limits.max_share if are_elsewhere(clients) else 1.0
+
+
+def asked(run: Run, flow: Flow[T], lack: str) -> T:
+    """The result of a flow beside the rounds of a run, which has no record to name the absent.
+
+    A warning names the clients without a usable reply, and why; `lack` says what became of them.
+    """
+    guard = Guarded(run.clients, run.limits.unbounded)
+    found = drive(flow, guard)
+    missing, refused, _ = guard.take()
+    reasons = dict.fromkeys(missing, "did not answer") | refused
+    if reasons:
+        names = run.federation.names
+        told = [f"{names[client]} ({why})" for client, why in sorted(reasons.items())]
+        log.warning("%s for lack of a usable reply: %s", lack, few(told))
+    return found

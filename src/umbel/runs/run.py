@@ -22,7 +22,6 @@ from umbel.engines.faults import Faults
 from umbel.engines.privacy import Privacy
 from umbel.engines.remembering import Remembering
 from umbel.engines.validation import Limits
-from umbel.engines.wrappers import Guarded
 from umbel.flow import Engine, Flow, drive
 from umbel.notebooks import named
 from umbel.runs.budget import Budget, Until
@@ -30,7 +29,7 @@ from umbel.runs.counted import Counted
 from umbel.runs.evaluation import Evaluated, clusters_of, evaluated
 from umbel.runs.evidence import sample
 from umbel.runs.forms import as_assigned, as_given, as_state, check_judged
-from umbel.runs.guards import guard_of, judge_of, meter_of, share_of
+from umbel.runs.guards import asked, guard_of, judge_of, meter_of, share_of
 from umbel.runs.metrics import as_measures, check_names, names_of
 from umbel.runs.personal import Personal
 from umbel.runs.records import Record, make_record
@@ -263,14 +262,15 @@ class Run(Settings):
 
         The run's federation is one of newcomers: `replace(run, federation=newcomers)`. An engine
         object of your own must hold the newcomers, too. `rounds` is how many led to the state:
-        where learning rates decay, newcomers are compared at that of the last.
+        where learning rates decay, newcomers are compared at that of the last. A client without a
+        usable reply is left out, and a warning names it.
         """
         check(argument("rounds", rounds, int) >= 1, "rounds", rounds, "1 or more")
         check_judged(state, self.net)
         everyone = self.context(rounds - 1, rounds).everyone
         whole = self if self.divided is self.federation else replace(self, personal=None)
-        guard = Guarded(whole.clients, self.limits.unbounded)
-        return as_assigned(drive(self.algorithm.assign(state, everyone), guard), everyone)
+        found = asked(whole, self.algorithm.assign(state, everyone), "not assigned to a cluster")
+        return as_assigned(found, everyone)
 
     def scores(self, state: State, context: Context, on: Judged = "test") -> ClientScores:
         """Evaluate how each client is served by this state. It costs no metered traffic."""
