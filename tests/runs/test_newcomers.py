@@ -492,3 +492,50 @@ class _Difference(torch.nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         said: torch.Tensor = self.layer(x**2 - x**2)
         return said
+
+
+class _Counting(torch.nn.Module):
+    """Notes how many examples go through it at once."""
+
+    def __init__(self, seen: list[int]) -> None:
+        super().__init__()
+        self.seen, self.layer = seen, torch.nn.Linear(6, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen.append(len(x))
+        return self.layer(x)  # type: ignore[no-any-return]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Counting:
+        again = _Counting(self.seen)
+        again.load_state_dict(self.state_dict())
+        return again
+
+
+@pytest.mark.parametrize(("given", "most"), [(None, 256), (40, 40)])
+def test_newcomers_go_through_the_network_in_parts(
+    given: int | None, most: int, tmp_path: Path
+) -> None:
+    rng, seen = np.random.default_rng(0), list[int]()
+    net = umbel.Net(lambda: _Counting(seen))
+
+    def clients(*sizes: int) -> umbel.Federation:
+        pairs: Any = [(rng.normal(size=(n, 6)).astype(np.float32), np.arange(n) % 2) for n in sizes]
+        return umbel.Federation.from_arrays(pairs, test_fraction=0.0)
+
+    engine = umbel.EngineSettings(micro_batch_size=given)
+    run = umbel.Run(umbel.IFCA(2, LOCAL), clients(20, 20, 20), net, engine=engine)
+    result = run.save(tmp_path, 1)
+    seen.clear()
+    result.assign(clients(600))
+    assert max(seen) == most
+
+
+def test_newcomers_are_judged_within_the_limits_of_the_run(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    pairs: Any = [(x := rng.normal(size=(20, 1)), 1e6 * (n % 2 + 1) * x) for n in range(4)]
+    clients = umbel.Federation.from_arrays(pairs)
+    method = umbel.FLHC(cluster_round=1, num_clusters=2, local=LOCAL)
+    net = umbel.Net(lambda: torch.nn.Linear(1, 1), umbel.REGRESSION)
+    run = umbel.Run(method, clients, net, limits=umbel.Limits(max_value=1e9))
+    result = run.save(tmp_path, 2)
+    assert result.assign(clients).clusters == result.clusters

@@ -18,6 +18,7 @@ from umbel.client.batches import Batch
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.data.splits import Split
+from umbel.runs import confidence
 
 Losses = list[Floats]
 
@@ -26,12 +27,13 @@ def example_losses(net: Net, split: Split, standing: Standing) -> Losses:
     """The losses of each client's examples with labels; NaN where the way has no models."""
     served, found = standing.served, []
     for client in range(len(split.sizes)):
-        x, y = split.typed(client, net.dtype)
-        values, batch = torch.full((len(x),), torch.nan, dtype=torch.double), Batch(x, y)
-        if served is not None and len(x):
+        batch = Batch(*split.typed(client, net.dtype))
+        if served is not None and len(batch.x):
             theta = served.table[served.index[client]]
-            values = net.losses(theta, batch).double()
-        found.append(batch.unweighted(values).numpy())
+            found.append(confidence.example_losses(net, [theta], batch)[:, 0])
+        else:
+            nothing = torch.full((len(batch.x),), torch.nan, dtype=torch.double)
+            found.append(batch.unweighted(nothing).numpy())
     return found
 
 

@@ -5,13 +5,32 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
+
+from umbel.client.batches import SLICE, Batch
+from umbel.client.net import Net
 
 LEAST_ERROR = 1e-12
 """Losses that never differ are of equal models, of which neither is better."""
 
 Losses = Sequence[NDArray[np.float64]]
 """For each newcomer (n, K): the loss of each model on each of its examples."""
+
+
+def example_losses(
+    net: Net, models: Sequence[Tensor], examples: Batch, width: int = SLICE
+) -> NDArray[np.float64]:
+    """(n, K) the loss of each of `models`, (P,) each, on each of n examples with labels.
+
+    At most `width` examples go through the network at once.
+    """
+    pairs = zip(torch.split(examples.x, width), torch.split(examples.y, width), strict=True)
+    parts = [Batch(x, y) for x, y in pairs]
+    with torch.no_grad():
+        each = [torch.cat([net.losses(theta, part) for part in parts]) for theta in models]
+        return torch.stack([examples.unweighted(one.double()) for one in each], 1).numpy()
 
 
 def confidences(losses: Losses, chosen: Sequence[int]) -> list[float]:

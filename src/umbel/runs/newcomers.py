@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from umbel.checks import UsageError, check
-from umbel.client.batches import Batch
+from umbel.client.batches import SLICE, Batch
 from umbel.client.objectives import BINARY, CLASSIFICATION
 from umbel.data.channel_scale import ChannelScale
 from umbel.data.federation import Federation
@@ -23,9 +23,10 @@ from umbel.data.splits import Split, typed
 from umbel.data.tables.encoding import Encoding, meaning_of
 from umbel.data.tables.newcomers import read_newcomers
 from umbel.data.tables.reading import holds_tables
+from umbel.engines.choice import EngineSettings
 from umbel.runs import checkpoint, descriptions, encoding_file
 from umbel.runs.assignment import Assignment
-from umbel.runs.confidence import Losses, confidences
+from umbel.runs.confidence import Losses, confidences, example_losses
 from umbel.runs.deployed import NOT_HERE, inputs_on_the_roll, over_flower
 from umbel.runs.descriptions import Descriptions
 from umbel.runs.origins import check_origin, origin
@@ -265,7 +266,11 @@ def _described(result: Result, run: Run) -> Descriptions:
 def _run_of(result: Result, federation: Federation) -> Run:
     """A run of these clients, whose models are those of the result."""
     _check_alike(result, federation)
-    run: Run = Run(result.algorithm, federation, result.net, seed=result.experiment.seed)
+    made, given = result.experiment, result.experiment.engine
+    # The run may be from another machine, so that only what bounds memory is taken over.
+    engine = EngineSettings(memory_mb=given.memory_mb, micro_batch_size=given.micro_batch_size)
+    method, net, seed = result.algorithm, result.net, made.seed
+    run: Run = Run(method, federation, net, seed=seed, engine=engine, limits=made.limits)
     return run
 
 
@@ -290,8 +295,6 @@ def _losses(result: Result, newcomers: Federation, clients: Sequence[int]) -> Lo
     """The loss of each cluster's model on each of these newcomers' examples with labels."""
     net, kept = result.net, result.folder.models
     models = [kept.theta(cluster, net) for cluster in range(result.num_clusters)]
-    batches = [Batch(*newcomers.train.typed(client, net.dtype)) for client in clients]
-    return [
-        torch.stack([b.unweighted(net.losses(theta, b).double()) for theta in models], 1).numpy()
-        for b in batches
-    ]
+    width = min(SLICE, result.experiment.engine.micro_batch_size or SLICE)
+    batches = (Batch(*newcomers.train.typed(client, net.dtype)) for client in clients)
+    return [example_losses(net, models, batch, width) for batch in batches]
