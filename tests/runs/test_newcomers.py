@@ -454,6 +454,14 @@ def test_one_or_two_inputs_are_not_enough_to_be_sure_of(tmp_path: Path) -> None:
     assert list(assigned.clusters.values())[3:] == [result.clusters["0"]] * 2
 
 
+def test_clusters_whose_clients_have_the_same_inputs_are_refused() -> None:
+    two = np.random.default_rng(0).normal(size=(2, 10))
+    for size in (2, 3):  # the mean of three equal clients has a rounding error
+        clusters = np.repeat([0, 1], size)
+        with pytest.raises(UsageError, match="clients of each cluster have the same inputs"):
+            placed(two[clusters], clusters, two, 2, seed=0)
+
+
 def test_newcomers_without_a_usable_reply_are_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

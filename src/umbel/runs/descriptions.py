@@ -48,6 +48,11 @@ FEWEST_INPUTS = 5
 
 FILE = "descriptions.safetensors"
 
+ROUNDING = 1e-6
+"""A deviation that is a smaller share of the largest is a rounding error of float32."""
+
+LABELS = "give newcomers some labels, and leave out --unlabelled (labelled=False)"
+
 ADVICE = "remove it, and it will be made again from the run's data"
 
 Floats = NDArray[np.float64]
@@ -129,8 +134,8 @@ def placed(known: Floats, clusters: Ints, new: Floats, count: int, seed: int) ->
     """(N, K) probability of each cluster of the `known` descriptions for each of the `new` ones.
 
     Clusters are modelled as normal distributions with a common covariance. Raises `UsageError` if
-    no client of a cluster is known, or if inputs do not tell the clusters apart: if clusters differ
-    only in labels given inputs, no rule without labels can.
+    no client of a cluster is known, if clients of a cluster do not differ, or if inputs do not tell
+    the clusters apart: if clusters differ only in labels given inputs, no rule without labels can.
     """
     from scipy.special import softmax
     from sklearn.covariance import ledoit_wolf
@@ -150,16 +155,25 @@ def placed(known: Floats, clusters: Ints, new: Floats, count: int, seed: int) ->
         raise UsageError(
             "inputs do not tell this run's clusters apart for sure (a p-value of "
             f"{chance:.2g}, above {ALPHA:g}): clusters that differ in labels given inputs can't be "
-            "found without "
-            "labels; give newcomers some labels, and leave out --unlabelled (labelled=False)"
+            f"found without labels; {LABELS}"
         )
     means = np.stack([scores[clusters == cluster].mean(0) for cluster in range(count)])
     within = scores - means[clusters]
     noise = ledoit_wolf(within, assume_centered=True)[0] * len(known) / (len(known) - count)
+    _check_varies(noise, scores)
     gaps = of_new[:, None] - means
     far = np.einsum("nki,ij,nkj->nk", gaps, np.linalg.inv(noise), gaps)
     likely: Floats = softmax(-far / 2 + np.log(sizes), axis=1)
     return likely
+
+
+def _check_varies(noise: Floats, scores: Floats) -> None:
+    """Raise `UsageError` if the variance within clusters is that of rounding errors alone."""
+    if np.linalg.eigvalsh(noise)[0] <= ROUNDING**2 * scores.var(0).max():
+        raise UsageError(
+            "the clients of each cluster have the same inputs, so that nothing tells how far from "
+            f"them a newcomer's may be; {LABELS}"
+        )
 
 
 def _check_none_is_empty(sizes: Ints) -> None:
@@ -170,7 +184,7 @@ def _check_none_is_empty(sizes: Ints) -> None:
         raise UsageError(
             f"no client of {which} has described its inputs yet, so a newcomer of it would not be "
             "noticed: start the same `flwr run` with describe=true again while such clients are "
-            "connected; or give newcomers some labels, and leave out --unlabelled (labelled=False)"
+            f"connected; or {LABELS}"
         )
 
 
