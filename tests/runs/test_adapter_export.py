@@ -184,3 +184,27 @@ def test_running_statistics_beside_the_adapters_are_named(tmp_path: Path) -> Non
     assert any(
         "running_mean" in name for name in load_file(done.file / "adapter_model.safetensors")
     )
+
+
+class _Versioned(torch.nn.Linear):
+    """Has a state that is no tensor."""
+
+    def get_extra_state(self) -> dict[str, int]:
+        return {"version": 1}
+
+    def set_extra_state(self, state: Any) -> None:
+        pass
+
+
+def _versioned() -> Any:
+    base = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.ReLU(), _Versioned(8, 3))
+    settings = lora(None, target_modules=["0"], modules_to_save=["2"])
+    return peft.get_peft_model(base.requires_grad_(False), settings)
+
+
+def test_a_state_beside_the_tensors_that_peft_would_ask_for_is_named(tmp_path: Path) -> None:
+    result = umbel.Run(umbel.FedAvg(LOCAL), blobs(), umbel.Net(_versioned)).save(tmp_path, 1)
+    with pytest.raises(
+        umbel.UsageError, match=r"no place for .*2\._extra_state, which is no tensor"
+    ):
+        result.export("peft")

@@ -144,6 +144,25 @@ def test_constants_of_a_module_are_among_its_tensors(tmp_path: Path) -> None:
     assert set(load_file(done.file)) == {"layer.weight", "layer.bias", "mask"}
 
 
+class Versioned(nn.Linear):
+    """Has a state that is no tensor."""
+
+    def get_extra_state(self) -> dict[str, int]:
+        return {"version": 1}
+
+    def set_extra_state(self, state: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("to", ["torch", "safetensors"])
+def test_what_a_module_keeps_beside_its_tensors_stays_out_of_files(to: Any, tmp_path: Path) -> None:
+    net = umbel.Net(lambda: Versioned(6, 3))
+    done = make_run(net=net).save(tmp_path / "mine", 1).export(to, client=0)
+    assert done.largest_difference < 1e-5
+    if to == "safetensors":
+        assert set(load_file(done.file)) == {"weight", "bias"}
+
+
 class Columns(nn.Module):
     """Reads two columns of different ranges."""
 

@@ -71,8 +71,13 @@ def _used(module: nn.Module, network: Any, moved: Sequence[str], peft: Any) -> d
     return trained | {name: each for name, each in buffers.items() if id(each) not in unused}
 
 
-def _check_held(used: dict[str, Tensor], adapters: dict[str, Tensor]) -> None:
-    """Raise `UsageError` if training changes a tensor that is not among those of the adapters."""
+def _check_held(used: dict[str, Tensor], adapters: dict[str, Any]) -> None:
+    """Raise `UsageError` if peft's files can't hold all that is trained or that peft asks for."""
+    for name, value in adapters.items():
+        if not isinstance(value, Tensor):  # as `get_extra_state` returns, which peft asks for again
+            raise UsageError(
+                f"to: 'peft' has no place for {name}, which is no tensor; export to safetensors"
+            )
     held = {tensor.data_ptr() for tensor in adapters.values()}
     for name, tensor in used.items():
         if tensor.data_ptr() not in held:
@@ -93,12 +98,12 @@ def _network(module: nn.Module, peft: Any) -> Any:
     )
 
 
-def _adapters(network: Any, peft: Any) -> dict[str, Tensor]:
-    """The active adapter's tensors by peft's names.
+def _adapters(network: Any, peft: Any) -> dict[str, Any]:
+    """The active adapter's tensors, and extra states of modules, by peft's names.
 
     Asked for embeddings, too, peft would look for the model.
     """
-    adapters: dict[str, Tensor] = peft.get_peft_model_state_dict(
+    adapters: dict[str, Any] = peft.get_peft_model_state_dict(
         network, adapter_name=network.active_adapter, save_embedding_layers=False
     )
     return adapters

@@ -68,7 +68,8 @@ def export_model(
     """Write the model of a client or a cluster, read it back, and compare outputs.
 
     "torch" is a program of `torch.export`, "onnx" needs an extra, "safetensors" holds the tensors
-    of the module by name, its constants among them. "peft" is a folder of adapters that
+    of the module by name, its constants among them, and nothing else that `get_extra_state`
+    returns. "peft" is a folder of adapters that
     `PeftModel.from_pretrained` reads. Batches may have any size. Raises `UsageError` where the
     module can't be exported, or the client or cluster is not known.
     """
@@ -154,17 +155,23 @@ def _to_onnx(module: nn.Module, x: Tensor, file: Path) -> Run:
 
 
 def _to_safetensors(module: nn.Module, x: Tensor, file: Path) -> Run:  # noqa: ARG001
-    tensors = dict([*module.named_buffers(), *module.state_dict().items()])
+    tensors = _tensors(module)
     write_plain(file, {name: t.detach().clone().contiguous() for name, t in tensors.items()})
     again = copy.deepcopy(module)
     for buffer in again.buffers():
         buffer.data = buffer.detach().clone(memory_format=torch.contiguous_format)
-    mine = dict([*again.named_buffers(), *again.state_dict().items()])
+    mine = _tensors(again)
     for tensor in mine.values():
         tensor.detach().zero_()
     for name, values in load_file(file).items():
         mine[name].detach().copy_(values)
     return again
+
+
+def _tensors(module: nn.Module) -> dict[str, Tensor]:
+    """All tensors by name, constants too, but nothing else that `get_extra_state` returns."""
+    entries = [*module.named_buffers(), *module.state_dict().items()]
+    return {name: value for name, value in entries if isinstance(value, Tensor)}
 
 
 WRITERS: dict[Format, Callable[[nn.Module, Tensor, Path], Run]] = {
