@@ -547,3 +547,15 @@ def test_newcomers_are_judged_within_the_limits_of_the_run(tmp_path: Path) -> No
     run = umbel.Run(method, clients, net, limits=umbel.Limits(max_value=1e9))
     result = run.save(tmp_path, 2)
     assert result.assign(clients).clusters == result.clusters
+
+
+def test_what_a_run_warned_of_is_not_said_again_for_its_state(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    clients = newcomers(ROTATED_DIGITS, slice(0, 6))
+    method = umbel.Restarts(umbel.IFCA(2, LOCAL), restarts=2, trial_rounds=9)
+    result = umbel.Run(method, clients, umbel.Net(_linear)).save(tmp_path, 1)
+    assert "trial_rounds: only a run of 9 rounds" in caplog.text
+    caplog.clear()
+    result.assign(clients)
+    assert not caplog.messages

@@ -339,3 +339,13 @@ def test_a_process_killed_at_any_moment_goes_on_to_the_same_end(tmp_path: Path) 
 
 def test_records_of_a_saved_run_are_those_of_a_run_in_memory(whole: umbel.Result) -> None:
     assert untimed(whole.folder) == [record.untimed() for _, record in make_run().rounds(6)]
+
+
+def test_going_on_with_more_rounds_warns_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = make_run(algorithm=Restarts(umbel.IFCA(2, LOCAL), restarts=2, trial_rounds=9))
+    run.save(tmp_path, 1)
+    caplog.clear()
+    umbel.resume(tmp_path, run, rounds=2)
+    assert caplog.text.count("trial_rounds: only a run of 9 rounds") == 1

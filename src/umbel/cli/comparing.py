@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +31,7 @@ from umbel.runs.durable import writing_to
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 from umbel.runs.library import experiments_in
+from umbel.runs.starting import unsaid
 from umbel.runs.strangers import strangers_in
 from umbel.runs.sweep import Sweep, parts_of, sweep, values_of
 from umbel.runs.tables import load_table, merged, parse_setting
@@ -123,18 +123,6 @@ def check_start(groups: Sequence[Sequence[Experiment]], runs_dir: Path, sources:
 
 def _titled(experiment: Experiment) -> str:
     return titled(experiment.name, [experiment.seed])
-
-
-@contextmanager
-def unsaid() -> Iterator[None]:
-    """Inside, nothing is logged: the run logs the same again later."""
-    log = logging.getLogger("umbel")
-    before = log.level
-    log.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
 
 
 def make_all(

@@ -26,7 +26,7 @@ from umbel.runs.models_folder import MadeFor
 from umbel.runs.own import OwnModule
 from umbel.runs.putting_right import putting_right
 from umbel.runs.records import MEGABYTE, Record, last_evaluated
-from umbel.runs.starting import first_state
+from umbel.runs.starting import first_state, unsaid
 from umbel.runs.unfinished import clients_so_far
 from umbel.settings import argument
 from umbel.summary import counted, few
@@ -193,16 +193,18 @@ class Result:
     def state(self) -> State:
         """The method's state after the last round. Raises `UsageError` if it is damaged."""
         experiment, groups = self.experiment, [client.group for client in self.clients]
-        template = first_state(
-            self.algorithm,
-            self.net,
-            len(groups),
-            experiment.rounds,
-            experiment.participation,
-            experiment.seed,
-            None if "" in groups else np.unique(groups, return_inverse=True)[1],
-            tuple(client.name for client in self.clients),
-        )
+        method, net = self.algorithm, self.net
+        with unsaid():
+            template = first_state(
+                method,
+                net,
+                len(groups),
+                experiment.rounds,
+                experiment.participation,
+                experiment.seed,
+                None if "" in groups else np.unique(groups, return_inverse=True)[1],
+                tuple(client.name for client in self.clients),
+            )
         state: State = checkpoint.load(self.folder.file("checkpoint.safetensors"), template)[0]
         return state
 

@@ -21,6 +21,7 @@ from umbel.runs.own import OwnModule, described, differences, what_only_python_h
 from umbel.runs.records import Record
 from umbel.runs.result import Result
 from umbel.runs.run import Run
+from umbel.runs.starting import unsaid
 from umbel.runs.way_on import way_on
 from umbel.summary import counted
 
@@ -182,7 +183,8 @@ def replan(
             return  # no round is left that a budget could be about
         kept = _done(folder, run, planned)  # a round without a checkpoint is repeated
         check(planned > kept, "rounds", rounds, f"more than the {kept} rounds that are done")
-        before = records[-2].num_models if done > 1 else len(run.start(planned).models)
+        with unsaid():
+            before = records[-2].num_models if done > 1 else len(run.start(planned).models)
         turn = bool(done) and records[-1].num_models != before
         folder.replan(planned, _over_kept(folder, given, records), turn)
 
@@ -208,7 +210,9 @@ def _done(folder: RunFolder, run: Run, rounds: int) -> int:
     if folder.finished:  # without a checkpoint it would start over
         check_file(folder.file("checkpoint.safetensors"))
     made = origin(folder.experiment, run.divided, run.net)
-    done = folder.restorable(run.start(rounds), made)[1]
+    with unsaid():
+        start = run.start(rounds)
+    done = folder.restorable(start, made)[1]
     if folder.experiment.engine.name != "ray":  # which would join a cluster
         _ = run.clients  # an engine that is not possible here, such as on a GPU
     return done

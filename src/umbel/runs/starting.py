@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,18 @@ from umbel.runs.guards import are_elsewhere
 from umbel.seeds import Stream, seed_of
 
 log = logging.getLogger(__name__)
+
+
+@contextmanager
+def unsaid() -> Iterator[None]:
+    """Inside, nothing is logged: the run itself logs the same, before or after."""
+    ours = logging.getLogger("umbel")
+    before = ours.level
+    ours.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        ours.setLevel(before)
 
 
 def check_settings(seed: int, participation: float, evaluate_every: int) -> None:
