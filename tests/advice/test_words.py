@@ -12,6 +12,7 @@ import umbel
 from tests.advice.test_adviser import LOCAL, net, tables
 from tests.advice.test_verdict import CLIENTS, standing, structure
 from umbel.advice.race import _without_losers
+from umbel.advice.structure import Difference
 from umbel.advice.trial import Standing
 from umbel.advice.verdict import decide, preferred_clusters
 from umbel.advice.words import headline, sentences
@@ -96,6 +97,24 @@ def test_training_alone_is_advised_with_what_is_true_of_shared_models(
     found = told(advice, 2, one, alone, by_chance)
     assert found.verdict.answer == "train alone"
     assert headline(found).endswith("no model that clients share is surely better.")
+
+
+def test_one_model_for_clients_that_differ_is_advised_with_what_is_true_of_clusters(
+    advice: umbel.Advice,
+) -> None:
+    one, alone = standing("one", 0.5), standing("local", 0.6)
+    noise = np.where(np.arange(CLIENTS) % 2, 0.2, -0.2)
+    shown = Difference(kind="labels", p_value=0.002, nearness=0.9, dimensions=1)
+    losses = {
+        "No clustering is surely better than one model.": 0.42 + noise,
+        "Clusters are better by no more than 0.5%, and one model is simpler.": one.loss - 0.001,
+    }
+    for sentence, loss in losses.items():
+        found = told(advice, 2, one, alone, replace(standing("clusters", 0, 2), loss=loss))
+        assert found.verdict.answer == "one model"
+        assert sentence not in sentences(found)
+        differ = replace(found, structure=replace(found.structure, differences=(shown,)))
+        assert sentences(differ)[-1] == sentence
 
 
 def test_clusters_that_can_be_the_answer_are_fine_tuned_beside_those_with_the_lowest_loss() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from umbel.advice.gains import FEWEST, Gain, ahead
+from umbel.advice.gains import FEWEST, Gain, ahead, one_beside
 from umbel.advice.verdict import ALIKE, in_field, pays, preferred_clusters
 from umbel.summary import counted, few, joined_by_and
 
@@ -168,9 +168,21 @@ def _doubts(advice: Advice) -> Iterator[str]:
         yield f"{counted(facts.unseen, 'client')} will meet labels that were not in training."
     if len(verdict.one.course) and _still_learning(advice):
         yield "The advised way was still getting better when the budget ended: allow more rounds."
+    yield from _not_clusters(advice)
+
+
+def _not_clusters(advice: Advice) -> Iterator[str]:
+    """Why clients that differ should have one model."""
+    verdict, standings = advice.verdict, advice.standings
     compared = advice.structure.found and not _never_trained(advice)
-    if verdict.answer == "one model" and compared and not verdict.tuned:
-        yield "The differences between clients are too small for clusters to pay."
+    if verdict.answer != "one model" or verdict.tuned or not compared:
+        return
+    clustered = [each for each in standings if each.contender.kind == "clusters" and each.divided]
+    preferred = preferred_clusters(standings, advice.structure)
+    if preferred is not None and ahead(preferred, verdict.one):
+        yield f"Clusters are better by no more than {ALIKE:.1%}, and one model is simpler."
+    elif not any(ahead(each, one_beside(each, verdict.one)) for each in clustered):
+        yield "No clustering is surely better than one model."
 
 
 def _from_another_start(advice: Advice) -> Iterator[str]:
