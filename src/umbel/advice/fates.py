@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from umbel.advice.examples import Floats
+from umbel.advice.gains import SURE
 from umbel.advice.losses import example_losses
 from umbel.advice.trial import Standing
 from umbel.advice.verdict import Verdict
@@ -16,9 +17,6 @@ from umbel.client.batches import Batch
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.flow import Rows
-
-LEVEL = 0.95
-"""Share of clients for whom, if both models are equally good, no gain or loss is reported."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +30,12 @@ class Fate:
 
     @property
     def gains(self) -> bool:
-        """Whether the client gains beyond chance."""
+        """Whether the client surely gains, by a one-sided test at the level `SURE`."""
         return self.gain > self._by_chance
 
     @property
     def hurt(self) -> bool:
-        """Whether the client is worse off beyond chance."""
+        """Whether the client is surely worse off, by the same test."""
         return self.gain < -self._by_chance
 
     @property
@@ -45,7 +43,7 @@ class Fate:
         """How large a gain of equally good models may be, by Student's t."""
         from scipy.stats import t
 
-        return float(self.error * t.ppf((1 + LEVEL) / 2, df=max(1, self.examples - 1)))
+        return float(self.error * t.ppf(1 - SURE, df=max(1, self.examples - 1)))
 
 
 def fates(net: Net, trial: Federation, verdict: Verdict) -> tuple[Fate, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from umbel.advice.gains import SURE
 from umbel.advice.summary import Summary
 from umbel.report.charts import Chart, Dot, Line, Middle, Strip, Strips, swarm
 from umbel.report.markup import Markup, Part, element, join, table
@@ -110,7 +111,12 @@ def _clients(told: Summary) -> Markup:
         for each in told.clients
     ]
     heads = ("client", "cluster", "gain over one model", "standard error", "beyond chance")
-    return table(heads, rows, tall=True, id="clients")
+    caption = (
+        f"Gains and losses beyond chance have a p-value of at most {SURE:g}, for each client by "
+        "itself. The error and the p-value are by Student's t over its validation examples."
+    )
+    clients = table(heads, rows, tall=True, id="clients")
+    return join(clients, element("p", caption, class_="quiet"))
 
 
 def _fates(told: Summary) -> Panel:
