@@ -117,6 +117,16 @@ def test_one_model_for_clients_that_differ_is_advised_with_what_is_true_of_clust
         assert sentences(differ)[-1] == sentence
 
 
+@pytest.mark.parametrize(("unseen", "said"), [(1, "1 client will"), (2, "2 clients will")])
+def test_labels_of_the_test_that_others_train_on_are_said_to_be_new_to_these_clients(
+    advice: umbel.Advice, unseen: int, said: str
+) -> None:
+    found = replace(advice, facts=replace(advice.facts, unseen=unseen))
+    own = "its own" if unseen == 1 else "their own"
+    expected = f"{said} meet labels that are not among {own} training examples."
+    assert expected in sentences(found)
+
+
 def test_clusters_that_can_be_the_answer_are_fine_tuned_beside_those_with_the_lowest_loss() -> None:
     rng = np.random.default_rng(5)
     pairs = []

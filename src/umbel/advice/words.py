@@ -165,7 +165,11 @@ def _doubts(advice: Advice) -> Iterator[str]:
             f"{facts.drift:.2f}): the way that was best in training may not stay the best."
         )
     if facts.unseen:
-        yield f"{counted(facts.unseen, 'client')} will meet labels that were not in training."
+        own = "its" if facts.unseen == 1 else "their"
+        yield (
+            f"{counted(facts.unseen, 'client')} will meet labels that are not among {own} own "
+            "training examples."
+        )
     if len(verdict.one.course) and _still_learning(advice):
         yield "The advised way was still getting better when the budget ended: allow more rounds."
     yield from _not_clusters(advice)
