@@ -203,6 +203,16 @@ def test_rounds_to_a_goal_are_a_mean_over_the_seeds_that_reached_it(natural: Pat
     assert said in " ".join(text.split())
 
 
+def test_a_round_in_which_not_all_seeds_were_evaluated_has_a_dash(tmp_path: Path) -> None:
+    for seed, rounds in ((0, 3), (1, 4)):
+        run = Run(FedAvg(LOCAL), blobs(), mlp(), seed=seed, evaluate_every=2)
+        run.save(tmp_path / f"fedavg-seed{seed}", rounds=rounds)
+    columns = course_tables.course(of(tmp_path), [1, 2, 3, 4]).columns[1:]
+    cells = [str(next(iter(column.cells))) for column in columns]
+    assert ["±" in cell for cell in cells] == [False, True, False, False]
+    assert cells[0] == cells[2] == cells[3] == "-"
+
+
 def test_without_test_examples_nothing_is_said_of_how_well_clients_are_served(
     tmp_path: Path,
 ) -> None:

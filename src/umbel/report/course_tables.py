@@ -23,7 +23,7 @@ UNLIKE = "rows on validation examples are before fine-tuning: do not compare the
 def course(runs: Sequence[Result], rounds: Sequence[int]) -> Table:
     """Accuracy after some numbers of rounds, one row per method: mean and deviation over seeds.
 
-    There is a dash where not all seeds of a method did so many rounds.
+    There is a dash unless all seeds of a method were evaluated in the last of these rounds.
 
     For regression, which has none, it is the loss. Where clients of a method have validation
     examples, it is that on these, and a column tells.
@@ -38,9 +38,9 @@ def course(runs: Sequence[Result], rounds: Sequence[int]) -> Table:
     for name, seeded in by_method(runs):
         cells = []
         for number in rounds:
-            whole = all(len(run.records) >= number for run in seeded)
-            measured = [run.records[number - 1].judged(measure) for run in seeded if whole]
-            cells.append(spread_text(measured, 4))
+            after = [r.judged(measure) for run in seeded for r in run.records[number - 1 : number]]
+            known = [value for value in after if value is not None]
+            cells.append(spread_text(known if len(known) == len(seeded) else [], 4))
         many = [str(len(seeded))] if counts else []
         row(table, name, *split.get(name, ()), *many, *cells)
     return table
