@@ -124,8 +124,8 @@ def _can_tell(one: Standing, field: Sequence[Standing]) -> bool:
 def preferred_clusters(standings: Sequence[Standing], structure: Structure) -> Standing | None:
     """The clusters that can be the answer; None: there are none.
 
-    They are the clusters that the descriptors show. If other clusters are surely better, or if
-    these do not beat one model, it is the best clustering of all.
+    It is the clustering that the descriptors show. If others surely beat it, it is the one of these
+    with the lowest loss; if it does not surely beat one model, the one with the lowest loss of all.
     """
     clustered = [
         s
