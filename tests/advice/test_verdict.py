@@ -144,6 +144,16 @@ def test_clients_with_one_example_are_left_out_of_a_gain_over_examples() -> None
     assert not nobody.sure
 
 
+def test_equal_gains_are_as_sure_as_so_many_signs() -> None:
+    for count, sure in ((6, False), (7, True)):
+        for found in (
+            gain(np.zeros(count), np.ones(count)),
+            gain_over_examples([np.zeros(count)], [np.ones(count)]),
+        ):
+            assert (found.p_value, found.sure) == (0.5**count, sure)
+    assert gain(np.ones(7), np.ones(7)).p_value == 1
+
+
 def test_nothing_is_said_of_the_gain_of_a_way_without_losses() -> None:
     found = gain(np.full(CLIENTS, np.nan), np.full(CLIENTS, 0.5))
     assert np.isnan(found.mean)

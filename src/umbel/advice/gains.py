@@ -57,7 +57,7 @@ def gain(new: Floats, old: Floats) -> Gain:
     if len(values) < FEWEST:
         return Gain(mean=mean, low=-inf, high=inf, p_value=1.0)
     if np.ptp(values) == 0:  # as where fine-tuning began and ended with the same model
-        return Gain(mean=mean, low=mean, high=mean, p_value=float(mean <= 0))
+        return _equal(mean, len(values))
     test = ttest_1samp(values, 0.0, alternative="greater")
     low, high = ttest_1samp(values, 0.0).confidence_interval(0.95)
     ranks = wilcoxon(values, alternative="greater")
@@ -85,13 +85,18 @@ def gain_over_examples(new: Sequence[Floats], old: Sequence[Floats]) -> Gain:
         return Gain(mean=mean, low=-inf, high=inf, p_value=1.0)
     squares = np.array([each.var(ddof=1) / len(each) for each in values])
     if not squares.any():
-        return Gain(mean=mean, low=mean, high=mean, p_value=float(mean <= 0))
+        return _equal(mean, sum(map(len, values)))
     freedom = squares.sum() ** 2 / sum(
         square**2 / (len(each) - 1) for square, each in zip(squares, values, strict=True)
     )
     known = t(freedom, loc=mean, scale=np.sqrt(squares.sum()) / len(values))
     low, high = known.interval(0.95)
     return Gain(mean=mean, low=float(low), high=float(high), p_value=float(known.cdf(0.0)))
+
+
+def _equal(mean: float, count: int) -> Gain:
+    """The gain where this many are equal: a sign test, as nothing is known of how they vary."""
+    return Gain(mean=mean, low=mean, high=mean, p_value=0.5**count if mean > 0 else 1.0)
 
 
 def one_beside(standing: Standing, one: Standing) -> Standing:

@@ -103,6 +103,13 @@ def test_too_few_pairs_have_no_interval_and_equal_ones_are_no_gain() -> None:
     assert interval(gains(np.full((2, 4), 0.1))).sure
 
 
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_equal_gains_are_as_sure_as_the_signs_of_so_many_clients(seeds: int) -> None:
+    found = interval(gains(np.full((seeds, 6), 0.1)))
+    assert (found.low, found.high) == (found.mean, found.mean)
+    assert found.p_value == stats.binomtest(6, 6).pvalue == 1 / 32
+
+
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize(("seeds", "between_seeds"), [(1, 0.0), (3, 0.0), (3, 0.03)])
 def test_methods_that_are_equal_are_rarely_told_apart(

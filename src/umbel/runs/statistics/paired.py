@@ -73,7 +73,9 @@ class Interval:
 def interval(gains: Sequence[Gain], samples: int = MOST) -> Interval:
     """The mean over seeds of the means over clients, at least one, with its interval.
 
-    `samples` bounds the samples of the bootstrap.
+    `samples` bounds the samples of the bootstrap. If all gains are equal, the p-value is that of a
+    sign test over clients, because nothing is known of how they vary. Otherwise it is at least that
+    of the t interval, which relies on normal gains and may be far below that of a sign test.
     """
     table = _crossed(gains)
     whole = spread_of(table)
@@ -83,7 +85,9 @@ def interval(gains: Sequence[Gain], samples: int = MOST) -> Interval:
     if len(gains) < FEWEST:
         ends = [Ends(-inf, inf, 1.0)]
     elif whole.error[0] <= none:  # everyone gains the same
-        ends = [Ends(mean, mean, 0.0 if mean else 1.0)]
+        # Other seeds of the same clients add nothing; `FEWEST` pairs are there in any case.
+        signs = max(table.num_clients, FEWEST)
+        ends = [Ends(mean, mean, 2.0 ** (1 - signs) if mean else 1.0)]
     else:
         ends = [by_t(table, whole), by_bootstrap(table, whole, samples)]
     return Interval(
