@@ -216,8 +216,10 @@ if not TYPE_CHECKING:  # or a type checker would take any name for one that is t
         if not name.startswith("_"):
             try:
                 return import_module(f"{__name__}.{name}")
-            except ModuleNotFoundError:
-                pass
+            except ModuleNotFoundError as error:
+                # `hasattr` and `getattr` with a default expect this error alone.
+                if error.name != f"{__name__}.{name}":
+                    raise AttributeError(str(error)) from error
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__() -> list[str]:

@@ -129,6 +129,12 @@ def test_without_flower_the_extra_that_brings_it_is_named(tmp_path: Path) -> Non
         "except ModuleNotFoundError as error:\n"
         "    assert error.name == 'flwr'\n"
         "    print(error)\n"
+        "import umbel\n"
+        "assert not hasattr(umbel, 'flower')\n"
+        "try:\n"
+        "    umbel.flower\n"
+        "except AttributeError as error:\n"
+        "    print(error)\n"
         "from umbel import cli\n"
         "sys.argv = ['umbel', 'flower', 'new', 'app']\n"
         "cli.main()\n"
@@ -136,6 +142,7 @@ def test_without_flower_the_extra_that_brings_it_is_named(tmp_path: Path) -> Non
     ended = ended_in(tmp_path, program)
     assert ended.returncode == 2
     (line,) = ended.stderr.splitlines()
-    for said in (ended.stdout, line):
+    imported, asked = ended.stdout.splitlines()
+    for said in (imported, asked, line):
         assert 'umbel.flower needs an extra: pip install "umbel[flower]"' in said
     assert not (tmp_path / "app").exists()
