@@ -35,7 +35,7 @@ def drawing_from(seed: int, device: torch.device | None = None) -> Iterator[None
 
 
 @contextmanager
-def generators_restored(device: torch.device | None = None) -> Iterator[None]:
+def generators_restored(device: torch.device | None) -> Iterator[None]:
     """Restore the generators after the block: what comes next draws the same as the block.
 
     PyTorch's generators are those of the CPU and of `device`, if it is a CUDA device.

@@ -122,7 +122,7 @@ def unflatten(vector: Tensor, entries: Sequence[Entry]) -> dict[str, Tensor]:
     return {e.name: part.view(e.shape) for e, part in zip(entries, parts, strict=True)}
 
 
-def layout_of(module: nn.Module, moving: Sequence[str] = ()) -> tuple[Layout, torch.dtype]:
+def layout_of(module: nn.Module, moving: Sequence[str]) -> tuple[Layout, torch.dtype]:
     """The layout of a module's theta, and its type.
 
     theta holds the trained parameters, and the buffers that training changes: those of torch's

@@ -17,7 +17,7 @@ KINDS = {"losses": "a loss", "correct": "a metric"}
 """The functions of an objective that are tried, and what each of them is."""
 
 
-def check_objective(objective: Objective, outputs: Tensor, y: Tensor, scaling: str = "") -> None:
+def check_objective(objective: Objective, outputs: Tensor, y: Tensor, scaling: str) -> None:
     """Check for one value for each example, which depends on that example alone; no loss is NaN.
 
     `scaling` is the part of the message about large inputs. Raises `UsageError`.

@@ -21,7 +21,7 @@ from umbel.summary import counted
 
 
 def comparison_page(
-    name: str, runs: Sequence[Result], without: Sequence[str] = ()
+    name: str, runs: Sequence[Result], without: Sequence[str]
 ) -> tuple[str, list[Panel]]:
     """The page about runs with at least one finished round, and its figures.
 

@@ -22,10 +22,11 @@ AT_ONCE = 500
 """Number of values sent to MLflow in one message."""
 
 
-def to_tensorboard(folder: RunFolder, out: Path | None = None) -> Path:
+def to_tensorboard(folder: RunFolder, out: Path | None) -> Path:
     """Write the event file of a run, and replace an earlier event file of the same run.
 
-    Into a folder in `out` that is called as the run's, or into `tensorboard` in the run's own.
+    Into a folder in `out` that is called as the run's, or, if it is None, into `tensorboard` in the
+    run's own.
     Raises `UsageError` without the library.
     """
     try:
@@ -63,8 +64,8 @@ def raising_of_threads() -> Iterator[None]:
         raise error
 
 
-def to_mlflow(folder: RunFolder, out: str | None = None) -> str:
-    """Log a run under its experiment's name, at this URI or MLflow's default; return its id.
+def to_mlflow(folder: RunFolder, out: str | None) -> str:
+    """Log a run under its experiment's name, at this URI, or MLflow's own if None; return its id.
 
     Each export is a run of its own. Raises `UsageError` without the library, or where it refuses.
     """

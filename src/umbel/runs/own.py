@@ -165,8 +165,8 @@ def find_net(name: str) -> Net:
     return net
 
 
-def own_data(federation: Federation, engine: str = "") -> OwnData:
-    """The digests that identify this federation."""
+def own_data(federation: Federation, engine: str) -> OwnData:
+    """The digests that identify this federation; `engine` is the name of the run's own, or ""."""
     train, test, groups = federation.train, federation.test, federation.groups
     validation = federation.validation
     names = "\0".join(federation.names).encode()

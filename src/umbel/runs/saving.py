@@ -151,7 +151,7 @@ def finish(
     return _result(there, going)
 
 
-def reopened(folder: RunFolder, run: Run | None, data_dir: Path | str | None = None) -> Run:
+def reopened(folder: RunFolder, run: Run | None, data_dir: Path | str | None) -> Run:
     """The run of a folder: this one, if it is the same, or the one that its experiment opens."""
     if run is not None:
         _check_same(folder, run)

@@ -115,7 +115,7 @@ def first_state(
     participation: float,
     seed: int,
     groups: NDArray[np.int64] | None,
-    names: tuple[str, ...] = (),
+    names: tuple[str, ...],
 ) -> State:
     """The state of a method before the first round."""
     setup = Setup(

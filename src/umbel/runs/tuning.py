@@ -34,7 +34,7 @@ def personalised(
     test: ClientScores,
     validation: ClientScores,
     ctx: Context,
-    metrics: tuple[str, ...] = (),
+    metrics: tuple[str, ...],
 ) -> Flow[ClientScores]:
     """Have clients tune what they are served, and return the scores on the test of what they chose.
 

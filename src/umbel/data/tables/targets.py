@@ -35,8 +35,10 @@ class Targets:
         return np.isnan(self.values) if self.classes is None else self.values < 0
 
 
-def targets_of(rows: TableRows, name: str, task: Task, kind: Kind | None = None) -> Targets:
-    """The targets of a table; by default, words, bools and integers are classes.
+def targets_of(rows: TableRows, name: str, task: Task, kind: Kind | None) -> Targets:
+    """The targets of a table; for the task "auto", words, bools and integers are classes.
+
+    `kind` is the column's; if it is None, its values tell.
 
     Classes are numbered in the order of their names, or of their numbers. Raises `UsageError` if
     the column does not fit the task.
