@@ -20,6 +20,9 @@ from umbel.runs.seals import json_value
 
 log = logging.getLogger(__name__)
 
+MOST_NAMED = 5
+"""Clients whose names a message has, so that it stays one line."""
+
 
 @dataclass(frozen=True)
 class Roll:
@@ -129,12 +132,13 @@ def _common_input(sites: Sequence[Site]) -> int | None:
     return min(told) if 2 * len(told) > len(sites) else None
 
 
-def named_clients(names: Sequence[str], most: int = 5) -> str:
+def named_clients(names: Sequence[str]) -> str:
     """The first of these clients by name, and how many more there are, with their verb."""
-    first = ", ".join(map(repr, names[:most]))
+    first = ", ".join(map(repr, names[:MOST_NAMED]))
     if len(names) == 1:
         return f"client {first} is"
-    return f"clients {first}" + f" and {len(names) - most} more" * (len(names) > most) + " are"
+    more = len(names) - MOST_NAMED
+    return f"clients {first}" + f" and {more} more" * (more > 0) + " are"
 
 
 def _natural(name: str) -> tuple[bool, int, str]:

@@ -22,6 +22,12 @@ COLOURS = (
 )
 """Colours that colour-blind readers can distinguish, too (Okabe & Ito 2008)."""
 
+DOTS_ACROSS = 60
+"""Dots that fit side by side along a row; values closer than that are shifted aside."""
+
+ROOM_ASIDE = 0.38
+"""Largest shift of a dot, of the 0.5 of a row on each side: rows stay apart."""
+
 T = TypeVar("T")
 
 Bounds: TypeAlias = tuple[float, float]
@@ -206,16 +212,16 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(names), key=_by_number))
 
 
-def swarm(values: Sequence[float], width: float = 60, room: float = 0.38) -> list[float]:
+def swarm(values: Sequence[float]) -> list[float]:
     """The shift of each dot in a row, so that no dot hides another."""
-    reach = (max(values) - min(values)) / width if values else 0.0
+    reach = (max(values) - min(values)) / DOTS_ACROSS if values else 0.0
     taken: dict[int, int] = {}
     aside = []
     for value in values:
         place = round((value - min(values)) / reach) if reach else 0
         number = taken[place] = taken.get(place, -1) + 1
         aside.append((number + 1) // 2 * (1 if number % 2 else -1))
-    step = min(0.1, room / max(1, *map(abs, aside))) if aside else 0.0
+    step = min(0.1, ROOM_ASIDE / max(1, *map(abs, aside))) if aside else 0.0
     return [each * step for each in aside]
 
 

@@ -57,7 +57,7 @@ def _figure(clients: Sequence[tuple[str, int, str, int]]) -> Any:
         "planted group" if grouped else "",
         labels=tuple(labels) if len(labels) <= MOST_NAMED else (),
     )
-    drawing = drawn([figure], columns=1)
+    drawing = drawn([figure])
     (axes,) = drawing.axes
     for axis in (axes.xaxis, axes.yaxis):
         axis.get_major_locator().set_params(integer=True)

@@ -40,14 +40,14 @@ ALL_MARKED = 25
 """Largest number of markers on a line."""
 
 
-def draw(charts: Sequence[Figure], file: Path, columns: int = 2) -> None:
-    """Write the figures side by side, in columns, to a file in the format of its suffix.
+def draw(charts: Sequence[Figure], file: Path) -> None:
+    """Write the figures, two side by side, to a file in the format of its suffix.
 
     Raises `UsageError` without the plotting library, or for a file of another kind.
     """
     check_format(file)
     with any_script():
-        save(drawn(charts, columns), file)
+        save(drawn(charts), file)
 
 
 def draw_each(figures: Iterable[tuple[Figure, Path]]) -> None:

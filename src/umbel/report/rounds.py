@@ -16,6 +16,9 @@ from umbel.runs.result import Result
 MOST_MARKS = 6
 """Changes of the number of models that are marked, for methods that split many times."""
 
+MOST_ABSENT = 20
+"""Number of clients in a page's table of absences, which stays short in large federations."""
+
 
 def marks(run: Result) -> tuple[Mark, ...]:
     """The first rounds in which clients were clustered, separated or split, and the last change."""
@@ -117,11 +120,11 @@ def absences(run: Result) -> Panel | None:
     return Panel(Chart(*about, lines, marks(run), from_zero=True, counts=True))
 
 
-def absent_most(run: Result, limit: int = 20) -> list[tuple[str, int, int, str]]:
+def absent_most(run: Result) -> list[tuple[str, int, int, str]]:
     """The clients absent most often: name, times missing, times refused, last reason."""
     missing = Counter(c for record in run.records for c in record.missing)
     refused = Counter(c for record in run.records for c in record.refused)
     why = {c: reason for record in run.records for c, reason in record.refused.items()}
     names = {client.number: client.name for client in run.clients}
-    most = (missing + refused).most_common(limit)
+    most = (missing + refused).most_common(MOST_ABSENT)
     return [(names.get(c, str(c)), missing[c], refused[c], why.get(c, "")) for c, _ in most]

@@ -34,6 +34,15 @@ NO_ANSWER = "no answer"
 IN_A_TABLE = 4
 """Number of metrics that fit next to the names of methods in 80 columns."""
 
+MOST_SCORES, BEST_SCORES = 6, 3
+"""Largest number of clusters whose scores all fit beside a newcomer, and how many else."""
+
+BAR = 40
+"""Length of the longest bar in characters: a line with it fits 80 columns."""
+
+MOST_CLUSTERS, MOST_ABSENT = 20, 10
+"""Rows of the tables of clusters and of absent clients, which stay short for large federations."""
+
 
 def results(runs: Sequence[Result]) -> list[Table]:
     """The results of methods: the comparison, and tables of further metrics."""
@@ -125,15 +134,15 @@ def metrics(runs: Sequence[Result]) -> list[Table]:
     return tables
 
 
-def assignment(assigned: Assignment, most: int = 6) -> Table:
+def assignment(assigned: Assignment) -> Table:
     """Each newcomer's cluster, and its scores of all, or of the best three of many clusters."""
     caption = f"score: {printable(assigned.meaning)}; the lowest wins"
     if assigned.confidence is not None:
         caption += f"\nconfidence: that {assigned.sure_of}"
     table = frameless("client", "cluster", caption=caption)
     num_clusters = assigned.scores.shape[1]
-    few = num_clusters <= most
-    shown = num_clusters if few else 3
+    few = num_clusters <= MOST_SCORES
+    shown = num_clusters if few else BEST_SCORES
     if assigned.confidence is not None:
         table.add_column("confidence", justify="right")
     for column in range(shown):
@@ -160,7 +169,7 @@ def unlike(assigned: Assignment) -> str:
     )
 
 
-def cluster_count(count: ClusterCount, width: int = 40) -> Table:
+def cluster_count(count: ClusterCount) -> Table:
     """Singular values as bars, the largest gap, and the estimates besides the verdict."""
     caption = (
         f"other estimates: the largest gap is after {count.rank}; in as many dimensions the elbow "
@@ -170,7 +179,7 @@ def cluster_count(count: ClusterCount, width: int = 40) -> Table:
     largest = float(count.singular_values[0]) or 1.0
     for number, value in enumerate(count.singular_values, start=1):
         gap = "  ◀ largest gap below" if number == count.rank else ""
-        bar = "█" * round(width * float(value) / largest)
+        bar = "█" * round(BAR * float(value) / largest)
         row(table, str(number), f"{float(value):.4g}", bar + gap)
     return table
 
@@ -213,7 +222,7 @@ def last_round(
     return table
 
 
-def clusters(clients: Sequence[Client], limit: int = 20) -> Table:
+def clusters(clients: Sequence[Client]) -> Table:
     """The clients of each cluster, the largest cluster first.
 
     A cluster's accuracy is the mean over its clients; for regression, which has none, its loss.
@@ -222,7 +231,7 @@ def clusters(clients: Sequence[Client], limit: int = 20) -> Table:
     measure = "loss" if by_loss else "accuracy"
     table = Table("cluster", "clients", "examples", measure, "planted groups", "members")
     largest = by_cluster(clients)
-    for each in largest[:limit]:
+    for each in largest[:MOST_CLUSTERS]:
         values = [client.loss if by_loss else client.accuracy for client in each]
         names = [client.name for client in each]
         row(
@@ -234,12 +243,12 @@ def clusters(clients: Sequence[Client], limit: int = 20) -> Table:
             in_a_row(sorted({client.group for client in each})) or "-",
             in_a_row(names[:12]) + (", ..." if len(names) > 12 else ""),
         )
-    if len(largest) > limit:
-        row(table, "...", f"{len(largest) - limit} more clusters")
+    if len(largest) > MOST_CLUSTERS:
+        row(table, "...", f"{len(largest) - MOST_CLUSTERS} more clusters")
     return table
 
 
-def absences(records: Sequence[Record], names: Sequence[str] = (), limit: int = 10) -> Table | None:
+def absences(records: Sequence[Record], names: Sequence[str]) -> Table | None:
     """Clients with their numbers of missing and refused rounds, the most first; None if none.
 
     Without their names, as before most runs are finished, clients are known by their numbers.
@@ -253,7 +262,7 @@ def absences(records: Sequence[Record], names: Sequence[str] = (), limit: int = 
         return None
     table = Table("absent client", "rounds missing", "rounds refused", "most frequent reason")
     absent = sorted(reasons.items(), key=lambda one: (-one[1].total(), one[0]))
-    for client, counted in absent[:limit]:
+    for client, counted in absent[:MOST_ABSENT]:
         name = names[client] if client < len(names) else str(client)
         missing = counted[NO_ANSWER]
         refused = counted.total() - missing
@@ -263,8 +272,8 @@ def absences(records: Sequence[Record], names: Sequence[str] = (), limit: int = 
         f"{len(absent)} clients were absent at times, in {rounds} of {len(records)} rounds"
     )
     table.caption_justify = "left"
-    if len(absent) > limit:
-        row(table, "...", "", "", f"{len(absent) - limit} more clients")
+    if len(absent) > MOST_ABSENT:
+        row(table, "...", "", "", f"{len(absent) - MOST_ABSENT} more clients")
     return table
 
 

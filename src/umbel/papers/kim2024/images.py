@@ -85,8 +85,8 @@ def _fig_19(size: Size) -> Iterator[Cell]:
 BATCH = 100  # batch size of the experiments with four angles
 
 
-def _four(size: Size, clients: int, smoke: int = 3, full: int = 200) -> Experiment:
-    return _experiment(size, replace(ROTATED_MNIST_4, clients=clients), full, smoke)
+def _four(size: Size, clients: int, full: int = 200) -> Experiment:
+    return _experiment(size, replace(ROTATED_MNIST_4, clients=clients), full)
 
 
 def _table_7(size: Size) -> Iterator[Cell]:
