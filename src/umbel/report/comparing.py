@@ -30,9 +30,9 @@ from umbel.report.charts import (
 from umbel.report.courses import split_of
 from umbel.report.evenness import evenly
 from umbel.report.panels import Panel
-from umbel.runs.metrics import judged, names_of
+from umbel.runs.metrics import names_of
 from umbel.runs.outcomes import Methods, mean_text, spread_text, uneven
-from umbel.runs.records import Record, RoundValue
+from umbel.runs.records import RoundValue, judged_metric
 from umbel.runs.result import Result
 from umbel.runs.rows import no_formula
 
@@ -147,10 +147,6 @@ def _bounds(name: str) -> Bounds:
     return (-inf, inf) if known is None else (known.low, known.high)
 
 
-def _judged(name: str, record: Record) -> float | None:
-    return judged(record.measures, name)
-
-
 def _metric(name: str, runs: Sequence[Result]) -> str:
     return spread_text([run.so_far.measures.get(name) for run in runs], 4)
 
@@ -166,7 +162,7 @@ def courses(methods: Methods) -> Iterator[Panel]:
         ("Accuracy", on("accuracy"), lambda r: r.judged("accuracy"), SHARE),
         *([] if validated else worst),
         ("Loss", on("loss"), lambda r: r.judged("loss"), POSITIVE),
-        *((name, on(name), partial(_judged, name), _bounds(name)) for name in _metrics(methods)),
+        *((name, on(name), judged_metric(name), _bounds(name)) for name in _metrics(methods)),
         ("Agreement with the planted groups", "ARI", lambda r: r.ari, INDEX),
         ("Clusters", "clusters", lambda r: r.num_clusters, COUNT),
     ]

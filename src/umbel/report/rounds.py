@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from functools import partial
 from itertools import pairwise
 
 from umbel.report.charts import Chart, Line, Mark
 from umbel.report.panels import Panel
-from umbel.runs.metrics import judged, names_of
-from umbel.runs.records import MEGABYTE, Record, RoundValue
+from umbel.runs.metrics import names_of
+from umbel.runs.records import MEGABYTE, RoundValue, judged_metric
 from umbel.runs.result import Result
 
 MOST_MARKS = 6
@@ -64,7 +63,7 @@ def quality(run: Result) -> Iterator[Panel]:
     loss = course(run, "mean over clients", lambda r: r.judged("loss"))
     yield Panel(Chart("Loss", "round", f"{split} loss", (loss,), clustered))
     for name in names_of(run.experiment):
-        line = course(run, "mean over clients", partial(_metric, name))
+        line = course(run, "mean over clients", judged_metric(name))
         yield Panel(Chart(name, "round", f"{split} {name}", (line,), clustered))
     if run.has_groups:
         lines = (course(run, "ARI", lambda r: r.ari), course(run, "purity", lambda r: r.purity))
@@ -77,10 +76,6 @@ def quality(run: Result) -> Iterator[Panel]:
     turns = len(_turns(run))
     few = f"The number of models changed {turns} times; the first {MOST_MARKS} changes are marked."
     yield Panel(chart, few if turns > MOST_MARKS else "")
-
-
-def _metric(name: str, record: Record) -> float | None:
-    return judged(record.measures, name)
 
 
 def cost(run: Result) -> Iterator[Panel]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from umbel.engines.metering import Spent
 from umbel.notebooks import named
-from umbel.runs.metrics import means
+from umbel.runs.metrics import judged, means
 from umbel.runs.scored import (
     VALIDATION,
     clustering_of,
@@ -264,3 +264,8 @@ def _said(value: float) -> str:
 
 RoundValue: TypeAlias = Callable[[Record], float | None]
 """A number of a round; None where it is not known."""
+
+
+def judged_metric(name: str) -> RoundValue:
+    """A metric by round: on validation examples if there are any, otherwise on test examples."""
+    return lambda record: judged(record.measures, name)
