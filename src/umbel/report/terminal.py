@@ -278,7 +278,7 @@ def absences(records: Sequence[Record], names: Sequence[str]) -> Table | None:
 
 
 def one_line(record: Record, rounds: int | None) -> str:
-    """A round as text, for terminals and logs; None where nobody knows how many there will be."""
+    """A round as text, for terminals and logs; `rounds` is None if their number is not known."""
     parts = [f"round {record.round + 1}" + (f"/{rounds}" if rounds else "")]
     parts += record.quality()
     if record.num_clusters is not None:
