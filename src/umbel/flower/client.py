@@ -186,17 +186,6 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
             nodes[context.node_id] = Node.of(settings, federation, _memory(context, settings))
         return nodes[context.node_id]
 
-    def answered(message: Message, content: Callable[[], RecordDict]) -> Message:
-        try:
-            found = content()
-        except RefusedError as error:
-            log.warning("refused: %s", reason(error))
-            found = messages.refusal(error)
-        except Exception as error:  # a fault of the site, which the server is told
-            log.exception("this node does not work")
-            found = messages.refusal(error, _is_private(Path(experiment)))
-        return Message(found, reply_to=message)
-
     @app.query("hello")
     def hello(message: Message, context: Context) -> Message:
         def introduced() -> RecordDict:
@@ -206,7 +195,7 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
             NodeLimits.of(context.node_config)
             return introduce(node(context).site())
 
-        return _named(answered(message, introduced), context)
+        return _named(_answered(message, introduced, Path(experiment)), context)
 
     @app.query("work")
     def work(message: Message, context: Context) -> Message:
@@ -217,9 +206,22 @@ def client_app(experiment: Path | str, load: Load, own_works: Collection[str] = 
             asked = messages.asked_in(message.content, limits.max_bytes, allowed)
             return here.work(asked, limits)
 
-        return answered(message, done)
+        return _answered(message, done, Path(experiment))
 
     return app
+
+
+def _answered(message: Message, content: Callable[[], RecordDict], experiment: Path) -> Message:
+    """The reply with this content, or with the reason why there is none."""
+    try:
+        found = content()
+    except RefusedError as error:
+        log.warning("refused: %s", reason(error))
+        found = messages.refusal(error)
+    except Exception as error:  # a fault of the site, which the server is told
+        log.exception("this node does not work")
+        found = messages.refusal(error, _is_private(experiment))
+    return Message(found, reply_to=message)
 
 
 def _named(reply: Message, context: Context) -> Message:
