@@ -84,19 +84,10 @@ def export_model(
         cluster = 0
     name = f"cluster-{cluster}" if client is None else f"client-{_as_file(str(client))}"
     module = result.model(cluster or 0) if client is None else result.model_for(client)
-    file = result.folder.file("exported") / (name + SUFFIXES[to]) if out is None else Path(out)
     examples = [_examples(result.made_for[0], size) for size in BATCHES]
     encoding = encoding_file.read(result.folder.path)
-    beside = None if encoding is None else file.with_name(f"{file.stem}-{encoding_file.FILE}")
-    if out is None:
-        check_no_link(file.parent, file)
-    if beside is not None:
-        check_no_link(beside)
-        check_place(beside, "out")
-    if to == "peft":
-        check_folder(file, "out")
-    else:
-        check_place(file, "out")
+    file = _place(result, to, out, name)
+    beside = None if encoding is None else _place_beside(file)
     file.parent.mkdir(parents=True, exist_ok=True)
     moved = [entry.name for entry in result.net.layout.rest]
     writer = partial(to_peft, moved=moved) if to == "peft" else WRITERS[to]
@@ -107,6 +98,26 @@ def export_model(
     if beside is not None:  # the run's inputs came from a table or channels
         encoding_file.write(beside, encoding)
     return Exported(file, max(compared.values(), default=nan), sum(compared), beside)
+
+
+def _place(result: Result, to: Format, out: Path | str | None, name: str) -> Path:
+    """Where the model goes: to `out`, or by its name into the run's folder. Raises `UsageError`."""
+    file = result.folder.file("exported") / (name + SUFFIXES[to]) if out is None else Path(out)
+    if out is None:
+        check_no_link(file.parent, file)
+    if to == "peft":
+        check_folder(file, "out")
+    else:
+        check_place(file, "out")
+    return file
+
+
+def _place_beside(file: Path) -> Path:
+    """Where the encoding of the model's inputs goes. Raises `UsageError`."""
+    beside = file.with_name(f"{file.stem}-{encoding_file.FILE}")
+    check_no_link(beside)
+    check_place(beside, "out")
+    return beside
 
 
 def _as_file(name: str) -> str:
