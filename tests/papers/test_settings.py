@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 
-from umbel.papers.base import SIZES
+from umbel.papers.base import Size
 from umbel.papers.catalogue import REPRODUCTIONS
 from umbel.runs.config import read
 from umbel.runs.experiment import Experiment
@@ -46,7 +47,7 @@ def cells() -> list[Experiment]:
     return [
         essence(cell.experiment)
         for wanted in REPRODUCTIONS.values()
-        for size in SIZES
+        for size in get_args(Size)
         for cell in wanted.cells(size)
     ]
 

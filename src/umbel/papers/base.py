@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar
 
 from umbel.algorithms import Sattler
 from umbel.algorithms.base import Algorithm
@@ -18,8 +18,6 @@ from umbel.runs.library import shipped_experiments
 
 Size = Literal["smoke", "reduced", "full"]
 """Sizes: seconds, as a smoke test; minutes on two cores; and the paper's own size."""
-
-SIZES: tuple[Size, ...] = get_args(Size)
 
 T = TypeVar("T")
 
@@ -79,7 +77,6 @@ class Reproduction:
     seeds: Mapping[Size, int] = field(default_factory=_usual_seeds)
     baseline: str = ""  # the row that measures such as "saved_pure_round" compare with
     lockstep: bool = False  # whether small models make seeds faster side by side
-    needs: tuple[str, ...] = ()  # data sets, by their name in the data directory
 
     @property
     def name(self) -> str:

@@ -133,40 +133,35 @@ PLOTS = (RoundsPlot("accuracy"),)
 SAID = findings()
 
 REPRODUCTIONS = (
-    Reproduction(SAID["lcfl-table2"], _table2, BY_ROUND, PLOTS, needs=("mnist",)),
+    Reproduction(SAID["lcfl-table2"], _table2, BY_ROUND, PLOTS),
     Reproduction(
         SAID["lcfl-table3"],
         partial(_rotated_mnist, name="lcfl-federated-2400"),
         BY_ROUND,
         PLOTS,
-        needs=("mnist",),
     ),
     Reproduction(
         SAID["lcfl-fig3"],
         partial(_rotated_mnist, kind="metrics"),
         ("accuracy@10", "accuracy@30", "accuracy@60", "ari", "clusters"),
         PLOTS,
-        needs=("mnist",),
     ),
     Reproduction(
         SAID["lcfl-fig2"],
         partial(_letters, kind="metrics"),
         ("accuracy@30", "accuracy", "clusters"),
         PLOTS,
-        needs=("emnist",),
     ),
     Reproduction(
         SAID["lcfl-fig4"],
         partial(_letters, kind="methods"),
         ("accuracy@30", "accuracy", "clusters"),
         PLOTS,
-        needs=("emnist",),
     ),
     Reproduction(
         SAID["lcfl-fig5"],
         _photos,
         ("accuracy@30", "accuracy", "ari", "clusters"),
         PLOTS,
-        needs=("cifar10",),
     ),
 )

@@ -156,17 +156,15 @@ BY_CLIENTS = _against("clients C", *QUALITY)
 DECIMALS = tuple(ColumnsPlot(measure, "decimals sent") for measure in ("ari", "accuracy"))
 AFTER = ("ari@2", "ari@11", "ari@21")
 TEN: dict[Size, int] = {"smoke": 1, "reduced": 2, "full": 10}
-MNIST = ("mnist",)
 
 REPRODUCTIONS = (
-    Reproduction(SAID["cflgp-table10"], _table_10, QUALITY, BY_CLIENTS, TEN, needs=MNIST),
+    Reproduction(SAID["cflgp-table10"], _table_10, QUALITY, BY_CLIENTS, TEN),
     Reproduction(
         SAID["cflgp-table3"],
         _table_3,
         ("peak_round", "optimal_round", "ari"),
         (RoundsPlot("ari"),),
         TEN,
-        needs=MNIST,
     ),
     Reproduction(
         SAID["cflgp-fig19"],
@@ -174,26 +172,21 @@ REPRODUCTIONS = (
         ("rank",),
         (SpectrumPlot(),),
         {"smoke": 1, "reduced": 1, "full": 10},
-        needs=MNIST,
     ),
-    Reproduction(SAID["cflgp-table7"], _table_7, ("ari", "accuracy"), DECIMALS, needs=MNIST),
-    Reproduction(SAID["cflgp-table9"], _table_9, QUALITY, BY_CLIENTS, needs=MNIST),
+    Reproduction(SAID["cflgp-table7"], _table_7, ("ari", "accuracy"), DECIMALS),
+    Reproduction(SAID["cflgp-table9"], _table_9, QUALITY, BY_CLIENTS),
     Reproduction(
         SAID["cflgp-fig4"],
         _fig_4,
         AFTER,
         _against("compression ratio", *AFTER),
         {"smoke": 1, "reduced": 3, "full": 5},
-        needs=MNIST,
     ),
     Reproduction(
         SAID["cflgp-fig3"],
         _fig_3,
         ("ari@6", "ari@200", "ari", "accuracy@200", "accuracy"),
         _against("mixture ratio κ", "ari@6", "ari@200", "ari", "accuracy", log_x=False),
-        needs=MNIST,
     ),
-    Reproduction(
-        SAID["cflgp-table11"], _table_11, QUALITY, BY_CLIENTS, needs=("mnist", "fashion_mnist")
-    ),
+    Reproduction(SAID["cflgp-table11"], _table_11, QUALITY, BY_CLIENTS),
 )

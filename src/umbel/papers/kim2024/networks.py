@@ -104,21 +104,18 @@ def _channels(size: Size) -> list[Cell]:
     )
 
 
-def _reproduction(
-    name: str, make: Callable[[Size], Iterable[Cell]], measure: str, *needs: str
-) -> Reproduction:
+def _reproduction(name: str, make: Callable[[Size], Iterable[Cell]], measure: str) -> Reproduction:
     return Reproduction(
         findings()[f"cflgp-table1-{name}"],
         make,
         (measure, "ari"),
         (RoundsPlot(measure), RoundsPlot("ari")),
         {"smoke": 1, "reduced": 1, "full": 5},
-        needs=needs,
     )
 
 
 REPRODUCTIONS = (
     _reproduction("csi", _channels, "nmse"),
-    _reproduction("resnet", _resnet, "accuracy", "cifar10"),
-    _reproduction("emnist", _emnist, "accuracy", "emnist"),
+    _reproduction("resnet", _resnet, "accuracy"),
+    _reproduction("emnist", _emnist, "accuracy"),
 )

@@ -96,17 +96,13 @@ REPRODUCTIONS = (
         BOTH,
         {"smoke": 1, "reduced": 3, "full": 5},
         baseline=BASELINE,
-        needs=("mnist",),
     ),
-    Reproduction(
-        SAID["lin-fig4-cnn"], _digits_by_cnn, PURITY, BOTH, baseline=BASELINE, needs=("mnist",)
-    ),
+    Reproduction(SAID["lin-fig4-cnn"], _digits_by_cnn, PURITY, BOTH, baseline=BASELINE),
     Reproduction(
         SAID["lin-fig5"],
         _other_data,
         PURITY,
         (RoundsPlot("purity"),),
         baseline=BASELINE,
-        needs=("fashion_mnist", "cifar10", "emnist"),
     ),
 )

@@ -82,7 +82,6 @@ def _memories(size: Size) -> Iterator[Cell]:
 
 MEASURES = ("clusters", "accuracy", "ari")
 PLOTS = (ColumnsPlot("clusters", ""), ColumnsPlot("accuracy", ""))
-NEEDS = ("mnist", "cifar10", "emnist")
 SAID = findings()
 
 REPRODUCTIONS = (
@@ -91,25 +90,20 @@ REPRODUCTIONS = (
         _compared,
         ("accuracy", "clusters", "ari"),
         (ColumnsPlot("accuracy", "federation"),),
-        needs=NEEDS,
     ),
-    Reproduction(SAID["flacc-table4"], partial(_variants, ALPHA_0), MEASURES, PLOTS, needs=NEEDS),
-    Reproduction(SAID["flacc-table5"], _memories, MEASURES, PLOTS, needs=NEEDS),
-    Reproduction(
-        SAID["flacc-table6"], partial(_variants, SIMILARITY), MEASURES, PLOTS, needs=NEEDS
-    ),
+    Reproduction(SAID["flacc-table4"], partial(_variants, ALPHA_0), MEASURES, PLOTS),
+    Reproduction(SAID["flacc-table5"], _memories, MEASURES, PLOTS),
+    Reproduction(SAID["flacc-table6"], partial(_variants, SIMILARITY), MEASURES, PLOTS),
     Reproduction(
         SAID["flacc-fig4"],
         partial(_compared, rows=("FedAvg", "FLACC")),
         ("separation", "accuracy", "ari"),
         (RoundsPlot("accuracy"),),
-        needs=NEEDS,
     ),
     Reproduction(
         SAID["flacc-fig8"],
         partial(_variants, SIMILARITY),
         ("clusters", "ari"),
         (RoundsPlot("best_cross"),),
-        needs=NEEDS,
     ),
 )

@@ -78,7 +78,6 @@ REPRODUCTIONS = (
         ("accuracy", "clusters", "ari"),
         (ColumnsPlot("accuracy", ""), RoundsPlot("accuracy")),
         SEEDS,
-        needs=("cwru_bearing",),
     ),
     Reproduction(
         findings()["flacc-fig5"],
@@ -86,6 +85,5 @@ REPRODUCTIONS = (
         ("accuracy", "clusters", "separation"),
         (RoundsPlot("accuracy"),),
         SEEDS,
-        needs=("femnist",),
     ),
 )
