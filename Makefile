@@ -3,7 +3,7 @@
 # make test-all  does that, and runs the tests with processes of Flower and Ray, with a browser, and of whole documents
 # make test-thorough  runs the tests of rarer options, of whole data sets and of every table, as before a release
 # make test-lowest  runs the tests of `make test` with the lowest versions that pyproject.toml allows, in .venv-lowest
-# make docs  installs the docs extra too, and builds the site into docs/_build
+# make docs  installs the test and docs extras too, and builds the site into docs/_build
 
 PYTHON ?= python3
 ARGS ?=
@@ -64,8 +64,9 @@ docs: .venv/.installed-docs
 	$(PIP) --constraint constraints.txt --editable ".[test]"
 	touch $@
 
-.venv/.installed-docs: .venv/.installed
-	$(PIP) --constraint constraints.txt --editable ".[docs]"
+# After the other installation, as two at once disturb one another; and without umbel, whose command may be running (`make docs run`).
+.venv/.installed-docs: .venv/.installed-test
+	$(PIP) --constraint constraints.txt $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["docs"])')
 	touch $@
 
 # uv is what resolves to the lowest versions; the constraints are those of the newest.
