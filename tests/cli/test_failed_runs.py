@@ -22,6 +22,7 @@ from umbel.networks import MLP
 from umbel.papers.base import Cell, Reproduction, Size
 from umbel.papers.findings import Findings
 from umbel.papers.runner import results
+from umbel.runs.execution import execute
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
 
@@ -124,3 +125,15 @@ def test_a_refusal_leaves_alone_what_another_process_has_begun(tmp_path: Path) -
     with pytest.raises(UsageError, match="no"), nothing_left_of([there]):
         raise UsageError("no")
     assert not there.path.exists()
+
+
+def test_a_refusal_leaves_alone_what_another_process_is_about_to_begin(tmp_path: Path) -> None:
+    experiment = cell("tame", 0.1).experiment
+    there = RunFolder.create(tmp_path / "there", experiment)
+    here = RunFolder(there.path, replace(experiment, rounds=2))
+    with pytest.raises(UsageError, match="no"), nothing_left_of([here]):
+        raise UsageError("no")
+    assert there.experiment == experiment
+    there.settings.file.unlink()
+    with pytest.raises(UsageError, match="was removed by another process before the first round"):
+        list(execute(there))

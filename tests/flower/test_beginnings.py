@@ -104,6 +104,20 @@ def test_a_server_that_waits_leaves_the_clients_of_a_run_that_was_begun_meanwhil
     assert [client.name for client in folder.clients()] == ["m", "n", "p", "q"]
 
 
+def test_a_server_that_waits_does_not_train_under_the_experiment_of_another(tmp_path: Path) -> None:
+    grid, edited = grid_of(ALL, tmp_path / "site"), replace(ALL, participation=0.5)
+    others = Meanwhile(
+        grid.apps,
+        grid.configs,
+        happens=lambda: RunFolder.create(tmp_path / "runs" / "small-seed0", edited),
+    )
+    with pytest.raises(UsageError, match=r"another run has .* \(participation is 0.5, not 1.0\)"):
+        serve(others, ALL, settings_in(tmp_path, 8))
+    folder = RunFolder(tmp_path / "runs" / "small-seed0")
+    assert not folder.begun
+    assert not folder.file("clients.json").exists()
+
+
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_server_that_waits_writes_nothing_while_another_process_is_at_work(
     tmp_path: Path, begun: bool

@@ -19,6 +19,7 @@ from umbel.data.sources import Sources
 from umbel.runs import checkpoint
 from umbel.runs.config import write
 from umbel.runs.folder import RunFolder
+from umbel.runs.restoring import restore
 from umbel.server.clusterers import KMedoids
 
 pytestmark = pytest.mark.deployment
@@ -86,7 +87,7 @@ def test_hostile_nodes_are_named_and_the_others_have_their_result(deployed: Depl
     honest = replace(honest, engine=Absent(honest.clients, [found, found]))
     ((expected, record),) = honest.rounds(1)
     made = checkpoint.made(run.file("checkpoint.safetensors"))
-    state, _ = run.restore(honest.start(1), made)
+    state, _ = restore(run, honest.start(1), made)
     assert state is not None
     torch.testing.assert_close(state.models, expected.models, rtol=1e-4, atol=1e-5)
     assert found.accuracy == pytest.approx(record.accuracy)

@@ -27,6 +27,7 @@ from umbel.flower.engine import TAKEN
 from umbel.runs import checkpoint
 from umbel.runs.config import write
 from umbel.runs.folder import RunFolder
+from umbel.runs.restoring import restore
 
 pytestmark = pytest.mark.deployment
 
@@ -136,7 +137,7 @@ def test_after_all_that_nothing_is_lost_or_counted_twice(
     everyone = Folder(str(deployed.folder / "data" / "all"), num_classes=3)
     whole = replace(FAULTY, scenario=everyone).open(Sources.default())
     made = checkpoint.made(run.file("checkpoint.safetensors"))
-    state, done = run.restore(whole.start(ROUNDS), made)
+    state, done = restore(run, whole.start(ROUNDS), made)
     records = run.records()
     assert state is not None
     assert [record.round for record in records] == list(range(done))

@@ -16,6 +16,8 @@ from tests.federations import blobs
 from tests.runs.saved import LOCAL, Masked, binary, build, make_run
 from umbel import FLACC, FedAvg, Run, UsageError
 from umbel.engines import EngineSettings
+from umbel.runs import config
+from umbel.runs.folder import RunFolder
 from umbel.runs.own import OwnModule, described, differences
 
 
@@ -84,6 +86,73 @@ def test_another_run_is_refused_and_what_differs_is_said(what: str, whole: umbel
             call()
         assert str(refused.value).startswith(f"{whole.folder.path}: holds another run: ")
         assert what in str(refused.value)
+
+
+def test_a_run_whose_folder_another_has_taken_before_its_first_round_is_refused(
+    tmp_path: Path,
+) -> None:
+    path, fedavg = tmp_path / "mine", make_run(algorithm=FedAvg(LOCAL))
+    earlier = {
+        "algorithm.name is 'fedavg', not 'flacc'": make_run().rounds(3, folder=path),
+        "rounds is 3, not 2": fedavg.rounds(2, folder=path),
+        "the training examples have other values": replace(
+            fedavg, federation=changed("train")
+        ).rounds(3, folder=path),
+        "model.initial is ": replace(fedavg, net=umbel.Net(scaled)).rounds(3, folder=path),
+    }
+    last = fedavg.rounds(3, folder=path)
+    for how, rounds in earlier.items():
+        with pytest.raises(UsageError, match=f"another run has taken this folder .*{how}"):
+            next(rounds)
+    assert len(list(last)) == 3
+
+
+def test_what_another_run_has_finished_meanwhile_is_not_taken_for_this_run(tmp_path: Path) -> None:
+    path = tmp_path / "mine"
+    rounds = make_run().rounds(1, folder=path)
+    make_run(algorithm=FedAvg(LOCAL)).save(path, 1)
+    with pytest.raises(UsageError, match="another run has taken this folder"):
+        list(rounds)
+
+
+def test_a_run_that_was_resumed_with_other_rounds_is_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "mine"
+    waiting, begun = (make_run().rounds(2, folder=path) for _ in range(2))
+    next(begun)
+    begun.close()  # type: ignore[attr-defined]
+    assert len(umbel.resume(path, make_run(), rounds=3).records) == 3
+    assert list(waiting) == []  # all rounds are done
+    not_begun = tmp_path / "other"
+    make_run().rounds(9, folder=not_begun)
+    assert len(umbel.resume(not_begun, make_run(), rounds=3).records) == 3
+
+
+def test_no_round_of_another_process_is_lost_if_a_folder_is_created_meanwhile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mine"
+
+    def meanwhile(experiment: umbel.Experiment) -> None:
+        monkeypatch.undo()
+        config.writable(experiment)
+        make_run().save(path, 1)
+
+    monkeypatch.setattr(config, "writable", meanwhile)
+    with pytest.raises(UsageError, match="holds a finished run"):
+        make_run(algorithm=FedAvg(LOCAL)).rounds(1, folder=path)
+    assert umbel.load(path, make_run().net).experiment.algorithm == make_run().algorithm
+
+
+def test_a_folder_is_a_run_only_when_its_goals_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunFolder, "set_budget", killed)
+    with pytest.raises(KeyboardInterrupt):
+        make_run().save(tmp_path / "mine", 4, until="accuracy=0")
+    assert not RunFolder(tmp_path / "mine").file("experiment.toml").exists()
 
 
 def weighted(weight: float, near: float = 0.5) -> umbel.Objective:

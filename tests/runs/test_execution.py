@@ -346,6 +346,19 @@ def test_a_folder_that_another_process_is_creating_is_waited_for(
         assert begun.result() == folder
 
 
+def test_a_run_that_another_process_does_while_its_folder_is_created_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = replace(EXPERIMENT, rounds=1)
+
+    def meanwhile(experiment: Experiment) -> None:
+        monkeypatch.undo()
+        finish(begin(RunFolder.of(tmp_path, experiment).path, experiment))
+
+    monkeypatch.setattr("umbel.runs.config.writable", meanwhile)
+    assert RunFolder.begin(tmp_path, short).finished
+
+
 def test_a_run_in_the_first_round_of_another_process_is_found_and_left_to_it(
     tmp_path: Path,
 ) -> None:

@@ -138,7 +138,7 @@ def test_another_federation_than_the_checkpoints_is_refused(tmp_path: Path) -> N
     scenario = replace(ROTATED_DIGITS, clients=8, examples=(40, 60))
     folder.settings.write(replace(EXPERIMENT, scenario=scenario))
     with pytest.raises(umbel.UsageError, match="of another run"):
-        list(execute(folder, Sources.default()))
+        list(execute(RunFolder(folder.path), Sources.default()))
 
 
 def test_own_data_with_other_validation_examples_are_another_run(tmp_path: Path) -> None:

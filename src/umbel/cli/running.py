@@ -67,7 +67,7 @@ def run(
     folder = RunFolder.of(runs_dir, chosen)
     with nothing_left_of([folder]):
         with writing_to(runs_dir):
-            RunFolder.create(folder.path, chosen).set_budget(budget)
+            RunFolder.create(folder.path, chosen, budget)
         advance(folder, sources)
     print_run(folder)
 

@@ -122,6 +122,7 @@ def serve(grid: Grid, experiment: Experiment, settings: Settings) -> RunFolder:
     engine, roll = _gather(grid, folder, experiment, settings, known)
     # It is locked only now: whoever gathers first begins, and those that wait do not disturb it.
     with folder.locked():
+        folder.check_asked()
         _keep(folder, engine.meeting.owners, roll, known)
         _proceed(folder, experiment, engine, roll, to_describe)
     log.info("%s: finished; `%s` shows it", path, command("show", path))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from umbel.checks import UsageError, command, shown
 from umbel.runs import config
+from umbel.runs.digests import near
 from umbel.runs.experiment import Experiment
+from umbel.runs.experiment_file import ELSEWHERE
 from umbel.runs.flat import flat
 from umbel.runs.sweep import CONTROL, parts_of
 from umbel.runs.wrapped import said_idly
@@ -18,27 +21,79 @@ MOST = 3
 WORKERS = "engine.workers"
 """A setting that does not change the results: a run may go on with another value of it."""
 
+RESUMED = ("rounds", "checkpoint_every")
+"""Settings that a run may have others of when it is resumed."""
+
+OF_THE_PROCESS = (WORKERS, "model.source", "model.gives")
+"""Settings that may differ for one run from process to process."""
+
+FINGERPRINTS = ("model.initial", "model.constants")
+"""Sums over the values of a module made in Python, which may differ in their last bits."""
+
+UNREADABLE = {
+    "scenario.train": "the training examples have other values",
+    "scenario.test": "the test examples have other values",
+    "scenario.validation": "the validation examples have other values",
+    "scenario.groups": "the planted groups are different",
+    "scenario.names": "the clients have other names",
+    "model.structure": "the module is built differently",
+}
+"""For each digest, the message if it differs."""
+
 
 def check_same(path: Path, there: Experiment, asked: Experiment) -> None:
     """Raise `UsageError` if the folder's experiment differs; descriptions are not compared."""
-    old, new = settings_of(there, asked)
-    others = [name for name in {**old, **new} if old.get(name) != new.get(name)]
-    others = [name for name in others if name != "description"]
+    others = _differences(there, asked)
     if not others:
         return
-    named = [f"{name} is {_told(old, name)}, not {_told(new, name)}" for name in others[:MOST]]
-    if len(others) > MOST:
-        named.append(f"and {len(others) - MOST} more")
     how = "choose another --runs-dir"
     if CONTROL in parts_of(asked.name)[1].items():
         how = "remove this folder, and umbel makes it again"
-    if others == [WORKERS]:
+    if [*others] == [WORKERS]:
         with_it = command("resume", path, "--workers", asked.engine.workers)
         how = (
             f"results do not depend on it: `{with_it}` continues with it, and this command "
             "continues if it is left out"
         )
-    raise UsageError(f"{path}: holds another experiment ({'; '.join(named)}); {how}")
+    raise UsageError(f"{path}: holds another experiment ({_listed(others)}); {how}")
+
+
+def check_still(path: Path, there: Experiment | None, asked: Experiment, begun: bool) -> None:
+    """Raise `UsageError` if a folder has got another experiment since this one was written to it.
+
+    `there` is None where it holds none. If it is begun, settings that a resumed run may change are
+    not compared.
+    """
+    if there is None:
+        raise UsageError(f"{path}: was removed by another process before the first round")
+    others = _differences(there, asked)
+    left_out = (*OF_THE_PROCESS, *(RESUMED if begun else ()))
+    others = {name: said for name, said in others.items() if name not in left_out}
+    if others:
+        said = f"another run has taken this folder meanwhile ({_listed(others)})"
+        raise UsageError(f"{path}: {said}; {ELSEWHERE}")
+
+
+def _differences(there: Experiment, asked: Experiment) -> dict[str, str]:
+    """A phrase for each setting that differs, by its name."""
+    old, new = settings_of(there, asked)
+    names = [name for name in {**old, **new} if not _alike(name, old.get(name), new.get(name))]
+    return {
+        name: UNREADABLE.get(name, f"{name} is {_told(old, name)}, not {_told(new, name)}")
+        for name in names
+        if name != "description"
+    }
+
+
+def _alike(name: str, one: Any, other: Any) -> bool:
+    return one == other or (name in FINGERPRINTS and bool(one and other) and near(one, other))
+
+
+def _listed(differences: Mapping[str, str]) -> str:
+    named = [*differences.values()][:MOST]
+    if len(differences) > MOST:
+        named.append(f"and {len(differences) - MOST} more")
+    return "; ".join(named)
 
 
 def settings_of(

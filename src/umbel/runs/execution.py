@@ -27,6 +27,7 @@ from umbel.runs.origins import origin
 from umbel.runs.own import OwnData, OwnModule
 from umbel.runs.paths import under
 from umbel.runs.records import Record
+from umbel.runs.restoring import restore
 from umbel.runs.result import Result
 from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
@@ -53,7 +54,8 @@ def execute(
     It yields nothing if the run is finished. If a checkpoint is due after a round, it is on disk
     before the record is yielded. Data sets come from `sources`, by default from `Sources.default`.
     `workers` replaces the experiment's `engine.workers` for this call; results do not depend on it.
-    Raises `UsageError` for a run whose data were made in Python.
+    Raises `UsageError` for a run whose data were made in Python, and where another run has taken
+    the folder since it was created.
     """
 
     def records() -> Iterator[Record]:
@@ -70,6 +72,7 @@ def advance(folder: RunFolder, run: Run) -> Iterator[Record]:
 
 def advance_locked(folder: RunFolder, run: Run) -> Iterator[Record]:
     """As `advance`, for a caller that is inside `folder.locked()`."""
+    folder.check_asked()
     if not folder.finished:
         yield from _records(folder, run)
 
@@ -82,8 +85,10 @@ def advance_states(folder: RunFolder, run: Run) -> Iterator[tuple[State, Record]
 def _unless_finished(folder: RunFolder, rest: Callable[[], Iterator[T]]) -> Iterator[T]:
     """The rest of a run, inside its lock; a finished one may be where nothing can be written."""
     if folder.finished:
+        folder.check_asked()
         return
     with folder.locked():
+        folder.check_asked()
         if not folder.finished:
             yield from rest()
 
@@ -123,6 +128,7 @@ def execute_together(
     with ExitStack() as locks:
         for folder in folders:
             locks.enter_context(folder.locked())
+            folder.check_asked()
         left = [folder for folder in folders if not folder.finished]
         if len(left) < 2 or not pays(first := left[0].runnable.open(sources)):
             return False
@@ -173,7 +179,7 @@ def _rounds(
     with under("algorithm", run.algorithm):
         start = run.start(experiment.rounds)
     made = origin(experiment, run.divided, run.net)
-    restored, first = folder.restore(start, made)
+    restored, first = restore(folder, start, made)
     state = start if restored is None else restored
     stop = folder.stop or _stopped_already(folder, budget)
     last = experiment.rounds if stop is None else stop.rounds

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -14,7 +14,7 @@ from umbel.checks import InUseError, UsageError, check
 from umbel.data.files import check_no_link
 from umbel.runs import checkpoint, config, encoding_file
 from umbel.runs.advised import check_no_advice
-from umbel.runs.another import check_same
+from umbel.runs.another import check_same, check_still
 from umbel.runs.budget import Budget, Stop
 from umbel.runs.checkpoint_parts import NO_PARTS, Parts
 from umbel.runs.client_facts import with_facts, write_facts
@@ -25,15 +25,14 @@ from umbel.runs.evidence import EvidenceFolder
 from umbel.runs.experiment import Experiment
 from umbel.runs.experiment_file import ELSEWHERE, ExperimentFile
 from umbel.runs.models_folder import ModelsFolder
-from umbel.runs.origins import Origin, check_origin, check_sizes
+from umbel.runs.origins import Origin
 from umbel.runs.putting_right import putting_right
 from umbel.runs.record_lines import RecordLines
 from umbel.runs.records import Record
 from umbel.runs.run import Run
 from umbel.runs.scores import ClientScores
-from umbel.runs.seals import AGAIN, json_text, json_value
+from umbel.runs.seals import json_text, json_value
 from umbel.runs.sessions import SessionsFile
-from umbel.runs.tensor_files import remove_half_written
 from umbel.runs.way_on import held
 
 FIRST_FILES = ("experiment.toml", "budget.json", "environment.json", "records.jsonl", ".lock")
@@ -45,20 +44,29 @@ class RunFolder:
     """The folder of a run: its experiment, checkpoint, records, models and clusters as files."""
 
     path: Path  #: where it is
+    #: the experiment to run there; None: the one that is there
+    asked: Experiment | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def create(cls, path: Path | str, experiment: Experiment) -> RunFolder:
-        """Make a folder for a new run; `UsageError` if one exists, or if no file can hold it."""
-        folder = cls(Path(path))
-        if folder.begun:
-            raise UsageError(f"{path}: {held(folder.path, folder.finished)}, or {ELSEWHERE}")
+    def create(
+        cls, path: Path | str, experiment: Experiment, budget: Budget | None = None
+    ) -> RunFolder:
+        """Make a folder for a new run; `UsageError` if one exists, or if no file can hold it.
+
+        Until its first round, a folder may be taken by another run, and this one is then refused.
+        """
+        folder = cls(Path(path), experiment)
+        folder._check_not_begun()
         check_no_advice(folder.path)
         config.writable(experiment)
         folder.path.mkdir(parents=True, exist_ok=True)
         with folder.locked():
+            folder._check_not_begun()  # another process may have done a round meanwhile
             folder.settings.check_is_ours()
-            for left in ("stopped.json", "budget.json", NODES, ROLL):
+            for left in ("stopped.json", NODES, ROLL):
                 folder.file(left).unlink(missing_ok=True)
+            # The experiment comes last: it makes the folder a run, which then has its budget.
+            folder.set_budget(budget or Budget())
             folder.settings.write(experiment)
         return folder
 
@@ -77,13 +85,16 @@ class RunFolder:
                     with folder.locked(patiently=True):
                         pass  # it has written its experiment, or has ended
                     return cls.begin(runs_dir, experiment)
+            except UsageError:
+                if not folder.begun:  # else another process has done its first round meanwhile
+                    raise
         check_same(folder.path, folder.experiment, experiment)
         return folder
 
     @classmethod
     def of(cls, runs_dir: Path, experiment: Experiment) -> RunFolder:
         """Where an experiment is run, under its name and seed."""
-        return cls(runs_dir / f"{experiment.name}-seed{experiment.seed}")
+        return cls(runs_dir / f"{experiment.name}-seed{experiment.seed}", experiment)
 
     @classmethod
     def open(cls, path: Path | str) -> RunFolder:
@@ -95,10 +106,15 @@ class RunFolder:
         return folder
 
     def discard_if_not_begun(self) -> None:
-        """Remove a run without any round; `InUseError` if another process uses the folder."""
+        """Remove a run without any round; `InUseError` if another process uses the folder.
+
+        Another experiment than the one asked for stays: another process is about to run it.
+        """
         if self.begun or not self.path.is_dir() or not self.settings.is_ours:
             return
-        with self.locked():
+        with self.locked(), suppress(UsageError):
+            if self.settings.file.is_file():
+                self.check_asked()
             for name in () if self.begun else FIRST_FILES:
                 self.file(name).unlink(missing_ok=True)
         with suppress(OSError):  # somebody else's files stay
@@ -149,6 +165,20 @@ class RunFolder:
     def runnable(self) -> Experiment:
         """The experiment, to be run: modules that it names are imported, which runs their code."""
         return self.settings.read(looking=False)
+
+    def check_asked(self) -> None:
+        """Raise `UsageError` unless the folder holds the experiment that was asked for.
+
+        To be asked inside the lock, or of a finished run. Where rounds are done, their number may
+        have been changed since, as `umbel.resume` does.
+        """
+        if self.asked is not None:
+            there = self.experiment if self.settings.file.is_file() else None
+            check_still(self.path, there, self.asked, self.begun)
+
+    def _check_not_begun(self) -> None:
+        if self.begun:
+            raise UsageError(f"{self.path}: {held(self.path, self.finished)}, or {ELSEWHERE}")
 
     @property
     def toml(self) -> str:
@@ -216,36 +246,6 @@ class RunFolder:
         """Replace the checkpoint, as `checkpoint.save` does."""
         file = self.file("checkpoint.safetensors")
         return checkpoint.save(file, state, next_round, made, before)
-
-    def restore(self, template: State, made: Origin) -> tuple[State | None, int]:
-        """As `restorable`, and remove later records. Raises `UsageError` as `restorable` does."""
-        state, next_round = self.restorable(template, made)
-        remove_half_written(self.path)
-        if state is not None:
-            checkpoint.tidy(self.file("checkpoint.safetensors"))
-        self.lines.write(self.records()[:next_round])
-        self.evidence.cut(next_round)
-        return state, next_round
-
-    def restorable(self, template: State, made: Origin) -> tuple[State | None, int]:
-        """The state in the last checkpoint and the number of the next round; nothing is written.
-
-        Without a checkpoint it is (None, 0), and the run starts over. Raises `UsageError` if the
-        checkpoint is damaged or of another experiment or federation, and if records before it are
-        lost.
-        """
-        file = self.file("checkpoint.safetensors")
-        state: State | None = None
-        next_round = 0
-        if file.is_file():
-            check_origin(file, checkpoint.made(file), made)
-            state, next_round = checkpoint.load(file, template)
-            check_sizes(file, state, template, made)
-        there = len(self.records())
-        if there < next_round:
-            said = f"{there} whole records, but the checkpoint comes after {next_round}; {AGAIN}"
-            raise UsageError(f"{self.file('records.jsonl')}: damaged: {said}")
-        return state, next_round
 
     def finish(self, run: Run, scores: ClientScores) -> None:
         """Write models and files about clients: all but the file that marks the run as finished."""

@@ -21,7 +21,7 @@ from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings
 from umbel.networks.base import Model
-from umbel.runs.another import settings_of
+from umbel.runs.another import UNREADABLE, settings_of
 from umbel.runs.digests import constants_print, digest, fingerprint, near, split_digest, structure
 from umbel.runs.experiment import Experiment
 from umbel.runs.origins import FROZEN_WITHIN
@@ -30,16 +30,6 @@ from umbel.runs.run import Run
 
 KNOWN = {name.upper(): each for name, each in OBJECTIVES.items()}
 """umbel's own objectives, by their names in a run's folder."""
-
-UNREADABLE = {
-    "scenario.train": "the training examples have other values",
-    "scenario.test": "the test examples have other values",
-    "scenario.validation": "the validation examples have other values",
-    "scenario.groups": "the planted groups are different",
-    "scenario.names": "the clients have other names",
-    "model.structure": "the module is built differently",
-}
-"""For each digest, the message if it differs."""
 
 
 @dataclass(frozen=True, kw_only=True)

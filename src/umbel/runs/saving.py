@@ -19,6 +19,7 @@ from umbel.runs.folder import RunFolder
 from umbel.runs.origins import origin
 from umbel.runs.own import OwnModule, described, differences, what_only_python_has
 from umbel.runs.records import Record
+from umbel.runs.restoring import restorable
 from umbel.runs.result import Result
 from umbel.runs.run import Run
 from umbel.runs.starting import unsaid
@@ -55,8 +56,7 @@ def rounds_in(
         _set_checkpoints(folder, checkpoint_every)
     else:
         with writing_to(where, "folder"):
-            folder = RunFolder.create(where, experiment)
-        folder.set_budget(budget)
+            folder = RunFolder.create(where, experiment, budget)
         if said := what_only_python_has(experiment):
             log.warning("%s: %s", path, said)
     return advance_states(folder, run)
@@ -114,8 +114,10 @@ def resume(
     where the run is another one, saying what differs.
     """
     there = RunFolder.open(folder)
+    held = there.experiment
     going = reopened(there, run, data_dir)
     replan(there, going, rounds, until, max_time)
+    there = replace(there, asked=replace(held, rounds=there.experiment.rounds))
     for _ in advance_states(there, going):
         pass
     return _result(there, going)
@@ -212,7 +214,7 @@ def _done(folder: RunFolder, run: Run, rounds: int) -> int:
     made = origin(folder.experiment, run.divided, run.net)
     with unsaid():
         start = run.start(rounds)
-    done = folder.restorable(start, made)[1]
+    done = restorable(folder, start, made)[1]
     if folder.experiment.engine.name != "ray":  # which would join a cluster
         _ = run.clients  # an engine that is not possible here, such as on a GPU
     return done
