@@ -272,6 +272,7 @@ def test_of_what_is_among_the_parts_only_files_of_a_checkpoint_are_removed(file:
     before = sorted(parts.iterdir())
     for name in ("0.safetensors", "0.partial", ".tmpA1b2C3"):  # of a process that was killed
         (parts / name).write_bytes(b"half")
+    (parts / ".0.safetensors.0a1b2c3d.partial").mkdir()
     theirs = [parts / name for name in ("x.partial", "x.safetensors", "x.txt")]
     for folder in theirs[:2]:
         folder.mkdir()

@@ -20,7 +20,7 @@ from tests.shell import SMALL
 from umbel.algorithms import CFLGP
 from umbel.data.sources import Sources
 from umbel.runs import checkpoint_parts
-from umbel.runs.durable import write_text
+from umbel.runs.durable import replacing, write_text
 from umbel.runs.execution import advance, execute, opened
 from umbel.runs.folder import RunFolder
 from umbel.runs.records import Record
@@ -117,7 +117,7 @@ def test_a_file_is_on_disk_before_it_takes_its_place_and_then_its_folder_is(
     noted: list[tuple[str, str, str]] = []  # what is done, to which, and what the file holds then
 
     def syncing(number: int) -> None:
-        held = {path.stat().st_ino: path for path in (tmp_path, *tmp_path.iterdir())}
+        held = {path.stat().st_ino: path for path in (tmp_path, *tmp_path.rglob("*"))}
         path = held[os.fstat(number).st_ino]
         assert path == tmp_path or path.read_text() == "new"
         noted.append(("sync", path.name, file.read_text()))
@@ -130,7 +130,39 @@ def test_a_file_is_on_disk_before_it_takes_its_place_and_then_its_folder_is(
     monkeypatch.setattr(Path, "replace", replacing)
     write_text(file, "new")
     assert noted == [
-        ("sync", "a.partial", "old"),
-        ("replace", "a.partial", "old"),
+        ("sync", "a.json", "old"),
+        ("replace", "a.json", "old"),
         ("sync", tmp_path.name, "new"),
     ]
+
+
+def test_files_whose_names_begin_alike_are_written_at_once(tmp_path: Path) -> None:
+    one, other = tmp_path / "cluster-0.onnx", tmp_path / "cluster-0.pt2"
+    with replacing(one) as first, replacing(other) as second, replacing(one) as third:
+        for file, text in ((first, "first"), (second, "second"), (third, "third")):
+            file.write_text(text)
+    assert (one.read_text(), other.read_text()) == ("first", "second")
+    assert {*tmp_path.iterdir()} == {one, other}
+
+
+def test_a_file_may_have_the_longest_name_there_is(tmp_path: Path) -> None:
+    file = tmp_path / ("ä" * 125 + ".json")
+    write_text(file, "new")
+    assert [file] == [*tmp_path.iterdir()]
+
+
+def test_what_a_killed_process_left_of_a_file_is_removed_once_nobody_writes_it(
+    tmp_path: Path,
+) -> None:
+    file, other = tmp_path / "a.json", tmp_path / "b.json"
+    left = []
+    for each in (file, file, other):
+        writing = replacing(each)
+        beside = writing.__enter__()
+        beside.write_text("half")
+        left.append((beside.parent, writing))
+    for folder, _ in left[1:]:
+        for path in (folder, *folder.iterdir()):
+            os.utime(path, (0, 0))
+    write_text(file, "new")
+    assert [folder.exists() for folder, _ in left] == [True, False, True]

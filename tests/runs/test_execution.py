@@ -177,6 +177,8 @@ def test_killed_while_writing_a_checkpoint(tmp_path: Path, whole: RunFolder) -> 
     folder = interrupted(tmp_path / "run")
     for name in ("checkpoint.partial", "experiment.partial", ".tmpA1b2C3"):
         folder.file(name).write_bytes(b"half")
+    folder.file(".models.0a1b2c3d.partial").mkdir()
+    folder.file(".models.0a1b2c3d.partial/models").touch()
     assert_same_end(finish(folder), whole)
     assert {file.name for file in folder.path.iterdir()} == {
         file.name for file in whole.path.iterdir()

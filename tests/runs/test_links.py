@@ -68,11 +68,13 @@ def test_a_lock_that_is_elsewhere_is_not_taken(run: Path, mine: Path, umbel: She
     assert (mine / "diary.txt").read_text() == "dear diary"
 
 
-def test_what_is_half_written_is_not_written_elsewhere(tmp_path: Path, mine: Path) -> None:
-    (tmp_path / "a.partial").symlink_to(mine / "diary.txt")
-    write_text(tmp_path / "a.json", "new")
-    assert (tmp_path / "a.json").read_text() == "new"
-    assert not (tmp_path / "a.json").is_symlink()
+def test_what_is_half_written_is_not_written_elsewhere(
+    tmp_path: Path, mine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("secrets.token_hex", lambda _: "01234567")  # nobody can know it before
+    (tmp_path / ".diary.txt.01234567.partial").symlink_to(mine)
+    with pytest.raises(FileExistsError):
+        write_text(tmp_path / "diary.txt", "new")
     assert (mine / "diary.txt").read_text() == "dear diary"
 
 

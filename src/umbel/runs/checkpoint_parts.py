@@ -19,7 +19,7 @@ from torch import Tensor
 from umbel.checks import UsageError
 from umbel.client.constants import digest_of, written_out
 from umbel.engines.alignment import aligned
-from umbel.runs.durable import PARTIAL
+from umbel.runs.durable import PARTIAL, remove_partial
 from umbel.runs.tensor_files import HALF_WRITTEN, reading, write_plain
 from umbel.summary import in_short
 
@@ -95,8 +95,8 @@ def remove_others(folder: Path, digests: Iterable[str]) -> None:
     """Remove files that are not, or no longer, part of the checkpoint."""
     needed = {_file(folder, digest) for digest in digests}
     for file in [file for pattern in OURS for file in folder.glob(pattern)]:
-        if file not in needed and not file.is_dir():
-            file.unlink()
+        if file not in needed:
+            remove_partial(file)
     if not needed and folder.is_dir():
         with suppress(OSError):  # somebody else's files stay
             folder.rmdir()

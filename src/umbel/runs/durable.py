@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import secrets
 import shutil
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from math import inf
 from pathlib import Path
 
 from filelock import FileLock
@@ -18,29 +22,74 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 PARTIAL = "*.partial"
-"""Suffix of incomplete files, which a killed process leaves beside those it was replacing."""
+"""What is incomplete, which a killed process leaves beside the files it was replacing."""
+
+SCRATCH = re.compile(r"\..*\.[0-9a-f]{8}\.partial", re.DOTALL)
+"""Names of the folders that `replacing` writes in."""
+
+STALE = 3600.0
+"""Seconds without a change after which nobody writes in such a folder any more."""
+
+LONGEST = 200
+"""Bytes of a file's name in that of its folder, which may have 255."""
 
 
 @contextmanager
 def replacing(file: Path, settled: bool = True) -> Iterator[Path]:
     """Yields the path of a new file, which replaces this one at the end of the block.
 
-    With `settled`, the new file is then on disk; otherwise only after a call of `settle`.
+    It has the name of this one, in an empty folder that no other process writes in; what else a
+    library leaves there is removed. With `settled`, the new file is then on disk; otherwise only
+    after a call of `settle`.
     """
-    beside = file.with_suffix(".partial")
+    scratch = file.with_name(f"{_beginning(file)}{secrets.token_hex(4)}.partial")
     try:
         with naming(file):
-            beside.unlink(missing_ok=True)  # a link would redirect the writing to another place
+            scratch.mkdir()
+            beside = scratch / file.name
             yield beside
             if settled:
                 _sync(beside)
             beside.replace(file)
             if settled:
                 _sync_names(file.parent)
-    except BaseException:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
-        raise
+                remove_left_of(file, STALE)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def remove_left_of(file: Path, seconds: float = 0.0) -> None:
+    """Remove what killed processes left of this file and nobody has changed for so many seconds."""
+    beginning = _beginning(file)
+    for name in os.listdir(file.parent):  # noqa: PTH208 - folders of many files are read faster
+        left = file.with_name(name)
+        if name.startswith(beginning) and time.time() - _changed(left) >= seconds:
+            remove_partial(left)
+
+
+def remove_partial(left: Path) -> None:
+    """Remove a file, or a folder of `replacing`; other folders stay."""
+    if not left.is_dir():
+        left.unlink()
+    elif SCRATCH.fullmatch(left.name):
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _beginning(file: Path) -> str:
+    """How the names of the folders begin in which a file is written."""
+    name = file.name.encode(errors="surrogateescape")[:LONGEST]
+    return f".{name.decode(errors='ignore')}."
+
+
+def _changed(left: Path) -> float:
+    """When a file, or what is in a folder, was last changed; never, if another process removes it.
+
+    In seconds since 1970.
+    """
+    try:
+        return max(each.stat().st_mtime for each in (left, *left.glob("*")))
+    except OSError:
+        return inf
 
 
 @contextmanager

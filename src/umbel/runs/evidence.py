@@ -17,6 +17,7 @@ from torch import Tensor
 from umbel.algorithms.base import Algorithm, State
 from umbel.checks import UsageError
 from umbel.client.constants import written_out
+from umbel.runs.durable import remove_partial
 from umbel.runs.tensor_files import reading, tensors_in, write
 from umbel.summary import in_short
 
@@ -92,8 +93,8 @@ class EvidenceFolder:
         """Remove files of rounds to be done again, and incomplete files of a killed process."""
         kept = {file for number, file in self._files() if number < next_round}
         for file in self.path.glob("*"):
-            if file not in kept and not file.is_dir():
-                file.unlink()
+            if file not in kept:
+                remove_partial(file)
 
     def read(self) -> list[Snapshot]:
         """All that is kept, in order. Raises `UsageError` for a damaged file."""

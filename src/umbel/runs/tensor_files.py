@@ -17,11 +17,11 @@ from torch import Tensor
 from umbel.checks import UsageError, check_memory
 from umbel.data.files import check_file
 from umbel.engines.alignment import aligned
-from umbel.runs.durable import PARTIAL, replacing
+from umbel.runs.durable import PARTIAL, remove_partial, replacing
 from umbel.runs.seals import BLANK, BROKEN, KEY, check_seal, file_intact, seal_file
 
 HALF_WRITTEN = ".tmp??????"
-"""Files that safetensors has not finished, and leaves where its process is killed."""
+"""Files that safetensors has not finished, which a killed process left in earlier versions."""
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
@@ -62,8 +62,7 @@ def _save(file: Path, tensors: Mapping[str, Tensor], said: dict[str, str]) -> No
 def remove_half_written(folder: Path) -> None:
     """Remove what a process that was killed left in a folder that nobody else writes to now."""
     for file in [file for pattern in (HALF_WRITTEN, PARTIAL) for file in folder.glob(pattern)]:
-        if not file.is_dir():
-            file.unlink()
+        remove_partial(file)
 
 
 DAMAGED = (*BROKEN, OSError, SafetensorError, RuntimeError)
