@@ -304,6 +304,24 @@ def test_nodes_that_share_a_memory_lose_none_of_it(tmp_path: Path) -> None:
         assert rows == [4.0, 5.0]
 
 
+def test_what_a_node_left_that_was_killed_while_it_wrote_its_memory_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, row = tmp_path / "memory.safetensors", {"a": torch.ones(2)}
+
+    def killed(_: object, beside: Path, __: object) -> None:
+        beside.with_name(".tmpA1b2C3").write_bytes(b"half")  # as safetensors does
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("umbel.runs.tensor_files.save_file", killed)
+        patched.setattr("shutil.rmtree", lambda *_, **__: None)
+        with pytest.raises(KeyboardInterrupt):
+            memorise(file, row)
+    memorise(file, row)
+    assert {left.name for left in tmp_path.iterdir()} == {file.name, "memory.lock"}
+
+
 def test_private_nodes_need_a_folder_of_their_own(tmp_path: Path) -> None:
     grid = grid_of(private(rounds=1), tmp_path, nodes=2)
     for config in grid.configs.values():

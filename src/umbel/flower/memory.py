@@ -13,7 +13,7 @@ from torch import Tensor
 
 from umbel.checks import UsageError
 from umbel.client.constants import bits
-from umbel.runs.durable import alone
+from umbel.runs.durable import alone, remove_left_of
 from umbel.runs.tensor_files import reading, tensors_in, write
 
 KEPT = 2
@@ -45,6 +45,7 @@ def memorise(file: Path, rows: Mapping[str, Tensor]) -> None:
             for age in range(1, KEPT):
                 if f"{age - 1}/{client}" in before:
                     kept[f"{age}/{client}"] = before[f"{age - 1}/{client}"]
+        remove_left_of(file)
         write(file, kept, {})
 
 
