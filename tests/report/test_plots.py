@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import sys
 from dataclasses import replace
@@ -102,6 +103,27 @@ def test_every_kind_of_figure_is_drawn_and_the_same_twice(suffix: str, tmp_path:
         draw(FIGURES, file)
     assert first.stat().st_size > 10_000
     assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_figure_stays_if_there_is_no_room_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, linked = tmp_path / "one.svg", tmp_path / "linked.svg"
+    linked.symlink_to(file)
+    draw(FIGURES[:1], linked)
+    assert linked.is_symlink()
+    before = file.read_bytes()
+
+    def full(_: object, to: Path, **__: object) -> None:
+        to.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", full)
+    with pytest.raises(OSError, match="No space left") as raised:
+        draw(FIGURES[1:2], file)
+    assert raised.value.filename == str(file)
+    assert file.read_bytes() == before
+    assert {*tmp_path.iterdir()} == {file, linked}
 
 
 def test_one_figure_alone_and_files_of_another_kind(tmp_path: Path) -> None:

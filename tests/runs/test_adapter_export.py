@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,22 @@ def tuned(tmp_path_factory: pytest.TempPathFactory) -> umbel.Result:
     folder = tmp_path_factory.mktemp("runs") / "mine"
     run.save(folder, 1)
     return umbel.load(folder, NET)
+
+
+def test_settings_of_adapters_stay_if_there_is_no_room_for_others(
+    tuned: umbel.Result, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tuned.export("peft", client=1, out=tmp_path / "out").file / "adapter_config.json"
+    before = file.read_text()
+
+    def full(_: object, folder: Path) -> None:
+        (Path(folder) / file.name).write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(peft.LoraConfig, "save_pretrained", full)
+    with pytest.raises(OSError, match="No space left"):
+        tuned.export("peft", client=1, out=file.parent)
+    assert file.read_text() == before
 
 
 def test_peft_reads_what_a_client_trained(tuned: umbel.Result) -> None:

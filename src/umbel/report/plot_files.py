@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from umbel.checks import UsageError, check
+from umbel.runs.durable import replacing
 
 log = logging.getLogger(__name__)
 
@@ -65,13 +66,14 @@ def any_script() -> Iterator[None]:
 
 
 def save(figure: Any, file: Path) -> None:
-    """Write a matplotlib figure; equal figures give equal files."""
+    """Write a matplotlib figure, complete or not at all; equal figures give equal files."""
     from matplotlib import rc_context
 
     with rc_context({"svg.hashsalt": "umbel"}):
         file.parent.mkdir(parents=True, exist_ok=True)
         dated = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-        figure.savefig(file, dpi=150, metadata=dated.get(file.suffix))
+        with replacing(file.resolve()) as beside:  # for a link, its target
+            figure.savefig(beside, dpi=150, metadata=dated.get(file.suffix), format=file.suffix[1:])
 
 
 @cache

@@ -13,9 +13,11 @@ from torch import Tensor, nn
 from umbel.checks import UsageError
 from umbel.client.experts import Down
 from umbel.networks.packages import optional
+from umbel.runs.durable import replacing
 from umbel.runs.tensor_files import write_plain
 
 WEIGHTS = "adapter_model.safetensors"
+SETTINGS = "adapter_config.json"
 
 
 def to_peft(
@@ -47,7 +49,8 @@ def to_peft(
     write_plain(folder / WEIGHTS, written, {"format": "pt"})
     settings = copy.deepcopy(network.peft_config[network.active_adapter])
     settings.inference_mode = True
-    settings.save_pretrained(folder)
+    with replacing(folder / SETTINGS) as beside:
+        settings.save_pretrained(beside.parent)
     again = copy.deepcopy(module)
     other = _network(again, peft)
     for tensor in _adapters(other, peft).values():
