@@ -128,6 +128,20 @@ def test_what_a_killed_process_left_is_removed_before_the_same_is_decoded(tmp_pa
     assert of_another.exists()  # another process may be at it
 
 
+def test_what_is_decoded_is_read_where_nothing_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_parquet(tmp_path / "mine", np.zeros((2, 7, 5), dtype=np.uint8), [0, 1])
+    sources = Sources(tmp_path, tmp_path / "cache")
+    sources.load("mine")
+
+    def refused(file: Path) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(file))
+
+    monkeypatch.setattr("umbel.data.sources.FileLock", refused)
+    assert len(sources.load("mine").x) == 2
+
+
 def test_who_waits_is_told_which_file_is_decoded(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

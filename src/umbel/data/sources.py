@@ -139,19 +139,24 @@ class Sources:
 
     def _decoded(self, key: str, origin: _Hub | _Parquet | Leaf) -> Arrays:
         folder = self.cache_dir / key
-        self.cache_dir.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.cache_dir / f"{key}.lock"):
-            if not folder.is_dir():
-                _remove_partial(folder)
-                log.info("decoding %s into %s", origin, folder)
-                with tempfile.TemporaryDirectory(
-                    prefix=f"{key}{PARTIAL}", dir=self.cache_dir
-                ) as scratch:
-                    _save(origin.arrays(scratch), folder)
+        if not folder.is_dir():  # else nothing is written, which may not be possible
+            self._decode(folder, origin)
         try:
             return _cached(folder)
         except Exception as error:  # NumPy raises any exception for damaged files
             raise UsageError(f"{folder}: damaged; remove it to decode it again: {error}") from None
+
+    def _decode(self, folder: Path, origin: _Hub | _Parquet | Leaf) -> None:
+        """Write this folder of the cache, unless another process does so first."""
+        self.cache_dir.mkdir(parents=True, exist_ok=True)
+        with FileLock(self.cache_dir / f"{folder.name}.lock"):
+            if not folder.is_dir():
+                _remove_partial(folder)
+                log.info("decoding %s into %s", origin, folder)
+                with tempfile.TemporaryDirectory(
+                    prefix=f"{folder.name}{PARTIAL}", dir=self.cache_dir
+                ) as scratch:
+                    _save(origin.arrays(scratch), folder)
 
 
 def _digest(files: Sequence[Path]) -> str:
