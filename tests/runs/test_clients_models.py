@@ -148,3 +148,15 @@ def test_clusters_that_share_a_model_share_a_file(
     assert umbel.load(tmp_path / "copied").made_for == result.made_for
     longer = umbel.resume(tmp_path / "run", run, rounds=2)
     assert len([*(tmp_path / "run" / "models").iterdir()]) == longer.num_clusters
+
+
+def test_models_that_another_process_reads_are_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make_run().save(tmp_path / "run", 1).folder.path
+    models = folder / "models"
+    (models / ".nfs0001").touch()  # as NFS has it, until the file is closed
+    (models / "cluster-9.safetensors").touch()
+    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)
+    assert umbel.resume(folder, make_run(), rounds=2).model(0) is not None
+    assert not (models / "cluster-9.safetensors").exists()

@@ -142,9 +142,13 @@ def naming(file: Path) -> Iterator[None]:
 
 
 def settle(folder: Path) -> None:
-    """Write all files of a folder to disk at once, which is far faster than one by one."""
+    """Write all files of a folder to disk at once, which is far faster than one by one.
+
+    Hidden files are not ours.
+    """
+    files = (file for file in folder.iterdir() if not file.name.startswith("."))
     # Several names may be links to one file.
-    for file in {_identity(file): file for file in folder.iterdir()}.values():
+    for file in {_identity(file): file for file in files}.values():
         with naming(file):
             _sync(file)
     _sync_names(folder)

@@ -62,7 +62,10 @@ class ModelsFolder:
         mix experts.
         """
         shutil.rmtree(self.path, ignore_errors=True)
-        self.path.mkdir()
+        # NFS keeps a file that another process reads, under a hidden name, and so the folder.
+        self.path.mkdir(exist_ok=True)
+        for left in self.path.glob("*.safetensors"):
+            left.unlink()
         own, used = _own_models(scores)
         _, firsts = np.unique(scores.clusters, return_index=True)
         labels = scores.labels[firsts].tolist()
