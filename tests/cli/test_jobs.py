@@ -33,6 +33,9 @@ pytestmark = pytest.mark.long
 IN_TURN = ("--set", "engine.name=sequential", "--set", "rounds=3")
 """So that the seeds of a method are units of their own."""
 
+TOGETHER = ("--set", "engine.device=cpu")
+"""So that they are one unit, on a machine with a GPU, too."""
+
 METHODS = """
 import os, signal, time
 from dataclasses import dataclass
@@ -140,12 +143,12 @@ def assert_same(place: Path, other: Path, names: Sequence[str], seeds: int = 2) 
 
 
 def test_any_number_of_jobs_comes_to_the_same(umbel: Shell) -> None:
-    for settings in ((), IN_TURN):  # the seeds of a method as one unit, and each by itself
+    for settings in (TOGETHER, IN_TURN):
         for count in ("1", "2", "3"):
             place = ("--runs-dir", f"{count}{len(settings)}", "--jobs", count)
             printed, errors = umbel("compare", "both", "--seeds", "2", *settings, *place)
             assert errors == ""
-            which = ("seeds 0, 1",) if not settings else ("seed 0", "seed 1")
+            which = ("seeds 0, 1",) if settings == TOGETHER else ("seed 0", "seed 1")
             for title in (f"{name} {seeds}" for name in ("fedavg", "flacc") for seeds in which):
                 assert any(line.startswith(f"{title}  round 3/") for line in printed.splitlines())
             here = umbel.folder / f"{count}{len(settings)}" / "both"

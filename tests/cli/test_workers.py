@@ -49,9 +49,8 @@ def deadly(umbel: Shell) -> Shell:
     # The parent could be done before a worker has begun: here workers do all tasks.
     watch = Crew._work_and_watch
     umbel.monkeypatch.setattr(Crew, "_work_and_watch", lambda crew, _: watch(crew, False))
-    (umbel.folder / "spread.toml").write_text(
-        SMALL.format(name="fedavg") + '\n[engine]\nname = "sequential"\nworkers = 2\n'
-    )
+    engine = '\n[engine]\nname = "sequential"\ndevice = "cpu"\nworkers = 2\n'
+    (umbel.folder / "spread.toml").write_text(SMALL.format(name="fedavg") + engine)
     return umbel
 
 

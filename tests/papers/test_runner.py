@@ -13,6 +13,7 @@ from umbel.checks import UsageError
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
+from umbel.engines import EngineSettings
 from umbel.networks import MLP
 from umbel.papers.base import Cell, Reproduction, RoundsPlot, Size
 from umbel.papers.findings import Findings
@@ -30,7 +31,8 @@ LOCAL = LocalTraining(epochs=1)
 
 def experiment(name: str, rounds: int = 2) -> Experiment:
     method = FLACC(LOCAL) if name == "flacc" else FedAvg(LOCAL)
-    return Experiment(SMALL, MLP((8,)), method, name=name, rounds=rounds)
+    here = EngineSettings(device="cpu")  # on a GPU no runs are side by side
+    return Experiment(SMALL, MLP((8,)), method, name=name, rounds=rounds, engine=here)
 
 
 def reproduction(cells: Sequence[Cell], lockstep: bool = False) -> Reproduction:

@@ -47,6 +47,7 @@ EXPERIMENT = Experiment(
     name="small",
     rounds=6,
     participation=0.75,
+    engine=EngineSettings(device="cpu"),  # on a GPU no runs are side by side
 )
 METHODS = [method(local=LOCAL) for method in (FLACC, IFCA, LCFL, Joint, FedEM, LocalOnly)]
 
@@ -188,7 +189,7 @@ def as_far_as_it_goes(run: RunFolder) -> bool:
 @pytest.mark.parametrize(
     "change",
     [
-        {"engine": EngineSettings(name="sequential")},
+        {"engine": EngineSettings(name="sequential", device="cpu")},
         {"model": MLP((1000,))},
         {"scenario": replace(ROTATED_DIGITS, clients=8, examples=(40, 60))},
     ],

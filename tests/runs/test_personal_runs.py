@@ -15,6 +15,7 @@ from tests.runs.test_execution import assert_goes_on_to, finish
 from tests.runs.tuned import EXPERIMENT, ended, of_each, opened
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
+from umbel.engines import EngineSettings
 from umbel.report import terminal
 from umbel.runs.execution import execute_together, load
 from umbel.runs.folder import RunFolder
@@ -69,7 +70,8 @@ def test_a_run_that_ends_early_tunes_what_it_has(tmp_path: Path) -> None:
 
 def test_runs_side_by_side_tune_as_each_alone(tmp_path: Path) -> None:
     def folders(where: Path) -> list[RunFolder]:
-        alike = replace(EXPERIMENT, scenario=replace(ROTATED_DIGITS, clients=8, examples=(50,)))
+        scenario = replace(ROTATED_DIGITS, clients=8, examples=(50,))
+        alike = replace(EXPERIMENT, scenario=scenario, engine=EngineSettings(device="cpu"))
         return [RunFolder.create(where / str(n), alike.with_seed(n)) for n in range(2)]
 
     side, alone = folders(tmp_path / "side"), folders(tmp_path / "alone")

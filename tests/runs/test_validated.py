@@ -16,7 +16,7 @@ from umbel.algorithms.base import Algorithm
 from umbel.client.work import LocalTraining
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
-from umbel.engines import Vectorised
+from umbel.engines import EngineSettings, Vectorised
 from umbel.flow import Engine, Replies, Request
 from umbel.networks import MLP
 from umbel.runs.execution import execute, execute_together, load
@@ -157,7 +157,7 @@ def test_own_data_with_other_validation_examples_are_another_run(tmp_path: Path)
 def test_runs_side_by_side_are_judged_as_each_alone(tmp_path: Path) -> None:
     def folders(where: Path) -> list[RunFolder]:
         scenario = replace(ROTATED_DIGITS, clients=8, examples=(50,), validation_fraction=0.2)
-        alike = replace(EXPERIMENT, scenario=scenario)
+        alike = replace(EXPERIMENT, scenario=scenario, engine=EngineSettings(device="cpu"))
         return [RunFolder.create(where / str(n), alike.with_seed(n)) for n in range(2)]
 
     side, alone = folders(tmp_path / "side"), folders(tmp_path / "alone")
