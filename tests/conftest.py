@@ -75,6 +75,16 @@ def newcomers(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def plain_terminal() -> Iterator[None]:
+    """Here and in child processes, output has 80 columns and no colours, wherever tests run."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("COLUMNS", "80")
+        for name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+            environment.delenv(name, raising=False)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of tests need not survive a power failure."""

@@ -80,10 +80,7 @@ def test_methods_are_compared_by_a_metric_that_all_of_them_measure(umbel: Shell)
     assert json.loads(rows)[0]["measure"] == "perplexity"
 
 
-def test_methods_are_named_beside_any_number_of_metrics_in_80_columns(
-    umbel: Shell, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+def test_methods_are_named_beside_any_number_of_metrics_in_80_columns(umbel: Shell) -> None:
     names = ["macro-f1", "auroc", "log-loss", "perplexity"]
     metrics = f"metrics={json.dumps(names)}"
     umbel("compare", "both", "--seeds", "2", "--set", "rounds=2", "--set", metrics)

@@ -28,8 +28,6 @@ def records(count: int, first: int = 0) -> Iterator[Record]:
 def shown(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Any:
     """What went to stderr, in lines of 200 characters."""
     monkeypatch.setenv("COLUMNS", "200")
-    for variable in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
-        monkeypatch.delenv(variable, raising=False)
     return lambda: capsys.readouterr().err
 
 
