@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from unittest.mock import patch
 
 import click
 
@@ -25,7 +26,7 @@ from tests.fuzz.files import FILES
 from tests.fuzz.inputs import Wrong
 from tests.fuzz.settings import EXTREME, settings
 from tests.fuzz.words import WORDS
-from umbel import cli
+from umbel import checks, cli
 
 SECONDS, PATIENCE = 1.0, 30
 """Most work on one input; and the time after which it is stopped."""
@@ -173,13 +174,18 @@ def memory() -> int:
 
 @contextlib.contextmanager
 def _own(arguments: tuple[str, ...], folder: Path) -> Iterator[None]:
-    """What a process of its own would have: arguments, a path for modules, a cache."""
+    """What a process of its own would have: arguments, a path for modules, a cache.
+
+    It has no more memory than 16 GiB, for which the wrong numbers are too large on any machine.
+    """
     before, path, modules = sys.argv, list(sys.path), set(sys.modules)
     environment = dict(os.environ)
     sys.argv = ["umbel", *arguments]
     os.environ["UMBEL_CACHE_DIR"] = str(folder.parent / f"{folder.name}-cache")
+    free = checks.free_memory
     try:
-        yield
+        with patch.object(checks, "free_memory", lambda: min(free(), 2**34)):
+            yield
     finally:
         sys.argv, sys.path[:] = before, path
         for name in set(sys.modules) - modules:

@@ -187,9 +187,10 @@ def test_a_learning_rate_that_decays_below_all_numbers_stays_the_smallest() -> N
 
 @pytest.mark.parametrize("engine", [Sequential, Vectorised])
 def test_epochs_beyond_the_memory_are_counted_before_they_are_dealt(
-    engine: Callable[[Net, Federation], Engine],
+    engine: Callable[[Net, Federation], Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("umbel.checks.free_memory", lambda: 2**34)
     net, work = mlp(), LocalTraining(epochs=10**9, batch_size=4)
     theta = each_its_own(net.new(seed=0)[None])
-    with pytest.raises(UsageError, match=r"epochs.* GiB is more than the .* GiB of memory"):
+    with pytest.raises(UsageError, match=r"epochs.* GiB is more than the 16\.0 GiB of memory"):
         engine(net, blobs()).send(Request(work, torch.tensor([1]), [7], each={"theta": theta}))
