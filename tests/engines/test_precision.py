@@ -21,7 +21,7 @@ from tests.federations import blobs, mlp
 from umbel.checks import UsageError
 from umbel.client.net import Net
 from umbel.engines import EngineSettings, Sequential, Vectorised, make_engine, precision
-from umbel.engines.precision import UNITS, usable_precision
+from umbel.engines.precision import usable_precision
 from umbel.engines.workers import Workers
 from umbel.networks import CNN, MLP, LeNet
 
@@ -158,13 +158,24 @@ def test_a_gpu_computes_convolutions_in_bfloat16_and_linear_layers_do_not_slow_d
         usable_precision(images, gpu, "bf16")
 
 
-def test_units_are_among_those_that_are_known() -> None:
-    assert set(precision.bf16_units()) <= set(UNITS)
+def test_units_are_those_that_pytorch_knows_and_can_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    has = {"avx2": True, "avx512_bf16": True, "amx_bf16": False, "bf16": 1}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has, raising=False)
+    for usable, units in ((True, ["avx512_bf16"]), (False, [])):
+        monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda there=usable: there)
+        assert precision.bf16_units() == units
 
 
-def test_an_older_pytorch_is_asked_less(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_for_an_older_pytorch_the_system_says_what_units_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: True)
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
-    assert set(precision.bf16_units()) <= set(UNITS)
+    info = tmp_path / "cpuinfo"
+    monkeypatch.setattr(precision, "Path", lambda _: info)
+    assert precision.bf16_units() == []
+    info.write_text("flags\t\t: fpu amx_bf16 avx512_bf16x\n")
+    assert precision.bf16_units() == ["amx_bf16"]
 
 
 def test_a_run_in_bfloat16_says_what_the_processor_has(
