@@ -1,4 +1,5 @@
-"""What every method owes its users, whoever wrote it: a new one joins with one line."""
+"""What every method owes its users, whoever wrote it: a new one joins with a line in `cases`, and
+one in `FINDERS` or `OTHERS`."""
 
 from __future__ import annotations
 
@@ -193,6 +194,24 @@ def test_clusters_share_one_trunk_from_the_start_with_its_running_statistics(nam
 FINDERS = [
     *("cfl-gp", "fl-hc", "flacc", "ifca-restarts", "joint", "lcfl", "oracle", "pacfl", "sattler")
 ]
+
+
+OTHERS = {
+    "one model": ("fedavg", "fedprox", "pfedme", "per-fedavg"),
+    "a model of each client's own": ("local-only",),
+    "clusters that are given or drawn": ("fixed-clusters", "random-clusters"),
+    "found in test_fedem.py; its clients mix all models": ("fedem",),
+    "found in test_fedlease.py; its networks have adapters": ("fedlease",),
+}
+"""Why methods are not among the finders."""
+
+
+def test_every_registered_method_finds_groups_or_has_a_reason_not_to() -> None:
+    shipped = [read(find_experiment(f"{name}-digits")).algorithm for name in FINDERS]
+    finders = {type(method_of(algorithm)) for algorithm in shipped}
+    others = {ALGORITHMS[name] for names in OTHERS.values() for name in names}
+    assert not finders & others
+    assert finders | others == {*ALGORITHMS.values()}
 
 
 @pytest.mark.parametrize("name", FINDERS)

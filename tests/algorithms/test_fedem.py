@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import umbel
-from tests.federations import answered, context, requested, setup
+from tests.federations import answered, blobs, context, mlp, requested, setup
 from umbel.algorithms import FedEM
 from umbel.algorithms.fedem import FedEMState
 from umbel.checks import UsageError
@@ -105,6 +105,17 @@ def test_components_differ_and_every_client_starts_from_equal_weights() -> None:
     assert state.models.tolist() == [[0.0], [10.0], [20.0], [30.0]]
     assert state.weights.tolist() == [[0.25] * 4] * 3
     assert state.labels.tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("num_groups", [2, 3])
+def test_clients_of_a_planted_group_come_to_one_component(num_groups: int) -> None:
+    method = FedEM(num_groups, local=LocalTraining(lr=0.3, epochs=5, batch_size=8))
+    federation = blobs([30] * 12, num_groups=num_groups)
+    run = umbel.Run(method, federation, mlp(dtype=torch.float64))
+    *_, (state, record) = run.rounds(10)
+    assert isinstance(state, FedEMState)
+    assert record.ari == 1.0
+    assert state.weights.amax(1).min() > 0.9
 
 
 def test_settings_out_of_range_are_refused() -> None:
