@@ -52,6 +52,13 @@ def finish(folder: RunFolder) -> RunFolder:
     return folder
 
 
+def go_on(folder: RunFolder, rounds: int) -> None:
+    """Do some more rounds, as many as are asked for."""
+    making = execute(folder, Sources.default())
+    list(islice(making, rounds))
+    making.close()  # type: ignore[attr-defined]
+
+
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     """The run without interruption."""
@@ -149,9 +156,7 @@ def test_a_run_stopped_between_rounds_goes_on(after: int, tmp_path: Path, whole:
 
 def interrupted(path: Path, checkpoint_every: int = 1) -> RunFolder:
     folder = begin(path, replace(EXPERIMENT, checkpoint_every=checkpoint_every))
-    rounds = execute(folder, Sources.default())
-    list(islice(rounds, 5))
-    rounds.close()  # type: ignore[attr-defined]
+    go_on(folder, 5)
     return folder
 
 
@@ -191,9 +196,7 @@ def test_killed_between_a_part_and_the_checkpoint(
     monkeypatch.setattr(checkpoint_parts, "LARGE", 1)
     experiment = replace(EXPERIMENT, algorithm=CFLGP(2), checkpoint_every=2)
     folder = begin(tmp_path / "run", experiment)
-    rounds = execute(folder, Sources.default())
-    list(islice(rounds, 2))
-    rounds.close()  # type: ignore[attr-defined]
+    go_on(folder, 2)
     parts = folder.file("checkpoint-parts")
     before = sorted(parts.iterdir())
     checkpoint_parts.write(parts, {"features.0": torch.ones(8, 2)}, checkpoint_parts.NO_PARTS)
@@ -291,8 +294,7 @@ def test_a_finished_run_is_not_run_again(whole: RunFolder) -> None:
 
 @pytest.mark.long
 def test_a_process_killed_at_any_moment_goes_on_to_the_same_end(tmp_path: Path) -> None:
-    long = replace(EXPERIMENT, rounds=60)
-    expected = finish(begin(tmp_path / "whole", long))
+    long = replace(EXPERIMENT, rounds=2000)  # it does not come to its end before it is killed
     folder = begin(tmp_path / "killed", long)
     records = folder.file("records.jsonl")
     for count, delay in [(1, 0.0), (9, 0.004), (25, 0.011), (40, 0.019)]:
@@ -302,7 +304,11 @@ def test_a_process_killed_at_any_moment_goes_on_to_the_same_end(tmp_path: Path) 
         process.kill()
         assert ended(process) == -signal.SIGKILL
         assert not folder.finished
-    assert ended(start(finish, folder)) == 0
+    assert ended(start(go_on, folder, 9)) == 0
+    expected = begin(tmp_path / "whole", long)
+    go_on(expected, len(folder.records()))
+    for run in (folder, expected):
+        umbel.finish(run.path)
     assert_same_end(folder, expected)
 
 
