@@ -51,6 +51,14 @@ def wait_for_lines(process: ForkServerProcess, file: Path, count: int) -> None:
         assert time.monotonic() < deadline, f"{file} does not grow"
 
 
+def wait_until(holds: Callable[[], object], otherwise: str) -> None:
+    """Wait for what other processes do; where they don't, the test fails with these words."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.001)
+
+
 def children(parent: int) -> set[int]:
     """Processes whose parent is this one."""
     of_threads = Path(f"/proc/{parent}/task").glob("*/children")
@@ -68,10 +76,8 @@ def running(process: int) -> bool:
 
 def wait_until_gone(processes: Iterable[int]) -> None:
     """Wait for workers whose parent was killed."""
-    left, deadline = list(processes), time.monotonic() + PATIENCE
-    while any(map(running, left)):
-        assert time.monotonic() < deadline, "a worker outlived its parent"
-        time.sleep(0.001)
+    left = list(processes)
+    wait_until(lambda: not any(map(running, left)), "a worker outlived its parent")
 
 
 def _umbel(folder: Path, words: tuple[str, ...]) -> None:

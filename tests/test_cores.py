@@ -14,6 +14,7 @@ import pytest
 import torch
 
 import umbel
+from tests.processes import PATIENCE
 from umbel.cores import BINDING, allowed_cores, cores, roaming
 from umbel.engines import EngineSettings, make_engine
 from umbel.engines.workers import Workers
@@ -95,6 +96,7 @@ def printed(code: str, bound: dict[str, str], folder: Path) -> list[list[Any]]:
             env={**unbound, "OMP_NUM_THREADS": "2", **bound},
             cwd=folder,
             check=True,
+            timeout=PATIENCE,
             capture_output=True,
             text=True,
         )

@@ -13,13 +13,14 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.processes import PATIENCE, heeding_ctrl_c
+from tests.processes import PATIENCE, heeding_ctrl_c, wait_until
 from tests.shell import SMALL, Shell
 from umbel.checks import DivergedError, InUseError, UsageError
 from umbel.cli import jobs
@@ -289,10 +290,9 @@ def test_no_job_outlives_its_parent(how: signal.Signals, mine: Shell, short: Pat
         assert not list(short.glob("pymp-*"))
     for seed in (0, 1):  # a job holds the lock of its run until its end
         folder = RunFolder(mine.folder / "runs" / name / f"waiting-seed{seed}")
-        with folder.locked(patiently=True):
-            assert len(folder.records()) == 1
-    while living(process.pid):
-        time.sleep(0.001)
+        wait_until(partial(unlocked, folder), "a job outlived its parent")
+        assert len(folder.records()) == 1
+    wait_until(lambda: not living(process.pid), "a process outlived its parent")
     Path("go").touch()
     mine(*words)
     mine(*words[:4], *IN_TURN, "--runs-dir", "whole")
@@ -331,10 +331,16 @@ def living(group: int) -> bool:
     return False
 
 
+def unlocked(folder: RunFolder) -> bool:
+    """Whether no process works on this run."""
+    with suppress(InUseError), folder.locked():
+        return True
+    return False
+
+
 def wait_written(files: Sequence[Path]) -> Sequence[Path]:
     """The files, once something is in them."""
-    while not all(file.read_text() for file in files):
-        time.sleep(0.001)
+    wait_until(lambda: all(file.read_text() for file in files), "a job does not say what it has")
     return files
 
 

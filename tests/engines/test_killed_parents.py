@@ -8,19 +8,24 @@ import signal
 import threading
 import time
 from dataclasses import replace
-from itertools import islice
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
 
-from tests.processes import PATIENCE, children, ended, start, wait_for_lines, wait_until_gone
-from tests.runs.test_execution import EXPERIMENT, assert_same_end, begin
-from umbel.data.sources import Sources
+from tests.processes import (
+    PATIENCE,
+    children,
+    ended,
+    start,
+    wait_for_lines,
+    wait_until,
+    wait_until_gone,
+)
+from tests.runs.test_execution import EXPERIMENT, assert_same_end, begin, go_on
 from umbel.engines import EngineSettings, workers
 from umbel.engines.crew import Crew
 from umbel.engines.workers import can_fork
-from umbel.runs.execution import execute
 from umbel.runs.folder import RunFolder
 from umbel.runs.saving import finish as end_early
 
@@ -62,13 +67,6 @@ def go_on_by_workers(folder: RunFolder, rounds: int) -> None:
     go_on(folder, rounds)
 
 
-def go_on(folder: RunFolder, rounds: int) -> None:
-    """Do some more rounds, as many as are asked for."""
-    making = execute(folder, Sources.default())
-    list(islice(making, rounds))
-    making.close()  # type: ignore[attr-defined]
-
-
 def killed(process: ForkServerProcess) -> set[int]:
     """Kill a process, and return the workers that it had then."""
     assert process.pid is not None
@@ -92,10 +90,8 @@ def two_crews(folder: Path) -> None:
 
 
 def test_workers_of_two_crews_do_not_outlive_their_parent(tmp_path: Path) -> None:
-    process, deadline = start(two_crews, tmp_path), time.monotonic() + PATIENCE
-    while len(list(tmp_path.iterdir())) < 6:
-        assert time.monotonic() < deadline, "not all tasks are begun"
-        time.sleep(0.001)
+    process = start(two_crews, tmp_path)
+    wait_until(lambda: len(list(tmp_path.iterdir())) == 6, "not all tasks are begun")
     assert process.pid is not None
     workers = children(process.pid)
     assert len(workers) == 4
