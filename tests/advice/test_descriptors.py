@@ -30,3 +30,9 @@ def test_inputs_that_depend_on_others_add_no_number() -> None:
     assert described(whole, y) == described(whole[:, :4], y)
     doubled = np.hstack([numbers, numbers.sum(1, keepdims=True)]).astype(np.float32)
     assert described(doubled, y) == described(numbers, y)
+
+
+def test_inputs_of_small_units_count_beside_those_of_large_ones() -> None:
+    rng = np.random.default_rng(SEED)
+    numbers, y = rng.normal(size=(2000, 3)), rng.integers(0, 2, 2000)
+    assert described(numbers * [1e8, 1.0, 1.0], y) == described(numbers, y)

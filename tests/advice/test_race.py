@@ -14,7 +14,7 @@ from rich.console import Console
 import umbel
 from umbel.advice.fates import fates
 from umbel.advice.summary import ContenderRow, Summary, summary
-from umbel.advice.trial import DIVERGED, TIME_UP, waiting
+from umbel.advice.trial import DIVERGED, TIME_UP, Standing, Track, waiting
 from umbel.advice.words import sentences
 from umbel.cli.advising import LEAST, contenders_table
 
@@ -82,6 +82,23 @@ def test_fine_tuning_and_its_rivals_are_judged_after_as_many_epochs_if_time_is_u
         for way in (each for one in tuned for each in (one, *one.rivals)):
             assert way.rounds == way.course[-1][0] == epochs
             assert way.stopped == (TIME_UP if epochs == 1 else "")
+
+
+def test_fine_tuning_has_as_many_epochs_as_a_rival_that_diverged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    advance = Track.advance
+
+    def diverging(self: Track, standing: Standing, rounds: int) -> Standing:
+        if standing.contender.name == "one model, trained on" and rounds > 4:
+            return replace(advance(self, standing, 4), stopped=DIVERGED)
+        return advance(self, standing, rounds)
+
+    monkeypatch.setattr(Track, "advance", diverging)
+    local = umbel.LocalTraining(lr=0.3, epochs=2)
+    found = umbel.advise(turned(2), umbel.Net(lambda: torch.nn.Linear(4, 2)), local=local, budget=2)
+    tuned = [each for each in found.standings if each.contender.tuned]
+    assert {each.rounds for each in tuned} == {4}
 
 
 @pytest.mark.parametrize("local", [None, LOCAL])

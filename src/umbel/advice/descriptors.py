@@ -20,7 +20,7 @@ ROWS_A_NUMBER = 25
 """Examples needed for each number in a descriptor, to estimate how much the number varies."""
 
 ROUNDING = 1e-6
-"""Components whose deviation is a smaller share of the largest are rounding errors of float32."""
+"""A component with a smaller share of what its inputs add up to has rounding errors of float32."""
 
 CLIP = 3.0
 """Numbers are cut at this many standard deviations: means of long-tailed numbers tell little."""
@@ -49,11 +49,14 @@ def _components(inputs: Floats, seed: int) -> Floats:
     most = max(1, min(COMPONENTS, inputs.shape[1], len(inputs) // 20))
     if not inputs.std(0).any():
         return np.zeros((len(inputs), most))
-    parts = PCA(most, random_state=seed % 2**32).fit_transform(inputs)
+    pca = PCA(most, random_state=seed % 2**32)
+    parts = pca.fit_transform(inputs)
     spread = parts.std(0)
     # Linearly dependent inputs, such as the indicators of a category, have components without
-    # variance, in which only rounding errors would be compared.
-    varies = spread > ROUNDING * spread.max()
+    # variance, in which only rounding errors would be compared. Inputs may be of very different
+    # units: what counts is a component's own part of each.
+    size = np.sqrt(pca.components_**2 @ np.square(inputs).mean(0))
+    varies = spread > ROUNDING * size
     scaled: Floats = parts[:, varies] / spread[varies]
     return scaled
 

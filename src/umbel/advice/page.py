@@ -15,7 +15,7 @@ from umbel.report.panels import Panel
 def advice_page(name: str, told: Summary, toml: str, to_run: str) -> str:
     """The page; `toml` is the experiment to run next, empty where there is no file for it.
 
-    `to_run` is the command that runs it, in the folder where the advice was asked for.
+    `to_run` is the command that runs it, by the absolute path of its file.
     """
     head: list[Part] = [element("p", element("strong", told.sentences[0]), id="verdict")]
     sections = [

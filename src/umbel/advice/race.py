@@ -154,14 +154,14 @@ def fine_tuned(
     # Fine-tuning means more epochs, so that it is compared with rivals trained for as many.
     starts = [to_train_on(base, local) for base in bases] + [to_tune(base, local) for base in bases]
     ended = _side_by_side(track, starts, allowance)
-    further, tuned = ended[: len(bases)], ended[len(bases) :]
-    for base, longer, found in zip(bases, further, tuned, strict=True):
-        yield replace(
-            found,
-            clusters=base.clusters,
-            megabytes=base.megabytes,
-            rivals=tuple(further) if base is one else (further[0], longer),
-        )
+    further = ended[: len(bases)]
+    ways = zip(bases, further, starts[len(bases) :], ended[len(bases) :], strict=True)
+    for base, longer, start, found in ways:
+        rivals = tuple(further) if base is one else (further[0], longer)
+        fewest = min(each.rounds for each in rivals)
+        # Fewer if a rival diverged.
+        way = track.of_all().advance(start, fewest) if 0 < fewest < found.rounds else found
+        yield replace(way, clusters=base.clusters, megabytes=base.megabytes, rivals=rivals)
 
 
 def _side_by_side(

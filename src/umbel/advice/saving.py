@@ -63,6 +63,6 @@ def write_page(folder: Path, out: Path | None = None) -> Path:
     if out is None:
         check_no_link(page)
     page.parent.mkdir(parents=True, exist_ok=True)
-    name, to_run = folder.resolve().name, command("run", text)
+    name, to_run = folder.resolve().name, command("run", text.resolve())
     write_text(page.resolve(), advice_page(name, read_summary(folder), toml, to_run))
     return page

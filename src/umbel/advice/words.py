@@ -61,7 +61,7 @@ def _untrained(advice: Advice) -> Iterator[str]:
     if lost:
         yield (
             f"{len(lost)} of {len(advice.names)} clients never trained ({few(lost)}): training "
-            "diverged there in every round. Scale inputs or targets, and ask again."
+            "diverged there every time. Scale inputs or targets, and ask again."
         )
 
 
