@@ -166,7 +166,7 @@ class Federation:
         The scenario `folder` reads these files. Raises `UsageError` if a client's name can't be a
         file name, and if the folder holds other clients already.
         """
-        from umbel.data.scenarios.folder import write_clients
+        from umbel.data.scenarios.saved_folder import write_clients
 
         write_clients(self, Path(folder))
 

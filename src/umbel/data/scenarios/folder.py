@@ -8,24 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from umbel.checks import UsageError, check
-from umbel.data.attributes import FILE, attributes_text, read_attributes
+from umbel.data.attributes import read_attributes
 from umbel.data.channel_scale import ChannelScale
 from umbel.data.federation import Federation
-from umbel.data.files import check_length, files_in, read_text
-from umbel.data.groups import LARGEST, read_groups
-from umbel.data.npz import check_saved, client_files, partial_files, read_arrays
+from umbel.data.groups import read_groups
+from umbel.data.npz import client_files, read_arrays
 from umbel.data.scenarios.base import Scenario, check_validation
 from umbel.data.sources import Sources
 from umbel.data.splits import by_name, set_apart
 from umbel.seeds import Stream
 from umbel.summary import few
-
-FILE_NAME = 'a name for a file: no / \\ , " or line break, no dot in front, no space at an end'
 
 GROUPS = "groups.csv"
 
@@ -123,111 +118,6 @@ def read_inputs(path: Path, num_classes: int | None) -> Federation:
     names = [file.stem for file in files]
     made = Federation.from_arrays(pairs, names=names, num_classes=num_classes, test_fraction=0.0)
     return replace(made, encoding=_scale(files, loaded))
-
-
-def write_clients(federation: Federation, path: Path) -> None:
-    """Write the folder that `read_clients` reads. Raises `UsageError` as `Federation.save`.
-
-    A folder that contains exactly these files already is not changed.
-    """
-    for name in federation.names:
-        on_a_line = name == name.strip() and not set(name) & set('/\\\0,"\r\n')
-        fine = on_a_line and name != "" and not name.startswith(".")
-        check(fine, "client", name, FILE_NAME)
-        check_length(Path(f"{name}.npz"), f"client {name[:20]}...")
-    check_length(path, "folder")
-    free = not path.exists() or (path.is_dir() and not files_in(path, ".npz"))
-    if not free:
-        check_saved(path)
-        if _is_written(federation, path):
-            return
-    check(free, "folder", str(path), "a folder without .npz files")
-    texts = {file: text for file, text in _texts(federation).items() if text}
-    for file in {FILE, GROUPS} - set(texts):
-        expected = "there for these clients, of whom nothing is known; remove it"
-        check(not (path / file).exists(), "folder", str(path / file), expected)
-    path.mkdir(parents=True, exist_ok=True)
-    for left in partial_files(path):  # of a process that was killed
-        left.unlink()
-    partial = [path / f"{client}.partial" for client in range(federation.num_clients)]
-    whole = [path / f"{name}.npz" for name in federation.names]
-    try:
-        _write_arrays(federation, partial)
-        for file, text in texts.items():
-            (path / file).write_text(text, encoding="utf-8")
-        # Last: until the last file has its name, a partial one shows that clients are missing.
-        for one, other in zip(partial, whole, strict=True):
-            one.replace(other)
-    except BaseException:
-        for each in (*whole, *partial):
-            each.unlink(missing_ok=True)
-        raise
-
-
-def _write_arrays(federation: Federation, files: Sequence[Path]) -> None:
-    beside = _beside(federation)
-    for client, file in enumerate(files):
-        with file.open("wb") as opened:
-            np.savez(opened, **_arrays(federation, client), **beside)
-
-
-def _arrays(federation: Federation, client: int) -> dict[str, Any]:
-    """The arrays in the file of a client."""
-    values = [each for split in federation.splits for each in split.of(client)]
-    return {name: _array(each) for name, each in zip(ARRAYS, values, strict=False)}
-
-
-def _beside(federation: Federation) -> dict[str, Any]:
-    """Further content of each file: classes beyond the labels, and the scale of channels."""
-    classes, scale = federation.num_classes, federation.encoding
-    seen = max((int(split.y.max()) + 1 for split in federation.splits if len(split.y)), default=0)
-    beside = {} if classes in (None, seen) else {CLASSES: np.array(classes)}
-    if isinstance(scale, ChannelScale):
-        values = (np.array(scale.mean), np.array(scale.deviation))
-        beside |= dict(zip(SCALE, values, strict=True))
-    return beside
-
-
-def _texts(federation: Federation) -> dict[str, str]:
-    """The texts of the other files by name; empty for a file that is not written."""
-    groups = [] if federation.groups is None else federation.groups.tolist()
-    lines = [f"{name},{group}\n" for name, group in zip(federation.names, groups, strict=False)]
-    known = attributes_text(federation.names, federation.attributes)
-    return {FILE: known, GROUPS: "".join(lines)}
-
-
-def _is_written(federation: Federation, path: Path) -> bool:
-    """Whether a folder contains exactly the files that would be written."""
-    if not path.is_dir() or {file.stem for file in files_in(path, ".npz")} != set(federation.names):
-        return False
-    try:
-        for name, text in _texts(federation).items():
-            said = read_text(path / name, LARGEST) if (path / name).exists() else ""
-            if said.splitlines() != text.splitlines():
-                return False
-        beside = _beside(federation)
-        return all(
-            _are_equal(
-                read_arrays(path / f"{name}.npz", KNOWN), _arrays(federation, client) | beside
-            )
-            for client, name in enumerate(federation.names)
-        )
-    except UsageError:  # an unreadable file is not one of these
-        return False
-
-
-def _are_equal(some: Mapping[str, NDArray[Any]], others: Mapping[str, NDArray[Any]]) -> bool:
-    return some.keys() == others.keys() and all(
-        some[name].dtype == others[name].dtype and np.array_equal(some[name], others[name])
-        for name in others
-    )
-
-
-def _array(values: Tensor) -> NDArray[Any]:
-    """The values for a file; bfloat16, which NumPy lacks, becomes float32 without loss."""
-    wider = values.float() if values.dtype == torch.bfloat16 else values
-    array: NDArray[Any] = wider.numpy()
-    return array
 
 
 def _files(path: Path) -> list[Path]:
