@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -139,6 +140,26 @@ def test_a_save_interrupted_among_its_last_steps_leaves_no_client(
     monkeypatch.setattr(Path, "replace", plain)
     one_each([0, 1, 0]).save(tmp_path)
     assert umbel.scenario("folder", path=str(tmp_path)).num_clients == 3
+
+
+def test_two_processes_that_save_the_same_clients_leave_all_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, federation = np.savez, one_each([0, 1, 0])
+    with ThreadPoolExecutor() as others:
+        second: list[Future[None]] = []
+
+        def beside(file: Any, **arrays: Any) -> None:
+            if not second:
+                second.append(others.submit(federation.save, tmp_path))
+                wait(second, timeout=0.2)  # it can't end before this one
+            plain(file, **arrays)
+
+        monkeypatch.setattr(np, "savez", beside)
+        federation.save(tmp_path)
+        second[0].result(timeout=60)
+    names = {file.name for file in tmp_path.iterdir()}
+    assert names == {"a.npz", "b.npz", "c.npz", "groups.csv"}
 
 
 def test_what_a_killed_save_left_is_not_read_as_fewer_clients(tmp_path: Path) -> None:

@@ -53,8 +53,10 @@ def check_gaps(values: object, what: str) -> None:
 
 
 def _has_gaps(values: object) -> bool:
-    if isinstance(values, list | tuple):  # numbers are passed over: there may be millions
-        return any(_has_gaps(entry) for entry in values if not isinstance(entry, float | int))
+    if isinstance(values, list | tuple):
+        kinds = set(map(type, values))  # numbers are passed over: there may be millions
+        plain = all(issubclass(kind, float | int | np.generic) for kind in kinds)
+        return not plain and any(map(_has_gaps, values))
     return bool(np.ma.is_masked(values))
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from filelock import FileLock
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -34,17 +35,35 @@ def write_clients(federation: Federation, path: Path) -> None:
         check(fine, "client", name, FILE_NAME)
         check_length(Path(f"{name}.npz"), f"client {name[:20]}...")
     check_length(path, "folder")
-    free = not path.exists() or (path.is_dir() and not files_in(path, ".npz"))
-    if not free:
-        check_saved(path)
-        if _is_written(federation, path):
-            return
-    check(free, "folder", str(path), "a folder without .npz files")
+    if _is_there(federation, path):  # nothing is written, which may not be possible
+        return
     texts = {file: text for file, text in _texts(federation).items() if text}
     for file in {FILE, GROUPS} - set(texts):
         expected = "there for these clients, of whom nothing is known; remove it"
         check(not (path / file).exists(), "folder", str(path / file), expected)
     path.mkdir(parents=True, exist_ok=True)
+    lock = path / ".lock"
+    with FileLock(lock):
+        try:
+            if not _is_there(federation, path):  # another process may have written it meanwhile
+                _write(federation, path, texts)
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+def _is_there(federation: Federation, path: Path) -> bool:
+    """Whether the folder holds these clients. Raises `UsageError` if it holds others."""
+    free = not path.exists() or (path.is_dir() and not files_in(path, ".npz"))
+    if not free:
+        check_saved(path)
+        if _is_written(federation, path):
+            return True
+    check(free, "folder", str(path), "a folder without .npz files")
+    return False
+
+
+def _write(federation: Federation, path: Path, texts: Mapping[str, str]) -> None:
+    """Write all files into a folder without `.npz` files, or none."""
     for left in partial_files(path):  # of a process that was killed
         left.unlink()
     partial = [path / f"{client}.partial" for client in range(federation.num_clients)]

@@ -101,9 +101,6 @@ class Table(Scenario):
         check(said or bool(self.time), "time", self.time, 'filled, as split = "time" needs')
         column = self.split != "column" or self.split_column is not None
         check(column, "split_column", self.split_column, 'a column, as split = "column" needs')
-        fine = self.split != "column" or not self.validation_fraction
-        expected = "allowed: split_column says which rows are for validation"
-        check(fine, "validation_fraction", self.validation_fraction, expected)
         kinds = (*self.numbers, *self.categories, *self.dates, *self.texts)
         check(self.target != self.client, "target", self.target, "another column than client")
         told = sorted({self.target, self.client or self.target} & {*self.columns})
