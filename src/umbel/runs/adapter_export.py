@@ -51,6 +51,7 @@ def to_peft(
     settings.inference_mode = True
     with replacing(folder / SETTINGS) as beside:
         settings.save_pretrained(beside.parent)
+        (beside.parent / SETTINGS).replace(beside)
     again = copy.deepcopy(module)
     other = _network(again, peft)
     for tensor in _adapters(other, peft).values():

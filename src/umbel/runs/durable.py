@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import secrets
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf
 from pathlib import Path
 
@@ -30,23 +31,25 @@ SCRATCH = re.compile(r"\..*\.[0-9a-f]{8}\.partial", re.DOTALL)
 STALE = 3600.0
 """Seconds without a change after which nobody writes in such a folder any more."""
 
+WITHIN = "partial"
+"""Name of the incomplete file in such a folder, so that nobody takes it for the file itself."""
+
 LONGEST = 200
-"""Bytes of a file's name in that of its folder, which may have 255."""
+"""Bytes of a file's name in that of its folder, which may have 255; a digest follows if cut."""
 
 
 @contextmanager
 def replacing(file: Path, settled: bool = True) -> Iterator[Path]:
     """Yields the path of a new file, which replaces this one at the end of the block.
 
-    It has the name of this one, in an empty folder that no other process writes in; what else a
-    library leaves there is removed. With `settled`, the new file is then on disk; otherwise only
-    after a call of `settle`.
+    It is in an empty folder that no other process writes in; what else a library leaves there is
+    removed. With `settled`, the new file is then on disk; otherwise only after a call of `settle`.
     """
     scratch = file.with_name(f"{_beginning(file)}{secrets.token_hex(4)}.partial")
     try:
         with naming(file):
             scratch.mkdir()
-            beside = scratch / file.name
+            beside = scratch / WITHIN
             yield beside
             if settled:
                 _sync(beside)
@@ -59,12 +62,16 @@ def replacing(file: Path, settled: bool = True) -> Iterator[Path]:
 
 
 def remove_left_of(file: Path, seconds: float = 0.0) -> None:
-    """Remove what killed processes left of this file and nobody has changed for so many seconds."""
-    beginning = _beginning(file)
-    for name in os.listdir(file.parent):  # noqa: PTH208 - folders of many files are read faster
-        left = file.with_name(name)
-        if name.startswith(beginning) and time.time() - _changed(left) >= seconds:
-            remove_partial(left)
+    """Remove what killed processes left of this file and nobody has changed for so many seconds.
+
+    Other files stay, and what can't be removed.
+    """
+    ours = re.compile(re.escape(_beginning(file)) + r"[0-9a-f]{8}\.partial")
+    with suppress(OSError):  # the file itself is written
+        for name in os.listdir(file.parent):  # noqa: PTH208 - faster for folders of many files
+            left = file.with_name(name)
+            if ours.fullmatch(name) and time.time() - _changed(left) >= seconds:
+                shutil.rmtree(left, ignore_errors=True)  # plain files and links stay
 
 
 def remove_partial(left: Path) -> None:
@@ -77,8 +84,11 @@ def remove_partial(left: Path) -> None:
 
 def _beginning(file: Path) -> str:
     """How the names of the folders begin in which a file is written."""
-    name = file.name.encode(errors="surrogateescape")[:LONGEST]
-    return f".{name.decode(errors='ignore')}."
+    name = file.name.encode(errors="surrogateescape")
+    if len(name) <= LONGEST:
+        return f".{file.name}."
+    cut = name[:LONGEST].decode(errors="ignore")
+    return f".{cut}-{hashlib.sha256(name).hexdigest()[:16]}."
 
 
 def _changed(left: Path) -> float:
