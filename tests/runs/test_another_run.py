@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,12 @@ import umbel
 from tests.federations import blobs
 from tests.runs.saved import LOCAL, Masked, binary, build, make_run
 from umbel import FLACC, FedAvg, Run, UsageError
+from umbel.data.scenarios.base import Scenario
+from umbel.data.sources import Sources
 from umbel.engines import EngineSettings
+from umbel.networks import Model
 from umbel.runs import config
+from umbel.runs.another import check_same
 from umbel.runs.folder import RunFolder
 from umbel.runs.own import OwnModule, described, differences
 
@@ -105,6 +111,54 @@ def test_a_run_whose_folder_another_has_taken_before_its_first_round_is_refused(
         with pytest.raises(UsageError, match=f"another run has taken this folder .*{how}"):
             next(rounds)
     assert len(list(last)) == 3
+
+
+@dataclass(frozen=True)
+class Layer(Model):
+    """A model whose settings have the names of what is kept of modules made in Python."""
+
+    initial: float = 0.1
+    source: str = ""
+    table: Mapping[str, Any] = field(default_factory=lambda: {"some": (1, 2), "none": nan})
+
+    def build(self, input_shape: Sequence[int], num_outputs: int) -> nn.Module:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Clients(Scenario):
+    """A scenario that has a setting of the name of a digest."""
+
+    groups: int = 2
+
+    def build(self, seed: int, sources: Sources) -> umbel.Federation:
+        raise NotImplementedError
+
+
+LAYER = umbel.Experiment(Clients(), Layer(), FedAvg())
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (replace(LAYER, model=Layer(initial=0.2)), r"model\.initial is 0\.2, not 0\.1"),
+        (replace(LAYER, model=Layer(source="a.csv")), r"model\.source is 'a\.csv', not ''"),
+        (replace(LAYER, scenario=Clients(groups=3)), r"scenario\.groups is 3, not 2"),
+    ],
+)
+def test_settings_of_ones_own_are_compared_whatever_their_names(
+    other: umbel.Experiment, said: str, tmp_path: Path
+) -> None:
+    folder = RunFolder.create(tmp_path / "mine", LAYER)
+    RunFolder.create(folder.path, other)
+    with pytest.raises(UsageError, match=f"taken this folder meanwhile \\({said}\\)"):
+        folder.check_asked()
+
+
+def test_a_folder_holds_the_run_asked_for_with_tuples_in_tables_and_nan(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path / "mine", LAYER)
+    folder.check_asked()
+    check_same(folder.path, folder.experiment, LAYER)
 
 
 def test_what_another_run_has_finished_meanwhile_is_not_taken_for_this_run(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from umbel.runs.digests import near
 from umbel.runs.experiment import Experiment
 from umbel.runs.experiment_file import ELSEWHERE
 from umbel.runs.flat import flat
+from umbel.runs.origins import same
+from umbel.runs.strangers import OURS
 from umbel.runs.sweep import CONTROL, parts_of
 from umbel.runs.wrapped import said_idly
 
@@ -24,11 +27,14 @@ WORKERS = "engine.workers"
 RESUMED = ("rounds", "checkpoint_every")
 """Settings that a run may have others of when it is resumed."""
 
-OF_THE_PROCESS = (WORKERS, "model.source", "model.gives")
-"""Settings that may differ for one run from process to process."""
+IN_PYTHON = {"scenario": f"{OURS}OwnData", "model": f"{OURS}OwnModule"}
+"""Names of what stands for data and a module made in Python; the names below are of their parts."""
+
+OF_THE_PROCESS = ("model.source", "model.gives")
+"""What may differ for one run from process to process."""
 
 FINGERPRINTS = ("model.initial", "model.constants")
-"""Sums over the values of a module made in Python, which may differ in their last bits."""
+"""Sums over the values of a module, which may differ in their last bits."""
 
 UNREADABLE = {
     "scenario.train": "the training examples have other values",
@@ -67,7 +73,7 @@ def check_still(path: Path, there: Experiment | None, asked: Experiment, begun: 
     if there is None:
         raise UsageError(f"{path}: was removed by another process before the first round")
     others = _differences(there, asked)
-    left_out = (*OF_THE_PROCESS, *(RESUMED if begun else ()))
+    left_out = (WORKERS, *(RESUMED if begun else ()))
     others = {name: said for name, said in others.items() if name not in left_out}
     if others:
         said = f"another run has taken this folder meanwhile ({_listed(others)})"
@@ -76,17 +82,28 @@ def check_still(path: Path, there: Experiment | None, asked: Experiment, begun: 
 
 def _differences(there: Experiment, asked: Experiment) -> dict[str, str]:
     """A phrase for each setting that differs, by its name."""
-    old, new = settings_of(there, asked)
-    names = [name for name in {**old, **new} if not _alike(name, old.get(name), new.get(name))]
-    return {
-        name: UNREADABLE.get(name, f"{name} is {_told(old, name)}, not {_told(new, name)}")
-        for name in names
-        if name != "description"
-    }
+    # Read back as the folder's: TOML turns tuples in tables into lists.
+    table = tomllib.loads(config.write(asked))
+    old, new = settings_of(there, config.structured(table, Experiment, looking=True))
+    found = {}
+    for name in {**old, **new}:
+        one, other = old.get(name), new.get(name)
+        in_python = _in_python(name, old) and _in_python(name, new)
+        if name == "description" or same(one, other) or (in_python and _alike(name, one, other)):
+            continue
+        said = f"{name} is {_told(old, name)}, not {_told(new, name)}"
+        found[name] = UNREADABLE.get(name, said) if in_python else said
+    return found
+
+
+def _in_python(name: str, settings: Mapping[str, object]) -> bool:
+    """Whether a setting is a part of what stands for data or a module made in Python."""
+    part = name.partition(".")[0]
+    return part in IN_PYTHON and settings.get(f"{part}.name") == IN_PYTHON[part]
 
 
 def _alike(name: str, one: Any, other: Any) -> bool:
-    return one == other or (name in FINGERPRINTS and bool(one and other) and near(one, other))
+    return name in OF_THE_PROCESS or (name in FINGERPRINTS and near(one or (), other or ()))
 
 
 def _listed(differences: Mapping[str, str]) -> str:

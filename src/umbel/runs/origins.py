@@ -87,8 +87,13 @@ def experiment_changes(was: Origin, now: Mapping[str, Any]) -> Iterator[str]:
     before, after = (dict(flat(_settled(table))) for table in (old, new))
     for name in dict.fromkeys([*before, *after]):
         one, other = (table.get(name, "not set") for table in (before, after))
-        if one != other and str(one) != str(other):  # NaN is not equal to itself
+        if not same(one, other):
             yield f"{name} was {one} and is {other}"
+
+
+def same(one: object, other: object) -> bool:
+    """Whether two values of a setting are equal; NaN, which is not equal to itself, is here."""
+    return one == other or str(one) == str(other)
 
 
 def _settled(table: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from umbel.networks.base import Model
 from umbel.runs.another import UNREADABLE, settings_of
 from umbel.runs.digests import constants_print, digest, fingerprint, near, split_digest, structure
 from umbel.runs.experiment import Experiment
-from umbel.runs.origins import FROZEN_WITHIN
+from umbel.runs.origins import FROZEN_WITHIN, same
 from umbel.runs.own_objective import NOTHING, Prints, objective_prints, other_functions
 from umbel.runs.run import Run
 
@@ -224,7 +224,7 @@ def differences(there: Experiment, here: Experiment, net: Net) -> Iterator[str]:
     left_out = {"model.initial", "model.constants", "model.gives", "model.source"}
     left_out |= without_effect
     for name in dict.fromkeys([*old, *new]):
-        if name in left_out or old.get(name) == new.get(name):
+        if name in left_out or same(old.get(name), new.get(name)):
             continue
         values = f"{name} is {old.get(name)!r} there and {new.get(name)!r} here"
         yield UNREADABLE.get(name, values)
