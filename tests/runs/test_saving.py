@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 import shutil
 import signal
@@ -33,6 +34,7 @@ from umbel.algorithms.base import Algorithm, State
 from umbel.algorithms.restarts import RestartsState
 from umbel.algorithms.sharing import SharingState
 from umbel.engines import Sequential
+from umbel.runs.starting import unsaid
 
 
 def with_mask() -> nn.Module:
@@ -349,3 +351,13 @@ def test_going_on_with_more_rounds_warns_once(
     caplog.clear()
     umbel.resume(tmp_path, run, rounds=2)
     assert caplog.text.count("trial_rounds: only a run of 9 rounds") == 1
+
+
+def test_messages_appear_again_when_the_last_of_several_threads_is_no_longer_silent() -> None:
+    before = logging.getLogger("umbel").level
+    one, other = unsaid(), unsaid()
+    one.__enter__()
+    other.__enter__()
+    one.__exit__(None, None, None)
+    other.__exit__(None, None, None)
+    assert logging.getLogger("umbel").level == before

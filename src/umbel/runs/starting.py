@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from umbel.algorithms.restarts import method_of
 from umbel.algorithms.sharing import Sharing
 from umbel.checks import check
 from umbel.client.drawing import drawing_from
+from umbel.client.held import Held
 from umbel.client.net import Net
 from umbel.data.federation import Federation
 from umbel.engines.choice import EngineSettings, make_engine
@@ -35,16 +36,18 @@ from umbel.seeds import Stream, seed_of
 log = logging.getLogger(__name__)
 
 
-@contextmanager
-def unsaid() -> Iterator[None]:
-    """Inside, nothing is logged: the run itself logs the same, before or after."""
-    ours = logging.getLogger("umbel")
-    before = ours.level
-    ours.setLevel(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        ours.setLevel(before)
+LOGGER = logging.getLogger("umbel")
+
+SILENCE = Held(lambda: LOGGER.level, LOGGER.setLevel, logging.CRITICAL)
+"""The level of umbel's logger, which all threads share."""
+
+
+def unsaid() -> AbstractContextManager[None]:
+    """Inside, nothing is logged: the run itself logs the same, before or after.
+
+    What other threads log meanwhile is left out, too.
+    """
+    return SILENCE.held()
 
 
 def check_settings(seed: int, participation: float, evaluate_every: int) -> None:
