@@ -86,10 +86,23 @@ def test_a_run_that_was_begun_has_checkpoints_as_often_as_the_call_asks(
     with pytest.raises(InUseError):
         run.save(path, 9, checkpoint_every=3)
     going.close()  # type: ignore[attr-defined]
+    with pytest.raises(UsageError, match="checkpoint_every: 0 is not 1 or more"):
+        run.save(path, 9, checkpoint_every=0)
     assert run.save(path, 9, checkpoint_every=3).experiment.checkpoint_every == 3
     before = (path / "experiment.toml").read_bytes()
     assert len(run.save(path, 9).records) == 9  # a finished run has no round left
     assert (path / "experiment.toml").read_bytes() == before
+
+
+def test_a_run_that_was_begun_has_checkpoints_as_often_as_before_if_the_call_does_not_say(
+    tmp_path: Path,
+) -> None:
+    run, path = own_run(), tmp_path / "mine"
+    going = rounds_in(run, path, 4, Budget(), checkpoint_every=3)
+    list(islice(going, 1))
+    going.close()  # type: ignore[attr-defined]
+    assert run.save(path, 4).experiment.checkpoint_every == 3
+    assert run.save(tmp_path / "new", 1).experiment.checkpoint_every == 1
 
 
 def test_as_many_rounds_as_are_recorded_may_be_asked_for(tmp_path: Path) -> None:

@@ -158,10 +158,9 @@ class Run(Settings):
         from umbel.runs.saving import rounds_in
 
         if state is not None or first != 0:
-            raise UsageError(
-                "state, first: leave them out with a folder, which says where to go on"
-            )
-        return rounds_in(self, folder, num_rounds, Budget())
+            said = "state, first: leave them out with a folder, which says where to go on"
+            raise UsageError(said)
+        return rounds_in(self, folder, num_rounds, Budget(), checkpoint_every=1)
 
     def save(
         self,
@@ -170,13 +169,14 @@ class Run(Settings):
         *,
         until: Until = (),
         max_time: float | str | None = None,
-        checkpoint_every: int = 1,
+        checkpoint_every: int | None = None,
     ) -> Result:
         """Do all rounds in a folder, or those that are left there, and return the finished run.
 
         It stops earlier where a goal is reached, such as `until="accuracy=0.9"`, or the time is
-        up, as after `max_time="10m"`. Killed, it goes on by the same call. Raises `UsageError`
-        where the folder holds another run, or can't hold a part of this one.
+        up, as after `max_time="10m"`. Killed, it goes on by the same call. Without
+        `checkpoint_every`, it is what the folder says, or 1 in a new one. Raises `UsageError` where
+        the folder holds another run, or can't hold a part of this one.
         """
         from umbel.runs.saving import save
 

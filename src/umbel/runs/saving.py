@@ -30,21 +30,24 @@ log = logging.getLogger(__name__)
 
 
 def save(
-    run: Run, path: Path | str, rounds: int, budget: Budget, checkpoint_every: int = 1
+    run: Run, path: Path | str, rounds: int, budget: Budget, checkpoint_every: int | None
 ) -> Result:
-    """Do all rounds in a folder, or what is left of them there."""
+    """Do all rounds in a folder, or what is left of them there.
+
+    Without `checkpoint_every`, it is as the folder says, or else 1.
+    """
     for _ in rounds_in(run, path, rounds, budget, checkpoint_every):
         pass
     return _result(RunFolder(Path(path)), run)
 
 
 def rounds_in(
-    run: Run, path: Path | str, rounds: int, budget: Budget, checkpoint_every: int = 1
+    run: Run, path: Path | str, rounds: int, budget: Budget, checkpoint_every: int | None
 ) -> Iterator[tuple[State, Record]]:
     """The rounds that are left in a folder; what is refused is refused by this call."""
     where = Path(path)
     name = where.resolve().name.removesuffix(f"-seed{run.seed}")
-    experiment = described(run, name, rounds, checkpoint_every)
+    experiment = described(run, name, rounds, 1 if checkpoint_every is None else checkpoint_every)
     budget.check_for(run)
     folder = RunFolder(where)
     if folder.begun:
@@ -53,7 +56,8 @@ def rounds_in(
         how = f'umbel.resume("{path}", run, rounds={rounds}) changes the number'
         check(there == rounds, "rounds", rounds, f"{there}, as planned in {path}; {how}")
         _check_same_budget(folder, budget)
-        _set_checkpoints(folder, checkpoint_every)
+        if checkpoint_every is not None:
+            _set_checkpoints(folder, checkpoint_every)
     else:
         with writing_to(where, "folder"):
             folder = RunFolder.create(where, experiment, budget)
