@@ -25,7 +25,7 @@ def start(
     function: Callable[..., object], *arguments: object, daemon: bool = True
 ) -> ForkServerProcess:
     """Call a function of a test module in a process of its own; a daemon ends with the tests."""
-    process = CONTEXT.Process(target=_heeding_ctrl_c, args=(function, *arguments), daemon=daemon)
+    process = CONTEXT.Process(target=_heeding_signals, args=(function, *arguments), daemon=daemon)
     process.start()
     return process
 
@@ -88,11 +88,12 @@ def _umbel(folder: Path, words: tuple[str, ...]) -> None:
     cli.main()
 
 
-def heeding_ctrl_c() -> None:
-    """A shell makes what it runs in the background ignore Ctrl-C, and children inherit that."""
+def heeding_signals() -> None:
+    """A shell in the background ignores Ctrl-C, and nohup SIGHUP; children inherit that."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-def _heeding_ctrl_c(function: Callable[..., object], *arguments: object) -> None:
-    heeding_ctrl_c()
+def _heeding_signals(function: Callable[..., object], *arguments: object) -> None:
+    heeding_signals()
     function(*arguments)

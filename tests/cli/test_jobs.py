@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from tests.processes import PATIENCE, heeding_ctrl_c, wait_until
+from tests.processes import PATIENCE, heeding_signals, wait_until
 from tests.shell import SMALL, Shell
 from umbel.checks import DivergedError, InUseError, UsageError
 from umbel.cli import jobs
@@ -115,7 +115,7 @@ def start(folder: Path, *words: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        preexec_fn=heeding_ctrl_c,
+        preexec_fn=heeding_signals,
         env={**os.environ, "OMP_NUM_THREADS": "64"},
     )
 
