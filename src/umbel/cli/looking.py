@@ -103,11 +103,11 @@ def _print_results(run: Path, at: str | None, reach: str | None, judge: str | No
     from umbel.cli.courses import goal_of, rounds_of
     from umbel.report import course_tables, standing_tables, terminal
     from umbel.runs.advised import holds_advice
+    from umbel.runs.finding import runs_in
     from umbel.runs.folder import RunFolder
     from umbel.runs.result import Result
 
-    places = [RunFolder(path.parent) for path in sorted(run.glob("*/experiment.toml"))]
-    folders = [each for each in places if each.begun or not holds_advice(each.path)]
+    folders = runs_in(run)
     if not folders:
         if at is None and reach is None and holds_advice(run) and not RunFolder(run).begun:
             _print_advice(run)

@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from umbel.checks import command
 from umbel.report.markup import Markup, Part, element
 from umbel.report.page import made_with
-from umbel.runs.deployed import over_flower
 from umbel.runs.outcomes import Methods, is_control
-from umbel.runs.own import OwnData
 from umbel.runs.result import Result
+from umbel.runs.way_on import Way, way_of
 
-BY_FILE = "For a single run, save its text as a file and use umbel run FILE --seed N:"
-IN_PYTHON = (
-    "Runs made in Python: run.save of the same umbel.Run, with these settings, makes them again:"
-)
-BY_FLOWER = "Runs over Flower: the same flwr run, with these settings and sites, makes them again:"
+SAID: Mapping[Way, str] = {
+    "files": "For a single run, save its text as a file and use umbel run FILE --seed N:",
+    "python": "Runs made in Python: run.save of the same umbel.Run, with these settings, makes "
+    "them again:",
+    "flower": "Runs over Flower: the same flwr run, with these settings and sites, makes them "
+    "again:",
+}
+"""How the runs are made again whose settings follow."""
 
 
 def again(name: str, methods: Methods) -> Iterator[Part]:
     """The command of the whole comparison, and the settings of each method's runs."""
     runs = [run for _, seeded in methods for run in seeded]
-    if {_way(run) for run in runs} == {BY_FILE}:
+    ways = {run.folder.path: way_of(run.folder.path) for run in runs}
+    if {*ways.values()} == {"files"}:
         yield from _compared(name, runs)
     for session in runs[0].folder.sessions.read()[:1]:
         yield element("p", f"Begun: {made_with(session)}", class_="quiet")
-    settings = [(method, alike) for method, seeded in methods for alike in _alike(seeded)]
-    for way in (BY_FILE, IN_PYTHON, BY_FLOWER):
-        made = [(method, alike) for method, alike in settings if _way(alike[0]) == way]
-        if made:
-            yield element("p", way)
-        for method, alike in made:
-            yield _unfolded(method, alike)
+    for way, said in SAID.items():
+        settings = [
+            _unfolded(method, alike)
+            for method, seeded in methods
+            for alike in _alike([run for run in seeded if ways[run.folder.path] == way])
+        ]
+        if settings:
+            yield element("p", said)
+        yield from settings
 
 
 def _compared(name: str, runs: Sequence[Result]) -> Iterator[Part]:
@@ -49,12 +54,6 @@ def _compared(name: str, runs: Sequence[Result]) -> Iterator[Part]:
     yield element("button", "copy the command", type="button", class_="copy", data_copy="command")
 
 
-def _way(run: Result) -> str:
-    if over_flower(run.folder.path):
-        return BY_FLOWER
-    return IN_PYTHON if isinstance(run.experiment.scenario, OwnData) else BY_FILE
-
-
 def _alike(runs: Sequence[Result]) -> list[list[Result]]:
     """The runs, those together that differ in their seed alone: one text makes all of these.
 
@@ -62,10 +61,8 @@ def _alike(runs: Sequence[Result]) -> list[list[Result]]:
     """
     parts: list[list[Result]] = []
     for run in runs:
-        seed, way = run.experiment.seed, _way(run)
         for part in parts:
-            first = part[0]
-            if _way(first) == way and first.experiment.with_seed(seed) == run.experiment:
+            if part[0].experiment.with_seed(run.experiment.seed) == run.experiment:
                 part.append(run)
                 break
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from umbel.checks import command
@@ -16,17 +16,23 @@ from umbel.report.shared_models import not_served_apart
 from umbel.report.words import in_a_row
 from umbel.runs.budget import exact
 from umbel.runs.client_rows import Client, by_cluster
-from umbel.runs.deployed import over_flower
 from umbel.runs.records import MEGABYTE
 from umbel.runs.result import Result
 from umbel.runs.statistics.agreement import agreement
 from umbel.runs.statistics.baselines import Baselines
 from umbel.runs.statistics.fairness import fairness
-from umbel.runs.way_on import in_python
+from umbel.runs.way_on import Way, way_of
 from umbel.summary import counted, number_text
 
 MOST_ROWS = 100
 """Rows of the table of clusters."""
+
+CONTINUES: Mapping[Way, str] = {
+    "files": "umbel resume",
+    "python": "umbel.resume in Python",
+    "flower": "the same flwr run",
+}
+"""What continues an unfinished run."""
 
 
 def run_page(run: Result) -> tuple[str, list[Panel]]:
@@ -58,8 +64,8 @@ def _head(run: Result) -> list[Part]:
     if not run.finished:
         text = (
             f"This run is not finished: {done} of {experiment.rounds} rounds are done. "
-            f"What follows is so far; {_way_on(run)} continues it. Results of single clients "
-            "are known at the end."
+            f"What follows is so far; {CONTINUES[way_of(run.folder.path)]} continues it. "
+            "Results of single clients are known at the end."
         )
         parts.append(element("p", element("strong", text), class_="notice", role="note"))
     elif run.folder.stop is not None:
@@ -190,14 +196,15 @@ def _again(run: Result) -> Iterator[Part]:
     budget = run.folder.budget
     by_goal = stop is not None and budget.reached(run.last) == stop.why
     goals = [f"{name}={exact(goal)}" for name, goal in budget.until] if by_goal else []
-    if over_flower(run.folder.path):
+    way = way_of(run.folder.path)
+    if way == "flower":
         yield lines(
             "This run was over Flower: the same flwr run makes it again, with the settings below "
             "and the same sites. On other processors and versions the last digits may differ."
         )
         yield from _settings(run)
         return
-    if in_python(run.folder.path):
+    if way == "python":
         what = "in Python the same umbel.Run, whose settings are below, this line"
         until = f", until={goals}" if goals else ""
         again = f'"{run.folder.path.resolve().name}", rounds={run.experiment.rounds}{until}'
@@ -214,12 +221,6 @@ def _again(run: Result) -> Iterator[Part]:
     yield element("pre", said, id="command")
     yield element("button", "copy the command", type="button", class_="copy", data_copy="command")
     yield from _settings(run)
-
-
-def _way_on(run: Result) -> str:
-    if over_flower(run.folder.path):
-        return "the same flwr run"
-    return "umbel.resume in Python" if in_python(run.folder.path) else "umbel resume"
 
 
 def _settings(run: Result) -> Iterator[Part]:

@@ -12,8 +12,8 @@ from umbel.report.panels import numbered
 from umbel.report.plot_files import check_plotting
 from umbel.report.plots import draw_each
 from umbel.report.run_page import run_page
-from umbel.runs.advised import holds_advice
 from umbel.runs.durable import write_text
+from umbel.runs.finding import runs_in
 from umbel.runs.folder import RunFolder
 from umbel.runs.result import Result
 
@@ -31,8 +31,7 @@ def write_files(path: Path, out: Path | None = None, figures: Path | None = None
     if (path / "experiment.toml").is_file():
         text, panels = run_page(_begun(path))
     else:
-        folders = [RunFolder(file.parent) for file in sorted(path.glob("*/experiment.toml"))]
-        runs = [Result(each) for each in folders if each.begun or not holds_advice(each.path)]
+        runs = [Result(each) for each in runs_in(path)]
         begun = [run for run in runs if run.folder.begun and run.records]  # they may be lost
         check(bool(begun), "report", str(path), "the folder of a run, or of runs, that were begun")
         without = [run.folder.path.name for run in runs if run not in begun]

@@ -16,6 +16,7 @@ from umbel.runs.flat import flat
 from umbel.runs.origins import same
 from umbel.runs.strangers import OURS
 from umbel.runs.sweep import CONTROL, parts_of
+from umbel.runs.way_on import IN_PYTHON
 from umbel.runs.wrapped import said_idly
 
 MOST = 3
@@ -27,7 +28,7 @@ WORKERS = "engine.workers"
 RESUMED = ("rounds", "checkpoint_every")
 """Settings that a run may have others of when it is resumed."""
 
-IN_PYTHON = {"scenario": f"{OURS}OwnData", "model": f"{OURS}OwnModule"}
+MADE_IN_PYTHON = {"scenario": IN_PYTHON, "model": f"{OURS}OwnModule"}
 """Names of what stands for data and a module made in Python; the names below are of their parts."""
 
 OF_THE_PROCESS = ("model.source", "model.gives")
@@ -99,7 +100,7 @@ def _differences(there: Experiment, asked: Experiment) -> dict[str, str]:
 def _in_python(name: str, settings: Mapping[str, object]) -> bool:
     """Whether a setting is a part of what stands for data or a module made in Python."""
     part = name.partition(".")[0]
-    return part in IN_PYTHON and settings.get(f"{part}.name") == IN_PYTHON[part]
+    return part in MADE_IN_PYTHON and settings.get(f"{part}.name") == MADE_IN_PYTHON[part]
 
 
 def _alike(name: str, one: Any, other: Any) -> bool:

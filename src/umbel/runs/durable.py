@@ -25,7 +25,10 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 PARTIAL = "*.partial"
 """What is incomplete, which a killed process leaves beside the files it was replacing."""
 
-SCRATCH = re.compile(r"\..*\.[0-9a-f]{8}\.partial", re.DOTALL)
+OWN_END = r"[0-9a-f]{8}\.partial"
+"""How the names of the folders that `replacing` writes in end."""
+
+SCRATCH = re.compile(r"\..*\." + OWN_END, re.DOTALL)
 """Names of the folders that `replacing` writes in."""
 
 STALE = 3600.0
@@ -66,7 +69,7 @@ def remove_left_of(file: Path, seconds: float = 0.0) -> None:
 
     Other files stay, and what can't be removed.
     """
-    ours = re.compile(re.escape(_beginning(file)) + r"[0-9a-f]{8}\.partial")
+    ours = re.compile(re.escape(_beginning(file)) + OWN_END)
     with suppress(OSError):  # the file itself is written
         for name in os.listdir(file.parent):  # noqa: PTH208 - faster for folders of many files
             left = file.with_name(name)

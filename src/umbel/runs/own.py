@@ -21,7 +21,7 @@ from umbel.data.scenarios.base import Scenario
 from umbel.data.sources import Sources
 from umbel.engines.choice import EngineSettings
 from umbel.networks.base import Model
-from umbel.runs.another import UNREADABLE, settings_of
+from umbel.runs.another import FINGERPRINTS, OF_THE_PROCESS, UNREADABLE, WORKERS, settings_of
 from umbel.runs.digests import constants_print, digest, fingerprint, near, split_digest, structure
 from umbel.runs.experiment import Experiment
 from umbel.runs.origins import FROZEN_WITHIN, same
@@ -220,9 +220,8 @@ def differences(there: Experiment, here: Experiment, net: Net) -> Iterator[str]:
         yield said
         return
     old, new = settings_of(there, here)
-    without_effect = {"description", "name", "engine.workers", "engine.address"}
-    left_out = {"model.initial", "model.constants", "model.gives", "model.source"}
-    left_out |= without_effect
+    without_effect = {"description", "name", WORKERS, "engine.address"}
+    left_out = {*FINGERPRINTS, *OF_THE_PROCESS, *without_effect}
     for name in dict.fromkeys([*old, *new]):
         if name in left_out or same(old.get(name), new.get(name)):
             continue

@@ -10,9 +10,9 @@ from typing import Any
 from umbel.checks import check
 from umbel.data.groups import is_number
 from umbel.notebooks import cut
-from umbel.runs.advised import holds_advice
 from umbel.runs.client_rows import COLUMNS, TUNED, Client
 from umbel.runs.config import plain
+from umbel.runs.finding import runs_in
 from umbel.runs.flat import flat, measures_of
 from umbel.runs.folder import RunFolder
 from umbel.runs.metrics import names_of
@@ -131,11 +131,9 @@ def run_folders(folder: Path) -> list[RunFolder]:
     """The run of this folder, or those in it and in folders in it, by name."""
     if (folder / "experiment.toml").is_file():
         return [RunFolder.open(folder)]
-    files = [*folder.glob("*/experiment.toml"), *folder.glob("*/*/experiment.toml")]
-    found = [RunFolder(file.parent) for file in files]
-    runs = [each for each in found if each.begun or not holds_advice(each.path)]
+    runs = runs_in(folder, depth=2)
     check(bool(runs), "folder", str(folder), "the folder of a run, or a folder of runs")
-    return sorted(runs, key=lambda folder: folder.path)
+    return runs
 
 
 def results_of(folders: Sequence[RunFolder]) -> Results:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
+from typing import Literal
 
 from umbel.checks import command
 from umbel.data.files import EXPERIMENT, read_bytes
 from umbel.runs.deployed import over_flower
 from umbel.runs.seals import BROKEN
+from umbel.runs.strangers import OURS
 
-IN_PYTHON = "umbel.runs.own:OwnData"
+IN_PYTHON = f"{OURS}OwnData"
 """The scenario's name in the experiment of a run that was made in Python."""
+
+Way = Literal["files", "python", "flower"]
+"""Where the data of a run are: in files, in Python alone, or at the nodes of Flower."""
 
 
 def in_python(run: Path) -> bool:
@@ -23,11 +28,21 @@ def in_python(run: Path) -> bool:
         return False
 
 
+def way_of(run: Path) -> Way:
+    """Where the data of a run are."""
+    if over_flower(run):
+        return "flower"
+    return "python" if in_python(run) else "files"
+
+
 def way_on(run: Path, verb: str = "resume") -> str:
     """What resumes a run, or finishes it, where its data are known: a phrase for messages."""
-    if over_flower(run):
-        return "the same `flwr run`"
-    return f'umbel.{verb}("{run}", run)' if in_python(run) else f"`{command(verb, run)}`"
+    said: dict[Way, str] = {
+        "files": f"`{command(verb, run)}`",
+        "python": f'umbel.{verb}("{run}", run)',
+        "flower": "the same `flwr run`",
+    }
+    return said[way_of(run)]
 
 
 def held(run: Path, finished: bool) -> str:
@@ -35,5 +50,5 @@ def held(run: Path, finished: bool) -> str:
     if finished:
         see = f"""`{command("show", run)}` or umbel.load("{run}")"""
         return f"holds a finished run; see its results by {see}"
-    also = "" if in_python(run) or over_flower(run) else f' or umbel.resume("{run}")'
+    also = f' or umbel.resume("{run}")' if way_of(run) == "files" else ""
     return f"holds a run already; go on with it by {way_on(run)}{also}"
