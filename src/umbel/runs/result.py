@@ -120,17 +120,17 @@ class Result:
         """The record to judge by: the last one, or that of an unfinished run's last evaluation."""
         return self.last if self.finished else self.last_evaluated
 
-    @property
+    @cached_property
     def has_groups(self) -> bool:
         """Whether planted groups are known, against which clusters are scored."""
         return any(record.ari is not None for record in self.records)
 
-    @property
+    @cached_property
     def by_loss(self) -> bool:
         """Whether records have no accuracy, as in regression."""
         return all(record.judged("accuracy") is None for record in self.records)
 
-    @property
+    @cached_property
     def validated(self) -> bool:
         """Whether rounds are judged on validation examples."""
         return any(record.validation_loss is not None for record in self.records)

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import sqrt
 
 import pytest
 
+from tests.report.pages import made
 from umbel.runs.client_rows import Client
-from umbel.runs.statistics.fairness import worse_by_more_than_chance, worse_off, worst_tenth
+from umbel.runs.folder import RunFolder
+from umbel.runs.records import Record
+from umbel.runs.result import Result
+from umbel.runs.statistics.baselines import Baselines
+from umbel.runs.statistics.fairness import (
+    fairness,
+    worse_by_more_than_chance,
+    worse_off,
+    worst_tenth,
+)
 
 
 def clients(values: Sequence[float | None], examples: int | None = 100) -> list[Client]:
@@ -73,3 +83,22 @@ def test_losses_far_below_one_are_told_apart() -> None:
     alike = worse_off(rounding, before, by_loss=True)
     assert alike is not None
     assert alike.share == 0.0
+
+
+class Counted(list[Record]):
+    """Records that count how often they are gone through."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[Record]:
+        self.times += 1
+        return super().__iter__()
+
+
+def test_records_are_gone_through_once_however_many_clients_there_are() -> None:
+    run = Result(RunFolder(made("fedavg-linear", "rounds=2", "scenario.examples=40")))
+    records = vars(run)["records"] = Counted(run.records)
+    assert fairness(run, Baselines({})).worst_tenth is not None
+    assert run.by_loss
+    assert len(run.clients) > 2
+    assert records.times == 1
