@@ -275,6 +275,7 @@ def test_newcomers_of_a_kind_that_the_run_has_not_seen_are_named(tmp_path: Path)
     both = umbel.Federation.from_arrays(clients, test_fraction=0.0, num_classes=10)
     assigned = result.assign(both)
     assert [*assigned.unlike] == ["other"]
+    assert assigned.unlike is assigned.unlike  # a row for each newcomer asks again
     assert "unlike the run's clients: other" in repr(assigned)
     losses = [client.loss for client in result.clients if client.loss is not None]
     assert assigned.run_losses == (min(losses), max(losses))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from torch import Tensor
 
@@ -41,12 +42,12 @@ class Assignment:
         rows = [(name, str(cluster), f"{score:.4g}") for (name, cluster), score in pairs]
         return cut(("client", "cluster", self.meaning), rows, repr(self), "clients")._repr_html_()
 
-    @property
+    @cached_property
     def clusters(self) -> dict[str, int]:
         """The cluster of each client, by name."""
         return dict(zip(self.clients, self.scores.argmin(1).tolist(), strict=True))
 
-    @property
+    @cached_property
     def unlike(self) -> dict[str, float]:
         """The newcomers whose loss is higher than that of any client of the run, with their loss.
 
