@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import stats
 
 from umbel.runs.confidence import confidences
 
@@ -60,3 +61,19 @@ def test_of_one_example_nothing_is_known_and_of_one_cluster_all() -> None:
 def test_equal_models_are_equally_likely() -> None:
     losses = np.repeat(np.random.default_rng(0).normal(size=(8, 1)), 4, axis=1)
     assert confidences([losses], [0]) == [0.25]
+
+
+def test_medians_are_worked_out_once_for_each_number_of_examples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[float] = []
+    median = stats.chi2.median
+
+    def counted(freedom: NDArray[np.float64]) -> NDArray[np.float64]:
+        asked.extend(np.atleast_1d(freedom).tolist())
+        return np.asarray(median(freedom))
+
+    monkeypatch.setattr(stats.chi2, "median", counted)
+    losses = [*drawn(2, newcomers=20)[0], *drawn(5, newcomers=20)[0]]
+    confidences(losses, [0, 1, 2, 1] * 10)
+    assert asked == [1, 4]

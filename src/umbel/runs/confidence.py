@@ -41,7 +41,13 @@ def confidences(losses: Losses, chosen: Sequence[int]) -> list[float]:
     from all models. With few examples the standard deviation may be small by chance, so that it is
     at least the one that is usual among the newcomers.
     """
-    usual = {best: _usual(losses, best) for best in set(chosen)}
+    from scipy.stats import chi2
+
+    sizes = np.array([len(mine) for mine in losses])
+    # A median takes longer to find than the variances of a newcomer: one for each size at once.
+    freedom, which = np.unique(np.maximum(sizes - 1, 1), return_inverse=True)
+    factors = (freedom / chi2.median(freedom))[which]
+    usual = {best: _usual(losses, best, factors) for best in set(chosen)}
     return [_sure(mine, best, usual[best]) for mine, best in zip(losses, chosen, strict=True)]
 
 
@@ -60,16 +66,15 @@ def _sure(losses: NDArray[np.float64], best: int, usual: NDArray[np.float64]) ->
     return float(max(least, 1 - doubts.sum()))
 
 
-def _usual(losses: Losses, best: int) -> NDArray[np.float64]:
+def _usual(losses: Losses, best: int, factors: NDArray[np.float64]) -> NDArray[np.float64]:
     """(K,) the variance of the gap between each model's loss and the best one's, at a newcomer.
 
-    It is the median over newcomers, each divided by what it would be for normal gaps of variance 1.
+    It is the median over newcomers, each times its factor: the inverse of what it would be in the
+    median for normal gaps of variance 1.
     """
-    from scipy.stats import chi2
-
     told = [
-        (mine - mine[:, [best]]).var(0, ddof=1) * (len(mine) - 1) / chi2.median(len(mine) - 1)
-        for mine in losses
+        (mine - mine[:, [best]]).var(0, ddof=1) * factor
+        for mine, factor in zip(losses, factors, strict=True)
         if len(mine) > 1
     ]
     return np.asarray(np.median(told, axis=0)) if told else np.zeros(losses[0].shape[1])
