@@ -145,6 +145,18 @@ def test_the_sheet_and_the_page_have_the_same_columns(natural: Path, tmp_path: P
         assert head in page.said
 
 
+def test_pairs_of_many_methods_that_are_left_out_are_said_to_be(
+    natural: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("umbel.runs.statistics.pairs.MOST_METHODS", 2)
+    said = "all 3 pairs of methods, of which 1 is not shown and counts as equal"
+    assert said in " ".join(printed(natural, 80).split())
+    page = Page(write_files(natural, tmp_path / "report.html")[0].read_text(encoding="utf-8"))
+    assert "Pairs of methods" in page.headings
+    assert "1 other pair is left out, as there are so many methods" in page.said
+    assert len(results(natural).differences()) == 3
+
+
 def test_the_page_of_one_run_says_what_its_clusters_agree_with(
     natural: Path, tmp_path: Path
 ) -> None:

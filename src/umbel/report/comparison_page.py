@@ -42,7 +42,8 @@ def comparison_page(
         Section("Run it again", tuple(again(name, methods))),
     ]
     if any(pair.lead is not None for pair in order.pairs):
-        sections.insert(1, Section("Every pair of methods", tuple(_pairs(order, measure))))
+        title = "Pairs of methods" if order.left_out else "Every pair of methods"
+        sections.insert(1, Section(title, tuple(_pairs(order, measure))))
     if against:
         parts = [join(figures([each.panel]), each.tables) for each in against]
         sections.insert(1, Section("Client by client", tuple(parts)))
@@ -111,13 +112,14 @@ def _table(sheet: Sheet) -> Markup:
 
 
 def _pairs(order: Standing, measure: Measure) -> Iterator[Part]:
-    """Intervals of the difference of any two methods, pairs with a control first."""
+    """Intervals of the difference of two methods, pairs with a control first."""
     heads = ("method", "other", "gain", "95% interval", "p", "p corrected (Holm)")
     if order.controlled:
         yield element("h3", "Clusters that were found against random ones of the same sizes")
         yield table(heads, map(_pair, order.controlled.values()), left=2)
-    yield element("h3", "All pairs")
-    yield table(heads, map(_pair, order.pairs), left=2, tall=True, id="pairs")
+    shown = order.others if order.left_out else order.pairs
+    yield element("h3", "Pairs with the method of the best mean" if order.left_out else "All pairs")
+    yield table(heads, map(_pair, shown), left=2, tall=True, id="pairs")
     caption = (
         f"Gain: {measure.gain()} of the method than of the other, on the same clients under the "
         "same seeds. "
@@ -126,6 +128,14 @@ def _pairs(order: Standing, measure: Measure) -> Iterator[Part]:
         "below 0.05, the difference is more than chance even if it was chosen as the largest of "
         "all."
     )
+    if order.left_out:
+        verb = "is" if order.left_out == 1 else "are"
+        caption += (
+            f" {counted(order.left_out, 'other pair')} {verb} left out, as there are so many "
+            "methods. The correction takes the two methods of such a pair for equal, so that its "
+            "p may be too large, but not too small. umbel show with --rows differences --csv "
+            "compares every pair."
+        )
     yield element("p", caption, class_="quiet")
 
 

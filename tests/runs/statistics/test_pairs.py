@@ -1,4 +1,4 @@
-"""All pairs of methods, corrected for being several, against values worked out by hand."""
+"""Pairs of methods, corrected for being several, against values worked out by hand."""
 
 from __future__ import annotations
 
@@ -40,6 +40,14 @@ def test_p_values_are_corrected_as_holm_does() -> None:
     assert holm([0.02, 0.025, 0.03]) == pytest.approx([0.06, 0.06, 0.06])
     assert holm([0.6, 0.7]) == [1.0, 1.0]
     assert holm([]) == []
+
+
+def test_p_values_that_are_left_out_count_as_one() -> None:
+    known = [0.01, 0.04, 0.001, 0.02]
+    assert holm(known, left_out=3) == holm([*known, 1.0, 1.0, 1.0])[:4]
+    for others in ([0.0, 0.0, 0.0], [0.015, 0.5, 0.0001]):
+        whole = holm([*known, *others])[:4]
+        assert all(one >= other for one, other in zip(holm(known, 3), whole, strict=True))
 
 
 BASE = (0.5, 0.6, 0.7, 0.8, 0.5, 0.6, 0.7, 0.8)
@@ -90,3 +98,24 @@ def test_a_method_is_compared_with_its_control_whichever_is_better() -> None:
     assert found["b"].better.name == "b"
     assert found["a"].sure
     assert not found["b"].sure
+
+
+def test_among_many_methods_only_the_leader_and_controls_are_compared_and_all_pairs_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ("a", "b", "b (random clusters)", "c", "d")
+    noise = np.random.default_rng(0).normal(scale=0.02, size=(5, 8))
+    methods = [contender(name, tuple(BASE + row)) for name, row in zip(names, noise, strict=True)]
+    methods.append(contender("best", MUCH))
+    whole = standing(methods, ACCURACY)
+    assert (len(whole.pairs), whole.left_out) == (15, 0)
+    monkeypatch.setattr("umbel.runs.statistics.pairs.MOST_METHODS", 5)
+    found = standing(methods, ACCURACY)
+    assert [pair.other.name for pair in found.others] == [*reversed(names)]
+    assert list(found.controlled) == ["b"]
+    assert (len(found.pairs), found.left_out, found.pairs[0].of) == (6, 9, 15)
+    every = {(pair.better.name, pair.other.name): pair for pair in whole.pairs}
+    for pair in found.pairs:
+        same = every[pair.better.name, pair.other.name]
+        assert pair.lead == same.lead
+        assert pair.p_value >= same.p_value
