@@ -40,6 +40,14 @@ def test_there_is_a_row_a_run_finished_or_not(runs: Path) -> None:
     assert [row["folder"] for row in umbel.results(runs)] == found.column("folder")
 
 
+def test_only_the_table_that_is_asked_for_is_made(runs: Path) -> None:
+    for name in ("runs", "rounds", "clients"):
+        found = umbel.results(runs)
+        assert len(getattr(found, name)) > 0
+        assert {"runs", "rounds", "clients"} & vars(found).keys() == {name}
+    assert repr(found) == "Results: 3 runs, 10 rounds, 16 clients"
+
+
 def test_settings_in_which_runs_differ_are_columns(runs: Path) -> None:
     found = umbel.results(runs)
     assert found.column("algorithm.name") == ["fedavg", "fedavg", "ifca"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ RESULTS = (
 """What the last round of a run measured; before its end, the last round that was evaluated."""
 
 OF = ("run", "round", "client")
-"""What the rows of the tables are of, in the order of their fields."""
+"""What the rows of the tables are of."""
 
 EVENNESS = (
     *("worst_tenth", "spread"),
@@ -56,16 +57,33 @@ COSTS = ("megabytes_down", "megabytes_up", "gradient_evaluations", "loss_evaluat
 class Results:
     """The runs of a folder, finished or not, as tables of runs, rounds and clients.
 
-    `results` gives one. `len`, iteration, rows and columns are of the table of runs.
+    `results` gives one. `len`, iteration, rows and columns are of the table of runs. Each table is
+    read from the runs' folders when it is first asked for.
     """
 
-    #: a row for each run: its name and seed, its last round, its cost, and settings that differ
-    runs: Table
-    rounds: Table  #: a row for each round of a run
-    clients: Table  #: a row for each client of a finished run
+    folders: tuple[RunFolder, ...]  #: where the runs are
+
+    @cached_property
+    def runs(self) -> Table:
+        """A row for each run: its name and seed, last round, cost, and settings that differ."""
+        first = (*OF_A_RUN, "finished", "rounds", "rounds_planned", *RESULTS, *COSTS, *EVENNESS)
+        return Table.of(_runs(self.folders), first)
+
+    @cached_property
+    def rounds(self) -> Table:
+        """A row for each round of a run."""
+        rows = (row for folder in self.folders for row in _rounds(Result(folder)))
+        return Table.of(rows, (*OF_A_RUN, "round", *RESULTS))
+
+    @cached_property
+    def clients(self) -> Table:
+        """A row for each client of a finished run."""
+        rows = (row for folder in self.folders for row in _clients(Result(folder)))
+        return Table.of(rows, (*OF_A_RUN, *COLUMNS, "test_examples"))
 
     def __repr__(self) -> str:
-        sizes = [counted(len(table), of) for table, of in zip(vars(self).values(), OF, strict=True)]
+        tables = (self.runs, self.rounds, self.clients)
+        sizes = [counted(len(table), of) for table, of in zip(tables, OF, strict=True)]
         return f"Results: {', '.join(sizes)}"
 
     def _repr_html_(self) -> str:
@@ -100,8 +118,7 @@ class Results:
         `p_holm` is the p-value corrected for all pairs. Runs of one name are of one method, each of
         another seed: raises `UsageError` for two of one name and seed, as of two comparisons.
         """
-        runs = [Result(RunFolder(Path(folder))) for folder in self.column("folder")]
-        return differences(runs, judge)
+        return differences(list(map(Result, self.folders)), judge)
 
     def to_pandas(self) -> Any:
         """The runs as a `pandas.DataFrame`. Raises `UsageError` where pandas is not installed."""
@@ -138,23 +155,28 @@ def run_folders(folder: Path) -> list[RunFolder]:
 
 def results_of(folders: Sequence[RunFolder]) -> Results:
     """The results of these runs, in this order."""
+    return Results(tuple(folders))
+
+
+def _runs(folders: Sequence[RunFolder]) -> Iterator[dict[str, Value]]:
     every = list(map(Result, folders))
     described = [plain(run.experiment) for run in every]
     baselines = Baselines.among(every)
-    runs, rounds, clients = [], [], []
-    for run, said, settings in zip(every, described, _differing(described), strict=True):
-        which = _which(run, said)
+    every.reverse()
+    for said, settings in zip(described, _differing(described), strict=True):
+        run = every.pop()  # records of many runs do not fit into memory together
         even, agrees = _evenness(fairness(run, baselines)), _agreement(run)
-        runs.append({**which, **_summary(run), **even, **agrees, **settings})
-        rounds += [{**which, **_measured(record)} for record in run.records]
-        if run.finished:
-            clients += [{**which, **_client(client)} for client in run.clients]
-    first = (*OF_A_RUN, "finished", "rounds", "rounds_planned", *RESULTS, *COSTS, *EVENNESS)
-    return Results(
-        Table.of(runs, first),
-        Table.of(rounds, (*OF_A_RUN, "round", *RESULTS)),
-        Table.of(clients, (*OF_A_RUN, *COLUMNS, "test_examples")),
-    )
+        yield {**_which(run, said), **_summary(run), **even, **agrees, **settings}
+
+
+def _rounds(run: Result) -> Iterator[dict[str, Value]]:
+    which = _which(run, plain(run.experiment))
+    return ({**which, **_measured(record)} for record in run.records)
+
+
+def _clients(run: Result) -> Iterator[dict[str, Value]]:
+    which = _which(run, plain(run.experiment))
+    return ({**which, **_client(client)} for client in (run.clients if run.finished else ()))
 
 
 def _which(run: Result, said: Mapping[str, Any]) -> dict[str, Value]:
