@@ -143,6 +143,29 @@ def test_what_is_no_csv_file_is_refused(tmp_path: Path, text: str | bytes, messa
 
 
 @pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ('a,b\n\n1,x\n2,"secret\n3,y\n', "row 2"),
+        ('a,b\n1,"secret\n2,y\n3,"z\n4,y\n', "row 1"),
+        ('a,b\n"1\n\n",x\n2,"secret" or not\n', "row 2"),
+        ('a,"b\n1,2\n', "the header"),
+    ],
+)
+def test_a_quotation_mark_that_nothing_closes_takes_no_other_rows(
+    tmp_path: Path, text: str, where: str
+) -> None:
+    with pytest.raises(UsageError, match=f"t.csv: {where} has a value that begins with") as refused:
+        read(tmp_path / "t.csv", text)
+    assert "secret" not in str(refused.value)
+
+
+def test_long_values_and_marks_within_values_are_read(tmp_path: Path) -> None:
+    long = "x" * 200_000
+    rows = read(tmp_path / "t.csv", f'a,b\n1,"{long}"\n2,5" wide\n3,"say ""yes"""\n')
+    assert rows.columns["b"].tolist() == [long, '5" wide', 'say "yes"']
+
+
+@pytest.mark.parametrize(
     ("values", "kind", "message"),
     [
         (["1", "2", "secret"], None, "row 3, column 'v': is a text, but most .* are numbers"),

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from umbel.checks import UsageError, check, check_memory, nearest
 from umbel.data.files import check_file, files_in
+from umbel.data.tables.quotes import check_quotes
 from umbel.summary import in_short
 
 ENDINGS = (".csv", ".parquet")
@@ -129,6 +130,7 @@ def _csv(file: Path, form: CsvFormat, wanted: Callable[..., Sequence[str]]) -> A
         delimiter=form.separator, newlines_in_values=True, invalid_row_handler=refuse
     )
     try:
+        check_quotes(file, form.separator)
         names = _chosen(file, _header(file, form.separator), wanted)
         convert = csv.ConvertOptions(
             column_types=dict.fromkeys(names, pyarrow.string()),

@@ -1,0 +1,43 @@
+"""Quotation marks in CSV files: a value that begins with one must end with one."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+from umbel.checks import UsageError
+
+BLOCK = 1 << 20
+"""Bytes of a file that are searched at once."""
+
+LONGEST = 2**31 - 1
+"""Largest limit of characters per value that the module csv takes on every system."""
+
+
+def check_quotes(file: Path, separator: str) -> None:
+    """Raise `UsageError`, with the row, for a value whose first quotation mark is never closed.
+
+    Arrow takes everything up to the next mark, or to the end of the file, for this one value.
+    Raises `UnicodeDecodeError` for text that is not UTF-8.
+    """
+    if not _has_quotes(file):
+        return
+    read = 0  # lines with values, the header among them
+    before = csv.field_size_limit(LONGEST)  # Arrow reads longer values than csv does by default
+    try:
+        with file.open(encoding="utf-8-sig", newline="") as opened:
+            for line in csv.reader(opened, delimiter=separator, strict=True):
+                read += bool(line)
+    except csv.Error:
+        where = f"row {read}" if read else "the header"
+        raise UsageError(
+            f"{file}: {where} has a value that begins with a quotation mark and does not end with "
+            'one; put such a value in quotation marks, and write each " within it twice'
+        ) from None
+    finally:
+        csv.field_size_limit(before)
+
+
+def _has_quotes(file: Path) -> bool:
+    with file.open("rb") as opened:
+        return any(b'"' in block for block in iter(lambda: opened.read(BLOCK), b""))
