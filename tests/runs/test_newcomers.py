@@ -404,6 +404,32 @@ def test_newcomers_without_labels_join_those_who_have_several_an_example(
     assert found.clusters == {"eve": result.clusters["c1"]}
 
 
+@pytest.mark.parametrize(
+    ("tokens", "given", "message"),
+    [
+        (True, "float32", "inputs are floating-point numbers, but the network's embedding takes"),
+        (True, "int64", "an input is not a row of the network's embedding"),
+        (False, "int64", "inputs are whole numbers, but the network takes floating-point ones"),
+    ],
+)
+def test_inputs_without_labels_that_the_network_does_not_take_are_refused_in_a_sentence(
+    tokens: bool, given: str, message: str, tmp_path: Path
+) -> None:
+    x = np.arange(42).reshape(6, 7)
+    own = x % 6 if tokens else x / 42
+    pairs = [(own, x % 2 if tokens else x[:, 0] % 2) for _ in range(4)]
+    net = umbel.Net(_EachStep if tokens else _of_seven)
+    federation = umbel.Federation.from_arrays(pairs, groups=[0, 0, 1, 1])
+    result = umbel.Run(umbel.Oracle(LOCAL), federation, net).save(tmp_path / "run", 1)
+    np.savez(tmp_path / "eve.npz", x=x.astype(given))
+    with pytest.raises(umbel.UsageError, match=f"x: {message}"):
+        result.assign(tmp_path / "eve.npz", labelled=False, clients=federation)
+
+
+def _of_seven() -> torch.nn.Module:
+    return torch.nn.Linear(7, 2)
+
+
 def _two() -> torch.nn.Module:
     return torch.nn.Linear(3, 2)
 

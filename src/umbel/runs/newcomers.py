@@ -146,13 +146,13 @@ def _check_like_the_sites(newcomers: Federation, path: Path) -> None:
 def _with_targets_that_fit(federation: Federation, result: Result) -> Federation:
     """The same, with zeros as targets in the form of the run's targets: one or many per example."""
     made_for, net = result.made_for[0], result.net
-    if federation.input_shape != made_for.input_shape:
-        return federation  # it is refused where all newcomers are looked at
     answered = net.objective == CLASSIFICATION and made_for.num_classes is not None
-    first = typed(federation.train.x[:1], net.dtype)
-    shape = net.outputs(net.new(seed=0), first).shape[2 if answered else 1 :]
+    try:
+        outputs = net.outputs(net.new(seed=0), typed(federation.train.x[:1], net.dtype))
+    except Exception:  # modules raise anything; what does not fit is refused with all newcomers
+        return federation
     train, test = (
-        replace(split, y=split.y.new_zeros(len(split.x), *shape))
+        replace(split, y=split.y.new_zeros(len(split.x), *outputs.shape[2 if answered else 1 :]))
         for split in (federation.train, federation.test)
     )
     return replace(federation, train=train, test=test)
