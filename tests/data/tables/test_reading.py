@@ -243,7 +243,10 @@ def test_a_table_that_memory_can_not_hold_is_refused_before_it_is_read(
 @pytest.mark.parametrize(
     ("values", "what"),
     [
-        (["-0,5", "1,25", "none"], r"numbers such as 0,5: write them as 0\.5, or name it in"),
+        (["-0,5", "1,25", "none"], r"numbers such as 0,5 or 1,250: write them as 0\.5 and 1250"),
+        (["1,250,000", "-1,250.50", "none"], "numbers such as 0,5 or 1,250"),
+        (["1.250.000", "+1.250,50", "none"], "numbers such as 0,5 or 1,250"),
+        (["12,50,000", "950"], "numbers such as 0,5 or 1,250"),
         (["31.12.2024", "1.2.24"], r"dates such as 31\.1\.2013: write them as 2013-01-31"),
         (["12/31/2024", "1/2/2024"], r"dates such as 31\.1\.2013"),
         (["31.1.2013 12:30", "1.2.2013 9:05:01"], r"dates such as 31\.1\.2013"),
@@ -258,6 +261,11 @@ def test_what_other_countries_write_otherwise_is_no_category(
     with pytest.raises(UsageError, match=f"column 'x' seems to hold {what}"):
         column_of(rows, "x")
     assert isinstance(column_of(rows, "x", "category"), Words)
+
+
+def test_codes_with_points_are_categories(tmp_path: Path) -> None:
+    for values in ("1.2.3\n1.2.4", "10.0.0.1\n10.0.0.2", "3\nA1\n1-2"):
+        assert isinstance(column_of(read(tmp_path / "t.csv", f"v\n{values}\n"), "v"), Words)
 
 
 def test_bools_are_numbers_however_a_file_writes_them(tmp_path: Path) -> None:

@@ -28,8 +28,15 @@ ISO_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 YEAR = r"\d{4}"
 """The start of anything that is read as a date."""
 
+NUMBER = re.compile(
+    r"[+-]?(\d+([.,]\d+)?"
+    r"|\d{1,3}(,\d{2,3})+(\.\d+)?"  # 1,250.50 and 12,50,000
+    r"|\d{1,3}(\.\d{3})+(,\d+)?)"  # 1.250,50
+)
+"""A number with either decimal sign, or with separated thousands; plain ones may be among them."""
+
 ELSEWHERE = (
-    (re.compile(r"[+-]?\d+,\d+"), "numbers such as 0,5", "as 0.5"),
+    (NUMBER, "numbers such as 0,5 or 1,250", "as 0.5 and 1250"),
     (
         re.compile(r"\d{1,2}[./]\d{1,2}[./]\d{2,4}([ T]+\d{1,2}:\d{2}.*)?"),
         "dates such as 31.1.2013",
