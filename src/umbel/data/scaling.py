@@ -30,8 +30,12 @@ class Scale:
     __repr__ = in_short
 
     def __call__(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Scale values (n, F) to mean 0 and deviation 1; missing ones become the mean, 0."""
-        return np.nan_to_num((values - self.mean) / self.deviation, nan=0.0)
+        """Scale values (n, F) to mean 0 and deviation 1; missing ones become the mean, 0.
+
+        What is beyond double precision becomes its largest number.
+        """
+        with np.errstate(over="ignore"):
+            return np.nan_to_num((values - self.mean) / self.deviation, nan=0.0)
 
 
 def pooled(values: NDArray[np.float64]) -> Scale:

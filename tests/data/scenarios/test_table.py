@@ -423,6 +423,24 @@ def test_whole_numbers_of_which_gaps_made_floats_need_a_task(tmp_path: Path) -> 
     assert replace(table, task="regression").build(0, Sources.default()).num_classes is None
 
 
+@pytest.mark.parametrize("scale", [True, False])
+def test_numbers_beyond_single_precision_are_refused_by_row_and_column(
+    scale: bool, tmp_path: Path
+) -> None:
+    table = frame()
+    table["delay"] = np.arange(ROWS) / 3
+    table.loc[ROWS - 7, "weight"] = 1e300  # of a test row, which the scale does not know
+    scenario = replace(fixed(tmp_path, table), scale=scale)
+    with pytest.raises(UsageError, match=f"row {ROWS - 6}, column 'weight': is too large for mod"):
+        build(scenario)
+    table["delay"] *= 1e37
+    fixed(tmp_path, table)
+    other = replace(scenario, target="delay", leave_out=("weight",))
+    with pytest.raises(UsageError, match=r"row \d+, column 'delay': is too large for models"):
+        build(other)
+    assert build(replace(other, scale_target=True)).num_classes is None
+
+
 def test_the_client_can_not_be_predicted() -> None:
     with pytest.raises(UsageError, match="target: 'site' is not another column than client"):
         Table(path="t.csv", client="site", target="site")

@@ -18,7 +18,7 @@ from umbel.data.sources import Sources
 from umbel.data.splits import for_validation
 from umbel.data.tables.clients import Clients, clients_of, known_of, texts_of
 from umbel.data.tables.encoding import Column, Encoding, Target, columns_of
-from umbel.data.tables.features import Encoder
+from umbel.data.tables.features import Encoder, in_single
 from umbel.data.tables.kinds import ISO_DATE, Kind, Numbers, Words, column_of, kind_of
 from umbel.data.tables.parts import (
     PARTS,
@@ -127,7 +127,7 @@ class Table(Scenario):
         count = sum(len(getattr(part, kind)) for part in parts for kind in PARTS)
         check_memory(8 * count * encode.width, "table: the features of all rows")
         scale = self._target_scale(targets, [part.train for part in parts])
-        values = _scaled(targets, scale)
+        values = _scaled(targets, scale, self.target, rows)
         train, validation, test = (
             [(encode(mine), values[mine]) for mine in (getattr(part, kind) for part in parts)]
             for kind in PARTS
@@ -239,7 +239,7 @@ class Table(Scenario):
             expected = f"at most most_categories = {most}; name it in leave_out, or in {kind}"
             check(count <= most, f"column {column.name!r}", f"{count:,} categories", expected)
         about = statistics_of(numbers, categories, train, self.statistics, self.least_clients)
-        return Encoder(numbers, categories, texts, about, self.scale, self.text_features)
+        return Encoder(rows, numbers, categories, texts, about, self.scale, self.text_features)
 
     def _target_scale(self, targets: Targets, train: Sequence[Places]) -> Scale | None:
         """The scale of targets, from training rows, if they are scaled."""
@@ -284,9 +284,9 @@ class Table(Scenario):
         )
 
 
-def _scaled(targets: Targets, scale: Scale | None) -> NDArray[Any]:
+def _scaled(targets: Targets, scale: Scale | None, name: str, rows: TableRows) -> NDArray[Any]:
     """Unchanged labels, or numbers in single precision, scaled if there is a scale."""
     if targets.classes is not None:
         return targets.values
-    numbers = targets.values if scale is None else scale(targets.values[:, None])[:, 0]
-    return numbers.astype(np.float32)
+    numbers = targets.values[:, None] if scale is None else scale(targets.values[:, None])
+    return in_single(numbers, [name], np.arange(len(rows)), rows)[:, 0]

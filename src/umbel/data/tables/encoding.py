@@ -109,6 +109,7 @@ class Encoding:
         known = {c.name: Categories(c.known, c.others) for c in categories}
         gaps = np.array([c.gaps for c in of_numbers], dtype=bool)
         return Encoder(
+            rows,
             numbers,
             [words[c.name] for c in categories],
             [words[c.name] for c in self._of("text")],

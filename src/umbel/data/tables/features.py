@@ -8,9 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from umbel.checks import UsageError
 from umbel.data.tables.kinds import Numbers, Words, as_known
 from umbel.data.tables.parts import Places
+from umbel.data.tables.reading import TableRows
 from umbel.data.tables.statistics import Statistics, matrix
+
+LARGEST = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
@@ -21,6 +25,7 @@ class Encoder:
     in all features.
     """
 
+    table: TableRows  # for the positions of rows in messages
     numbers: Sequence[Numbers]
     categories: Sequence[Words]
     texts: Sequence[Words]
@@ -36,10 +41,14 @@ class Encoder:
         return len(self.numbers) + gaps + of_words + self.buckets * len(self.texts)
 
     def __call__(self, rows: Places) -> NDArray[np.float32]:
-        """The features (rows, width)."""
+        """The features (rows, width). Raises `UsageError` for a number that is too large."""
         values, scale = matrix(self.numbers, rows), self.statistics.scale
         filled = scale(values) if self.scaled else np.where(np.isnan(values), scale.mean, values)
-        parts = [filled, np.isnan(values)[:, self.statistics.gaps]]
+        names = [column.name for column in self.numbers]
+        parts = [
+            in_single(filled, names, rows, self.table),
+            np.isnan(values)[:, self.statistics.gaps],
+        ]
         parts += [self._indicators(column, rows) for column in self.categories]
         parts += [_hashed(column, rows, self.buckets) for column in self.texts]
         return np.concatenate(parts, axis=1, dtype=np.float32)
@@ -52,6 +61,23 @@ class Encoder:
         words = as_known(column.words, [word for word in about.known if word is not None])
         place = np.array([places.get(word, other) for word in (*words, None)])
         return np.eye(width + 1, dtype=np.float32)[place[column.codes[rows]], :width]
+
+
+def in_single(
+    values: NDArray[np.float64], names: Sequence[str], rows: Places, table: TableRows
+) -> NDArray[np.float32]:
+    """Values (rows, columns) of these rows and columns of a table, in single precision.
+
+    Raises `UsageError`, with row and column, for a value that is too large for it.
+    """
+    large = np.abs(values) > LARGEST
+    if large.any():
+        row, column = np.argwhere(large)[0]
+        where = table.at(int(rows[row]), names[column])
+        raise UsageError(
+            f"{where}: is too large for models, which take numbers up to {LARGEST:.1e}"
+        )
+    return values.astype(np.float32)
 
 
 def _hashed(column: Words, rows: Places, buckets: int) -> NDArray[np.float32]:

@@ -15,7 +15,7 @@ from umbel.checks import UsageError, check_memory, shown
 from umbel.data.federation import Federation
 from umbel.data.tables.clients import clients_of, texts_of
 from umbel.data.tables.encoding import Encoding
-from umbel.data.tables.features import Encoder
+from umbel.data.tables.features import Encoder, in_single
 from umbel.data.tables.kinds import as_known
 from umbel.data.tables.reading import TableRows, read_rows
 from umbel.data.tables.targets import targets_of
@@ -94,7 +94,9 @@ def _targets(rows: TableRows, encoding: Encoding) -> NDArray[Any]:
     target = encoding.target
     if target.classes is None:
         numbers = targets_of(rows, target.name, "regression", target.kind).values
-        return ((numbers - target.mean) / target.deviation).astype(np.float32)
+        with np.errstate(over="ignore"):  # what is infinite afterwards is refused, too
+            scaled = (numbers - target.mean) / target.deviation
+        return in_single(scaled[:, None], [target.name], np.arange(len(rows)), rows)[:, 0]
     found = targets_of(rows, target.name, "classification", target.kind)
     assert found.classes is not None
     place = {name: label for label, name in enumerate(target.classes)}
