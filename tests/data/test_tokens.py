@@ -54,7 +54,7 @@ def test_examples_are_token_ids_padded_to_the_longest_text(folder: Path) -> None
 
 
 def test_newcomers_have_as_many_tokens_as_the_clients_of_the_run(
-    folder: Path, tmp_path: Path
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     made = federation(folder)
     assert isinstance(made.encoding, Encoding)
@@ -65,6 +65,10 @@ def test_newcomers_have_as_many_tokens_as_the_clients_of_the_run(
     assert found.train.x[0].tolist() == ids("[CLS]", "the", "[SEP]", "[PAD]", "[PAD]", "[PAD]")
     assert found.input_shape == made.input_shape
     assert found.train.y.tolist() == [1, 0]
+    assert caplog.messages == [f"{file}: column 'text': 1 of 2 texts are cut to the run's 6 tokens"]
+    file.write_text("who,text,target\neve,fonts of unheard games,y\n")
+    read_newcomers(file, made.encoding, labelled=True)
+    assert len(caplog.messages) == 1
 
 
 def test_texts_are_cut_and_padded_to_a_length_that_is_given(folder: Path) -> None:

@@ -141,6 +141,7 @@ def test_tables_that_do_not_fit_are_refused_by_column_and_row(tmp_path: Path) ->
     strange.loc[7, "outcome"] = None
     assert refused(strange) == "row 8, column 'outcome': is missing"
     assert refused(frame().assign(age="old")) == "row 1, column 'age': is not a number"
+    assert refused(frame().assign(age=1e300)).startswith("row 1, column 'age': is too large for")
 
 
 def test_encodings_differ_by_what_they_were_learnt_from(tmp_path: Path) -> None:

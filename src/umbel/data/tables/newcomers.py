@@ -66,7 +66,12 @@ def _reader(rows: TableRows, encoding: Encoding) -> Encoder | Tokens:
         _warn_of_unknown(rows, encoder)
         return encoder
     texts = texts_of(rows, encoding.columns[0].name)
-    return tokens_of(texts, encoding.tokenizer, encoding.tokens)
+    tokens = tokens_of(texts, encoding.tokenizer, encoding.tokens)
+    cut = int(tokens.cut[tokens.codes].sum())
+    if cut:
+        what = "%s: column %r: %d of %d texts are cut to the run's %d tokens"
+        logger.warning(what, rows.files[0], texts.name, cut, len(rows), encoding.tokens)
+    return tokens
 
 
 def _warn_of_unknown(rows: TableRows, encoder: Encoder) -> None:

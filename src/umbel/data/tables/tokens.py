@@ -29,6 +29,7 @@ class Tokens:
 
     codes: NDArray[np.int64]  # (n,) index of each row's text
     ids: NDArray[np.int64]  # (texts, width)
+    cut: NDArray[np.bool_]  # (texts,) whether a text has more tokens than these
 
     __repr__ = in_short
 
@@ -59,12 +60,12 @@ def tokens_of(column: Words, encoder: str, longest: int | None) -> Tokens:
         check(longest >= least, "scenario.text_tokens", longest, expected)
         tokenizer.enable_truncation(longest)
     # One at a time: batches start threads, and forked workers would warn about these.
-    read = [tokenizer.encode(text).ids for text in (*column.words, "")]
+    found = [tokenizer.encode(text) for text in (*column.words, "")]
+    read, cut = [text.ids for text in found], [bool(text.overflowing) for text in found]
     width = max(1, max(map(len, read))) if longest is None else longest
     check_memory(16 * width * len(read), "table: the tokens of all texts")
-    return Tokens(
-        np.where(column.codes < 0, len(column.words), column.codes), _matrix(read, width, pad)
-    )
+    codes = np.where(column.codes < 0, len(column.words), column.codes)
+    return Tokens(codes, _matrix(read, width, pad), np.array(cut))
 
 
 def _matrix(read: Sequence[Sequence[int]], width: int, pad: int) -> NDArray[np.int64]:
