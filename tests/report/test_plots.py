@@ -169,7 +169,15 @@ def prices(values: tuple[float, ...], log: bool) -> Chart:
     return Chart("What it costs", "MB", "accuracy", (dots,), log_x=log)
 
 
+def a_map(*places: tuple[float, float]) -> Scatter:
+    """One cluster, with its label below."""
+    dots, label = tuple(Dot(x, y, 1, "", "") for x, y in places), Label(1.7, -2.9, "cluster 0: 6")
+    return Scatter("Who is in which cluster", "", "", dots, labels=(label,), is_map=True)
+
+
 CROWDED: dict[str, Figure] = {
+    "a map of one cluster": a_map((1.5, -1.3), (2.2, -1.9), (0.9, -2.3)),
+    "a map of one client": a_map((1.7, -1.7)),
     "many lines": chart(24),
     "more lines than a column of names": chart(60),
     "a long title of an axis": chart(1),
@@ -198,7 +206,7 @@ def words_in(figure: Any) -> list[Any]:
         legend = axes.get_legend()
         words += [axes.title, axes.xaxis.label, axes.yaxis.label, *axes.texts]
         words += [] if legend is None else [legend.get_title(), *legend.get_texts()]
-        for axis in (axes.xaxis, axes.yaxis):
+        for axis in (axes.xaxis, axes.yaxis) if axes.axison else ():
             low, high = sorted(axis.get_view_interval())
             ticks = zip(axis.get_ticklocs(), axis.get_ticklabels(), strict=True)
             words += [label for place, label in ticks if low <= place <= high]
@@ -236,6 +244,18 @@ def test_letters_that_no_font_has_are_told_once(
         "no font here has all letters of these names: figures show boxes for some"
     ]
     assert not recwarn.list
+
+
+def test_every_value_of_a_heat_map_has_its_own_colour() -> None:
+    values = np.indices((200, 2)).sum(0) % 2.0
+    figure = drawn([Heatmap("Similarity", "", values, ("",) * 200, ("", ""))])
+    figure.set_dpi(150)
+    figure.draw_without_rendering()
+    (image,) = figure.axes[0].images
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    pixels = image.make_image(FigureCanvasAgg(figure).get_renderer())[0]
+    assert len(np.unique(pixels.reshape(-1, 4), axis=0)) == 2
 
 
 def test_a_legend_lies_over_no_dots() -> None:

@@ -145,6 +145,14 @@ class Scatter:
         """The groups of dots, in their order."""
         return in_order(dot.group for dot in self.dots)
 
+    @property
+    def room(self) -> tuple[Bounds, Bounds]:
+        """The limits of a map, across and upwards, with room for its words."""
+        xs = [each.x for each in (*self.dots, *self.labels)]
+        ys = [each.y for each in (*self.dots, *self.labels)]
+        across = min(xs, default=0.0) - 1.2, max(xs, default=0.0) + 1.2
+        return across, (min(ys, default=0.0) - 0.6, max(ys, default=0.0) + 0.9)
+
 
 @dataclass(frozen=True)
 class Middle:

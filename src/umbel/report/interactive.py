@@ -164,10 +164,7 @@ def _centre(figure: Scatter, group: str) -> tuple[float, float]:
 
 def _map_axes(figure: Scatter) -> Spec:
     """No axes, one scale, and how large the whole is, by which the page sizes the dots."""
-    xs = [dot.x for dot in figure.dots] + [label.x for label in figure.labels]
-    ys = [dot.y for dot in figure.dots] + [label.y for label in figure.labels]
-    left, right = min(xs, default=0) - 1.2, max(xs, default=0) + 1.2
-    low, high = min(ys, default=0) - 0.6, max(ys, default=0) + 0.9
+    (left, right), (low, high) = figure.room
     return {
         "xaxis": {"visible": False, "range": [left, right]},
         "yaxis": {"visible": False, "range": [low, high], "scaleanchor": "x"},

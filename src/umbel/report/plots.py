@@ -211,7 +211,8 @@ def _marked(y: NDArray[np.float64], look: int) -> list[int]:
 
 
 def _draw_heatmap(figure: Any, axes: Any, chart: Heatmap) -> None:
-    image = axes.imshow(chart.values, cmap="cividis", aspect="auto")
+    # By default, values are blended with their neighbours in slightly magnified pictures.
+    image = axes.imshow(chart.values, cmap="cividis", aspect="auto", interpolation="nearest")
     figure.colorbar(image, ax=axes, label=wrapped(chart.value_title, UP))
     for names, put in ((chart.rows, axes.set_yticks), (chart.columns, axes.set_xticks)):
         cut = [short(name, OF_A_COLUMN) for name in names]
@@ -247,7 +248,8 @@ def _draw_scatter(axes: Any, chart: Scatter) -> None:
     for label in chart.labels:
         axes.text(label.x, label.y, label.text, ha="center", va="top", fontsize=7, color=GREY)
     if chart.is_map:
-        axes.set_aspect("equal")
+        (left, right), (low, high) = chart.room
+        axes.set(aspect="equal", xlim=(left, right), ylim=(low, high))
         axes.axis("off")
     else:
         axes.set(xlabel=wrapped(chart.x_title), ylabel=wrapped(chart.y_title, UP))
