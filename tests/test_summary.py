@@ -20,8 +20,10 @@ from tests.federations import blobs, mlp
 from umbel.client.objectives import Objective
 from umbel.data.federation import Federation
 from umbel.notebooks import Table, cut
+from umbel.report.terminal import one_line
+from umbel.runs.outcomes import spread_text
 from umbel.runs.records import Record
-from umbel.summary import counted, settings
+from umbel.summary import counted, number_text, settings
 
 SHORT = 400
 
@@ -153,6 +155,15 @@ def test_settings_are_the_ones_that_are_not_the_defaults() -> None:
     assert [counted(n, "client") for n in (1, 1200)] == ["1 client", "1,200 clients"]
 
 
+def test_what_is_rounded_to_zero_has_no_sign() -> None:
+    assert [number_text(value, 2) for value in (-0.0033, -0.0067, None)] == ["0.00", "-0.01", "-"]
+    assert number_text(3, 0) == "3"
+    assert spread_text([-0.001, -0.003], 2) == "0.00±0.00"
+    record = Record(0, ari=-0.0033)
+    assert repr(record) == "Record: round 0, ARI 0.00"
+    assert one_line(record, None) == "round 1  ARI 0.00"
+
+
 def test_a_result_is_its_last_round_and_never_fails(tmp_path: Path) -> None:
     experiment = umbel.read(
         umbel.find_experiment("flacc-digits"), ["rounds=2", "scenario.clients=8"]
@@ -163,7 +174,7 @@ def test_a_result_is_its_last_round_and_never_fails(tmp_path: Path) -> None:
     assert repr(result) == (
         f"Result: {tmp_path / 'first'}: flacc-digits, seed 0, 2 rounds; "
         f"accuracy {last.accuracy:.3f}, {last.num_clusters} cluster"
-        f"{'' if last.num_clusters == 1 else 's'}, ARI {last.ari:.2f}"
+        f"{'' if last.num_clusters == 1 else 's'}, ARI {number_text(last.ari, 2)}"
     )
     members = [name for name, cluster in result.clusters.items() if cluster == 0]
     assert f">{', '.join(members)}<" in result._repr_html_()

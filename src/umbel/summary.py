@@ -40,8 +40,11 @@ def few(names: Sequence[str]) -> str:
 
 
 def number_text(value: float | None, digits: int) -> str:
-    """A number with this many digits after the point, a dash where it is not known."""
-    return "-" if value is None else f"{value:.{digits}f}"
+    """A number with this many digits after the point, a dash where it is not known.
+
+    What is rounded to zero has no sign.
+    """
+    return "-" if value is None else f"{value:z.{digits}f}"
 
 
 def joined_by_and(names: Sequence[str]) -> str:

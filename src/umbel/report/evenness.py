@@ -36,8 +36,7 @@ class Evenness:
 
     def agrees(self, attribute: str) -> str:
         """The mean agreement of clusters with an attribute over seeds."""
-        mean = mean_text([each.get(attribute) for each in self.agreements], 2)
-        return "0.00" if mean == "-0.00" else mean
+        return mean_text([each.get(attribute) for each in self.agreements], 2)
 
 
 def evenness(methods: Sequence[tuple[str, Sequence[Result]]]) -> list[Evenness]:

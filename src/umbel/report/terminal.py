@@ -284,7 +284,7 @@ def one_line(record: Record, rounds: int | None) -> str:
     if record.num_clusters is not None:
         parts.append(f"clusters {record.num_clusters}")
     if record.ari is not None:
-        parts.append(f"ARI {record.ari:.2f}")
+        parts.append(f"ARI {number_text(record.ari, 2)}")
     if record.num_absent:
         parts.append(f"absent {record.num_absent}")
     return "  ".join(parts)

@@ -13,6 +13,7 @@ from umbel.checks import UsageError
 from umbel.runs.result import Result
 from umbel.runs.sweep import CONTROL, parts_of
 from umbel.runs.variants import variants
+from umbel.summary import number_text
 
 Methods: TypeAlias = Sequence[tuple[str, Sequence[Result]]]
 """The runs of each method, by its name."""
@@ -112,7 +113,7 @@ def mean(values: Sequence[float | None]) -> float:
 def mean_text(values: Sequence[float | None], digits: int) -> str:
     """The mean as text, a dash if nothing is known."""
     value = mean(values)
-    return f"{value:.{digits}f}" if np.isfinite(value) else "-"
+    return number_text(value if np.isfinite(value) else None, digits)
 
 
 def megabytes_text(values: Sequence[float | None]) -> str:

@@ -24,7 +24,7 @@ from umbel.runs.scored import (
 )
 from umbel.runs.scores import ClientScores
 from umbel.runs.seals import KEY
-from umbel.summary import counted
+from umbel.summary import counted, number_text
 
 MEGABYTE = 1e6
 
@@ -90,7 +90,7 @@ class Record:
         if self.num_clusters is not None:
             parts.append(counted(self.num_clusters, "cluster"))
         if self.ari is not None:
-            parts.append(f"ARI {self.ari:.2f}")
+            parts.append(f"ARI {number_text(self.ari, 2)}")
         absent = self.num_absent
         return ", ".join([*parts, f"{absent} absent"] if absent else parts)
 
