@@ -25,6 +25,7 @@ from umbel.report.plots import draw
 from umbel.runs.client_rows import Client, read_rows
 from umbel.runs.execution import advance
 from umbel.runs.folder import RunFolder
+from umbel.runs.records import Record
 from umbel.runs.rows import Table, formula_again, no_formula
 
 STRANGE = (
@@ -125,6 +126,20 @@ def test_a_name_is_drawn_and_listed(name: str, tmp_path: Path) -> None:
     printed = console.file.getvalue()  # type: ignore[attr-defined]
     assert acting(printed) == []
     assert name.strip() in printed or "\\" in printed
+
+
+def test_long_names_of_clients_are_folded_in_every_table() -> None:
+    names = [f"{'x' * 80}{end}" for end in "YZ"]
+    tables = [
+        terminal.clusters([Client(name, n, n, group=name) for n, name in enumerate(names)]),
+        terminal.absences([Record(0, missing=(0, 1))], names),
+    ]
+    for table in tables:
+        console = Console(width=80, file=io.StringIO())
+        console.print(table)
+        text = console.file.getvalue()  # type: ignore[attr-defined]
+        assert "…" not in text
+        assert {*"YZ"} <= {*text}
 
 
 def test_logs_do_nothing_to_a_terminal() -> None:

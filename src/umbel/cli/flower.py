@@ -9,14 +9,12 @@ from pathlib import Path
 from shlex import quote
 
 import click
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from umbel.checks import UsageError, check
 from umbel.cli.printing import say
 from umbel.engines.privacy import NONE
-from umbel.report.frameless import row
+from umbel.report.frameless import frameless, row
 from umbel.runs.config import read, write
 from umbel.runs.library import find_experiment
 
@@ -39,10 +37,9 @@ def spent(experiment: Path, folder: Path) -> None:
     check(asked.clip is not None, "privacy.clip", asked.clip, "set, as in the node's experiment")
     privacy = replace(asked, noise_multiplier=kept.multiplier(asked.noise_multiplier))
     elsewhere = spent_elsewhere(folder, privacy.noise_multiplier)
-    table = Table("client", "updates", "epsilon", box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
-    if elsewhere:
-        table.add_column("of all runs")
-    table.caption = f"at delta {privacy.delta:g}, for any other examples of the client"
+    caption = f"at delta {privacy.delta:g}, for any other examples of the client"
+    heads = ["client", "updates", "epsilon", *(["of all runs"] if elsewhere else [])]
+    table = frameless(*heads, caption=caption)
     for client, questions in sorted(kept.entries.items()):
         count, more = len(questions), elsewhere.get(client, NONE)
         in_all = [f"{privacy.epsilon(count, more):.4g}"] if elsewhere else []

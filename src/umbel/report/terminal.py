@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from umbel.checks import printable
-from umbel.report.frameless import frameless, row
+from umbel.report.frameless import folded, frameless, row
 from umbel.report.shared_models import not_served_apart
 from umbel.report.words import in_a_row
 from umbel.runs.assignment import Assignment
@@ -229,7 +229,8 @@ def clusters(clients: Sequence[Client]) -> Table:
     """
     by_loss = all(client.accuracy is None for client in clients)
     measure = "loss" if by_loss else "accuracy"
-    table = Table("cluster", "clients", "examples", measure, "planted groups", "members")
+    heads = ("cluster", "clients", "examples", measure, "planted groups", "members")
+    table = Table(*folded(heads))
     largest = by_cluster(clients)
     for each in largest[:MOST_CLUSTERS]:
         values = [client.loss if by_loss else client.accuracy for client in each]
@@ -260,7 +261,8 @@ def absences(records: Sequence[Record], names: Sequence[str]) -> Table | None:
             reasons.setdefault(client, Counter())[reason] += 1
     if not reasons:
         return None
-    table = Table("absent client", "rounds missing", "rounds refused", "most frequent reason")
+    heads = ("absent client", "rounds missing", "rounds refused", "most frequent reason")
+    table = Table(*folded(heads))
     absent = sorted(reasons.items(), key=lambda one: (-one[1].total(), one[0]))
     for client, counted in absent[:MOST_ABSENT]:
         name = names[client] if client < len(names) else str(client)
