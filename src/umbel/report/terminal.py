@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import floor
 
 from rich.table import Table
 from rich.text import Text
@@ -27,7 +28,7 @@ from umbel.runs.outcomes import (
 from umbel.runs.records import EVALUATION, NONE, Record
 from umbel.runs.result import Result
 from umbel.server.cluster_count import ClusterCount
-from umbel.summary import few, number_text
+from umbel.summary import counted, few, number_text
 
 NO_ANSWER = "no answer"
 
@@ -153,9 +154,15 @@ def assignment(assigned: Assignment) -> Table:
         order = scores.argsort(stable=True)[:shown].tolist()
         cells = [f"{k}: {float(scores[k]):.4g}" for k in order]
         cells = [f"{float(score):.4g}" for score in scores] if few else cells
-        told = [] if likely is None else [f"{float(likely):.0%}"]
+        told = [] if likely is None else [_at_least(float(likely), num_clusters)]
         row(table, name, str(cluster), *told, *cells)
     return table
+
+
+def _at_least(likely: float, num_clusters: int) -> str:
+    """A confidence in whole percents, rounded down: among several clusters none is certain."""
+    sure = likely > 0.99 and num_clusters > 1
+    return "> 99%" if sure else f"{floor(100 * likely + 1e-9)}%"
 
 
 def unlike(assigned: Assignment) -> str:
@@ -245,7 +252,7 @@ def clusters(clients: Sequence[Client]) -> Table:
             in_a_row(names[:12]) + (", ..." if len(names) > 12 else ""),
         )
     if len(largest) > MOST_CLUSTERS:
-        row(table, "...", f"{len(largest) - MOST_CLUSTERS} more clusters")
+        row(table, "...", counted(len(largest) - MOST_CLUSTERS, "more cluster"))
     return table
 
 
@@ -264,18 +271,17 @@ def absences(records: Sequence[Record], names: Sequence[str]) -> Table | None:
     heads = ("absent client", "rounds missing", "rounds refused", "most frequent reason")
     table = Table(*folded(heads))
     absent = sorted(reasons.items(), key=lambda one: (-one[1].total(), one[0]))
-    for client, counted in absent[:MOST_ABSENT]:
+    for client, why_absent in absent[:MOST_ABSENT]:
         name = names[client] if client < len(names) else str(client)
-        missing = counted[NO_ANSWER]
-        refused = counted.total() - missing
-        row(table, name, str(missing), str(refused), counted.most_common(1)[0][0])
+        missing = why_absent[NO_ANSWER]
+        refused = why_absent.total() - missing
+        row(table, name, str(missing), str(refused), why_absent.most_common(1)[0][0])
     rounds = sum(bool(record.missing or record.refused) for record in records)
-    table.caption = (
-        f"{len(absent)} clients were absent at times, in {rounds} of {len(records)} rounds"
-    )
+    who = counted(len(absent), "client") + (" was" if len(absent) == 1 else " were")
+    table.caption = f"{who} absent at times, in {rounds} of {counted(len(records), 'round')}"
     table.caption_justify = "left"
     if len(absent) > MOST_ABSENT:
-        row(table, "...", "", "", f"{len(absent) - MOST_ABSENT} more clients")
+        row(table, "...", "", "", counted(len(absent) - MOST_ABSENT, "more client"))
     return table
 
 
