@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
+from decimal import Decimal
 from typing import Any
 
 from umbel.checks import printable
@@ -47,6 +48,11 @@ def number_text(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:z.{digits}f}"
 
 
+def three_digits(value: float) -> str:
+    """Three digits, or all before the point, and no powers of ten."""
+    return f"{Decimal(f'{value:.3g}'):f}" if value < 1000 else f"{value:.0f}"
+
+
 def joined_by_and(names: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     *some, last = names
@@ -84,4 +90,4 @@ def counted(number: int, noun: str) -> str:
 
 def duration(seconds: float) -> str:
     """A time in minutes, or a short one in seconds."""
-    return f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds >= 90 else counted(round(seconds), "second")

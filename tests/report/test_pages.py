@@ -153,7 +153,7 @@ def test_names_are_words_and_never_programs(tmp_path: Path) -> None:
 def test_of_many_clients_a_share_is_drawn_and_the_page_says_so(tmp_path: Path) -> None:
     page = report(many(), tmp_path)
     assert "of their 3000 clients are drawn" in page.said
-    assert "300 of 3000 clients shown" in page.said
+    assert "300 of 3,000 clients shown" in page.said
     assert re.search(r"Of \d+ clients the 100 worst are drawn", page.said)
     assert max(len(trace["x"]) for f in page.figures for trace in f["data"] if "x" in trace) < 2000
     assert "Of 3000 clients 200 are shown." in page.said

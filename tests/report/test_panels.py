@@ -9,13 +9,17 @@ import pytest
 
 from umbel.algorithms import FedAvg
 from umbel.client.work import LocalTraining
-from umbel.report.charts import Chart
-from umbel.report.panels import LONGEST, Panel
+from umbel.report import terminal
+from umbel.report.charts import Chart, Dot, Scatter
+from umbel.report.clients import said
+from umbel.report.listing import listing
+from umbel.report.panels import LONGEST, Panel, described
 from umbel.report.rounds import MOST_MARKS, marks, quality
-from umbel.report.run_page import _three
+from umbel.runs.client_rows import Client
 from umbel.runs.records import Record
 from umbel.runs.result import Result
 from umbel.runs.run import Run
+from umbel.summary import duration, three_digits
 from umbel.testing import blobs, mlp
 
 
@@ -67,4 +71,18 @@ def test_of_many_changes_the_first_are_marked_and_the_last_and_the_rest_are_coun
     [(0.0, "0"), (0.00005, "0.00005"), (1.2345, "1.23"), (999.6, "1000"), (12345.6, "12346")],
 )
 def test_numbers_beside_figures_have_no_powers_of_ten(value: float, text: str) -> None:
-    assert _three(value) == text
+    assert three_digits(value) == text
+
+
+def test_one_is_in_the_singular() -> None:
+    alone = Client("a", 0, 0, examples=1)
+    assert said(alone) == "client a\ncluster 0\n1 training example"
+    dot = Dot(0, 0, 1, "x", "")
+    assert (
+        described(Scatter("", "", "", (dot,), "group", is_map=True)) == "1 dot in 1 kind (group)."
+    )
+    assert "1 of 1 client shown" in listing("clients", ["client"], [["a"]]).text
+    table = terminal.absences([Record(0, missing=(0,)), Record(1)], ["a"])
+    assert table is not None
+    assert table.caption == "1 client was absent at times, in 1 of 2 rounds"
+    assert duration(1.2) == "1 second"

@@ -133,6 +133,19 @@ def test_the_tables_of_runs_know_every_pair(natural: Path) -> None:
         assert row["p_holm"] >= row["p_value"]
 
 
+@dataclass(frozen=True)
+class Small(Result):
+    """A run that is said to have sent little."""
+
+    megabytes_up: float = 6e-05  # type: ignore[misc]
+
+
+def test_traffic_of_a_small_model_is_not_zero_beside_that_of_a_large_one(natural: Path) -> None:
+    one, *others = of(natural)
+    table = sheet([("small", [Small(one.folder)]), ("large", [others[-1]])])
+    assert table.rows[0][table.heads.index("MB from a client")] == "0.00006"
+
+
 def test_the_sheet_and_the_page_have_the_same_columns(natural: Path, tmp_path: Path) -> None:
     heads = sheet(by_method(of(natural))).heads
     assert "worst tenth" in heads

@@ -18,7 +18,7 @@ from umbel.cli.options import (
 )
 from umbel.cli.printing import print_rows, print_tables, say, say_lines
 from umbel.runs.rows import Table
-from umbel.summary import few
+from umbel.summary import counted, few
 
 if TYPE_CHECKING:
     from umbel.runs.experiment import Experiment
@@ -214,7 +214,6 @@ def estimate_clusters(
     from umbel.report.plots import draw_singular_values
     from umbel.runs.execution import load
     from umbel.server.cluster_count import count_clusters, known
-    from umbel.summary import counted
 
     if plot is not None:
         check_format(plot)
@@ -273,5 +272,5 @@ def how_far(folder: RunFolder) -> str:
     """How many rounds are done, and why no more."""
     done, stop = len(folder.records()), folder.stop
     if stop is None:
-        return f"{done} rounds"
+        return counted(done, "round")
     return f"{done} of {folder.experiment.rounds} rounds: {stop.why}"

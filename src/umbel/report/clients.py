@@ -10,6 +10,7 @@ from umbel.report.panels import Panel
 from umbel.runs.client_rows import Client, by_cluster
 from umbel.runs.result import Result
 from umbel.runs.statistics.fairness import value_of
+from umbel.summary import counted
 
 MOST_CLUSTERS, MOST_DOTS = 60, 1500
 """Most clusters on the map, which shows the largest, and approximate clients in figures."""
@@ -30,7 +31,7 @@ def said(client: Client) -> str:
     if client.group:
         parts.append(f"planted group {client.group}")
     if client.examples is not None:
-        parts.append(f"{client.examples} training examples")
+        parts.append(counted(client.examples, "training example"))
     parts += [f"{name} {value}" for name, value in client.attributes.items()]
     if client.accuracy is not None:
         parts.append(f"accuracy {client.accuracy:.3f}")

@@ -35,6 +35,7 @@ from umbel.runs.outcomes import Methods, mean_text, spread_text, uneven
 from umbel.runs.records import RoundValue, judged_metric
 from umbel.runs.result import Result
 from umbel.runs.rows import no_formula
+from umbel.summary import three_digits
 
 
 @dataclass(frozen=True)
@@ -95,9 +96,6 @@ class Sheet:
 
 def sheet(methods: Methods) -> Sheet:
     """One row per method, the best last; columns without any value are left out."""
-    traffic = [_megabytes(run) for _, runs in methods for run in runs]
-    small = all(each < 1 for each in traffic if each is not None)
-    digits = 4 if small else 2
     by_loss = all(run.by_loss for _, runs in methods for run in runs)
     columns: list[tuple[str, Callable[[Sequence[Result]], str]]] = [
         ("accuracy", lambda runs: spread_text([run.so_far.accuracy for run in runs], 3)),
@@ -109,8 +107,8 @@ def sheet(methods: Methods) -> Sheet:
         ("ARI", lambda runs: spread_text([run.so_far.ari for run in runs], 2)),
         ("purity", lambda runs: spread_text([run.so_far.purity for run in runs], 2)),
         ("clusters", lambda runs: mean_text([run.so_far.num_clusters for run in runs], 1)),
-        ("MB to a client", lambda runs: mean_text([run.megabytes_down for run in runs], digits)),
-        ("MB from a client", lambda runs: mean_text([run.megabytes_up for run in runs], digits)),
+        ("MB to a client", lambda runs: _traffic([run.megabytes_down for run in runs])),
+        ("MB from a client", lambda runs: _traffic([run.megabytes_up for run in runs])),
         ("gradients of a client", lambda runs: _evaluations("gradient", runs)),
         ("losses of a client", lambda runs: _evaluations("loss", runs)),
         ("seconds", lambda runs: mean_text([run.seconds for run in runs], 1)),
@@ -127,6 +125,12 @@ def sheet(methods: Methods) -> Sheet:
 
 def _evaluations(of: Literal["gradient", "loss"], runs: Sequence[Result]) -> str:
     return mean_text([run.evaluations(of) for run in runs], 0)
+
+
+def _traffic(megabytes: Sequence[float | None]) -> str:
+    """The mean over seeds, which for a small model is small beside that for a large one."""
+    known = [value for value in megabytes if value is not None]
+    return three_digits(float(np.mean(known))) if known else "-"
 
 
 def _megabytes(run: Result) -> float | None:

@@ -51,7 +51,7 @@ def comparison_page(
     if len(methods) > 1:
         head.append(element("p", verdict(order, measure), id="verdict"))
     panels = [*beside, *(each.panel for each in against), *courses]
-    return page(f"{name}: {len(methods)} methods", head, sections), panels
+    return page(f"{name}: {counted(len(methods), 'method')}", head, sections), panels
 
 
 def _head(

@@ -11,7 +11,7 @@ from umbel.runs.statistics.contenders import gains
 from umbel.runs.statistics.measures import Measure
 from umbel.runs.statistics.paired import FEWEST, Interval
 from umbel.runs.statistics.pairs import Pair, Standing
-from umbel.summary import joined_by_and
+from umbel.summary import counted, joined_by_and
 
 MOST_NAMED = 4
 """Largest number of methods that a sentence names; the figure shows all."""
@@ -136,7 +136,7 @@ def leads(order: Standing, measure: Measure) -> Iterator[Panel]:
 
 def _pairs(lead: Interval) -> str:
     seeds = "one seed" if lead.seeds == 1 else f"{lead.seeds} seeds"
-    return f"{lead.pairs} results of the same clients under {seeds}"
+    return f"{counted(lead.pairs, 'result')} of the same clients under {seeds}"
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from umbel.report.markup import Markup, element, join, table
 from umbel.report.page import data
+from umbel.summary import counted
 
 MOST_ROWS = 300
 """Number of clients that a table shows at once; others are found by searching and sorting."""
@@ -16,7 +17,7 @@ def listing(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> M
     some = rows[:MOST_ROWS]
     search = element("input", type="search", id=f"{name}-search", autocomplete="off")
     label = element("label", "Find a client ", search, for_=f"{name}-search")
-    note = f"{len(some)} of {len(rows)} clients shown"
+    note = f"{len(some)} of {counted(len(rows), 'client')} shown"
     status = element("span", note, id=f"{name}-status", role="status", class_="quiet")
     # Rows that are on the page already are not included again.
     more = data(rows, id=f"{name}-all") if len(rows) > len(some) else Markup("")

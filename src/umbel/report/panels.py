@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from umbel.report.charts import Chart, Figure, Heatmap, Line, Scatter, Strip, Strips
+from umbel.summary import counted
 
 LONGEST = 100
 """Bytes of a file's name, without its number and ending: file systems take 255 or fewer."""
@@ -50,17 +51,19 @@ def described(figure: Figure) -> str:
         what += f" against {figure.x_title}" if figure.x_title else ""
         return f"Chart, {what}. {'; '.join([*said, *marks])}."
     if isinstance(figure, Heatmap):
-        rows, columns = figure.values.shape
-        return f"Heat map of {figure.value_title}: {rows} rows, {columns} columns."
+        shape = figure.values.shape
+        of = f"{counted(shape[0], 'row')}, {counted(shape[1], 'column')}"
+        return f"Heat map of {figure.value_title}: {of}."
     if isinstance(figure, Strips):
         rows = [_strip(strip) for strip in figure.strips]
-        more = f"; and {len(rows) - 12} more rows" if len(rows) > 12 else ""
+        more = f"; and {counted(len(rows) - 12, 'more row')}" if len(rows) > 12 else ""
         return f"Rows, {figure.x_title}. {'; '.join(rows[:12])}{more}."
     assert isinstance(figure, Scatter)
-    kinds = f" in {len(figure.groups)} kinds ({figure.group_title})" if figure.group_title else ""
+    kinds = f" in {counted(len(figure.groups), 'kind')}" if figure.group_title else ""
+    kinds += f" ({figure.group_title})" if figure.group_title else ""
     axes = "" if figure.is_map else f": {figure.y_title} against {figure.x_title}"
     labels = f" {'; '.join(label.text for label in figure.labels[:12])}." if figure.labels else ""
-    return f"{len(figure.dots)} dots{kinds}{axes}.{labels}"
+    return f"{counted(len(figure.dots), 'dot')}{kinds}{axes}.{labels}"
 
 
 def _strip(strip: Strip) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal
 
 from umbel.checks import command
 from umbel.report import clients, rounds
@@ -22,7 +21,7 @@ from umbel.runs.statistics.agreement import agreement
 from umbel.runs.statistics.baselines import Baselines
 from umbel.runs.statistics.fairness import fairness
 from umbel.runs.way_on import Way, way_of
-from umbel.summary import counted, number_text
+from umbel.summary import counted, number_text, three_digits
 
 MOST_ROWS = 100
 """Rows of the table of clusters."""
@@ -116,8 +115,13 @@ def _headline(run: Result) -> Iterator[tuple[str, str, str]]:
         yield f"AMI with {name}", number_text(value, 2), said
     down = sum(record.bytes_down for record in run.records) / MEGABYTE
     up = sum(record.bytes_up for record in run.records) / MEGABYTE
-    yield "Traffic", f"{_three(down + up)} MB", f"{_three(down)} to clients, {_three(up)} from them"
-    yield "Time", f"{_three(run.seconds)} s", f"{len(run.records)} rounds, without evaluation"
+    yield (
+        "Traffic",
+        f"{three_digits(down + up)} MB",
+        f"{three_digits(down)} to clients, {three_digits(up)} from them",
+    )
+    rounds_done = counted(len(run.records), "round")
+    yield "Time", f"{three_digits(run.seconds)} s", f"{rounds_done}, without evaluation"
 
 
 def _clients(run: Result, panels: Sequence[Panel]) -> tuple[Part, ...]:
@@ -236,8 +240,3 @@ def _settings(run: Result) -> Iterator[Part]:
 
 def _what(run: Result) -> str:
     return "mean test loss" if run.by_loss else "mean test accuracy"
-
-
-def _three(value: float) -> str:
-    """Three digits, or all before the point, and no powers of ten."""
-    return f"{Decimal(f'{value:.3g}'):f}" if value < 1000 else f"{value:.0f}"

@@ -30,7 +30,7 @@
         });
         return line;
       }));
-      status.textContent = `${some.length} of ${rows.length} clients shown`;
+      status.textContent = `${some.length} of ${rows.length.toLocaleString("en")} client${rows.length === 1 ? "" : "s"} shown`;
     };
     search.addEventListener("input", refresh);
     [...table.tHead.rows[0].cells].forEach((head, place) => {
