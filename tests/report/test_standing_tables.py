@@ -170,6 +170,19 @@ def test_pairs_of_many_methods_that_are_left_out_are_said_to_be(
     assert len(results(natural).differences()) == 3
 
 
+def test_the_caption_of_a_page_is_about_the_columns_that_it_has(
+    natural: Path, tmp_path: Path
+) -> None:
+    whole = Page(write_files(natural, tmp_path / "whole.html")[0].read_text(encoding="utf-8")).said
+    assert "Mean ± population standard deviation over 2 seeds, after the last round. The" in whole
+    assert "AMI: agreement of clusters with what is known of clients" in whole
+    shutil.copytree(natural / "fedavg-seed0", tmp_path / "one" / "fedavg-seed0")
+    alone = Page(write_files(tmp_path / "one")[0].read_text(encoding="utf-8")).said
+    assert "After the last round. Accuracy is the mean over clients" in alone
+    for words in ("±", "Worse than", "Surely", "due to chance"):
+        assert words not in alone
+
+
 def test_the_page_of_one_run_says_what_its_clusters_agree_with(
     natural: Path, tmp_path: Path
 ) -> None:

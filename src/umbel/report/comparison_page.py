@@ -6,18 +6,34 @@ from collections.abc import Iterator, Sequence
 
 from umbel.report import comparing
 from umbel.report.again import again
-from umbel.report.comparing import Sheet
 from umbel.report.fates import fates
 from umbel.report.leading import chance, leads, signed, verdict
 from umbel.report.markup import Markup, Part, element, join, table
 from umbel.report.page import Section, figures, page
 from umbel.report.panels import Panel
-from umbel.runs.outcomes import Methods, by_method
+from umbel.runs.outcomes import Methods, by_method, over_seeds
 from umbel.runs.result import Result
 from umbel.runs.statistics.contenders import contenders
 from umbel.runs.statistics.measures import Measure, measure_of
 from umbel.runs.statistics.pairs import Pair, Standing, standing
 from umbel.summary import counted
+
+MEANINGS = {
+    "accuracy": "accuracy is the mean over clients of each one's test accuracy",
+    "loss": "loss is the mean over clients of each one's test loss",
+    "worst tenth": "worst tenth is the mean of the tenth of clients that fare worst",
+    "worse than alone": "worse than alone: the share of clients that are worse off than with "
+    "local-only training",
+    "worse than one model": "worse than one model: the share of clients that are worse off than "
+    "with FedAvg",
+    "surely": "surely: by more than chance explains for its number of test examples, except for 1 "
+    "client in 20",
+    "AMI": "AMI: agreement of clusters with what is known of clients, 1 if they are the same and "
+    "0 for chance",
+    "MB": "MB are of the whole run",
+    "seconds": "seconds are of the whole run",
+}
+"""What columns mean, by the beginnings of their heads."""
 
 
 def comparison_page(
@@ -37,7 +53,7 @@ def comparison_page(
     ends, courses = list(comparing.ends(methods)), list(comparing.courses(methods))
     beside = [*leads(order, measure), *ends]
     sections = [
-        Section("Methods side by side", (_table(comparing.sheet(methods)), figures(beside))),
+        Section("Methods side by side", (_table(methods), figures(beside))),
         Section("Round by round", (figures(courses),)),
         Section("Run it again", tuple(again(name, methods))),
     ]
@@ -81,8 +97,9 @@ def _head(
     return parts
 
 
-def _table(sheet: Sheet) -> Markup:
+def _table(methods: Methods) -> Markup:
     """The table, and its text in three formats."""
+    sheet = comparing.sheet(methods)
     texts = {"Markdown": sheet.markdown, "CSV": sheet.csv, "LaTeX": sheet.latex}
     buttons = [
         element("button", f"copy as {kind}", type="button", data_copy=f"table-{kind.lower()}")
@@ -93,22 +110,23 @@ def _table(sheet: Sheet) -> Markup:
         name = f"table-{kind.lower()}"
         box = element("textarea", text, id=name, readonly=True, spellcheck="false")
         areas.append(element("div", element("label", kind, for_=name), box))
-    caption = (
-        "Mean ± population standard deviation over seeds, after the last round. Rows are in the "
-        "order of their means, which may be due to chance: see below. Accuracy is the "
-        "mean over clients of each one's test accuracy; worst tenth is the mean of the tenth of "
-        "clients that fare worst. Worse than alone, and than one model: the share of clients that "
-        "are worse off than with local-only training, and than with FedAvg; surely: by more than "
-        "chance explains for its number of test examples, except for 1 client in 20. AMI: "
-        "agreement of clusters with what is known of clients, 1 if they are the same and 0 for "
-        "chance. MB and seconds are of the whole run."
-    )
     return join(
         table(sheet.heads, sheet.rows, id="methods"),
-        element("p", caption, class_="quiet"),
+        element("p", _caption(sheet.heads, methods), class_="quiet"),
         element("div", *buttons, class_="tools"),
         element("details", element("summary", "the table as text"), *areas),
     )
+
+
+def _caption(heads: Sequence[str], methods: Methods) -> str:
+    """What the columns of the table mean, and over what each number is a mean."""
+    finished = all(run.finished for _, runs in methods for run in runs)
+    when = "after the last round" + ("" if finished else " that was evaluated")
+    said = [", ".join(filter(None, (over_seeds(methods), when)))]
+    if len(methods) > 1 and {"accuracy", "loss"} & {*heads}:
+        said.append("the best method is in the last row, which may be due to chance")
+    said += [means for of, means in MEANINGS.items() if any(head.startswith(of) for head in heads)]
+    return " ".join(f"{each[0].upper()}{each[1:]}." for each in said)
 
 
 def _pairs(order: Standing, measure: Measure) -> Iterator[Part]:
