@@ -340,6 +340,30 @@ def test_a_comparison_left_between_evaluations_is_told_by_those_before(tmp_path:
     assert None not in evaluated
 
 
+def test_an_unfinished_run_is_told_by_its_last_evaluation_or_as_not_evaluated(
+    tmp_path: Path, umbel: Shell
+) -> None:
+    settings = ["rounds=9", "evaluate_every=3", "scenario.clients=8", "metrics=['macro-f1']"]
+    for rounds in (2, 4):
+        folder = RunFolder.create(
+            tmp_path / f"{rounds}", read(find_experiment("fedavg-digits"), settings)
+        )
+        records = execute(folder)
+        for _ in islice(records, rounds):
+            pass
+        records.close()  # type: ignore[attr-defined]
+    page = report(tmp_path / "2", tmp_path)
+    assert "No round was evaluated so far." in page.said
+    assert not {"Loss", "Accuracy", "macro-f1"} & {*page.titles}
+    assert "mean over clients, on their" not in page.said
+    printed = umbel("show", str(tmp_path / "4"))[0].replace("│", " ")
+    told = dict(re.split(r"  +", line.strip()) for line in printed.splitlines() if "  " in line)
+    assert (told["rounds"], told["evaluated after round"]) == ("4", "3")
+    (accuracy,) = results(tmp_path / "4").column("accuracy")
+    assert told["accuracy, mean over clients"] == f"{accuracy:.4f}"
+    assert "evaluated after" not in umbel("show", str(compared(1) / "ifca-digits-seed0"))[0]
+
+
 def test_the_command_writes_the_page_and_its_figures(umbel: Shell) -> None:
     pytest.importorskip("matplotlib", reason="the extra umbel[plot] is not installed")
     umbel("compare", "both", "--seeds", "1")

@@ -236,7 +236,7 @@ def estimate_clusters(
 
 
 def print_run(folder: RunFolder) -> None:
-    """The last round of a run, and its clusters if it is finished."""
+    """The results of a run so far, and its clusters if it is finished."""
     from umbel.report import terminal
     from umbel.report.evenness import of_clients
     from umbel.runs.deployed import names_on_the_roll
@@ -249,8 +249,8 @@ def print_run(folder: RunFolder) -> None:
     say(f"{folder.path}{stopped}" + ("" if clients else " (not finished)"))
     say(_what(run.experiment))
     if records:
-        even = of_clients(run)
-        print_tables(terminal.last_round(records[-1], names_of(run.experiment), even, clients))
+        shown = names_of(run.experiment), of_clients(run), clients, len(records)
+        print_tables(terminal.last_round(run.so_far, *shown))
     if clients:
         print_tables(terminal.clusters(clients))
     names = [client.name for client in clients] or names_on_the_roll(folder.path)

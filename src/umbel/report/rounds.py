@@ -49,7 +49,7 @@ def course(run: Result, name: str, measure: RoundValue, spread: RoundValue | Non
 
 
 def quality(run: Result) -> Iterator[Panel]:
-    """Quality of the models, and agreement of the clusters with the planted groups."""
+    """Quality of the models, if known, and agreement of the clusters with the planted groups."""
     clustered = marks(run)
     split = "validation" if run.validated else "test"
     if run.validated and not run.by_loss:
@@ -61,10 +61,12 @@ def quality(run: Result) -> Iterator[Panel]:
         chart = Chart("Accuracy", "round", "test accuracy", (mean, worst), clustered)
         yield Panel(chart, "Band: the standard deviation over clients on both sides of the mean.")
     loss = course(run, "mean over clients", lambda r: r.judged("loss"))
-    yield Panel(Chart("Loss", "round", f"{split} loss", (loss,), clustered))
+    if loss.x:
+        yield Panel(Chart("Loss", "round", f"{split} loss", (loss,), clustered))
     for name in names_of(run.experiment):
         line = course(run, "mean over clients", judged_metric(name))
-        yield Panel(Chart(name, "round", f"{split} {name}", (line,), clustered))
+        if line.x:
+            yield Panel(Chart(name, "round", f"{split} {name}", (line,), clustered))
     if run.has_groups:
         lines = (course(run, "ARI", lambda r: r.ari), course(run, "purity", lambda r: r.purity))
         chart = Chart("Agreement with the planted groups", "round", "", lines, clustered)

@@ -66,6 +66,8 @@ def _head(run: Result) -> list[Part]:
             f"What follows is so far; {CONTINUES[way_of(run.folder.path)]} continues it. "
             "Results of single clients are known at the end."
         )
+        if all(record.judged("loss") is None for record in run.records):
+            text += " No round was evaluated so far."
         parts.append(element("p", element("strong", text), class_="notice", role="note"))
     elif run.folder.stop is not None:
         text = f"Stopped after {done} of {experiment.rounds} rounds: {run.folder.stop.why}."
@@ -92,10 +94,11 @@ def _headline(run: Result) -> Iterator[tuple[str, str, str]]:
     on = f"mean over clients, on their {'test' if tested else 'validation'} examples"
     measure, digits = ("loss", 4) if run.by_loss else ("accuracy", 3)
     value: float | None = getattr(last, measure) if tested else last.judged(measure)
-    yield measure.capitalize(), number_text(value, digits), on
-    if not run.by_loss:
+    if value is not None:
+        yield measure.capitalize(), number_text(value, digits), on
+    if last.worst is not None:
         yield "Worst client", number_text(last.worst, 3), whose
-    elif named and worst is not None:
+    elif run.by_loss and named and worst is not None:
         yield "Worst client's loss", number_text(worst.loss, 4), whose
     even = fairness(run, Baselines({}))
     if even.worst_tenth is not None:

@@ -196,14 +196,17 @@ def last_round(
     metrics: Sequence[str] = (),
     more: Mapping[str, float] = NONE,
     clients: Sequence[Client] = (),
+    rounds: int | None = None,
 ) -> Table:
     """The results of a run, one line for each known one; its `metrics`, and more by name.
 
-    Means are over the `clients` that were judged: a line says so where these are not all.
+    Lines say how many of the `clients` were judged, and after which of the `rounds`, if not all.
     """
+    done = record.round + 1
     table, judged = Table(show_header=False), sum(client.loss is not None for client in clients)
     values: Mapping[str, object] = {
-        "rounds": record.round + 1,
+        "rounds": rounds or done,
+        "evaluated after round": done if done < (rounds or done) else None,
         "clients judged": f"{judged} of {len(clients)}" if judged < len(clients) else None,
         "accuracy, mean over clients": number_text(record.accuracy, 4),
         "accuracy, worst client": number_text(record.worst, 4),
@@ -236,8 +239,7 @@ def clusters(clients: Sequence[Client]) -> Table:
     """
     by_loss = all(client.accuracy is None for client in clients)
     measure = "loss" if by_loss else "accuracy"
-    heads = ("cluster", "clients", "examples", measure, "planted groups", "members")
-    table = Table(*folded(heads))
+    table = Table(*folded(("cluster", "clients", "examples", measure, "planted groups", "members")))
     largest = by_cluster(clients)
     for each in largest[:MOST_CLUSTERS]:
         values = [client.loss if by_loss else client.accuracy for client in each]
