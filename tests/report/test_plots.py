@@ -254,7 +254,8 @@ def test_every_value_of_a_heat_map_has_its_own_colour() -> None:
     (image,) = figure.axes[0].images
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    pixels = image.make_image(FigureCanvasAgg(figure).get_renderer())[0]
+    canvas: Any = FigureCanvasAgg(figure)
+    pixels = image.make_image(canvas.get_renderer())[0]
     assert len(np.unique(pixels.reshape(-1, 4), axis=0)) == 2
 
 

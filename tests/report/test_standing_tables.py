@@ -137,7 +137,7 @@ def test_the_tables_of_runs_know_every_pair(natural: Path) -> None:
 class Small(Result):
     """A run that is said to have sent little."""
 
-    megabytes_up: float = 6e-05  # type: ignore[misc]
+    megabytes_up: float = 6e-05
 
 
 def test_traffic_of_a_small_model_is_not_zero_beside_that_of_a_large_one(natural: Path) -> None:

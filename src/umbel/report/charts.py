@@ -148,8 +148,8 @@ class Scatter:
     @property
     def room(self) -> tuple[Bounds, Bounds]:
         """The limits of a map, across and upwards, with room for its words."""
-        xs = [each.x for each in (*self.dots, *self.labels)]
-        ys = [each.y for each in (*self.dots, *self.labels)]
+        xs = [*(dot.x for dot in self.dots), *(label.x for label in self.labels)]
+        ys = [*(dot.y for dot in self.dots), *(label.y for label in self.labels)]
         across = min(xs, default=0.0) - 1.2, max(xs, default=0.0) + 1.2
         return across, (min(ys, default=0.0) - 0.6, max(ys, default=0.0) + 0.9)
 
