@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given
@@ -13,6 +16,7 @@ from umbel.server.clusterers import (
     Agglomerative,
     Clusterer,
     KMedoids,
+    clusters_by,
     medoids,
     settled,
 )
@@ -89,3 +93,36 @@ def test_settings_that_make_no_sense_are_refused() -> None:
     ):
         with pytest.raises(UsageError):
             make()
+
+
+@dataclass(frozen=True)
+class Returning(Clusterer):
+    """A clusterer of a user's that returns this."""
+
+    labels: Any
+
+    def __call__(self, distance: torch.Tensor, seed: int) -> Any:  # noqa: ARG002
+        return self.labels
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (torch.tensor([0, -1, 1]), "-1 is not in 0 to 2"),
+        (torch.tensor([0, 3, 1]), "3 is not in 0 to 2"),
+        (torch.tensor([0, 1, 1], dtype=torch.int32), "'torch.int32' is not a tensor of type"),
+        (torch.zeros(3).numpy(), "'ndarray' is not a tensor of type"),
+        ([0, 1, 1], "'list' is not a tensor of type"),
+        (torch.tensor([0, 1]), r"shape: \(2,\) is not \(3,\), one for each client"),
+        (torch.tensor(0), r"shape: \(\) is not \(3,\), one for each client"),
+    ],
+    ids=str,
+)
+def test_labels_of_another_form_are_refused_by_the_clusterers_name(labels: Any, said: str) -> None:
+    with pytest.raises(UsageError, match=f"labels that Returning returns.*{said}"):
+        clusters_by(Returning(labels), torch.zeros(3, 3), 0)
+
+
+def test_numbers_of_clusters_without_a_member_are_closed_up() -> None:
+    labels = clusters_by(Returning(torch.tensor([2, 0, 2])), torch.zeros(3, 3), 0)
+    assert labels.tolist() == [1, 0, 1]

@@ -26,7 +26,7 @@ from umbel.client.work import LocalTraining, MeanLoss
 from umbel.flow import Flow, Rows
 from umbel.server.aggregation import Averaging
 from umbel.server.ask import Context, Sample, losses, own_loss, train, train_with_gradient
-from umbel.server.clusterers import Clusterer, KMedoids, joined, medoids, parted
+from umbel.server.clusterers import Clusterer, KMedoids, clusters_by, joined, medoids, parted
 from umbel.server.clustering import distances
 from umbel.server.copies import model_of_each
 from umbel.server.loss_distances import loss_distance
@@ -212,7 +212,7 @@ class LCFL(Algorithm[LCFLState]):
             else:
                 own = torch.zeros(len(warm.clients), dtype=torch.double)
                 distance = self._between(warm.evidence, warm.evidence, ctx.layout).fill_diagonal_(0)
-            clusters = self._clusterer(distance, ctx.clustering_seed)
+            clusters = clusters_by(self._clusterer, distance, ctx.clustering_seed)
             middle = medoids(distance, clusters)
         shown, largest = ctx.sample(len(clusters)), torch.bincount(clusters).argmax()
         assigned = state.assigned.index_fill(0, warm.clients, True)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from umbel.checks import check
+from umbel.flow import check_numbers
 from umbel.server.clustering import agglomerate, check_cut, k_medoids
 from umbel.settings import Settings
 
@@ -103,6 +104,20 @@ class HDBSCAN(Clusterer):
         )
         fitted = method.fit(distance.double().numpy())
         return settled(torch.from_numpy(fitted.labels_).long(), distance, self.noise)
+
+
+def clusters_by(clusterer: Clusterer, distance: Tensor, seed: int) -> Tensor:
+    """Labels (N,) in 0 to K-1 by distances (N, N), where each of the K clusters has a member.
+
+    Numbers without a member, which a clusterer may leave, are closed up. Raises `UsageError` unless
+    the clusterer returns N numbers of clusters.
+    """
+    labels: Any = clusterer(distance, seed)
+    name, count = f"labels that {type(clusterer).__name__} returns", len(distance)
+    shape = tuple(labels.shape) if isinstance(labels, Tensor) else (count,)
+    check(shape == (count,), f"{name}: shape", shape, f"({count},), one for each client")
+    check_numbers(labels, name, count, f"the clusters that {count} clients can form")
+    return torch.unique(labels, return_inverse=True)[1]
 
 
 def parted(clusterer: Clusterer, num_clusters: int | None) -> tuple[Clusterer, int | None]:
