@@ -53,6 +53,26 @@ def test_columns_have_the_promised_type_whatever_the_client_sent() -> None:
     assert columns["losses"].dtype == torch.float64
 
 
+ONE_ROW = torch.tensor([0])
+
+
+@pytest.mark.parametrize(
+    ("shared", "each"),
+    [
+        ({"factor": torch.ones(()).double()}, {}),
+        ({}, {"factor": Rows(torch.ones(1).double(), ONE_ROW)}),
+    ],
+    ids=["shared", "each"],
+)
+def test_columns_without_a_promised_type_have_that_of_the_models_whatever_else_is_sent(
+    shared: dict[str, Tensor], each: dict[str, Rows]
+) -> None:
+    each = {**each, "theta": Rows(torch.zeros(1, 4), ONE_ROW)}
+    asked = Request(LocalTraining(), torch.tensor([2]), [0], shared, each)
+    sent = {"update": torch.ones(4), "num_examples": torch.tensor(9)}
+    assert assemble(asked, [(2, sent)]).columns["update"].dtype == torch.float32
+
+
 def test_an_answer_nobody_asked_for_or_a_second_one_is_ignored() -> None:
     first, second = answer(chosen=torch.tensor(0)), answer(chosen=torch.tensor(1))
     replies = assemble(ASKED, [(3, answer()), (2, first), (2, second)])

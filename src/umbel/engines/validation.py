@@ -16,6 +16,9 @@ from umbel.client.work import Promise, Work
 from umbel.flow import Replies, Request
 from umbel.settings import Settings
 
+OF_MODELS = ("theta", "models", "moves")
+"""Names of sent tensors whose last dimension is that of a model, and whose type is the net's."""
+
 
 @dataclass(frozen=True)
 class Limits(Settings):
@@ -93,8 +96,14 @@ def assemble(request: Request, answers: Iterable[tuple[int, Mapping[str, Tensor]
 
 
 def models_type(request: Request) -> torch.dtype:
-    """The floating-point type of the models that a request is about."""
-    tensors = [*request.shared.values(), *(each.table for each in request.each.values())]
+    """The floating-point type of the models that a request is about.
+
+    It is that of the first tensor sent under a name in `OF_MODELS`; without one, of the first with
+    floating-point values.
+    """
+    sent = {**request.shared, **{name: rows.table for name, rows in request.each.items()}}
+    models = [sent[name] for name in OF_MODELS if name in sent]
+    tensors = [*models, *sent.values()]
     return next((t.dtype for t in tensors if t.is_floating_point()), torch.float32)
 
 

@@ -26,6 +26,7 @@ from umbel.data.splits import Split
 from umbel.data.tables.encoding import meaning_of
 from umbel.engines import make_engine
 from umbel.engines.private import Private
+from umbel.engines.validation import OF_MODELS
 from umbel.flow import Engine, Request, Rows
 from umbel.flower import messages
 from umbel.flower.configuration import number_in
@@ -46,9 +47,6 @@ Load = Callable[[Context, Experiment], Federation]
 
 GONE = "its data are no longer at this node"
 """Reason for a client that the node had announced and no longer has."""
-
-OF_MODELS = ("theta", "models", "moves")
-"""Sent tensors whose last dimension is that of a model."""
 
 
 @dataclass(frozen=True)

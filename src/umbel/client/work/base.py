@@ -25,7 +25,8 @@ class Promise:
     """The required form of one column of a reply."""
 
     shape: tuple[int, ...]  #: shape in the reply of one client
-    #: type of the values; None: the floating-point type of the models
+    #: type of the values; None: the floating-point type of the models, which are sent as `theta`,
+    #: `models` or `moves`; without any, that of the first floating-point tensor sent
     dtype: torch.dtype | None = None
     low: float | None = None  #: smallest allowed value; None: bounded only by `Limits`
     high: float | None = None  #: largest allowed value; None: bounded only by `Limits`
