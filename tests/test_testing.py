@@ -200,6 +200,27 @@ class AssignsAtRandom(Norms):
         return replace(found, scores=found.scores + random.random())
 
 
+class AssignsAsTrained(Norms):
+    """Gives newcomers the clusters of trained clients that have their numbers."""
+
+    def assign(self, state: State, ctx: Context) -> Flow[Assigned]:
+        found = yield from super().assign(state, ctx)
+        known = torch.nn.functional.one_hot(state.labels, len(state.models))[found.clients]
+        return replace(found, scores=known.to(found.scores.dtype))
+
+
+class AssignsByNumber(Norms):
+    def assign(self, state: State, ctx: Context) -> Flow[Assigned]:
+        found = yield from super().assign(state, ctx)
+        return replace(found, scores=found.scores + found.clients[:, None])
+
+
+class DoublesItsModels(Norms):
+    def round(self, state: State, ctx: Context) -> Flow[State]:
+        after = yield from super().round(state, ctx)
+        return replace(after, models=after.models.double())
+
+
 class CountsOutsideItsState(Norms):
     def round(self, state: State, ctx: Context) -> Flow[State]:
         after = yield from super().round(state, ctx)
@@ -265,7 +286,13 @@ MISTAKES: list[tuple[Algorithm[Any], str]] = [
     (KnowsTheGroups(), "init fails without planted groups, by "),
     (LooksAtTheGroups(), "without planted groups, which are for scores alone, the run ends"),
     (SharesNothing(cluster_round=9), "models differ at first in 1.weight, by "),
-    (AssignsThree(), "scores that assign returns: shape: (3, 1) is not (8, K)"),
+    (AssignsThree(), "scores that assign returns: shape: (3, 1) is not (11, K)"),
+    (AssignsAsTrained(), "AssignsAsTrained fails by IndexError: index 8 is out of bounds"),
+    (AssignsByNumber(), "assign finds other scores of newcomers when they are numbered in another"),
+    (
+        DoublesItsModels(),
+        "models of the state that round returns: torch.float64 is not torch.float32",
+    ),
     (AssignsAtRandom(), "assign finds other scores of the same newcomers when it is called again"),
     (CountsOutsideItsState(), "a run resumed after its third round, with another run in between,"),
     (FitsTwo(), "fit returns shape (2,) instead of a tensor (8,)"),

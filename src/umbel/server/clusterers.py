@@ -117,7 +117,8 @@ def clusters_by(clusterer: Clusterer, distance: Tensor, seed: int) -> Tensor:
     shape = tuple(labels.shape) if isinstance(labels, Tensor) else (count,)
     check(shape == (count,), f"{name}: shape", shape, f"({count},), one for each client")
     check_numbers(labels, name, count, f"the clusters that {count} clients can form")
-    return torch.unique(labels, return_inverse=True)[1]
+    closed_up: Tensor = torch.unique(labels, return_inverse=True)[1]
+    return closed_up
 
 
 def parted(clusterer: Clusterer, num_clusters: int | None) -> tuple[Clusterer, int | None]:

@@ -37,7 +37,11 @@ def faults_are_survived_and_named(algorithm: Algorithm[Any]) -> None:
 @told
 def requests_that_nobody_answers_are_survived(algorithm: Algorithm[Any]) -> None:
     """A method survives a request without any reply: each request of a round is tried in turn."""
-    lossy = {"faults": Faults(drop=0.3), "limits": Limits(quorum=0.0), "evaluate_every": ROUNDS}
+    lossy: dict[str, Any] = {
+        "faults": Faults(drop=0.3),
+        "limits": Limits(quorum=0.0),
+        "evaluate_every": ROUNDS,
+    }
     run = run_of(algorithm, federation=blobs(SIZES[:6]), **lossy)
     for silent in count():
         engine, most = Listening(run.clients, silent), 0

@@ -17,11 +17,14 @@ ROUNDS = 6
 """Number of rounds that checks run; a method should cluster within them."""
 
 
-def run_of(algorithm: Algorithm[Any], **changes: Any) -> Run:
-    """A run in double precision, with full participation or adapters if the method needs them."""
-    given = {"federation": blobs(), "net": mlp(dtype=torch.float64), "participation": 0.75}
+def run_of(algorithm: Algorithm[Any], dtype: torch.dtype = torch.float64, **changes: Any) -> Run:
+    """A run with a network of this type, by default in double precision.
+
+    It has full participation or adapters if the method needs them.
+    """
+    given = {"federation": blobs(), "net": mlp(dtype=dtype), "participation": 0.75}
     settings = {"seed": 3, **given, **changes}
-    asked_for = {"participation": 1.0, "net: no adapters": adapted_mlp(torch.float64)}
+    asked_for = {"participation": 1.0, "net: no adapters": adapted_mlp(dtype)}
     while True:
         try:
             return Run(algorithm, **settings)

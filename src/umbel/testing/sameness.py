@@ -9,6 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import torch
+
 from umbel.algorithms.base import Algorithm
 from umbel.checks import UsageError
 from umbel.engines.choice import EngineSettings
@@ -25,13 +27,17 @@ OTHER_SEED = 4
 
 @told
 def engines_agree(algorithm: Algorithm[Any]) -> None:
-    """The sequential and the vectorised engine give the same models, up to rounding."""
+    """The sequential and the vectorised engine give the same models, up to rounding.
+
+    A run in single precision, which networks usually have, also comes to its end.
+    """
     batched, one_by_one = (
         last_state(run_of(algorithm, engine=EngineSettings(name, "cpu")))
         for name in ("vectorised", "sequential")
     )
     with saying("the vectorised engine and the sequential one end in different states"):
         assert_same_state(batched, one_by_one, 1e-9)
+    last_state(run_of(algorithm, torch.float32))
 
 
 @told

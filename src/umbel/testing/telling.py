@@ -7,31 +7,37 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from umbel.algorithms.base import Algorithm
+from umbel.algorithms.base import Algorithm, Assigned
 from umbel.checks import UsageError
 from umbel.engines.validation import Limits
 from umbel.engines.wrappers import Guarded
-from umbel.flow import as_flow, drive
+from umbel.flow import Engine, as_flow, drive
 from umbel.runs.evidence import evidence_of
 from umbel.runs.forms import as_assigned
 from umbel.runs.metrics import as_measures
-from umbel.testing.federations import blobs
+from umbel.testing.engines import Listening, Reversed
+from umbel.testing.federations import SIZES, blobs
 from umbel.testing.runs import ROUNDS, run_of, uninterrupted
 from umbel.testing.sentences import told
 
 
 @told
 def newcomers_are_assigned_or_refused(algorithm: Algorithm[Any]) -> None:
-    """`assign` gives each newcomer a score for each cluster, or raises a `UsageError`."""
+    """`assign` gives each newcomer a score for each cluster, or raises a `UsageError`.
+
+    There are more newcomers than clients that have trained, and their scores don't depend on how
+    they are numbered.
+    """
     state = uninterrupted(algorithm)[-1][0]
-    runs = [run_of(algorithm, federation=blobs(seed=1)) for _ in range(2)]
-    everyone = runs[0].context(ROUNDS - 1, ROUNDS).everyone
-    flows = [as_flow(algorithm.assign(state, everyone), "assign") for _ in runs]
+    run = run_of(algorithm, federation=blobs((*SIZES, *SIZES[:3]), seed=1))
+    everyone = run.context(ROUNDS - 1, ROUNDS).everyone
+    engine = Listening(Guarded(run.clients, Limits()))
+
+    def found(engine: Engine) -> Assigned:
+        return drive(as_flow(algorithm.assign(state, everyone), "assign"), engine)
+
     try:
-        first, second = (
-            drive(flow, Guarded(run.clients, Limits()))
-            for flow, run in zip(flows, runs, strict=True)
-        )
+        first, second = found(engine), found(Guarded(run.clients, Limits()))
     except UsageError:
         return
     assigned, again = as_assigned(first, everyone), as_assigned(second, everyone)
@@ -42,6 +48,14 @@ def newcomers_are_assigned_or_refused(algorithm: Algorithm[Any]) -> None:
         assigned.scores, again.scores
     )
     assert same, "assign finds other scores of the same newcomers when it is called again"
+    count = everyone.num_clients
+    reverse = Reversed(Guarded(run.clients, Limits()), count, engine.seeds)
+    turned = as_assigned(found(reverse), everyone)
+    former = (count - 1 - turned.clients).argsort()
+    alike = torch.equal(count - 1 - turned.clients[former], assigned.clients) and torch.allclose(
+        turned.scores[former], assigned.scores, rtol=1e-6, atol=1e-9, equal_nan=True
+    )
+    assert alike, "assign finds other scores of newcomers when they are numbered in another order"
 
 
 @told
