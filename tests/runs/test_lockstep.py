@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,8 +20,10 @@ from torch import Tensor, nn
 from tests.federations import blobs
 from umbel.algorithms import FLACC, IFCA, LCFL, FedAvg, FedEM, Joint, LocalOnly, PFedMe
 from umbel.algorithms.base import Algorithm
+from umbel.client.batches import Shard
 from umbel.client.net import Net
-from umbel.client.work import LocalTraining
+from umbel.client.optimizers import Adam
+from umbel.client.work import Gradient, LocalTraining, TrainAndGradient, Work
 from umbel.data.scenarios import ROTATED_DIGITS
 from umbel.data.sources import Sources
 from umbel.engines import EngineSettings, Vectorised
@@ -34,7 +36,7 @@ from umbel.networks.base import Model
 from umbel.runs.execution import TOGETHER, execute, execute_together
 from umbel.runs.experiment import Experiment
 from umbel.runs.folder import RunFolder
-from umbel.runs.joining import merged
+from umbel.runs.joining import kind_of, merged
 from umbel.runs.lockstep import MeetingPoint, joined, seats
 from umbel.runs.records import Record
 from umbel.runs.run import Run
@@ -50,6 +52,16 @@ EXPERIMENT = Experiment(
     engine=EngineSettings(device="cpu"),  # on a GPU no runs are side by side
 )
 METHODS = [method(local=LOCAL) for method in (FLACC, IFCA, LCFL, Joint, FedEM, LocalOnly)]
+
+
+@dataclass(frozen=True)
+class Halved(LocalTraining):
+    """A work of a user's that sends half of the gradient at the model on a mini-batch, too."""
+
+    def __call__(self, net: Net, shard: Shard, sent: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        first = next(iter(shard.batches()))
+        gradient, _ = net.gradient(sent["theta"], first)
+        return {**super().__call__(net, shard, sent), "update": gradient / 2}
 
 
 def folders(
@@ -127,6 +139,26 @@ def test_with_normalisation_each_run_has_the_very_results_of_a_run_alone(
         found, expected = (load_file(each.file("checkpoint.safetensors")) for each in (run, other))
         torch.testing.assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
         assert [r.untimed() for r in run.records()] == [r.untimed() for r in other.records()]
+
+
+@pytest.mark.parametrize(
+    ("work", "joins"),
+    [
+        (LOCAL, True),
+        (Gradient(batch_size=5), False),
+        (TrainAndGradient(LOCAL), False),
+        (replace(LOCAL, optimizer=Adam()), False),
+        (LocalTraining(steps=1), False),
+        (Halved(), False),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_one_model_for_all_is_joined_only_for_work_that_has_the_same_bits(
+    work: Work, joins: bool
+) -> None:
+    one = Rows(torch.zeros(1, 4), torch.zeros(8, dtype=torch.long))
+    request = Request(work, torch.arange(8), range(8), each={"theta": one})
+    assert (kind_of(0, request, 12, dense=True) == kind_of(1, request, 12, dense=True)) == joins
 
 
 def test_runs_of_one_client_are_side_by_side_only_with_the_kernel_that_they_have_alone() -> None:

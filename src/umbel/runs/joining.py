@@ -8,6 +8,8 @@ from itertools import accumulate
 
 import torch
 
+from umbel.client.optimizers import SGD
+from umbel.client.work import LocalTraining, SharedTraining, Work
 from umbel.engines.vectorised import ROWS
 from umbel.flow import Request, Rows
 
@@ -73,8 +75,19 @@ def kind_of(number: int, request: Request, examples: int, dense: bool) -> object
 
 
 def trains(request: Request) -> bool:
-    """Whether the work takes steps."""
-    return request.work.batching.size(1)[0] > 0
+    """Whether the work is only several steps of SGD, which the kernel of linear layers takes.
+
+    Other works compute losses and gradients at one model that all are sent. These have other bits
+    with clients of other runs beside them.
+    """
+    work: Work | None = request.work
+    if type(work) is SharedTraining:
+        work = work.local
+    # Subclasses may do more, so only these very classes are taken.
+    if type(work) is not LocalTraining or type(work.optimizer) is not SGD:
+        return False
+    # A single step is computed from the one model. Clients with one example take the fewest steps.
+    return work.batching.size(1)[0] > 1
 
 
 def _are_rows(request: Request) -> bool:
