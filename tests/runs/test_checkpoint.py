@@ -1,10 +1,12 @@
 from __future__ import annotations
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 import torch
@@ -247,6 +249,42 @@ def test_small_tensors_of_a_tuple_are_in_the_file_itself(file: Path) -> None:
     assert [path.name for path in file.parent.iterdir()] == [file.name]
     state, _ = checkpoint.load(file, with_features(*features(0, 0)))
     assert [block.tolist() for block in state.features] == [[1] * 4, [0] * 4]
+
+
+@dataclass(frozen=True)
+class Noting(State):
+    """A state with a field of several types in turn."""
+
+    notes: Any = None
+
+
+class Phase(StrEnum):
+    WARM = "warm"
+
+
+class Pair(NamedTuple):
+    one: object
+    other: object
+
+
+@pytest.mark.parametrize("notes", [None, [], [1, [2]], (), (1, (2,)), {"a": [1]}, math.inf, "text"])
+def test_a_field_reads_back_as_it_is_whatever_it_was_at_first(notes: object, file: Path) -> None:
+    models, labels = torch.zeros(1, 2), torch.zeros(3, dtype=torch.long)
+    checkpoint.save(file, Noting(models, labels, notes), 1)
+    at_first: list[Any] = [None, [], (), {}]
+    for first in at_first:
+        found = checkpoint.load(file, Noting(models, labels, first))[0].notes
+        assert (found, type(found)) == (notes, type(notes))
+
+
+@pytest.mark.parametrize(
+    "notes",
+    [Phase.WARM, Pair(1, 2), Pair(torch.ones(1), torch.ones(1)), defaultdict(int), Counter("a")],
+)
+def test_what_would_read_back_as_another_type_is_not_held(notes: object) -> None:
+    assert not checkpoint.can_hold(notes)
+    assert not checkpoint.can_hold((notes,))
+    assert not checkpoint.can_hold({"a": [notes]})
 
 
 @pytest.mark.parametrize("damage", ["flip", "swap", "lost"])

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -30,8 +31,11 @@ FORMAT, BEFORE_PARTS, BEFORE_SEALS = 4, 3, 2
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
-SIMPLE = str | int | float | None
-"""Types of values that JSON has."""
+SIMPLE = (str, int, float, bool, type(None), np.float64)
+"""Types of values that JSON has, and one that reads back as an equal `float`.
+
+Others that derive from them, such as an `Enum` of strings, would read back as another type.
+"""
 
 WRITTEN = {
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.bool),
@@ -78,6 +82,7 @@ def save(
         "next_round": next_round,
         "made": dict(made),
         "numbers": {name: v for name, v in values.items() if not isinstance(v, Tensor)},
+        "lists": [name for name, value in values.items() if isinstance(value, list)],
         "parts": digests,
     }
     write(file, tensors, header)
@@ -110,7 +115,7 @@ def load(file: Path, template: Any) -> tuple[Any, int]:
         values = without_idle(values, template) if idle else values
         if (following := int(header["next_round"])) < 0:
             raise ValueError(f"the next round is {following}")
-        state = _filled(kinds.get(kind, template), values)
+        state = _filled(kinds.get(kind, template), values, header.get("lists"))
         if not _holds_tensors((state.models, state.labels)):
             raise TypeError("its models and labels are not tensors")
         return state, following
@@ -125,7 +130,7 @@ def can_hold(value: object) -> bool:
     """
     if _holds_tensors(value):
         return all(map(_is_written, value))  # type: ignore[call-overload]
-    if isinstance(value, tuple):
+    if type(value) is tuple:
         return _is_nested(value)
     return _is_written(value) if isinstance(value, Tensor) else _is_json(value)
 
@@ -137,18 +142,18 @@ def _is_written(tensor: Tensor) -> bool:
 
 def _is_nested(value: object) -> bool:
     """Numbers in tuples, at any depth."""
-    return all(map(_is_nested, value)) if isinstance(value, tuple) else _is_simple(value)
+    return all(map(_is_nested, value)) if type(value) is tuple else _is_simple(value)
 
 
 def _is_simple(value: object) -> bool:
     short = not isinstance(value, int) or value.bit_length() <= LONGEST
-    return isinstance(value, SIMPLE) and short
+    return type(value) in SIMPLE and short
 
 
 def _is_json(value: object) -> bool:
-    if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_json(entry) for key, entry in value.items())
-    if isinstance(value, list):
+    if type(value) is dict:
+        return all(type(key) is str and _is_json(entry) for key, entry in value.items())
+    if type(value) is list:
         return all(map(_is_json, value))
     return _is_simple(value)
 
@@ -173,8 +178,11 @@ def _members(state: State, prefix: str = "") -> Iterator[tuple[str, Any]]:
         yield from _members(other, f"{prefix}{place}.{number}.")
 
 
-def _filled(template: Any, values: Mapping[str, Any]) -> Any:
-    """A state like the template with these values, which determine the lengths of its tuples."""
+def _filled(template: Any, values: Mapping[str, Any], lists: Collection[str] | None) -> Any:
+    """A state like the template with these values, which determine the lengths of its tuples.
+
+    Without the names of fields that were lists, as of earlier versions, the template's are.
+    """
     own = {name: value for name, value in values.items() if "." not in name}
     lengths = Counter(name.rpartition(".")[0] for name in values if is_entry(name))
     for f in fields(template):
@@ -182,13 +190,15 @@ def _filled(template: Any, values: Mapping[str, Any]) -> Any:
         if f.name in lengths:
             own[f.name] = tuple(values[f"{f.name}.{place}"] for place in range(lengths[f.name]))
         elif f.name in own or _holds_tensors(held):
-            own[f.name] = own[f.name] if isinstance(held, list) else _tuples(own[f.name])
+            is_list = isinstance(held, list) if lists is None else f.name in lists
+            own[f.name] = own[f.name] if is_list else _tuples(own[f.name])
     inside, others = within(template)
     filled = []
     for number, other in enumerate(others):
         start = f"{inside}.{number}."
         of = {n.removeprefix(start): v for n, v in values.items() if n.startswith(start)}
-        filled.append(_filled(_like(other, of), of))
+        own_lists = None if lists is None else [name.removeprefix(start) for name in lists]
+        filled.append(_filled(_like(other, of), of, own_lists))
     return replace(template, **own, **({inside: tuple(filled)} if filled else {}))
 
 
@@ -205,7 +215,7 @@ def _tuples(value: Any) -> Any:
 
 
 def _holds_tensors(value: Any) -> bool:
-    some = isinstance(value, tuple) and len(value) > 0
+    some = type(value) is tuple and len(value) > 0
     return some and all(isinstance(entry, Tensor) for entry in value)
 
 
