@@ -7,11 +7,13 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import umbel
 from tests.federations import blobs, mlp
@@ -67,6 +69,34 @@ def test_models_that_clients_share_are_saved_once(tmp_path: Path) -> None:
         "cluster-0.safetensors"
     ]
     assert torch.equal(shared.model_for(2)[0].weight, shared.model(0)[0].weight)  # type: ignore[index]
+
+
+class Maxima(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Counts how often the largest value of a tensor of this many numbers is looked for."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.size, self.count = size, 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.ops.aten.max.default:
+            self.count += args[0].numel() == self.size
+        return func(*args, **(kwargs or {}))
+
+
+def test_saving_many_models_goes_through_whole_numbers_once(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    pairs = [(rng.integers(0, 5, (6, 3)), rng.integers(0, 2, 6)) for _ in range(4)]
+    data = umbel.Federation.from_arrays(pairs, num_classes=2)
+    network = umbel.Net(
+        lambda: nn.Sequential(nn.Embedding(5, 2), nn.Flatten(), nn.Linear(6, 2)),
+        umbel.CLASSIFICATION,
+    )
+    run = umbel.Run(umbel.LocalOnly(LOCAL), data, network)
+    with Maxima(run.divided.train.x.numel()) as maxima:
+        result = run.save(tmp_path / "run", 1)
+    assert [(each.label, each.largest) for each in result.made_for] == [(n, 4) for n in range(4)]
+    assert maxima.count == 1
 
 
 def test_of_folders_before_clients_models_were_kept_the_rest_can_be_used(tmp_path: Path) -> None:

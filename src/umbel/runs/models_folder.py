@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -69,9 +69,10 @@ class ModelsFolder:
         own, used = _own_models(scores)
         _, firsts = np.unique(scores.clusters, return_index=True)
         labels = scores.labels[firsts].tolist()
+        fits = made_for(run, labels[0], used)  # once, as it goes through all inputs
         for row, (cluster, *others) in _sharing(scores.models.index[firsts].tolist()).items():
             tensors = run.net.layout.tensors(scores.models.table[row])
-            header = asdict(made_for(run, labels[cluster], used))
+            header = asdict(replace(fits, label=labels[cluster]))
             header = {name: v for name, v in header.items() if name != "frozen" or v}
             if others:
                 header["labels"] = {str(each): labels[each] for each in (cluster, *others)}
