@@ -266,6 +266,21 @@ def test_the_log_names_the_node_whose_numbers_are_refused(
     assert line == f"node {list(grid.apps)[1]}: {said}"
 
 
+def test_the_log_counts_the_reasons_of_a_node_that_has_many(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    grid = grid_of(EVERYONE, tmp_path, nodes=1)
+    engine = engine_of(grid)
+    engine.tell({client: f"reason {client % 7}" for client in range(8)})
+    lines = [line for line in caplog.messages if line.endswith("refused")]
+    node = f"node {next(iter(grid.apps))}"
+    assert lines == [
+        f"{node}: reason 0: clients '0', '7' are refused",
+        *(f"{node}: reason {n}: client '{n}' is refused" for n in range(1, 5)),
+        f"{node}: 2 more reasons: clients '5', '6' are refused",
+    ]
+
+
 def test_a_name_stays_with_the_node_that_brought_it_first(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

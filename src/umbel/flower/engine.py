@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from math import prod
 from typing import ClassVar, TypeAlias
 
@@ -20,6 +21,7 @@ from umbel.flower.exchange import WORK, Reply, exchange
 from umbel.flower.memory import KEPT, row_digest
 from umbel.flower.refusals import ForgottenError, RefusedError, reason, refusing
 from umbel.flower.registry import named_clients
+from umbel.summary import counted
 
 log = logging.getLogger(__name__)
 
@@ -27,6 +29,9 @@ Answers: TypeAlias = list[tuple[int, dict[str, Tensor]]]
 
 LEFT_OUT = "left out of its node's answer"
 """Reason for a client whose node answered only for other clients of the same request."""
+
+MOST_REASONS = 5
+"""Reasons of one answer that are logged: a node's answer may have a reason for each client."""
 
 TAKEN = "brings this client, which another node brought first"
 
@@ -116,11 +121,21 @@ class FlowerEngine:
             self._told(node, whys)
 
     def _told(self, node: int, whys: Mapping[int, str]) -> dict[int, str]:
-        """Log why clients of a node are refused, each reason once, and return it with the node."""
-        for why in dict.fromkeys(whys.values()):
-            clients = [client for client, one in whys.items() if one == why]
-            log.warning("%s: %s: %s refused", self.meeting.named(node), why, self._named(clients))
-        return {client: f"{self.meeting.named(node)}: {why}" for client, why in whys.items()}
+        """Log why clients of a node are refused, and return it with the node, by client.
+
+        Each reason is logged once; many different ones are counted.
+        """
+        name = self.meeting.named(node)
+        alike: dict[str, list[int]] = {}
+        for client, why in whys.items():
+            alike.setdefault(why, []).append(client)
+        first = list(alike)[:MOST_REASONS]
+        for why in first:
+            log.warning("%s: %s: %s refused", name, why, self._named(alike.pop(why)))
+        if alike:
+            more, rest = counted(len(alike), "more reason"), [*chain(*alike.values())]
+            log.warning("%s: %s: %s refused", name, more, self._named(rest))
+        return {client: f"{name}: {why}" for client, why in whys.items()}
 
     def _asked(self, request: Request, positions: Sequence[int]) -> messages.Asked:
         at = torch.tensor(positions)
