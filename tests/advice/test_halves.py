@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -78,6 +80,25 @@ def test_clients_that_differ_are_found() -> None:
     assert max(found.alike, found.strongest) <= ALPHA
     assert nearness(halves(3.0, 0)) > 0.8
     assert nearness(halves(0.0, 0)) == pytest.approx(0.5, abs=0.1)
+
+
+def test_nearness_by_hand() -> None:
+    means = np.array([[[0.0], [2.0], [6.0]], [[1.0], [4.0], [4.0]]])
+    # Distances: 1 4 4; 1 2 2; 5 2 2. A client's other half is nearer than 3 of 6, and ties twice.
+    found = nearness(Halves(means=means, counts=np.ones((2, 3), dtype=np.int64)))
+    assert found == (3 + 0.5 * 2) / 6
+    assert nearness(Halves(means=means[:, :1], counts=np.ones((2, 1), dtype=np.int64))) == 0.5
+
+
+def test_nearness_holds_the_distances_of_some_clients_at_once() -> None:
+    clients = 2_000
+    means = np.random.default_rng(0).normal(size=(2, clients, 2))
+    tracemalloc.start()
+    found = nearness(Halves(means=means, counts=np.ones((2, clients), dtype=np.int64)))
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert found == pytest.approx(0.5, abs=0.05)
+    assert most < 8 * clients**2
 
 
 @pytest.mark.parametrize("clients", [2, 3, 4, 6])

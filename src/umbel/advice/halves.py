@@ -22,6 +22,9 @@ NULLS = 19
 MARGIN = 1.25
 """Safety factor for that eigenvalue, as the noise is not exactly normal and is only estimated."""
 
+ROWS = 256
+"""Number of clients whose distances to all others are held in memory at once."""
+
 ALPHA = 0.01
 """p-values above this are taken for chance."""
 
@@ -130,12 +133,15 @@ def _likeness(halves: Halves) -> tuple[float, float]:
 def nearness(halves: Halves) -> float:
     """How often a client's other half is nearer than another client's half; 0.5 by chance."""
     first, second = halves.scaled()
-    lengths = (first**2).sum(1)[:, None] + (second**2).sum(1)
-    distances = lengths - 2 * first @ second.T
-    own = np.diag(distances)[:, None]
-    others = ~np.eye(len(distances), dtype=bool)
-    nearer = (own < distances) + 0.5 * (own == distances)
-    return float(nearer[others].mean()) if others.any() else 0.5
+    clients, lengths = len(first), (second**2).sum(1)
+    nearer, ties = 0, -clients  # each client ties with itself
+    for start in range(0, clients, ROWS):
+        block = first[start : start + ROWS]
+        distances = (block**2).sum(1)[:, None] + lengths - 2 * block @ second.T
+        own = distances.diagonal(start)[:, None]
+        nearer += int(np.count_nonzero(own < distances))
+        ties += int(np.count_nonzero(own == distances))
+    return (nearer + 0.5 * ties) / (clients * (clients - 1)) if clients > 1 else 0.5
 
 
 def directions(halves: Halves, rng: np.random.Generator) -> Floats:
