@@ -48,6 +48,15 @@ def test_a_folder_keeps_them(tmp_path: Path) -> None:
     assert umbel.scenario("folder", path=str(tmp_path)).attributes == attributes
 
 
+def test_a_folder_keeps_as_many_as_there_are(tmp_path: Path) -> None:
+    attributes = {f"report {n}": [letter * 2**17 for letter in "abc"] for n in range(45)}
+    for _ in range(2):  # the second time nothing is written
+        known(dict(attributes)).save(tmp_path)
+    assert (tmp_path / "attributes.csv").stat().st_size > 2**24
+    read = umbel.scenario("folder", path=str(tmp_path)).attributes
+    assert read == {name: tuple(values) for name, values in attributes.items()}
+
+
 def test_the_file_may_begin_with_the_mark_of_spreadsheets(tmp_path: Path) -> None:
     known({"site": ["south", "west", "north"]}).save(tmp_path)
     file = tmp_path / "attributes.csv"
@@ -69,6 +78,7 @@ def test_without_attributes_a_folder_has_no_file_of_them(tmp_path: Path) -> None
         ({"site": {"Ava": 1, "Ben": 2, "Dan": 3}}, "attributes: site: lacks Cleo and names Dan"),
         ({"client": [1, 2, 3]}, "attributes: 'client' is not a name for an attribute"),
         ({" ": [1, 2, 3]}, "attributes: ' ' is not a name for an attribute"),
+        ({"site": ["a" * (2**17 + 1), "b", "c"]}, "131,073 characters' is not one of at most 131,"),
         ({"site": ["a\x1b[2J", "b", "c"]}, "is not without control characters"),
     ],
 )

@@ -23,8 +23,8 @@ Attributes: TypeAlias = "Mapping[str, tuple[str, ...]]"
 Given: TypeAlias = "Mapping[str, Sequence[object] | Mapping[str, object]]"
 """Attributes in the form that users give: the values in a list, or by client name."""
 
-LARGEST = 2**24
-"""Largest size of a file of attributes, in bytes."""
+LONGEST = 2**17
+"""Largest number of characters of a value that Python reads from a CSV file."""
 
 FILE, OWNER = "attributes.csv", "client"
 
@@ -45,6 +45,9 @@ def attributes_of(given: Given | None, names: tuple[str, ...]) -> dict[str, tupl
         found[name] = tuple("" if is_missing(value) else str(value) for value in of_each)
         for value in found[name]:
             check(is_plain(value), f"attributes: {name}", value, "without control characters")
+            expected = f"one of at most {LONGEST:,}"
+            length = f"a value of {len(value):,} characters"
+            check(len(value) <= LONGEST, f"attributes: {name}", length, expected)
     return found
 
 
@@ -71,8 +74,8 @@ def read_attributes(folder: Path, names: tuple[str, ...]) -> dict[str, tuple[str
     if not file.exists():
         return {}
     try:
-        head, *lines = list(csv.reader(io.StringIO(read_text(file, LARGEST)))) or [[]]
-    except csv.Error as error:  # such as a value of more than 131,072 characters
+        head, *lines = list(csv.reader(io.StringIO(read_text(file)))) or [[]]
+    except csv.Error as error:  # such as a value longer than LONGEST
         raise UsageError(f"{file}: not a table of values between commas: {error}") from None
     fine = len(head) > 1 and head[0] == OWNER and len(set(head)) == len(head)
     check(fine, f"{file}: line 1", ",".join(head), f"of the form {OWNER},NAME with different names")

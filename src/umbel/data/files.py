@@ -68,20 +68,25 @@ def read_bytes(file: Path) -> bytes:
         raise UsageError(f"{file}: can't be read: {_reason(error)}") from None
 
 
-def read_text(file: Path, most: int) -> str:
-    """The text of a file. Raises `UsageError` if it has more than `most` bytes or is not text.
+def read_text(file: Path, most: int | None = None) -> str:
+    """The text of a file, of at most `most` bytes or as much as fits in memory.
 
-    Spreadsheets and some editors write a byte-order mark before UTF-8 text; it is removed.
+    Spreadsheets and some editors write a byte-order mark before UTF-8 text; it is removed. Raises
+    `UsageError` if the file is larger or is not text.
     """
     check_file(file)
     try:
-        with file.open("rb") as opened:
-            content = opened.read(most + 1)
-        if len(content) > most:
+        content = read_bytes(file) if most is None else _beginning(file, most + 1)
+        if most is not None and len(content) > most:
             raise UsageError(f"{file}: can't be read: it has more than {most:,} bytes")
         return content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: can't be read: {_reason(error)}") from None
+
+
+def _beginning(file: Path, most: int) -> bytes:
+    with file.open("rb") as opened:
+        return opened.read(most)
 
 
 def check_length(path: Path, what: str) -> None:

@@ -17,9 +17,6 @@ from umbel.summary import counted
 
 HEADER = [OWNER, "group"]
 
-LARGEST = 2**24
-"""Largest size of the file, in bytes."""
-
 
 def read_groups(file: Path, names: list[str], alone: bool = False) -> Sequence[int | str] | None:
     """The groups of these clients as they are in the file, or None without a file.
@@ -31,7 +28,7 @@ def read_groups(file: Path, names: list[str], alone: bool = False) -> Sequence[i
         return None
     group_of: dict[str, str] = {}
     known = dict.fromkeys(names)  # ordered, with fast look-up
-    for number, line in enumerate(read_text(file, LARGEST).splitlines(), start=1):
+    for number, line in enumerate(read_text(file).splitlines(), start=1):
         where, parts = f"{file}: line {number}", [part.strip() for part in line.split(",")]
         is_header = number == 1 and parts == HEADER and OWNER not in names
         if line.strip() and not is_header:

@@ -17,7 +17,6 @@ from umbel.data.attributes import FILE, attributes_text
 from umbel.data.channel_scale import ChannelScale
 from umbel.data.federation import Federation
 from umbel.data.files import check_length, files_in, read_text
-from umbel.data.groups import LARGEST
 from umbel.data.npz import check_saved, partial_files, read_arrays
 from umbel.data.scenarios.folder import ARRAYS, CLASSES, GROUPS, KNOWN, SCALE
 
@@ -119,7 +118,7 @@ def _is_written(federation: Federation, path: Path) -> bool:
         return False
     try:
         for name, text in _texts(federation).items():
-            said = read_text(path / name, LARGEST) if (path / name).exists() else ""
+            said = read_text(path / name) if (path / name).exists() else ""
             if said.splitlines() != text.splitlines():
                 return False
         beside = _beside(federation)
