@@ -17,7 +17,6 @@ from umbel.algorithms import (
     LCFL,
     FedAvg,
     FedEM,
-    LocalOnly,
     Restarts,
     Sharing,
 )
@@ -474,30 +473,3 @@ def test_experiments_and_comparisons_are_found_by_name_or_path(tmp_path: Path, f
     empty.mkdir()
     with pytest.raises(UsageError, match="holds no experiment"):
         find_comparison(str(empty))
-
-
-def test_another_name_tells_which_settings_of_the_file_it_leaves_out(
-    file: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    read(file, ["algorithm.local.lr=0.3", "algorithm.name=ifca", "model.name=linear"])
-    assert not caplog.messages
-    experiment = read(file, ["algorithm.name=local-only", "algorithm.local.lr=0.3"])
-    assert experiment.algorithm == LocalOnly(LocalTraining(lr=0.3))
-    (message,) = caplog.messages
-    assert message == (
-        "mine.toml: algorithm.name=local-only: settings of ifca are left out: "
-        "algorithm.num_clusters, algorithm.local.batch_size; give those that it has too, "
-        "as by --set algorithm.local.batch_size=..."
-    )
-
-
-def test_no_setting_is_left_out_where_all_are_given(
-    file: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    given = ["algorithm.name=local-only", "algorithm.local.batch_size=10"]
-    read(file, given)
-    assert "batch_size" not in caplog.text
-    file.write_text(BASE.replace("num_clusters = 3\n", ""))
-    caplog.clear()
-    read(file, given)
-    assert not caplog.messages

@@ -16,6 +16,7 @@ from umbel.data.scenarios import SCENARIOS
 from umbel.data.tables.reading import holds_tables
 from umbel.runs.config import read, structured
 from umbel.runs.experiment import Experiment
+from umbel.runs.left_out import left_out, tell
 from umbel.runs.library import find_experiment, shipped_experiments
 from umbel.runs.strangers import Stranger
 from umbel.runs.tables import load_table, merged, tables_of
@@ -37,7 +38,10 @@ def asked_about(
     """
     path = Path(data)
     if path.suffix == ".toml" or data in shipped_experiments():
-        found = read(find_experiment(data), settings, looking=looking)
+        file = find_experiment(data)
+        found = read(file, settings, looking=looking)
+        if looking:  # it is read first, and only once
+            tell(file, left_out(file, settings, found))
     else:
         table: dict[str, Any] = {
             "name": _name_of(path),

@@ -56,12 +56,14 @@ def run(
     from umbel.runs.config import read
     from umbel.runs.durable import writing_to
     from umbel.runs.folder import RunFolder
+    from umbel.runs.left_out import left_out, tell
     from umbel.runs.library import find_experiment
 
     budget = Budget.of(until, max_time)
     file = find_experiment(experiment)
     chosen = read(file, settings, looking=True)
     chosen = read(file, settings) if allow([chosen], no_import) else chosen
+    tell(file, left_out(file, settings, chosen))
     chosen = chosen if seed is None else chosen.with_seed(seed)
     sources = Sources.default(data_dir)
     folder = RunFolder.of(runs_dir, chosen)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from datetime import date, time
@@ -29,11 +28,9 @@ from umbel.runs import wrapped
 from umbel.runs.config_errors import TableError, problems
 from umbel.runs.experiment import Experiment
 from umbel.runs.strangers import OURS, Stranger, stranger
-from umbel.runs.tables import left_out, load_table, merged, tables_of
+from umbel.runs.tables import load_table, merged, tables_of
 from umbel.server.clusterers import CLUSTERERS, Clusterer
 from umbel.settings import SCALARS, UnfitError, bare, choice, is_choice, is_tuple, items_of, scalar
-
-logger = logging.getLogger(__name__)
 
 REGISTRIES: Mapping[type, Mapping[str, Any]] = {
     Algorithm: ALGORITHMS,
@@ -74,8 +71,6 @@ def read(file: Path | str, settings: Sequence[str] = (), *, looking: bool = Fals
     except UsageError as error:
         message = _blaming(file, alone, settings, looking, str(error))
         raise TableError(message, getattr(error, "problems", ())) from None
-    for line in left_out(alone, reduce(merged, above, {})):
-        logger.warning("%s: %s", file.name, line)
     return experiment
 
 

@@ -17,6 +17,7 @@ from umbel.checks import UsageError, check
 from umbel.runs.config import plain, read
 from umbel.runs.config_errors import TableError
 from umbel.runs.experiment import Experiment
+from umbel.runs.left_out import left_out, tell
 from umbel.runs.tables import names_first, parse_setting, says
 
 NOT_SWEPT: Mapping[str, str] = {
@@ -78,6 +79,7 @@ def sweep(file: Path, settings: Sequence[str]) -> Sweep:
     has = cache(partial(_has, file))
     experiments: dict[str, Experiment] = {}
     used: set[str] = set()
+    lost: list[str] = []
     for combination in product(*choices):
         applied: list[str] = []
         for setting in names_first(combination):
@@ -85,12 +87,14 @@ def sweep(file: Path, settings: Sequence[str]) -> Sweep:
                 applied.append(setting)
         used.update(map(_path, applied))
         experiment = read(file, applied)
+        lost += left_out(file, applied, experiment)
         given = {_path(setting): setting for setting in applied if _path(setting) in several}
         name = _named(experiment, dict(sorted(given.items())))
         named = replace(experiment, name=name)
         if experiments.setdefault(name, named) != named:  # two values that are written alike
             other = f"{name}-{_digest(repr(plain(experiment)))}"
             experiments[other] = replace(experiment, name=other)
+    tell(file, lost)
     asked = {_path(values[0]) for values in choices}
     return Sweep(tuple(experiments.values()), tuple(sorted(asked - used)))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -127,30 +127,6 @@ def names_first(settings: Sequence[str]) -> list[str]:
 def tables_of(settings: Sequence[str]) -> list[dict[str, Any]]:
     """The settings as tables, each over those before it."""
     return [parse_setting(setting) for setting in names_first(settings)]
-
-
-def left_out(base: Mapping[str, Any], over: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """What of a file is dropped, with its table, as the table above it has another `name`."""
-    for key in (key for key in over if key in base):
-        below, above, here = base[key], over[key], f"{path}{key}"
-        if isinstance(below, Mapping) and isinstance(above, Mapping):
-            if _same_name(below, above):
-                yield from left_out(below, above, f"{here}.")
-            elif lost := [each for each in _paths(below) if not says(above, each.split("."))]:
-                names = ", ".join(f"{here}.{each}" for each in lost)
-                yield (
-                    f"{here}.name={above['name']}: settings of {below['name']} are left out: "
-                    f"{names}; give those that it has too, as by --set {here}.{lost[-1]}=..."
-                )
-
-
-def _paths(table: Mapping[str, Any], above: str = "") -> Iterator[str]:
-    """The settings of a table other than its name, and those in its tables."""
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _paths(value, f"{above}{key}.")
-        elif above or key != "name":
-            yield above + key
 
 
 def parsed(text: str) -> dict[str, Any]:

@@ -246,7 +246,7 @@ def test_a_table_that_memory_can_not_hold_is_refused_before_it_is_read(
         (["-0,5", "1,25", "none"], r"numbers such as 0,5 or 1,250: write them as 0\.5 and 1250"),
         (["1,250,000", "-1,250.50", "none"], "numbers such as 0,5 or 1,250"),
         (["1.250.000", "+1.250,50", "none"], "numbers such as 0,5 or 1,250"),
-        (["12,50,000", "950"], "numbers such as 0,5 or 1,250"),
+        (["12,50,000", "-1,25,000", "950"], "numbers such as 0,5 or 1,250"),
         (["31.12.2024", "1.2.24"], r"dates such as 31\.1\.2013: write them as 2013-01-31"),
         (["12/31/2024", "1/2/2024"], r"dates such as 31\.1\.2013"),
         (["31.1.2013 12:30", "1.2.2013 9:05:01"], r"dates such as 31\.1\.2013"),
@@ -266,6 +266,30 @@ def test_what_other_countries_write_otherwise_is_no_category(
 def test_codes_with_points_are_categories(tmp_path: Path) -> None:
     for values in ("1.2.3\n1.2.4", "10.0.0.1\n10.0.0.2", "3\nA1\n1-2"):
         assert isinstance(column_of(read(tmp_path / "t.csv", f"v\n{values}\n"), "v"), Words)
+
+
+def test_lists_of_choices_are_categories(tmp_path: Path) -> None:
+    chosen = ("1 2 1,3 1,2,3 2,3,4", "1 2 A B C 1,2", "10,12,15 10,20,30 12,15")
+    for values in chosen:
+        rows = read(
+            tmp_path / "t.csv", "v;w\n" + values.replace(" ", ";1\n") + ";1\n", CsvFormat(";", ())
+        )
+        assert isinstance(column_of(rows, "v"), Words)
+
+
+def test_blanks_behind_a_closing_mark_are_read_as_they_are(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    rows = read(file, 'a,b\n"x" ,1\n"say ""a"" , b","2"\t\n')
+    assert len(rows) == 2
+    with pytest.raises(UsageError, match="row 1 has a value that begins with a quotation mark"):
+        read(file, 'a,b\nx,"1 \ny,2\n')
+
+
+def test_only_columns_in_use_have_to_be_utf_8_beside_quotation_marks(tmp_path: Path) -> None:
+    file = tmp_path / "t.csv"
+    rest = "".join(f"{n},{n},none\n" for n in range(3000))
+    file.write_bytes(f'a,b,note\n"x",1,none\n{rest}1,2,caf\u00e9\n'.encode("latin-1"))
+    assert len(read_rows(file, FORM, lambda *_: ("a", "b"))) == 3002
 
 
 def test_bools_are_numbers_however_a_file_writes_them(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -127,9 +127,9 @@ class Table(Scenario):
         count = sum(len(getattr(part, kind)) for part in parts for kind in PARTS)
         check_memory(8 * count * encode.width, "table: the features of all rows")
         scale = self._target_scale(targets, [part.train for part in parts])
-        values = _scaled(targets, scale, self.target, rows)
+        target = _scaled(targets, scale, self.target, rows)
         train, validation, test = (
-            [(encode(mine), values[mine]) for mine in (getattr(part, kind) for part in parts)]
+            [(encode(mine), target(mine)) for mine in (getattr(part, kind) for part in parts)]
             for kind in PARTS
         )
         federation = Federation.from_arrays(
@@ -284,9 +284,15 @@ class Table(Scenario):
         )
 
 
-def _scaled(targets: Targets, scale: Scale | None, name: str, rows: TableRows) -> NDArray[Any]:
-    """Unchanged labels, or numbers in single precision, scaled if there is a scale."""
-    if targets.classes is not None:
-        return targets.values
-    numbers = targets.values[:, None] if scale is None else scale(targets.values[:, None])
-    return in_single(numbers, [name], np.arange(len(rows)), rows)[:, 0]
+def _scaled(
+    targets: Targets, scale: Scale | None, name: str, rows: TableRows
+) -> Callable[[Places], NDArray[Any]]:
+    """Of some rows the labels, or numbers in single precision, scaled if there is a scale."""
+
+    def of(mine: Places) -> NDArray[Any]:
+        if targets.classes is not None:
+            return targets.values[mine]
+        numbers = targets.values[mine, None]
+        return in_single(scale(numbers) if scale else numbers, [name], mine, rows)[:, 0]
+
+    return of

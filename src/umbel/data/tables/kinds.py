@@ -29,11 +29,11 @@ YEAR = r"\d{4}"
 """The start of anything that is read as a date."""
 
 NUMBER = re.compile(
-    r"[+-]?(\d+([.,]\d+)?"
-    r"|\d{1,3}(,\d{2,3})+(\.\d+)?"  # 1,250.50 and 12,50,000
+    r"[+-]?(\d+,\d+"
+    r"|\d{1,3}(,\d{2,3})*,\d{3}(\.\d+)?"  # 1,250.50 and 12,50,000
     r"|\d{1,3}(\.\d{3})+(,\d+)?)"  # 1.250,50
 )
-"""A number with either decimal sign, or with separated thousands; plain ones may be among them."""
+"""A number with a comma in place of the point, or with separated thousands."""
 
 ELSEWHERE = (
     (NUMBER, "numbers such as 0,5 or 1,250", "as 0.5 and 1250"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 from umbel.checks import UsageError
@@ -17,16 +18,19 @@ LONGEST = 2**31 - 1
 def check_quotes(file: Path, separator: str) -> None:
     """Raise `UsageError`, with the row, for a value whose first quotation mark is never closed.
 
-    Arrow takes everything up to the next mark, or to the end of the file, for this one value.
-    Raises `UnicodeDecodeError` for text that is not UTF-8.
+    Arrow takes everything up to the next mark, or to the end of the file, for this one value. It
+    takes blanks behind a closing mark for a part of the value, and so they are no mistake.
     """
     if not _has_quotes(file):
         return
+    blanks = re.compile(f'"[ \t]+(?=[{re.escape(separator)}\r\n]|$)')
     read = 0  # lines with values, the header among them
     before = csv.field_size_limit(LONGEST)  # Arrow reads longer values than csv does by default
     try:
-        with file.open(encoding="utf-8-sig", newline="") as opened:
-            for line in csv.reader(opened, delimiter=separator, strict=True):
+        # Bytes that are no UTF-8 are refused elsewhere, in columns that are used.
+        with file.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as opened:
+            lines = (blanks.sub('"', line) for line in opened)
+            for line in csv.reader(lines, delimiter=separator, strict=True):
                 read += bool(line)
     except csv.Error:
         where = f"row {read}" if read else "the header"

@@ -59,9 +59,12 @@ def tokens_of(column: Words, encoder: str, longest: int | None) -> Tokens:
         expected = f"at least {least}, the special tokens that the tokenizer adds to each text"
         check(longest >= least, "scenario.text_tokens", longest, expected)
         tokenizer.enable_truncation(longest)
+    read, cut = [], []
     # One at a time: batches start threads, and forked workers would warn about these.
-    found = [tokenizer.encode(text) for text in (*column.words, "")]
-    read, cut = [text.ids for text in found], [bool(text.overflowing) for text in found]
+    for word in (*column.words, ""):
+        text = tokenizer.encode(word)
+        read.append(text.ids)
+        cut.append(bool(text.overflowing))
     width = max(1, max(map(len, read))) if longest is None else longest
     check_memory(16 * width * len(read), "table: the tokens of all texts")
     codes = np.where(column.codes < 0, len(column.words), column.codes)
