@@ -112,6 +112,54 @@ def test_a_full_disk_is_named_with_the_folder_and_what_sets_it(
     assert raised.value.errno == errno.ENOSPC
 
 
+@pytest.mark.parametrize(
+    ("error", "number"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), errno.ENOSPC),
+        (OSError(errno.EFBIG, "File too large"), errno.EFBIG),
+        (OSError("Not enough disk space. Needed: Unknown size (download: ...)"), errno.ENOSPC),
+    ],
+)
+@pytest.mark.parametrize("hub", [False, True])
+def test_a_disk_that_is_full_while_rows_are_read_is_not_the_fault_of_their_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError, number: int, hub: bool
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise RuntimeError("An error occurred while generating the dataset") from error
+
+    write_parquet(tmp_path / "mnist", np.zeros((2, 7, 5), dtype=np.uint8), [0, 1])
+    monkeypatch.setattr(datasets, "load_dataset", full)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "hub")
+    monkeypatch.setattr("umbel.data.sources.answers", lambda _: True)
+    with pytest.raises(OSError, match="HF_HOME says" if hub else "UMBEL_CACHE_DIR says") as raised:
+        Sources(None if hub else tmp_path, tmp_path / "cache").load("mnist")
+    assert raised.value.filename == str(tmp_path / ("hub" if hub else "cache"))
+    assert raised.value.errno == number
+
+
+def test_a_cache_that_cannot_be_made_is_named_with_what_sets_it(tmp_path: Path) -> None:
+    write_parquet(tmp_path / "mine", np.zeros((2, 7, 5), dtype=np.uint8), [0, 1])
+    place = tmp_path / "mine" / "train.parquet" / "umbel"  # inside a file
+    with pytest.raises(NotADirectoryError, match="; UMBEL_CACHE_DIR says where") as raised:
+        Sources(tmp_path, place).load("mine")
+    assert raised.value.filename == str(place)
+
+
+def test_only_what_is_decoded_needs_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless(_: str) -> str:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr("platformdirs.user_cache_dir", homeless)
+    monkeypatch.delenv("UMBEL_CACHE_DIR", raising=False)
+    write_parquet(tmp_path / "mine", np.zeros((2, 7, 5), dtype=np.uint8), [0, 1])
+    sources = Sources.default(tmp_path)
+    assert len(sources.load("digits").x) == 1797
+    with pytest.raises(UsageError, match=r"no home directory .*; set UMBEL_CACHE_DIR to a folder"):
+        sources.load("mine")
+    monkeypatch.setenv("UMBEL_CACHE_DIR", str(tmp_path / "cache"))
+    assert len(sources.load("mine").x) == 2
+
+
 def test_what_a_killed_process_left_is_removed_before_the_same_is_decoded(tmp_path: Path) -> None:
     write_parquet(tmp_path / "mine", np.zeros((2, 7, 5), dtype=np.uint8), [0, 1])
     sources, cache = Sources(tmp_path, tmp_path / "cache"), tmp_path / "cache"

@@ -8,25 +8,31 @@ cache directory.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import logging
 import os
-import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 import numpy as np
-import platformdirs
 from filelock import FileLock
 
 from umbel.checks import UsageError, check, first_line
 from umbel.data.arrays import Arrays
+from umbel.data.cache import (
+    PARTIAL,
+    cache_directory,
+    cached,
+    check_room,
+    naming_cache,
+    remove_partial,
+    save,
+)
 from umbel.data.hub import answers, offline
 from umbel.data.leaf import Leaf
 from umbel.data.pictures import decoded
@@ -35,10 +41,7 @@ from umbel.data.views import VIEWS
 log = logging.getLogger(__name__)
 
 DATA_DIR_VARIABLE = "UMBEL_DATA_DIR"
-CACHE_DIR_VARIABLE = "UMBEL_CACHE_DIR"
-
-PARTIAL = ".partial-"
-"""Part of the names of incomplete folders."""
+HUB_CACHE_VARIABLE = "HF_HOME"
 
 DECODING = 3
 """Version of decoding: if it changes, all files are decoded again."""
@@ -66,21 +69,20 @@ class Sources:
 
     #: folder that contains a folder for each data set; None: read from the hub
     data_dir: Path | None
-    cache_dir: Path  #: folder for decoded examples
+    cache_dir: Path | None  #: folder for decoded examples; None: see `default`
 
     @classmethod
     def default(cls, data_dir: Path | None = None) -> Sources:
         """Use the given directory, or the one in `UMBEL_DATA_DIR`, or the Hugging Face hub.
 
-        Decoded examples are saved in `UMBEL_CACHE_DIR`, or in the user's cache directory. Raises
-        `UsageError` if the data directory does not exist.
+        Examples that have to be decoded are saved in `UMBEL_CACHE_DIR`, or in the user's cache
+        directory. Raises `UsageError` if the data directory does not exist.
         """
         variable = os.environ.get(DATA_DIR_VARIABLE)
         where = data_dir or (Path(variable) if variable else None)
         origin = "--data-dir" if data_dir else DATA_DIR_VARIABLE
         check(where is None or where.is_dir(), origin, str(where), "an existing directory")
-        cache = os.environ.get(CACHE_DIR_VARIABLE) or platformdirs.user_cache_dir("umbel")
-        return cls(where, Path(cache))
+        return cls(where, None)
 
     def path(self, name: str) -> Path:
         """A file or folder in the data directory. Raises `UsageError` if it is missing."""
@@ -138,25 +140,30 @@ class Sources:
         return self._decoded(f"{name}-{split}-{_digest([file])}", _Parquet(file))
 
     def _decoded(self, key: str, origin: _Hub | _Parquet | Leaf) -> Arrays:
-        folder = self.cache_dir / key
+        folder = (self.cache_dir or cache_directory()) / key
         if not folder.is_dir():  # else nothing is written, which may not be possible
-            self._decode(folder, origin)
+            _decode(folder, origin)
         try:
-            return _cached(folder)
+            return cached(folder)
         except Exception as error:  # NumPy raises any exception for damaged files
             raise UsageError(f"{folder}: damaged; remove it to decode it again: {error}") from None
 
-    def _decode(self, folder: Path, origin: _Hub | _Parquet | Leaf) -> None:
-        """Write this folder of the cache, unless another process does so first."""
-        self.cache_dir.mkdir(parents=True, exist_ok=True)
-        with FileLock(self.cache_dir / f"{folder.name}.lock"):
-            if not folder.is_dir():
-                _remove_partial(folder)
-                log.info("decoding %s into %s", origin, folder)
-                with tempfile.TemporaryDirectory(
-                    prefix=f"{folder.name}{PARTIAL}", dir=self.cache_dir
-                ) as scratch:
-                    _save(origin.arrays(scratch), folder)
+
+def _decode(folder: Path, origin: _Hub | _Parquet | Leaf) -> None:
+    """Write this folder of the cache, unless another process does so first."""
+    place = folder.parent
+    with ExitStack() as stack:
+        with naming_cache(place):
+            place.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(FileLock(place / f"{folder.name}.lock"))
+        if folder.is_dir():
+            return
+        log.info("decoding %s into %s", origin, folder)
+        with naming_cache(place):
+            remove_partial(folder)
+            temporary = tempfile.TemporaryDirectory(prefix=f"{folder.name}{PARTIAL}", dir=place)
+        arrays = origin.arrays(stack.enter_context(temporary))
+        save(arrays, folder)
 
 
 def _digest(files: Sequence[Path]) -> str:
@@ -165,18 +172,6 @@ def _digest(files: Sequence[Path]) -> str:
     key = " ".join(f"{path} {state.st_size} {state.st_mtime_ns}" for path, state in states)
     key += f" {DECODING}"
     return hashlib.sha256(key.encode()).hexdigest()[:16]
-
-
-def _cached(folder: Path) -> Arrays:
-    """The arrays that `_save` wrote."""
-    owners, classes = folder / "owners.npy", folder / "classes.npy"
-    return Arrays(
-        np.load(folder / "x.npy", mmap_mode="r"),
-        np.load(folder / "y.npy"),
-        int(np.load(folder / "num_classes.npy")),
-        owners=np.load(owners) if owners.is_file() else None,
-        classes=tuple(np.load(classes).tolist()) if classes.is_file() else (),
-    )
 
 
 def _together(parts: Sequence[Arrays], split: str, setting: str) -> Arrays:
@@ -210,6 +205,7 @@ class _Parquet:
         except UsageError as error:
             raise UsageError(f"{self.file}: {error}") from None
         except Exception as error:  # libraries for Parquet and images raise many types
+            check_room(error, Path(scratch).parent)
             reason = " ".join(str(error.__cause__ or error).split())
             raise UsageError(f"{self.file}: can't be read as images in Parquet: {reason}") from None
 
@@ -232,7 +228,10 @@ class _Hub:
         try:
             with offline(datasets) if silent else nullcontext():
                 dataset = datasets.load_dataset(self.name, split=self.split)
-        except (OSError, ValueError) as error:  # raised offline, or if the split is missing
+        except Exception as error:
+            check_room(error, Path(datasets.config.HF_DATASETS_CACHE), HUB_CACHE_VARIABLE)
+            if not isinstance(error, OSError | ValueError):  # offline, or the split is missing
+                raise
             reason = f"{endpoint} does not answer" if silent else first_line(error)
             raise UsageError(
                 f"source: the split {self.split!r} of {self.name!r} can't be read from the Hugging "
@@ -254,34 +253,6 @@ def _datasets() -> ModuleType:
     datasets.logging.set_verbosity(logging.CRITICAL)  # umbel reports errors of reading itself, once
     module: ModuleType = datasets
     return module
-
-
-def _save(arrays: Arrays, folder: Path) -> None:
-    """Write to a temporary folder next to it, and rename that: so every folder is complete."""
-    beside = Path(tempfile.mkdtemp(prefix=f"{folder.name}{PARTIAL}", dir=folder.parent))
-    try:
-        np.save(beside / "x.npy", arrays.x)
-        np.save(beside / "y.npy", arrays.y)
-        np.save(beside / "num_classes.npy", arrays.num_classes)
-        if arrays.owners is not None:
-            np.save(beside / "owners.npy", arrays.owners)
-        if arrays.classes:
-            np.save(beside / "classes.npy", np.array(arrays.classes))
-        beside.rename(folder)
-    except OSError as error:
-        # If the disk is full, NumPy reports how many bytes it wrote, but neither reason nor file.
-        number = error.errno or errno.ENOSPC
-        why = f"{os.strerror(number)}; {CACHE_DIR_VARIABLE} says where decoded examples are kept"
-        raise OSError(number, why, str(folder.parent)) from None
-    finally:
-        shutil.rmtree(beside, ignore_errors=True)
-
-
-def _remove_partial(folder: Path) -> None:
-    """Remove incomplete copies of this folder, left by processes that were killed."""
-    for left in folder.parent.iterdir():
-        if left.name.startswith(f"{folder.name}{PARTIAL}"):
-            shutil.rmtree(left, ignore_errors=True)
 
 
 @cache  # parsing its text takes longer than all further work

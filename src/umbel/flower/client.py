@@ -289,7 +289,7 @@ def _memory(context: Context, experiment: Experiment) -> Path:
     if not known:
         expected = "a folder of this node alone, in which [privacy] keeps its ledger and secret"
         raise RefusedError(f"memory-dir: None is not {expected}")
-    default = platformdirs.user_state_path("umbel") / "flower"
-    folder = Path(str(default if given is None else given))
+    place = platformdirs.user_state_path("umbel") / "flower" if given is None else given
+    folder = Path(str(place))
     end = OF_A_SITE if part is None else f"-{part}"
     return folder / f"{experiment.name}-seed{experiment.seed}{end}.safetensors"

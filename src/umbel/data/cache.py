@@ -1,0 +1,109 @@
+"""The cache directory, in which decoded examples are saved as arrays."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import platformdirs
+
+from umbel.checks import UsageError
+from umbel.data.arrays import Arrays
+
+CACHE_DIR_VARIABLE = "UMBEL_CACHE_DIR"
+
+PARTIAL = ".partial-"
+"""Part of the names of incomplete folders."""
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Error numbers of a disk on which there is no room, which no file that is read has."""
+
+TOO_LITTLE_ROOM = "Not enough disk space"
+"""How the message of `datasets` begins if it finds too little room before it writes."""
+
+
+def cache_directory() -> Path:
+    """`UMBEL_CACHE_DIR`, or else the user's cache directory.
+
+    Raises `UsageError` if the system knows no home directory of the user.
+    """
+    if given := os.environ.get(CACHE_DIR_VARIABLE):
+        return Path(given)
+    try:
+        return Path(platformdirs.user_cache_dir("umbel"))
+    except RuntimeError:  # HOME is not set, and the user is not among those that the system knows
+        raise UsageError(
+            "this user has no home directory in which decoded examples could be kept; set "
+            f"{CACHE_DIR_VARIABLE} to a folder for them"
+        ) from None
+
+
+@contextmanager
+def naming_cache(folder: Path) -> Iterator[None]:
+    """Say in errors of the system what sets the directory that can't be written to."""
+    try:
+        yield
+    except OSError as error:
+        # If the disk is full, NumPy reports how many bytes it wrote, but neither reason nor file.
+        raise _refused(error.errno or errno.ENOSPC, folder) from None
+
+
+def check_room(error: BaseException, folder: Path, variable: str = CACHE_DIR_VARIABLE) -> None:
+    """Raise an `OSError` that names `folder` if an error comes from too little room on its disk.
+
+    Libraries raise errors of their own from those of the system. `variable` sets the folder.
+    """
+    link: BaseException | None = error
+    while link is not None:
+        if isinstance(link, OSError):
+            number = errno.ENOSPC if str(link).startswith(TOO_LITTLE_ROOM) else link.errno
+            if number in NO_ROOM:
+                raise _refused(number, folder, variable) from error
+        link = link.__cause__ or link.__context__
+
+
+def _refused(number: int, folder: Path, variable: str = CACHE_DIR_VARIABLE) -> OSError:
+    why = f"{os.strerror(number)}; {variable} says where decoded examples are kept"
+    return OSError(number, why, str(folder))
+
+
+def cached(folder: Path) -> Arrays:
+    """The arrays that `save` wrote."""
+    owners, classes = folder / "owners.npy", folder / "classes.npy"
+    return Arrays(
+        np.load(folder / "x.npy", mmap_mode="r"),
+        np.load(folder / "y.npy"),
+        int(np.load(folder / "num_classes.npy")),
+        owners=np.load(owners) if owners.is_file() else None,
+        classes=tuple(np.load(classes).tolist()) if classes.is_file() else (),
+    )
+
+
+def save(arrays: Arrays, folder: Path) -> None:
+    """Write to a temporary folder next to it, and rename that: so every folder is complete."""
+    with naming_cache(folder.parent):
+        beside = Path(tempfile.mkdtemp(prefix=f"{folder.name}{PARTIAL}", dir=folder.parent))
+        try:
+            np.save(beside / "x.npy", arrays.x)
+            np.save(beside / "y.npy", arrays.y)
+            np.save(beside / "num_classes.npy", arrays.num_classes)
+            if arrays.owners is not None:
+                np.save(beside / "owners.npy", arrays.owners)
+            if arrays.classes:
+                np.save(beside / "classes.npy", np.array(arrays.classes))
+            beside.rename(folder)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+
+
+def remove_partial(folder: Path) -> None:
+    """Remove incomplete copies of this folder, left by processes that were killed."""
+    for left in folder.parent.iterdir():
+        if left.name.startswith(f"{folder.name}{PARTIAL}"):
+            shutil.rmtree(left, ignore_errors=True)
