@@ -299,6 +299,24 @@ def test_no_job_outlives_its_parent(how: signal.Signals, mine: Shell, short: Pat
     assert_same(mine.folder / "runs" / name, mine.folder / "whole" / name, ("waiting",))
 
 
+def test_ctrl_c_while_processes_start_is_heard_here_and_not_by_them() -> None:
+    code, said = "import signal; signal.raise_signal(signal.SIGINT); print('alive')", []
+
+    def interrupted() -> None:
+        with jobs._deaf_to_ctrl_c():
+            signal.raise_signal(signal.SIGINT)
+            forkserver.ensure_running()  # it first starts another process
+            said.append(subprocess.check_output([sys.executable, "-c", code]))
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert said == [b"alive\n"]
+
+
 def test_what_nohup_ignores_stays_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     heeded: list[Any] = []
 
