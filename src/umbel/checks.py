@@ -55,6 +55,29 @@ class DivergedError(QuorumError):
     """Raised if too few replies are usable because training diverged: change the settings."""
 
 
+NO_MEMORY = ("DefaultCPUAllocator: can't allocate memory", "could not execute a primitive")
+"""Words in the messages of PyTorch's allocator and of oneDNN, which needs memory of its own."""
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether PyTorch says by this error that the machine has no memory left."""
+    if not isinstance(error, RuntimeError) or isinstance(error, QuorumError):
+        return False
+    return any(words in str(error) for words in NO_MEMORY)
+
+
+@contextmanager
+def memory_errors() -> Iterator[None]:
+    """Inside, what PyTorch raises if the machine has no memory left becomes a `MemoryError`."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not lacks_memory(error):
+            raise
+        said = first_line(error).removesuffix(".").rpartition("allocate memory: ")[2]
+        raise MemoryError(said) from error
+
+
 @contextmanager
 def naming(where: str) -> Iterator[None]:
     """Add the name of the round or run to a `QuorumError` that is raised inside."""

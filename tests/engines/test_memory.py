@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import errno
 import mmap
+import multiprocessing
 from multiprocessing import forkserver
+from pathlib import Path
+from typing import NoReturn
 
 import click
 import pytest
@@ -13,6 +16,9 @@ from torch import nn
 
 from tests.federations import blobs
 from tests.shell import Shell
+from umbel import cli
+from umbel.algorithms import FedAvg
+from umbel.cli.job import Failed, Line, _made
 from umbel.cli.jobs import _load
 from umbel.client.net import Net
 from umbel.client.work import LocalTraining
@@ -76,6 +82,34 @@ def test_a_run_says_how_it_goes_on(umbel: Shell, monkeypatch: pytest.MonkeyPatch
     assert "umbel: there is not enough memory: " in said
     assert "go on with: umbel resume runs/fedavg-seed0" in said
     assert "Traceback" not in said
+
+
+def test_memory_that_is_short_at_the_server_is_one_line(
+    umbel: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    umbel("run", "both/fedavg.toml", "--set", "rounds=1")
+    monkeypatch.setattr(FedAvg, "round", lambda *_: fail())
+    _, said = umbel("resume", "runs/fedavg-seed0", "--rounds", "+2", status=1)
+    why = "umbel: there is not enough memory: you tried to allocate 86482880 bytes"
+    assert said == f"{why}; go on with: umbel resume runs/fedavg-seed0\n"
+    _, said = umbel("run", "both/fedavg.toml", "--seed", "1", status=1)
+    assert said == f"{why}\n"
+    assert not Path("runs/fedavg-seed1").exists()
+    monkeypatch.setattr(cli.app, "main", lambda **_: fail())
+    _, said = umbel("list", status=1)
+    assert said == f"{why}\n"
+
+
+def test_memory_that_is_short_in_a_job_is_sent_as_such() -> None:
+    class Large:
+        title = "large"
+
+        def make(self, screen: object) -> NoReturn:  # noqa: ARG002
+            raise RuntimeError(SAID)
+
+    failed = _made(Large(), Line(multiprocessing.Pipe()[0]))
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, MemoryError)
 
 
 def test_too_long_a_path_for_jobs_names_the_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from io import TextIOWrapper
 
 import click
 
-from umbel.checks import QuorumError, UsageError, check, lacking, printable
+from umbel.checks import QuorumError, UsageError, check, lacking, memory_errors, printable
 from umbel.cli.lazy import LazyGroup, Place
 from umbel.runs.durable import FULL
 from umbel.version import __version__
@@ -73,7 +73,8 @@ def main() -> None:
         for argument in sys.argv[1:]:
             expected = lacking(argument)
             check(expected is None, "argument", argument, str(expected))
-        status = app.main(prog_name="umbel", standalone_mode=False)
+        with memory_errors():
+            status = app.main(prog_name="umbel", standalone_mode=False)
     except click.ClickException as error:
         asked_nothing = type(error).__name__ == "NoArgsIsHelpError"  # of later versions of click
         context = getattr(error, "ctx", None)

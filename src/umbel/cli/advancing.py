@@ -15,6 +15,7 @@ from umbel.checks import (
     QuorumError,
     UsageError,
     WorkersDiedError,
+    memory_errors,
 )
 from umbel.checks import command as to_paste
 from umbel.cli import FAILED, refused
@@ -73,7 +74,7 @@ def advance_together(folders: Sequence[RunFolder], sources: Sources, screen: Scr
 def resumable(command: str, folders: Sequence[RunFolder] = ()) -> Iterator[None]:
     """If an error ends the runs, add to its message how to go on."""
     try:
-        with interruptible(command):
+        with interruptible(command), memory_errors():
             yield
     except DivergedError as error:
         how = "run it again with another --set algorithm.local.lr=..."
@@ -137,7 +138,8 @@ def nothing_left_of(folders: Sequence[RunFolder]) -> Iterator[None]:
     """Leave the disk as it was if runs are refused before their first round."""
     with no_empty_folders([folder.path for folder in folders]):
         try:
-            yield
+            with memory_errors():
+                yield
         except InUseError:
             raise
         except (UsageError, OSError, MemoryError):

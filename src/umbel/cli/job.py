@@ -15,7 +15,14 @@ from multiprocessing import parent_process
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeVar, cast
 
-from umbel.checks import DivergedError, InUseError, QuorumError, UsageError, WorkersDiedError
+from umbel.checks import (
+    DivergedError,
+    InUseError,
+    QuorumError,
+    UsageError,
+    WorkersDiedError,
+    memory_errors,
+)
 
 if TYPE_CHECKING:  # a job watches its parent before it loads PyTorch
     from umbel.cli.screen import Report, Screen
@@ -175,7 +182,8 @@ def _serve(line: Line, threads: int, level: int) -> None:
 
 def _made(unit: Unit, line: Line) -> Made[Any] | Failed:
     try:
-        return unit.make(line)
+        with memory_errors():
+            return unit.make(line)
     except Stopped:
         raise
     except BaseException as error:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.backends import cudnn
 
-from umbel.checks import UsageError
+from umbel.checks import UsageError, lacks_memory
 from umbel.client.held import Held
 from umbel.client.turns import TURN
 
@@ -107,10 +107,6 @@ def repeatable(device: torch.device) -> Iterator[None]:
         yield
 
 
-NO_MEMORY = ("DefaultCPUAllocator: can't allocate memory", "could not execute a primitive")
-"""Words in the messages of PyTorch's allocator and of oneDNN, which needs memory of its own."""
-
-
 @contextmanager
 def enough_memory(said: str) -> Iterator[None]:
     """Raise `UsageError` with this text first if a device runs out of memory inside.
@@ -126,8 +122,3 @@ def enough_memory(said: str) -> Iterator[None]:
         if not lacks_memory(error):
             raise
         raise MemoryError(said) from error
-
-
-def lacks_memory(error: Exception) -> bool:
-    """Whether PyTorch says by this error that the machine has no memory left."""
-    return isinstance(error, RuntimeError) and any(words in str(error) for words in NO_MEMORY)

@@ -8,8 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from umbel.checks import UsageError, first_line
-from umbel.engines.devices import lacks_memory
+from umbel.checks import UsageError, first_line, lacks_memory
 
 ALONE = "Expected more than 1 value per channel when training"
 """What batch normalisation says of a mini-batch of one example."""
