@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -319,6 +320,25 @@ def test_an_error_that_no_other_setting_cures_is_told_first() -> None:
     assert raised.value.__notes__ == ["beside it, in another run: QuorumError('too few')"]
     with pytest.raises(QuorumError, match=r"^too few\ntoo few$"):
         MeetingPoint(Noting(), [0, 3], 64, dense=True).drive([too_few, too_few])
+
+
+def test_where_threads_are_few_no_run_is_begun_beside_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs, start, left = folders(tmp_path, EXPERIMENT), threading.Thread.start, [1]
+
+    def few(thread: threading.Thread) -> None:
+        if not left:
+            raise RuntimeError("can't start new thread")
+        left.pop()
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", few)
+    before = threading.active_count()
+    assert not execute_together(runs, Sources.default(), print)
+    assert threading.active_count() == before
+    assert not any(run.begun for run in runs)
+    assert caplog.messages == ["the runs go one after another: can't start new thread"]
 
 
 def test_more_runs_than_a_system_has_files_for_are_not_side_by_side(tmp_path: Path) -> None:

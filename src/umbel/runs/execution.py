@@ -144,8 +144,7 @@ def execute_together(
                     if folder is left[-1]:
                         report(record)
 
-        table.drive([partial(go_on, *each) for each in zip(left, runs, strict=True)])
-    return True
+        return table.drive([partial(go_on, *each) for each in zip(left, runs, strict=True)])
 
 
 def _records(folder: RunFolder, run: Run, sharing: int = 1) -> Iterator[Record]:

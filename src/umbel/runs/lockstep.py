@@ -6,6 +6,7 @@ sends a request, and waits until all other runs have sent one, too. Equal reques
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from umbel.engines.vectorised import SMALL_MODEL
 from umbel.flow import Engine, Replies, Request
 from umbel.runs.joining import kind_of, merged, padded, trains
 from umbel.runs.run import Run
+
+log = logging.getLogger(__name__)
 
 LARGEST_FEDERATION = 2**25
 """Largest number of values in a federation's examples.
@@ -144,8 +147,10 @@ class MeetingPoint:
         self.change = threading.Condition()
         self.moving = threading.Lock()  # held by the one run that moves
 
-    def drive(self, jobs: Sequence[Callable[[Engine], None]]) -> None:
+    def drive(self, jobs: Sequence[Callable[[Engine], None]]) -> bool:
         """Give each job its engine, and run all to their ends; then raise an error, if any.
+
+        If the system doesn't allow as many threads, no job begins: False.
 
         It is the first error that other settings would not cure; the other errors become notes to
         it. If other settings would cure all, their messages are lines of one error.
@@ -155,19 +160,34 @@ class MeetingPoint:
             threading.Thread(target=self._run, args=(number, job, errors), daemon=True)
             for number, job in enumerate(jobs)
         ]
-        for thread in threads:
-            thread.start()
+        all_start = False
         try:
-            self._serve()
+            with self.moving:  # no run moves until each has its thread
+                all_start = self._start(threads)
+            if all_start:
+                self._serve()
         finally:
             with self.change:
                 self.stopped = True
                 self.change.notify_all()
             for thread in threads:
-                thread.join()
+                if thread.ident is not None:  # else it was not started
+                    thread.join()
         order = sorted(errors, key=lambda number: (isinstance(errors[number], QuorumError), number))
         if order:
             raise _as_one([errors[number] for number in order])
+        return all_start
+
+    def _start(self, threads: Sequence[threading.Thread]) -> bool:
+        """Start the threads; stop all runs and return False if the system allows fewer."""
+        try:
+            for thread in threads:
+                thread.start()
+        except RuntimeError as error:
+            log.warning("the runs go one after another: %s", error)
+            self.stopped = True
+            return False
+        return True
 
     def ask(self, number: int, request: Request) -> Replies:
         """Return the replies, after all other runs at the table have sent a request or ended."""
