@@ -186,9 +186,27 @@ def test_work_is_done_here_where_there_are_no_descriptors_for_workers(
     expected = engine.send(asked)
     before = len([*opened.iterdir()]) if opened.is_dir() else 0
     monkeypatch.setattr(os, "pipe", few)
-    assert_identical(Workers(engine, 2).send(asked), expected)
+    limited = Workers(engine, 2)
+    for _ in range(2):
+        assert_identical(limited.send(asked), expected)
     assert (len([*opened.iterdir()]) if opened.is_dir() else 0) == before
-    assert "no workers: [Errno 24] Too many open files" in caplog.text
+    assert caplog.messages == ["no workers: [Errno 24] Too many open files"]
+
+
+def test_that_fewer_workers_can_start_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse() -> int:
+        raise OSError("too many")
+
+    net = mlp(dtype=torch.float32)
+    engine = Sequential(net.using("in-place"), blobs())
+    asked = request(LocalTraining(), net, [0, 1, 2])
+    expected, limited = engine.send(asked), Workers(engine, 3)
+    monkeypatch.setattr(os, "fork", refuse)
+    for _ in range(2):
+        assert_identical(limited.send(asked), expected)
+    assert caplog.messages == ["only 0 workers can start: too many"]
 
 
 def test_little_work_is_done_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,6 +98,7 @@ class Workers:
             crew = Crew(do, len(tasks), processes)
         except OSError as error:
             log.warning("no workers: %s", error)
+            self.count = 1
             return self._alone(request, chunks)
         try:
             crew.run()
@@ -111,7 +112,8 @@ class Workers:
                 f"worked for them died ({error.how}){killed}; with engine.workers = 1 this process "
                 f"works for them{hint}"
             ) from None
-        self.count = 1 if crew.alone else self.count
+        if crew.processes < processes:  # others would be missing at the next request, too
+            self.count = crew.processes
         return columns, float(spent.sum())
 
 
