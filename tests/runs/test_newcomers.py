@@ -24,6 +24,7 @@ from umbel.data.sources import Sources
 from umbel.engines import Sequential, Vectorised
 from umbel.flow import Engine, Replies, Request, Rows
 from umbel.networks import Linear
+from umbel.report import terminal
 from umbel.runs import descriptions
 from umbel.runs.descriptions import placed
 from umbel.runs.result import Result
@@ -264,6 +265,17 @@ def test_by_labels_a_clear_case_is_sure_and_a_single_example_is_not(tmp_path: Pa
     assert unsure is not None
     assert float(sure) > 0.99
     assert float(unsure) == 0.25
+
+
+def test_of_one_example_in_25_clusters_the_table_says_4_percent(tmp_path: Path) -> None:
+    x, y = newcomers(ROTATED_DIGITS, slice(0, 1)).train.of(0)
+    clients = umbel.Federation.from_arrays([(x, y)] * 25, num_classes=10)
+    method = umbel.FixedClusters(clusters=tuple(range(25)), local=LOCAL)
+    result = umbel.Run(method, clients, umbel.Net(_linear)).save(tmp_path, rounds=1)
+    one = umbel.Federation.from_arrays([(x[:1], y[:1])], test_fraction=0.0, num_classes=10)
+    columns = terminal.assignment(result.assign(one)).columns
+    said = [str(cell) for c in columns if c.header == "confidence" for cell in c.cells]
+    assert said == ["4%"]
 
 
 def test_newcomers_of_a_kind_that_the_run_has_not_seen_are_named(tmp_path: Path) -> None:

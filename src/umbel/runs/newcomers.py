@@ -176,7 +176,7 @@ def assign(result: Result, newcomers: Federation) -> Assignment:
     )
     if "loss" not in assigned.meaning:
         return placed
-    sure = torch.tensor(confidences(losses, chosen))
+    sure = torch.tensor(confidences(losses, chosen), dtype=torch.float64)
     return replace(placed, confidence=sure, sure_of=BY_LOSS)
 
 
