@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +14,7 @@ import umbel
 from tests.runs.saved import make_run
 from tests.shell import SMALL
 from umbel.data.sources import Sources
+from umbel.runs.records import Record
 
 
 @pytest.fixture
@@ -46,6 +49,24 @@ def test_only_the_table_that_is_asked_for_is_made(runs: Path) -> None:
         assert len(getattr(found, name)) > 0
         assert {"runs", "rounds", "clients"} & vars(found).keys() == {name}
     assert repr(found) == "Results: 3 runs, 10 rounds, 16 clients"
+
+
+def test_records_of_one_run_are_held_at_a_time(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read, first = umbel.RunFolder.records, list[weakref.ref[Record]]()
+    held: list[int] = []
+
+    def counted(folder: umbel.RunFolder) -> list[Record]:
+        gc.collect()
+        held.append(sum(record() is not None for record in first))
+        records = read(folder)
+        first.append(weakref.ref(records[0]))
+        return records
+
+    monkeypatch.setattr(umbel.RunFolder, "records", counted)
+    for name in ("runs", "rounds"):
+        assert len(getattr(umbel.results(runs), name)) > 0
+    assert len(held) > 3
+    assert max(held) <= 1
 
 
 def test_settings_in_which_runs_differ_are_columns(runs: Path) -> None:

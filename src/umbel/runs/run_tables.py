@@ -159,12 +159,10 @@ def results_of(folders: Sequence[RunFolder]) -> Results:
 
 
 def _runs(folders: Sequence[RunFolder]) -> Iterator[dict[str, Value]]:
-    every = list(map(Result, folders))
-    described = [plain(run.experiment) for run in every]
-    baselines = Baselines.among(every)
-    every.reverse()
-    for said, settings in zip(described, _differing(described), strict=True):
-        run = every.pop()  # records of many runs do not fit into memory together
+    described = [plain(folder.experiment) for folder in folders]
+    baselines = Baselines.among(map(Result, folders))
+    for folder, said, settings in zip(folders, described, _differing(described), strict=True):
+        run = Result(folder)  # with its records, of which those of many runs do not fit into memory
         even, agrees = _evenness(fairness(run, baselines)), _agreement(run)
         yield {**_which(run, said), **_summary(run), **even, **agrees, **settings}
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from umbel.algorithms import FedAvg, LocalOnly
 from umbel.algorithms.restarts import method_of
 from umbel.runs.experiment import Experiment
+from umbel.runs.records import Record
 from umbel.runs.result import Result
 from umbel.runs.statistics.data import Data
 
@@ -30,19 +31,36 @@ def baseline_of(experiment: Experiment) -> str:
 
 
 @dataclass(frozen=True)
+class Baseline:
+    """A finished run of a baseline, without the records before its last one."""
+
+    run: Result
+    last: Record
+
+    def quality(self, by_loss: bool) -> float:
+        """How well it serves clients; more is better."""
+        value = self.last.loss if by_loss else self.last.accuracy
+        if value is None:
+            return float("-inf")
+        return -value if by_loss else value
+
+
+@dataclass(frozen=True)
 class Baselines:
     """The finished runs of baselines, by seed; if one comparison has several, the best."""
 
-    runs: Mapping[tuple[str, int], tuple[Result, ...]]
+    runs: Mapping[tuple[str, int], tuple[Baseline, ...]]
 
     @classmethod
     def among(cls, runs: Iterable[Result]) -> Baselines:
         """The baselines of these runs."""
-        found: dict[tuple[str, int], list[Result]] = {}
+        found: dict[tuple[str, int], list[Baseline]] = {}
         for run in runs:
             kind = baseline_of(run.experiment)
             if kind and run.finished:
-                found.setdefault((kind, run.experiment.seed), []).append(run)
+                # A copy does not hold the records that the run has read.
+                baseline = Baseline(replace(run), run.last)
+                found.setdefault((kind, run.experiment.seed), []).append(baseline)
         return cls({key: tuple(each) for key, each in found.items()})
 
     def beside(self, run: Result, kind: str) -> Result | None:
@@ -54,17 +72,10 @@ class Baselines:
         same = [
             each
             for each in self.runs.get((kind, run.experiment.seed), ())
-            if Data.of(each).is_like(data)
+            if Data.of(each.run).is_like(data)
         ]
         place = run.folder.path.parent
-        same = [each for each in same if each.folder.path.parent == place] or same
-        if not same or any(each.folder == run.folder for each in same):
+        same = [each for each in same if each.run.folder.path.parent == place] or same
+        if not same or any(each.run.folder == run.folder for each in same):
             return None
-        return max(same, key=lambda each: _quality(each, run.by_loss))
-
-
-def _quality(run: Result, by_loss: bool) -> float:
-    value = run.last.loss if by_loss else run.last.accuracy
-    if value is None:
-        return float("-inf")
-    return -value if by_loss else value
+        return max(same, key=lambda each: each.quality(run.by_loss)).run
