@@ -170,6 +170,22 @@ def test_pairs_of_many_methods_that_are_left_out_are_said_to_be(
     assert len(results(natural).differences()) == 3
 
 
+@pytest.mark.parametrize(
+    ("most", "others"), [(2, ", and those not shown count as equal"), (20, "")]
+)
+def test_pairs_without_results_enough_are_not_said_to_be_corrected_for(
+    most: int, others: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("umbel.runs.statistics.pairs.MOST_METHODS", most)
+    x, y = blobs().train.of(0)
+    few = Federation.from_arrays([(x, y)] * 2)
+    for name, method in METHODS.items():
+        Run(method, few, mlp()).save(tmp_path / f"{name}-seed0", rounds=1)
+    said = " ".join(printed(tmp_path, 80).split())
+    assert f"for the pairs of methods with results enough to judge by{others}" in said
+    assert "3 pairs" not in said
+
+
 def test_the_caption_of_a_page_is_about_the_columns_that_it_has(
     natural: Path, tmp_path: Path
 ) -> None:

@@ -83,14 +83,15 @@ def clients(runs: Sequence[Result]) -> Table | None:
 def differences(order: Standing, measure: Measure) -> Table:
     """The lead of the method with the best mean over each other method, the smallest first."""
     count = max(pair.of for pair in order.pairs)
-    pairs = (
-        "as there is one pair" if count == 1 else f"corrected for all {count:,} pairs of methods"
-    )
-    if order.left_out:
+    pairs = f"corrected for all {count:,} pairs of methods"
+    if count < len(order.pairs) + order.left_out:
+        pairs = "corrected for the pairs of methods with results enough to judge by"
+        pairs += ", and those not shown count as equal" if order.left_out else ""
+    elif order.left_out:
         verbs = "is not shown and counts" if order.left_out == 1 else "are not shown and count"
         pairs += f", of which {order.left_out:,} {verbs} as equal, so that p may be too large"
-    elif count < len(order.pairs):
-        pairs = "corrected for the pairs of methods with results enough to judge by"
+    elif count == 1:
+        pairs = "as there is one pair"
     caption = (
         f"ahead: {measure.gain()}, paired over clients and seeds; p: probability of such a lead "
         f"by chance; Holm: the same, {pairs}"
