@@ -282,6 +282,8 @@ def test_without_test_examples_nothing_is_said_of_how_well_clients_are_served(
     page = Page(write_files(tmp_path / "runs")[0].read_text())
     assert page.headings == ["Methods side by side", "Round by round", "Run it again"]
     assert "No method is named as the best: the loss of none is known." in page.said
+    assert "losses of a client" in page.said
+    assert "Loss is the mean over clients" not in page.said
     assert "inf" not in page.said.split()
     assert "Every seed" not in page.titles
 

@@ -33,7 +33,7 @@ MEANINGS = {
     "MB": "MB are of the whole run",
     "seconds": "seconds are of the whole run",
 }
-"""What columns mean, by the beginnings of their heads."""
+"""What columns mean, by the first words of their heads."""
 
 
 def comparison_page(
@@ -125,7 +125,9 @@ def _caption(heads: Sequence[str], methods: Methods) -> str:
     said = [", ".join(filter(None, (over_seeds(methods), when)))]
     if len(methods) > 1 and {"accuracy", "loss"} & {*heads}:
         said.append("the best method is in the last row, which may be due to chance")
-    said += [means for of, means in MEANINGS.items() if any(head.startswith(of) for head in heads)]
+    # With a space at the end, as "losses of a client" does not begin with the word "loss".
+    starts = [f"{head} " for head in heads]
+    said += [m for of, m in MEANINGS.items() if any(h.startswith(f"{of} ") for h in starts)]
     return " ".join(f"{each[0].upper()}{each[1:]}." for each in said)
 
 
