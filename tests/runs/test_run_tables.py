@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shutil
 import weakref
 from pathlib import Path
 
@@ -49,6 +50,12 @@ def test_only_the_table_that_is_asked_for_is_made(runs: Path) -> None:
         assert len(getattr(found, name)) > 0
         assert {"runs", "rounds", "clients"} & vars(found).keys() == {name}
     assert repr(found) == "Results: 3 runs, 10 rounds, 16 clients"
+
+
+def test_results_whose_folders_are_gone_say_so(runs: Path) -> None:
+    found = umbel.results(runs)
+    shutil.rmtree(runs)
+    assert repr(found) == "Results: 3 runs, which can't all be read"
 
 
 def test_records_of_one_run_are_held_at_a_time(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from umbel.checks import check
+from umbel.checks import UsageError, check
 from umbel.data.groups import is_number
 from umbel.notebooks import cut
 from umbel.runs.client_rows import COLUMNS, TUNED, Client
@@ -58,7 +58,8 @@ class Results:
     """The runs of a folder, finished or not, as tables of runs, rounds and clients.
 
     `results` gives one. `len`, iteration, rows and columns are of the table of runs. Each table is
-    read from the runs' folders when it is first asked for.
+    read from the runs' folders when it is first asked for, so that those of runs in progress may be
+    of different moments.
     """
 
     folders: tuple[RunFolder, ...]  #: where the runs are
@@ -82,7 +83,10 @@ class Results:
         return Table.of(rows, (*OF_A_RUN, *COLUMNS, "test_examples"))
 
     def __repr__(self) -> str:
-        tables = (self.runs, self.rounds, self.clients)
+        try:
+            tables = (self.runs, self.rounds, self.clients)
+        except (UsageError, OSError, ValueError):
+            return f"Results: {counted(len(self.folders), 'run')}, which can't all be read"
         sizes = [counted(len(table), of) for table, of in zip(tables, OF, strict=True)]
         return f"Results: {', '.join(sizes)}"
 
