@@ -277,6 +277,13 @@ def test_a_field_reads_back_as_it_is_whatever_it_was_at_first(notes: object, fil
         assert (found, type(found)) == (notes, type(notes))
 
 
+def test_a_size_reads_back_as_an_equal_tuple(file: Path) -> None:
+    state = Noting(torch.zeros(1, 2), torch.zeros(3, dtype=torch.long), torch.ones(2, 3).shape)
+    assert checkpoint.can_hold(state.notes)
+    checkpoint.save(file, state, 1)
+    assert checkpoint.load(file, state)[0].notes == (2, 3)
+
+
 @pytest.mark.parametrize(
     "notes",
     [Phase.WARM, Pair(1, 2), Pair(torch.ones(1), torch.ones(1)), defaultdict(int), Counter("a")],
@@ -346,6 +353,14 @@ class Several(State):
     features: tuple[torch.Tensor, ...]
 
 
+@dataclass(frozen=True)
+class NotingAround(State):
+    states_in: ClassVar[str] = "inner"
+
+    notes: Any = None
+    inner: tuple[State, ...] = ()
+
+
 def wrapped(inner: State, velocity: float) -> Wrapped:
     return Wrapped(inner.models, inner.labels, (inner,), torch.full((2,), velocity))
 
@@ -355,6 +370,14 @@ def test_a_state_within_another_of_its_own_kind_is_the_inner_one(tmp_path: Path)
     state = wrapped(wrapped(STATE, 1.0), 2.0)
     checkpoint.save(file, state, 3)
     assert_same_state(checkpoint.load(file, wrapped(wrapped(EMPTY, 0.0), 0.0))[0], state)
+
+
+def test_lists_of_a_state_are_not_those_of_the_one_within(tmp_path: Path) -> None:
+    file, models, labels = tmp_path / "c.safetensors", torch.zeros(1, 2), torch.zeros(3).long()
+    inner = Noting(models, labels, notes=(1, 2))
+    checkpoint.save(file, NotingAround(models, labels, [3], (inner,)), 1)
+    found = checkpoint.load(file, NotingAround(models, labels, None, (Noting(models, labels),)))[0]
+    assert (found.notes, found.inner[0].notes) == ([3], (1, 2))
 
 
 def test_a_state_within_another_may_have_become_one_within_itself(tmp_path: Path) -> None:

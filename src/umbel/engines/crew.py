@@ -78,6 +78,7 @@ class Crew:
         self.todo, self.put, self.alive, self.stay = two_pipes()
         os.set_blocking(self.todo, False)
         self.workers: dict[int, int] = {}  # processes, by the pipe that closes when they end
+        self.allowed: int | None = None  # processes that the system let begin at the start
         self.idle = 0  # how often in a row workers were silent and did not compute
         self.alone = False  # whether they were given up for that
         self.how = ""  # how the last worker that died has ended
@@ -96,6 +97,7 @@ class Crew:
                 takes_part = self.alone or not any(self.attempts[task] for task in handed_out)
                 hands = min(len(left), self.processes)
                 self._fill(hands - 1 if takes_part else hands)
+                self.allowed = self.allowed or self.processes
                 self._work_and_watch(takes_part)
                 for task in () if self.alone else handed_out:
                     self.attempts[task] += self.states[task] != DONE

@@ -112,8 +112,10 @@ class Workers:
                 f"worked for them died ({error.how}){killed}; with engine.workers = 1 this process "
                 f"works for them{hint}"
             ) from None
-        if crew.processes < processes:  # others would be missing at the next request, too
-            self.count = crew.processes
+        if crew.alone:
+            self.count = 1
+        elif crew.allowed and crew.allowed < processes:
+            self.count = crew.allowed  # others would be missing at the next request, too
         return columns, float(spent.sum())
 
 

@@ -31,11 +31,14 @@ FORMAT, BEFORE_PARTS, BEFORE_SEALS = 4, 3, 2
 
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
-SIMPLE = (str, int, float, bool, type(None), np.float64)
-"""Types of values that JSON has, and one that reads back as an equal `float`.
+SIMPLE = (str, int, float, bool, type(None), np.float64, np.str_)
+"""Types of values that JSON has, and two that read back as an equal `float` or `str`.
 
 Others that derive from them, such as an `Enum` of strings, would read back as another type.
 """
+
+TUPLES = (tuple, torch.Size)
+"""Types that read back as an equal tuple."""
 
 WRITTEN = {
     *(torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.complex64, torch.bool),
@@ -130,7 +133,7 @@ def can_hold(value: object) -> bool:
     """
     if _holds_tensors(value):
         return all(map(_is_written, value))  # type: ignore[call-overload]
-    if type(value) is tuple:
+    if type(value) in TUPLES:
         return _is_nested(value)
     return _is_written(value) if isinstance(value, Tensor) else _is_json(value)
 
@@ -142,7 +145,9 @@ def _is_written(tensor: Tensor) -> bool:
 
 def _is_nested(value: object) -> bool:
     """Numbers in tuples, at any depth."""
-    return all(map(_is_nested, value)) if type(value) is tuple else _is_simple(value)
+    if isinstance(value, tuple) and type(value) in TUPLES:
+        return all(map(_is_nested, value))
+    return _is_simple(value)
 
 
 def _is_simple(value: object) -> bool:
@@ -197,7 +202,7 @@ def _filled(template: Any, values: Mapping[str, Any], lists: Collection[str] | N
     for number, other in enumerate(others):
         start = f"{inside}.{number}."
         of = {n.removeprefix(start): v for n, v in values.items() if n.startswith(start)}
-        own_lists = None if lists is None else [name.removeprefix(start) for name in lists]
+        own_lists = lists and [n.removeprefix(start) for n in lists if n.startswith(start)]
         filled.append(_filled(_like(other, of), of, own_lists))
     return replace(template, **own, **({inside: tuple(filled)} if filled else {}))
 

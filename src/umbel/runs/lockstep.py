@@ -180,13 +180,14 @@ class MeetingPoint:
 
     def _start(self, threads: Sequence[threading.Thread]) -> bool:
         """Start the threads; stop all runs and return False if the system allows fewer."""
+        self.stopped = True  # also after Ctrl-C
         try:
             for thread in threads:
                 thread.start()
         except RuntimeError as error:
             log.warning("the runs go one after another: %s", error)
-            self.stopped = True
             return False
+        self.stopped = False
         return True
 
     def ask(self, number: int, request: Request) -> Replies:

@@ -51,9 +51,10 @@ def newcomers_are_assigned_or_refused(algorithm: Algorithm[Any]) -> None:
     count = everyone.num_clients
     reverse = Reversed(Guarded(run.clients, Limits()), count, engine.seeds)
     turned = as_assigned(found(reverse), everyone)
-    former = (count - 1 - turned.clients).argsort()
-    alike = torch.equal(count - 1 - turned.clients[former], assigned.clients) and torch.allclose(
-        turned.scores[former], assigned.scores, rtol=1e-6, atol=1e-9, equal_nan=True
+    order, former = assigned.clients.argsort(), (count - 1 - turned.clients).argsort()
+    clients, scores = assigned.clients[order], assigned.scores[order]
+    alike = torch.equal(count - 1 - turned.clients[former], clients) and torch.allclose(
+        turned.scores[former], scores, rtol=1e-6, atol=1e-9, equal_nan=True
     )
     assert alike, "assign finds other scores of newcomers when they are numbered in another order"
 
