@@ -251,7 +251,7 @@ def _load() -> None:
 def _deaf_to_ctrl_c() -> Iterator[None]:
     """Processes that are started inside never hear Ctrl-C: their parent tells them when to end.
 
-    This process hears it at the end.
+    This process hears it at the end, or at once where another of its threads takes the signal.
     """
     main = threading.current_thread() is threading.main_thread()
     if not main or not hasattr(signal, "pthread_sigmask"):

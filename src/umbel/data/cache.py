@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -35,13 +35,15 @@ def cache_directory() -> Path:
     """
     if given := os.environ.get(CACHE_DIR_VARIABLE):
         return Path(given)
-    try:
-        return Path(platformdirs.user_cache_dir("umbel"))
-    except RuntimeError:  # HOME is not set, and the user is not among those that the system knows
-        raise UsageError(
-            "this user has no home directory in which decoded examples could be kept; set "
-            f"{CACHE_DIR_VARIABLE} to a folder for them"
-        ) from None
+    found = Path()
+    with suppress(RuntimeError):  # HOME is not set, and the system does not know the user
+        found = Path(platformdirs.user_cache_dir("umbel"))
+    if found.is_absolute():  # former versions of platformdirs return ~ itself
+        return found
+    raise UsageError(
+        "this user has no home directory in which decoded examples could be kept; set "
+        f"{CACHE_DIR_VARIABLE} to a folder for them"
+    )
 
 
 @contextmanager

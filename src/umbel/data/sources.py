@@ -141,7 +141,9 @@ class Sources:
 
     def _decoded(self, key: str, origin: _Hub | _Parquet | Leaf) -> Arrays:
         folder = (self.cache_dir or cache_directory()) / key
-        if not folder.is_dir():  # else nothing is written, which may not be possible
+        with naming_cache(folder.parent):
+            there = folder.is_dir()
+        if not there:  # else nothing is written, which may not be possible
             _decode(folder, origin)
         try:
             return cached(folder)

@@ -59,7 +59,8 @@ def _corrected(order: Standing) -> str:
         return ""
     sure = [pair.other.name for pair in ahead if pair.sure]
     others = "every other method" if len(sure) == len(order.others) else _listed(sure or ["none"])
-    return f" Corrected for all {count:,} pairs of methods (Holm), it is ahead of {others}."
+    all_ = f"all {count:,} pairs" if order.all_judged else "the pairs"
+    return f" Corrected for {all_} of methods (Holm), it is ahead of {others}."
 
 
 def _alike(one: Interval | None, other: Interval) -> bool:

@@ -84,7 +84,7 @@ def differences(order: Standing, measure: Measure) -> Table:
     """The lead of the method with the best mean over each other method, the smallest first."""
     count = max(pair.of for pair in order.pairs)
     pairs = f"corrected for all {count:,} pairs of methods"
-    if count < len(order.pairs) + order.left_out:
+    if not order.all_judged:
         pairs = "corrected for the pairs of methods with results enough to judge by"
         pairs += ", and those not shown count as equal" if order.left_out else ""
     elif order.left_out:

@@ -18,8 +18,9 @@ from umbel.server.ask import Context
 
 HELD = (
     "what a checkpoint holds: a tensor, a tuple of tensors, a number or a text, a tuple of "
-    "numbers or texts, or None, and no type derived from these; give each tensor a field of its own, and turn NumPy's values into "
-    "tensors or numbers, sparse tensors into dense ones, other complex numbers into complex64"
+    "numbers or texts, or None, and no type derived from these; give each tensor a field of its "
+    "own, and turn NumPy's values into tensors or numbers, sparse tensors into dense ones, other "
+    "complex numbers into complex64"
 )
 """The allowed types of a field of a state, with advice for others."""
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import is_dataclass
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
 from umbel.runs.config import plain
 from umbel.runs.experiment import Experiment
-from umbel.runs.tables import INSTEAD, load_table, merged, says, tables_of
+from umbel.runs.tables import INSTEAD, load_table, merged, says, tables_of, without_former
+from umbel.runs.wrapped import WRAPPERS, known_keys
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +31,8 @@ def left_out(file: Path, settings: Sequence[str], experiment: Experiment) -> Ite
     now = plain(experiment)
     for place in places:
         kind = reduce(_part, place, experiment)
+        while isinstance(kind, WRAPPERS):
+            kind = kind.of
         below, over, after = (_at(table, place) for table in (base, given, now))
         yield from _of(".".join(place), below, over, after, kind)
 
@@ -39,7 +42,7 @@ def _of(path: str, below: Any, given: Any, now: Any, kind: Any) -> Iterator[str]
         return
     lost = [
         names
-        for names in _paths(below)
+        for names in _paths(without_former(below, given))
         if not says(given, names) and not _instead(names, given)
         if _has(kind, names) and _at(now, names) != _at(below, names)
     ]
@@ -69,9 +72,9 @@ def _paths(table: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tu
 def _has(kind: Any, names: Sequence[str]) -> bool:
     """Whether a dataclass has this setting, or its tables have."""
     for name in names:
-        if not is_dataclass(kind) or name not in {f.name for f in fields(kind)}:
+        if not is_dataclass(kind) or name not in known_keys(type(kind)):
             return False
-        kind = getattr(kind, name)
+        kind = getattr(kind, name, None)
     return True
 
 

@@ -53,7 +53,7 @@ def merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in over.items():
         below = result.get(key)
         if isinstance(below, Mapping) and isinstance(value, Mapping) and _same_name(below, value):
-            result[key] = merged(_without_former(below, value), value)
+            result[key] = merged(without_former(below, value), value)
         else:
             result[key] = value
     return result
@@ -63,7 +63,7 @@ def _same_name(below: Mapping[str, Any], over: Mapping[str, Any]) -> bool:
     return "name" not in over or "name" not in below or over["name"] == below["name"]
 
 
-def _without_former(below: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[str, Any]:
+def without_former(below: Mapping[str, Any], over: Mapping[str, Any]) -> Mapping[str, Any]:
     """The lower table without what the upper one says by a former or a present name."""
     kind = ALGORITHMS.get(str(over.get("name", below.get("name"))))
     for names in kind.former.items() if kind else ():

@@ -247,6 +247,7 @@ def test_a_table_that_memory_can_not_hold_is_refused_before_it_is_read(
         (["1,250,000", "-1,250.50", "none"], "numbers such as 0,5 or 1,250"),
         (["1.250.000", "+1.250,50", "none"], "numbers such as 0,5 or 1,250"),
         (["12,50,000", "-1,25,000", "950"], "numbers such as 0,5 or 1,250"),
+        (["0,5", "7", "1,5", "2"], "numbers such as 0,5 or 1,250"),
         (["31.12.2024", "1.2.24"], r"dates such as 31\.1\.2013: write them as 2013-01-31"),
         (["12/31/2024", "1/2/2024"], r"dates such as 31\.1\.2013"),
         (["31.1.2013 12:30", "1.2.2013 9:05:01"], r"dates such as 31\.1\.2013"),

@@ -35,6 +35,11 @@ NUMBER = re.compile(
 )
 """A number with a comma in place of the point, or with separated thousands."""
 
+PLAIN = re.compile(r"[+-]?\d+(\.\d+)?")
+
+NO_LIST = re.compile(r"[+-]\d+,\d+|0,\d+|[+-]?\d{1,3}(,\d{2,3})+\.\d+|[+-]?\d{1,3}(\.\d{3})+,\d+")
+"""A number with a comma that can't be a list of choices, such as 1,3: plain ones are then alike."""
+
 ELSEWHERE = (
     (NUMBER, "numbers such as 0,5 or 1,250", "as 0.5 and 1250"),
     (
@@ -128,11 +133,18 @@ def kind_of(rows: TableRows, name: str) -> Kind:
     if _most(rows, name, "dates", _as_dates(values).notna()):
         return "date"
     for form, what, right in ELSEWHERE:
-        alike = values.map(lambda text, form=form: form.fullmatch(text) is not None)
+        alike = _matching(values, form)
+        if form is NUMBER and _matching(values, NO_LIST).any():
+            alike |= _matching(values, PLAIN)
         if alike.mean() > MOST:
             said = f"column {name!r} seems to hold {what}: write them {right}"
             raise UsageError(f"{rows.files[0]}: {said}, or name it in categories or leave_out")
     return "category"
+
+
+def _matching(values: Any, form: re.Pattern[str]) -> Any:
+    """Which values, of a series, the form matches as a whole."""
+    return values.map(lambda text: form.fullmatch(text) is not None)
 
 
 def _kind_of_objects(rows: TableRows, name: str, first: Any) -> Kind:

@@ -80,6 +80,11 @@ class Standing:
         return found
 
     @property
+    def all_judged(self) -> bool:
+        """Whether the correction counts all pairs, as each has results enough to judge by."""
+        return max(pair.of for pair in self.pairs) == len(self.pairs) + self.left_out
+
+    @property
     def doubtful(self) -> list[Pair]:
         """The pairs with methods that the leader may be ahead of by chance.
 
