@@ -34,7 +34,7 @@ from umbel.runs.library import experiments_in
 from umbel.runs.starting import unsaid
 from umbel.runs.strangers import strangers_in
 from umbel.runs.sweep import Sweep, parts_of, sweep, values_of
-from umbel.runs.tables import load_table, merged, parse_setting
+from umbel.runs.tables import load_table, merged, parse_setting, path_of
 from umbel.summary import counted
 
 LINES = 4
@@ -47,7 +47,7 @@ def sweeps_in(source: Path, settings: Sequence[str]) -> list[Experiment]:
     Raises `UsageError` for a setting that no experiment has, and for two files of one name.
     """
     for setting in settings:
-        other = setting.partition("=")[0].strip() != "seed"
+        other = path_of(setting) != "seed"
         check(other, "--set", setting, "allowed: choose seeds by --seeds and --first-seed")
     files = experiments_in(source)
     sweeps = [sweep(file, settings) for file in files]

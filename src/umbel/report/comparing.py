@@ -31,7 +31,7 @@ from umbel.report.courses import split_of
 from umbel.report.evenness import evenly
 from umbel.report.panels import Panel
 from umbel.runs.metrics import names_of
-from umbel.runs.outcomes import Methods, mean_text, spread_text, uneven
+from umbel.runs.outcomes import Methods, mean, mean_text, spread_text, uneven
 from umbel.runs.records import RoundValue, judged_metric
 from umbel.runs.result import Result
 from umbel.runs.rows import no_formula
@@ -129,8 +129,8 @@ def _evaluations(of: Literal["gradient", "loss"], runs: Sequence[Result]) -> str
 
 def _traffic(megabytes: Sequence[float | None]) -> str:
     """The mean over seeds, which for a small model is small beside that for a large one."""
-    known = [value for value in megabytes if value is not None]
-    return three_digits(float(np.mean(known))) if known else "-"
+    value = mean(megabytes)
+    return three_digits(value) if np.isfinite(value) else "-"
 
 
 def _megabytes(run: Result) -> float | None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from umbel.runs.config import plain
 from umbel.runs.experiment import Experiment
-from umbel.runs.tables import INSTEAD, load_table, merged, says, tables_of, without_former
+from umbel.runs.tables import INSTEAD, load_table, merged, path_of, says, tables_of, without_former
 from umbel.runs.wrapped import WRAPPERS, known_keys
 
 logger = logging.getLogger(__name__)
@@ -22,8 +22,7 @@ def left_out(file: Path, settings: Sequence[str], experiment: Experiment) -> Ite
 
     `experiment` is what the file and these settings give.
     """
-    paths = (setting.partition("=")[0].strip() for setting in settings)
-    places = [path.split(".")[:-1] for path in paths if path.endswith(".name")]
+    places = [path.split(".")[:-1] for path in map(path_of, settings) if path.endswith(".name")]
     if not places:
         return
     nothing: Mapping[str, Any] = {}

@@ -18,7 +18,7 @@ from umbel.runs.config import plain, read
 from umbel.runs.config_errors import TableError
 from umbel.runs.experiment import Experiment
 from umbel.runs.left_out import left_out, tell
-from umbel.runs.tables import names_first, parse_setting, says
+from umbel.runs.tables import names_first, parse_setting, path_of, says
 
 NOT_SWEPT: Mapping[str, str] = {
     "name": "each experiment has its own name, to which other values are added",
@@ -75,7 +75,7 @@ def sweep(file: Path, settings: Sequence[str]) -> Sweep:
     choices = [values_of(setting) for setting in settings]
     count = prod(map(len, choices))
     check(count <= MOST, "--set", f"{count:,} combinations of values", f"{MOST:,} at most")
-    several = {_path(values[0]) for values in choices if len(values) > 1}
+    several = {path_of(values[0]) for values in choices if len(values) > 1}
     has = cache(partial(_has, file))
     experiments: dict[str, Experiment] = {}
     used: set[str] = set()
@@ -85,17 +85,17 @@ def sweep(file: Path, settings: Sequence[str]) -> Sweep:
         for setting in names_first(combination):
             if has(tuple(applied), setting):
                 applied.append(setting)
-        used.update(map(_path, applied))
+        used.update(map(path_of, applied))
         experiment = read(file, applied)
         lost += left_out(file, applied, experiment)
-        given = {_path(setting): setting for setting in applied if _path(setting) in several}
+        given = {path_of(setting): setting for setting in applied if path_of(setting) in several}
         name = _named(experiment, dict(sorted(given.items())))
         named = replace(experiment, name=name)
         if experiments.setdefault(name, named) != named:  # two values that are written alike
             other = f"{name}-{_digest(repr(plain(experiment)))}"
             experiments[other] = replace(experiment, name=other)
     tell(file, lost)
-    asked = {_path(values[0]) for values in choices}
+    asked = {path_of(values[0]) for values in choices}
     return Sweep(tuple(experiments.values()), tuple(sorted(asked - used)))
 
 
@@ -103,10 +103,6 @@ def parts_of(name: str) -> tuple[str, dict[str, str]]:
     """The name of an experiment without the values of a sweep, and these by their settings."""
     base, *settings = NAMED.split(name)
     return base, dict(setting.partition("=")[::2] for setting in settings)
-
-
-def _path(setting: str) -> str:
-    return setting.partition("=")[0].strip()
 
 
 def _divided(text: str) -> list[str]:
@@ -134,7 +130,7 @@ def _has(file: Path, settings: Sequence[str], setting: str) -> bool:
         read(file, [*settings, setting])
     except TableError as error:
         # Whatever else is wrong is said when all settings are applied.
-        keys = _path(setting).split(".")
+        keys = path_of(setting).split(".")
         above = {".".join(keys[: n + 1]) for n in range(len(keys))}
         return not any(problem.unknown in above for problem in error.problems)
     except UsageError:

@@ -108,6 +108,11 @@ def parse_setting(text: str) -> dict[str, Any]:
     return result
 
 
+def path_of(setting: str) -> str:
+    """`"a.b=3"` -> "a.b"."""
+    return setting.partition("=")[0].strip()
+
+
 def names_first(settings: Sequence[str]) -> list[str]:
     """The settings in the order in which they take effect.
 

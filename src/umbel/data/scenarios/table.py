@@ -287,7 +287,7 @@ class Table(Scenario):
 def _scaled(
     targets: Targets, scale: Scale | None, name: str, rows: TableRows
 ) -> Callable[[Places], NDArray[Any]]:
-    """Of some rows the labels, or numbers in single precision, scaled if there is a scale."""
+    """What gives rows their labels, or numbers in single precision, scaled if there is a scale."""
 
     def of(mine: Places) -> NDArray[Any]:
         if targets.classes is not None:
